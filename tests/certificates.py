@@ -51,7 +51,7 @@ class Certificates:
         self._members: dict[str, TLS] = {}
         self._uuids: dict[str, UUID] = {}
 
-    def tls(self, name: str, **options: bool) -> TLS:
+    def tls(self, name: str, **options: Any) -> TLS:
         if name not in self._members:
             self._members[name] = self._make(name)
         made = self._members[name]

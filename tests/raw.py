@@ -85,7 +85,7 @@ class RawPeer:
         self._socket.sendall(data)
 
     def close_with_a_reset(self) -> None:
-        """When it comes to that."""
+        """The close, when it comes, is a reset."""
         linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import importlib
+import os
 import re
 import socket
 import subprocess
@@ -43,14 +44,16 @@ _BLOCK = re.compile(r"^(?P<before>[^\n]*)\n```python\n(?P<code>.*?)^```$", re.MU
 _NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 _BESIDE = "<!-- runs beside the next program -->"
 _AROUND = """
-import anyio
-from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
+from typing import Any
 
-def options(name, **more):
+import anyio
+from tolliver.anyio import TLS, InstanceOptions, create_instance
+
+def options(name: str, **more: Any) -> InstanceOptions:
     tls = TLS(f"certs/{{name}}.pem", f"certs/{{name}}.key", "certs/ca.pem")
     return InstanceOptions(database=f"{{name}}.db", tls=tls, **more)
 
-async def main():
+async def main() -> None:
     async with create_instance(options("bob", listen="127.0.0.1:0")) as bob:
         async with create_instance(options("alice")) as alice:
             await alice.new_connection(f"127.0.0.1:{{bob.port}}")
@@ -60,13 +63,15 @@ anyio.run(main)
 """
 
 _AROUND_BLOCKING = """
-from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
+from typing import Any
 
-def options(name, **more):
+from tolliver.blocking import TLS, InstanceOptions, create_instance
+
+def options(name: str, **more: Any) -> InstanceOptions:
     tls = TLS(f"certs/{{name}}.pem", f"certs/{{name}}.key", "certs/ca.pem")
     return InstanceOptions(database=f"{{name}}.db", tls=tls, **more)
 
-def main():
+def main() -> None:
     with create_instance(options("bob", listen="127.0.0.1:0")) as bob:
         with create_instance(options("alice")) as alice:
             alice.new_connection(f"127.0.0.1:{{bob.port}}")
@@ -75,13 +80,15 @@ def main():
 main()
 """
 _AROUND_STREAMS = """
-import anyio
-from tolliver_transports.anyio import TLS, StreamsOptions, create_streams
+from typing import Any
 
-def options(name, **more):
+import anyio
+from tolliver.anyio import TLS, StreamsOptions, create_streams
+
+def options(name: str, **more: Any) -> StreamsOptions:
     return StreamsOptions(tls=TLS(f"certs/{{name}}.pem", f"certs/{{name}}.key", "certs/ca.pem"), **more)
 
-async def main():
+async def main() -> None:
     async with create_streams(options("alice", listen="127.0.0.1:0")) as alice:
         async with create_streams(options("bob")) as bob:
             peer = await bob.connect(f"127.0.0.1:{{alice.port}}")
@@ -89,8 +96,15 @@ async def main():
 
 anyio.run(main)
 """
-_AROUND_ON = {"blocking.md": _AROUND_BLOCKING, "spark.md": "{fragments}", "streams.md": _AROUND_STREAMS}
-_IN_SPARK = ["spark.md:fragments"]  # run by tests/spark/test_page.py, in the session that its tests share
+_AROUND_ON = {
+    "blocking.md": _AROUND_BLOCKING,
+    "from-rsocket.md": _AROUND_STREAMS,
+    "spark.md": "{fragments}",
+    "spark-connections.md": "{fragments}",
+    "streams.md": _AROUND_STREAMS,
+}
+_IN_SPARK = ["spark.md:fragments", "spark-connections.md:fragments"]
+"""Run by tests/spark/test_page.py, in the session that its tests share."""
 
 
 class Example(NamedTuple):
@@ -176,6 +190,25 @@ def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path)
     assert done.returncode == 0, f"{example.name}:\n{done.stdout}{done.stderr}"
 
 
+_UNTYPED = ["spark-connections.md:fragments"]  # functions over Arrow, which has no types of its own
+
+
+@pytest.mark.typed
+def test_the_examples_pass_a_strict_type_checker(tmp_path: Path) -> None:
+    for example in (one for one in EXAMPLES if one.name not in _UNTYPED):
+        name = re.sub(r"\W", "_", example.name)
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(example.code), "utf-8")
+        if example.beside:
+            (tmp_path / f"{name}_beside.py").write_text(example.beside, "utf-8")
+    settings = ["--strict", "--config-file", str(ROOT / "pyproject.toml"), "--scripts-are-modules"]
+    command = [sys.executable, "-m", "mypy", *settings, *map(str, sorted(tmp_path.glob("*.py")))]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, "MYPYPATH": path}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_pages_have_examples() -> None:
     pages = {example.name.partition(":")[0] for example in EXAMPLES}
     assert {
@@ -205,7 +238,8 @@ def prose(page: Path) -> str:
 def anchors(page: Path) -> set[str]:
     """Anchors that GitHub makes of the page's headings."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+    named = {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+    return named | {*re.findall(r'<a id="([\w-]+)">', page.read_text())}
 
 
 def dead_links(page: Path) -> list[str]:
@@ -223,6 +257,13 @@ def dead_links(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert dead_links(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_in_a_link_is_there(page: Path) -> None:
+    named = re.findall(r"\[`(test_\w+)`\]\((\S+?\.py)\)", page.read_text("utf-8"))
+    gone = [f"{path}::{name}" for name, path in named if f"def {name}(" not in (page.parent / path).read_text("utf-8")]
+    assert gone == []
 
 
 @pytest.mark.parametrize(
@@ -287,22 +328,24 @@ def errors(door: str) -> set[type[BaseException]]:
     return {one for one in named if isinstance(one, type) and issubclass(one, BaseException)}
 
 
-def test_every_error_of_messages_and_of_streams_is_explained() -> None:
-    text = (ROOT / "docs" / "messaging.md").read_text("utf-8").split("## Errors")[1].split("\n## ")[0]
-    messages = errors("tolliver_proto")
-    assert {kind.__name__ for kind in messages} - set(re.findall(r"`(?:\w+\.)*(\w+)", text)) == set()
-    rows = in_tables("error") - {"decode"}
-    assert {name for name in rows if not hasattr(builtins, name)} <= {kind.__name__ for kind in messages}
-    of_streams = {kind.__name__ for kind in errors("tolliver_proto.reactive")}
-    assert of_streams - in_tables("error", "streams.md") == set()
+def test_every_error_has_a_row_with_its_cause_and_its_cure() -> None:
+    doors = [f"tolliver_transports.{name}" for name in ("anyio", "blocking", "twisted", "spark", "staging", "codecs")]
+    found = {kind for door in ("tolliver_proto", "tolliver_proto.reactive", *doors) for kind in errors(door)}
+    rows = in_tables("error", "errors.md")
+    assert {kind.__name__ for kind in found} - {"TolliverError"} - rows == set()
+    assert {name for name in rows if not hasattr(builtins, name)} == {kind.__name__ for kind in found} - {
+        "TolliverError"
+    }
 
 
-def test_every_error_of_the_other_doors_is_on_a_page() -> None:
-    doors = [f"tolliver_transports.{name}" for name in ("anyio", "blocking", "twisted", "spark", "staging")]
-    found = {kind.__name__ for door in doors for kind in errors(door)}
-    assert found >= {"StageFull", "DamagedRecording", "EndOfStream"}
-    text = "".join(page.read_text("utf-8") for page in PAGES)
-    assert {name for name in found if f"`{name}" not in text} == set()
+def test_every_error_is_raised_as_its_row_says() -> None:
+    """A row that calls an error a kind of another one is right about it."""
+    text = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    known = {kind.__name__: kind for door in ("tolliver_proto", "tolliver_proto.reactive") for kind in errors(door)}
+    said = re.findall(r"^\| `(\w+)`, an? `(\w+)` \|", text, re.MULTILINE)
+    assert len(said) > 5
+    for name, base in said:
+        assert issubclass(known[name], known.get(base) or getattr(builtins, base)), name
 
 
 def test_every_option_has_a_row() -> None:

@@ -22,7 +22,17 @@ DOORS = (
     "tolliver_transports.twisted",
 )
 STREAMS = {"tolliver_proto.reactive", "tolliver_transports._streams.streams", "tolliver_transports._options.streams"}
-RARE = {"cryptography", "email", "http", "tomllib", "pyarrow", "tolliver_transports.certs", "tolliver_proto.recording"}
+RARE = {
+    "cryptography",
+    "email",
+    "http",
+    "opentelemetry",
+    "prometheus_client",
+    "tomllib",
+    "pyarrow",
+    "tolliver_transports.certs",
+    "tolliver_proto.recording",
+}
 CODED = {"msgspec", "cloudevents", "google", "grpc_tools", "subprocess", "attrs", "anyio", "asyncio"}
 UNLOADED = {
     "import tolliver_proto": {"asyncio", "dataclasses", "inspect", "ssl", "uuid", "tolliver_proto._node.node"},
@@ -41,6 +51,16 @@ UNLOADED = {
     | RARE,
     "from tolliver_transports.blocking import BlockingConnection": {"anyio", "asyncio", "sqlite3"} | RARE,
     "from tolliver_transports.twisted import InstanceOptions, create_instance": {"anyio", "tomllib"} | STREAMS,
+    "import tolliver": {"asyncio", "attrs", "dataclasses", "ssl", "tolliver_transports", "tolliver_proto._node.node"},
+    "from tolliver import Connection": {
+        "asyncio",
+        "ssl",
+        "sqlite3",
+        "tolliver_proto._node.node",
+        "tolliver_transports",
+    },
+    "from tolliver import anyio, blocking": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
+    "from tolliver.anyio import TLS, InstanceOptions, Remote, create_instance": STREAMS | RARE,
 }
 """From what a program writes to modules that it does not get by that."""
 

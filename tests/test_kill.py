@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 SEED = "10"  # its first ten kills have every trouble between them
 KILLS = int(os.environ.get("TOLLIVER_KILLS", "10"))
 WORK_KILLS = 20
+FOREIGN_KILLS = 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
@@ -68,3 +69,15 @@ def test_no_job_is_lost_with_a_worker_that_is_killed(tmp_path: Path) -> None:
     assert result["drained"], done.stderr
     assert result["jobs"] > 0
     assert (result["lost"], result["unexpected"]) == (0, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in range(1, 8))])
+def test_nothing_is_lost_between_us_and_another_program(tmp_path: Path, seed: int) -> None:
+    """The seeds are all adapters, dialling and dialled, with Go as it is and Rust."""
+    command = [sys.executable, "-m", "tests.foreign_kills", str(tmp_path), str(FOREIGN_KILLS), str(seed)]
+    # The limit is far above what it takes; the loop inside has its own.
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=400 + FOREIGN_KILLS)
+    result = json.loads(done.stdout)
+    assert result["good"], (result, done.stderr)
+    assert result["messages"] > 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from scripts import proof
+from scripts.proving.page import readme
 from scripts.proving.rows import ROWS, Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +35,13 @@ def test_the_commands_are_files_of_the_project() -> None:
 
 def test_the_page_is_drawn_from_what_was_run() -> None:
     assert proof.PAGE.read_text() == proof.page(proof.load())
+    assert proof.README.read_text() == readme(proof.README.read_text(), proof.load())
+
+
+def test_a_row_is_a_line_and_the_rest_is_folded() -> None:
+    rows, details = proof.PAGE.read_text().split("## Details")
+    assert max(map(len, rows.splitlines())) < 400
+    assert details.count("<details") == details.count("</details>") == len(ROWS)
 
 
 def test_the_readme_quotes_only_figures_of_the_page() -> None:
@@ -63,6 +73,26 @@ def test_a_command_passes_if_it_says_so_and_says_what(program: str, passed: bool
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
+def test_a_command_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    script, started = tmp_path / "long.py", tmp_path / "started"
+    program = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open({str(started)!r}, "w").write(str(child.pid))
+time.sleep(600)
+"""
+    script.write_text(program)
+    passed, said = proof._called(f"python {script}", longest=3.0)
+    assert (passed, said[0]["figures"]) == (False, "did not end within 3 s")
+    child = int(started.read_text())
+    for _ in range(600):
+        if not psutil.pid_exists(child):
+            break
+        time.sleep(0.1)
+    assert not psutil.pid_exists(child)
+
+
 def test_what_runs_beside_the_others_comes_last() -> None:
     says = (shlex.join(["python", "-c", "print('result: V0 | 1 run | 0 lost')"]),)
     rows = [Row("long", "", "", says, beside=True), Row("one", "", "", says), Row("other", "", "", says)]
@@ -80,4 +110,4 @@ def test_a_row_that_was_run_in_full_is_not_less_than_asked() -> None:
     outcome = proof.run(row)
     for commands, smaller in ((real.commands, True), (real.full, False)):
         outcome["commands"] = [*commands]
-        assert (f"- **V7**: `{real.full[0]}`" in proof.page({"V7": outcome})) is smaller
+        assert (f"- In that size: `{real.full[0]}`" in proof.page({"V7": outcome})) is smaller

@@ -85,6 +85,36 @@ def test_no_sentence_begins_with_a_clause_for_its_subject(paths: list[Path]) -> 
     assert [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in openings(path)] == []
 
 
+QUESTION = re.compile(r'^ *"""(?:How|When|Where|Whether|Whom|Whose)\b.*', re.MULTILINE)
+
+
+def test_no_docstring_begins_with_a_question() -> None:
+    """Its first line is the noun that a reader looks for."""
+    found = {str(path.relative_to(ROOT)): QUESTION.findall(path.read_text("utf-8")) for path in SOURCES}
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def test_such_docstrings_are_found() -> None:
+    text = '"""Whether it is."""\nclass A:\n    """Whereabouts."""\n    def b(self):\n        """How often."""'
+    assert [one.strip() for one in QUESTION.findall(text)] == ['"""Whether it is."""', '"""How often."""']
+
+
+FIRST_LINE = re.compile(r'"""(.*)')
+CITATION = re.compile(r" \((?:PEP |[A-Z]-?)\d.*?\)")
+
+
+def words(line: str) -> int:
+    """Of a docstring's first line, without the rulings that it cites."""
+    return len(CITATION.sub("", line).split())
+
+
+def test_modules_are_named_within_twelve_words() -> None:
+    """A line in a list of the room's files; the explanation follows it."""
+    lines = {name: FIRST_LINE.match(path.read_text("utf-8")) for name, path in packages().items()}
+    assert {name for name, line in lines.items() if line is not None and words(line[1]) > 12} == set()
+    assert words("Lanes of one handler (P-20, P-21) and (not) others.") == 7
+
+
 PAGE = """# Page
 
 ```python

@@ -8,21 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.pages import CITED, DEFINED, HOMES, LEADS, bracketed, contents, linked, pages, rulings, shortened
 from scripts.rooms import ROOT, files, outside, packages
 
-PAGES = {
-    "C": "protocol.md",
-    "T": "protocol.md",
-    "G": "protocol.md",
-    "R": "reactive.md",
-    "D": "security.md",
-    "V": "proof.md",
-    "I": "architecture.md",
-    "P": "patterns.md",
-}
 # No page here explains an A: such a citation is of a page outside this repository, and fails.
-CITED = re.compile(r"(?<![\w-])(?:[ACIVG][1-9]\d?|[TRDP]-\d{1,2}[a-z]?)(?![\w-])")
-DEFINED = re.compile(rf"^(?:\| |#+ )({CITED.pattern})(?= \||$|:)", re.MULTILINE)
 ELSEWHERE = re.compile(r"\b(?:ARCHITECTURE|DECISIONS|HOUSE|PROOF)\b")
 
 
@@ -37,8 +26,8 @@ def texts() -> Iterator[tuple[Path, str]]:
 
 def defined() -> set[str]:
     """Rulings of the first column of a table, or of a heading, on the page where their kind is explained."""
-    pages = {page: (ROOT / "docs" / page).read_text("utf-8") for page in set(PAGES.values())}
-    return {ruling for kind, page in PAGES.items() for ruling in DEFINED.findall(pages[page]) if ruling[0] == kind}
+    texts = {page: (ROOT / "docs" / page).read_text("utf-8") for page in {*HOMES.values()}}
+    return {ruling for kind, page in HOMES.items() for ruling in DEFINED.findall(texts[page]) if ruling[0] == kind}
 
 
 def cited(text: str) -> set[str]:
@@ -49,6 +38,51 @@ def test_every_ruling_that_is_cited_is_explained() -> None:
     known = defined()
     unknown = {str(path): sorted(missing) for path, text in texts() if (missing := cited(text) - known)}
     assert unknown == {}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_every_citation_of_a_page_is_a_link(page: Path) -> None:
+    """`python scripts/pages.py` makes it so."""
+    text = page.read_text("utf-8")
+    assert text == linked(text, page.name, pages()[page])
+    for ruling, target, tooltip in LEADS.findall(text):
+        name, _, anchor = target.partition("#")
+        home = (page.parent / name).read_text("utf-8")
+        assert f'| <a id="{anchor}"></a>{ruling} |' in home, f"{ruling} is not explained there"
+        assert tooltip.startswith(f"{ruling}: ")
+
+
+def test_sections_are_listed_before_the_first() -> None:
+    page = "# Page\n\nIntro.\n\n## One\n\n## `Two`: 3\n\n```\n## no\n```\n\n## Four\n\n## Five\n"
+    listed = contents(page)
+    assert "Intro.\n\n<!-- contents -->\n[One](#one) ·\n[`Two`: 3](#two-3) ·\n[Four](#four) ·" in listed
+    assert contents(listed) == listed
+    assert contents(page.replace("## Five", "")) == page.replace("## Five", "")
+
+
+def test_every_ruling_has_a_tooltip() -> None:
+    assert {*rulings()} >= defined()
+    assert {ruling for ruling, where in rulings().items() if not where.question} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It waits (T-54).", "It waits ([T-54])."),
+        ("It waits ([T-54]).", "It waits ([T-54])."),
+        ("`T-54` and [T-54](x.md)", "`T-54` and [T-54](x.md)"),
+        ("```\nT-54\n```\n## T-54\n| T-54 | T-53 |", "```\nT-54\n```\n## T-54\n| T-54 | [T-53] |"),
+        ("T-05 to T-07: T-99", "[T-05] to [T-07]: T-99"),
+    ],
+)
+def test_citations_become_links(text: str, expected: str) -> None:
+    assert bracketed(text) == expected
+    assert bracketed(expected) == expected
+
+
+def test_a_tooltip_is_short_and_plain() -> None:
+    assert shortened('the `channel` [of](x.md) **all** "') == "the channel of all"
+    assert len(shortened("word " * 60)) < 120
 
 
 def test_nothing_outside_this_repository_is_cited() -> None:

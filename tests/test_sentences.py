@@ -8,12 +8,13 @@ from functools import cache
 
 import pytest
 
+from scripts.pages import CITED
 from scripts.rooms import ROOT
-from tests.test_rulings import CITED, defined
+from tests.test_rulings import defined
 
 PAGES = {"protocol.md": "The drafts, sentence by sentence", "reactive.md": "The draft, sentence by sentence"}
 ROW = re.compile(r"^\| (?P<said>.+?) \| (?P<here>.+?) \| (?P<rulings>.+?) \| `(?P<test>.+?)` \|$", re.MULTILINE)
-RULING = re.compile(rf"^\| ({CITED.pattern}) \|.*\|$", re.MULTILINE)
+RULING = re.compile(rf'^\| <a id="[\w-]+"></a>({CITED.pattern}) \|.*\|$', re.MULTILINE)
 
 
 def text(page: str) -> str:
@@ -27,7 +28,8 @@ def rows(page: str) -> list[re.Match[str]]:
 @cache
 def names_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text("utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return {node.name for node in tree.body if isinstance(node, kinds) and node.name.startswith("test_")}
 
 
 def missing(test: str) -> bool:
@@ -40,7 +42,7 @@ def test_every_sentence_has_a_ruling_and_a_test_that_there_are(page: str) -> Non
     found = rows(page)
     assert len(found) >= 20
     known = defined()
-    assert {row["rulings"] for row in found if not set(row["rulings"].split(", ")) <= known} == set()
+    assert {row["rulings"] for row in found if not {*CITED.findall(row["rulings"])} <= known} == set()
     assert {row["test"] for row in found if missing(row["test"])} == set()
     assert {row["said"] for row in found if not row["here"].startswith(("kept", "**changed**"))} == set()
 
@@ -52,7 +54,7 @@ def test_what_is_changed_is_a_deviation_and_the_other_way_round(page: str) -> No
     deviating = {name for name, row in rulings.items() if "**Deviation**" in row}
     for row in rows(page):
         if "**changed**" in row["here"]:
-            assert deviating & set(row["rulings"].split(", ")), row["said"]
+            assert deviating & {*CITED.findall(row["rulings"])}, row["said"]
     wordless = {name for name in deviating if not re.search(r"\*\*Deviation\*\*[^|]*\"[^\"]{10,}\"", rulings[name])}
     assert wordless == set()
 

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from tolliver_transports._options.instance import InstanceOptions, Remote
 from tolliver_transports._options.streams import StreamsOptions
+from tolliver_transports.status import InstanceStatus
 
 from tolliver_proto import (
     DeadLetter,
@@ -32,8 +33,6 @@ from tolliver_proto import (
     PeerInfo,
     Receipt,
     RemoteInfo,
-    Reply,
-    RetainedValue,
 )
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
@@ -152,7 +151,7 @@ def create(adapter: Adapter, options: Options, **living: Any) -> Any:
 
 
 class World(Protocol):
-    """Where instances, and streams, of one kind live."""
+    """Home of instances, and streams, of one kind."""
 
     kind: str
     can_cancel: bool
@@ -282,10 +281,10 @@ class Facade(Opened):
     def send_many(self, items: Iterable[tuple[str, str, Any]], **options: Any) -> Receipt:
         return self._call("send_many", items, **options)  # type: ignore[no-any-return]  # as above
 
-    def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
-        return self._call("retain", channel, key, body)  # type: ignore[no-any-return]  # as above
+    def retain(self, channel: str, key: str, body: Any, **options: Any) -> Receipt:
+        return self._call("retain", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 
-    def retained(self, **options: Any) -> list[RetainedValue]:
+    def retained(self, **options: Any) -> list[Any]:
         return self._call("retained", **options)  # type: ignore[no-any-return]  # as above
 
     def unreliable_send(self, channel: str, key: str, body: Any, **options: Any) -> int:
@@ -294,10 +293,10 @@ class Facade(Opened):
     def register_callback(self, channel: str, key: str, handler: Any, **how: Any) -> Registered:
         return Registered(self.world, self._call("register_callback", channel, key, self._adapted(handler), **how))
 
-    def request(self, channel: str, body: bytes, key: str = "", **options: Any) -> Reply:
-        return self._call("request", channel, body, key, **options)  # type: ignore[no-any-return]  # as above
+    def request(self, channel: str, body: Any, key: str = "", **options: Any) -> Any:
+        return self._call("request", channel, body, key, **options)
 
-    def gather(self, channel: str, body: bytes, key: str = "", **options: Any) -> list[Reply]:
+    def gather(self, channel: str, body: Any, key: str = "", **options: Any) -> list[Any]:
         return self._call("gather", channel, body, key, **options)  # type: ignore[no-any-return]  # as above
 
     def respond(self, channel: str, handler: Handler, key: str = "", **options: Any) -> Registered:
@@ -379,6 +378,13 @@ class Facade(Opened):
     def stats(self) -> NodeStats:
         return self._call("stats")  # type: ignore[no-any-return]  # as above
 
+    def status(self) -> InstanceStatus:
+        return self._call("status")  # type: ignore[no-any-return]  # as above
+
+    @property
+    def status_address(self) -> tuple[str, int] | None:
+        return self._instance.status_address  # type: ignore[no-any-return]  # as above
+
     @property
     def instance_id(self) -> UUID:
         return self._instance.instance_id  # type: ignore[no-any-return]  # as above
@@ -390,7 +396,7 @@ class Facade(Opened):
     # Lines that an operator would read in the log.
 
     def redials(self) -> bool:
-        """Whether the next thing that it waits for is to dial again."""
+        """True if the next thing that it waits for is to dial again."""
         return "redial" in str(self._look(lambda instance: instance.node.timeout_reason))
 
 
@@ -425,10 +431,10 @@ class Queued:
     def start(self, name: str, *args: Any) -> Handle:
         return self._world.start(f"{self._world.kind}: {name}", lambda: getattr(self._queue, name)(*args))
 
-    def put(self, body: bytes, key: str = "") -> Receipt:
+    def put(self, body: Any, key: str = "") -> Receipt:
         return self.start("put", body, key).wait()  # type: ignore[no-any-return]  # as above
 
-    def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
+    def put_many(self, jobs: Iterable[Any]) -> Receipt:
         return self.start("put_many", jobs).wait()  # type: ignore[no-any-return]  # as above
 
     def pending(self, *count: int) -> list[Job]:

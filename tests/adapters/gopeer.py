@@ -24,7 +24,7 @@ import ssl
 import struct
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -340,6 +340,128 @@ def ack(message_id: int) -> bytes:
     return struct.pack(">BI", 4, message_id)
 
 
+class Forms:
+    """The bytes of the drafts' era: draft 2's."""
+
+    older, newer = 2, 3  # statuses of a response where the other side's version is
+    compatible, failure = 1, 2  # finals
+    unreliable_id: int | None = None  # as the defects say
+
+    def request(self, who: uuid.UUID, subscriptions: Iterable[tuple[str, str]]) -> bytes:
+        return request(VERSION, who, subscriptions)
+
+    def response(self, who: uuid.UUID, status: int, subscriptions: Iterable[tuple[str, str]]) -> bytes:
+        return response(VERSION, who, status, subscriptions)
+
+    def regular(self, channel: str, key: str, body: bytes, message_id: int) -> bytes:
+        return regular(channel, key, body, message_id)
+
+    def ack(self, message_id: int) -> bytes:
+        return ack(message_id)
+
+    def refusal(self, message_id: int) -> bytes:
+        """Nothing: to refuse is to be silent."""
+        return b""
+
+    def control_body(self, code: int, subscriptions: Sequence[tuple[str, str]]) -> bytes:
+        return bytes([code]) + entry(*subscriptions[0])
+
+    def read_count(self, reader: Reader) -> int:
+        return int(reader.unpack("I")[0])
+
+    def read_entry(self, reader: Reader) -> tuple[str, str]:
+        channel, key = reader.unpack("II")
+        return reader.text(channel), reader.text(key)
+
+    def read_ack(self, reader: Reader) -> tuple[bool, int]:
+        """True if it was handled, and the id."""
+        return True, int(reader.unpack("I")[0])
+
+    def read_message(self, reader: Reader) -> tuple[str, str, int, int]:
+        """Channel, key, size of the body that follows, id."""
+        channel, key, size, message_id = reader.unpack("IIII")
+        return reader.text(channel), reader.text(key), size, message_id
+
+
+class Forms2026(Forms):
+    """The bytes of today's: 64 bits for every length and count, each before its part, acks with a status."""
+
+    older, newer = 3, 4
+    compatible, failure = 0, 2
+    unreliable_id = 0
+
+    def request(self, who: uuid.UUID, subscriptions: Iterable[tuple[str, str]]) -> bytes:
+        return struct.pack(">BQ16s", 0, VERSION, who.bytes) + self._list(subscriptions)
+
+    def response(self, who: uuid.UUID, status: int, subscriptions: Iterable[tuple[str, str]]) -> bytes:
+        return struct.pack(">BQ16sB", 1, VERSION, who.bytes, status) + self._list(subscriptions)
+
+    def regular(self, channel: str, key: str, body: bytes, message_id: int) -> bytes:
+        return struct.pack(">BQ", 3, message_id) + self._parts(*_names(channel, key), body)
+
+    def ack(self, message_id: int) -> bytes:
+        return struct.pack(">BBQ", 4, 0, message_id)
+
+    def refusal(self, message_id: int) -> bytes:
+        return struct.pack(">BBQ", 4, 1, message_id)
+
+    def control_body(self, code: int, subscriptions: Sequence[tuple[str, str]]) -> bytes:
+        return bytes([code]) + self._list(subscriptions)
+
+    def read_count(self, reader: Reader) -> int:
+        return int(reader.unpack("Q")[0])
+
+    def read_entry(self, reader: Reader) -> tuple[str, str]:
+        return self._text(reader), self._text(reader)
+
+    def read_ack(self, reader: Reader) -> tuple[bool, int]:
+        status, message_id = reader.unpack("BQ")
+        return status == 0, message_id
+
+    def read_message(self, reader: Reader) -> tuple[str, str, int, int]:
+        message_id, channel, key = reader.unpack("Q")[0], self._text(reader), self._text(reader)
+        return channel, key, reader.unpack("Q")[0], message_id
+
+    def split_control(self, body: bytes) -> tuple[int, list[tuple[str, str]]] | None:
+        """The code and the entries of a body, where they are all of it."""
+        code, count = struct.unpack_from(">BQ", body)
+        names, at = list[str](), 9
+        for _ in range(2 * count):
+            (size,) = struct.unpack_from(">Q", body, at)
+            names.append(_text(body[at + 8 : at + 8 + size]))
+            at += 8 + size
+        return (code, list(zip(names[::2], names[1::2], strict=True))) if at == len(body) else None
+
+    @staticmethod
+    def _parts(*parts: bytes) -> bytes:
+        return b"".join(struct.pack(">Q", len(part)) + part for part in parts)
+
+    def _list(self, subscriptions: Iterable[tuple[str, str]]) -> bytes:
+        entries = [self._parts(*_names(*one)) for one in subscriptions]
+        return struct.pack(">Q", len(entries)) + b"".join(entries)
+
+    @staticmethod
+    def _text(reader: Reader) -> str:
+        return reader.text(reader.unpack("Q")[0])
+
+
+TODAY: frozenset[Defect] = frozenset(
+    (
+        Defect.RECORD_LOST,
+        Defect.SPINS_ON_READ_ERROR,
+        Defect.DUPLICATE_PEER,
+        Defect.NEVER_CLOSES,
+        Defect.OFFLINE_RECIPIENT,
+        Defect.SPINS_ON_WRITE_ERROR,
+        Defect.ACCEPTS_INLINE,
+        Defect.VERIFIES_NOBODY,
+        Defect.ALLOCATES_BY_COUNT,
+        Defect.NO_HOST_NAME,
+    )
+)
+"""Of the Go program of 2026, to be used with `Forms2026`."""
+
+
 # The peer.
 
 Callback = Callable[[bytes], bool]
@@ -367,6 +489,7 @@ class GoPeer:
     - `defects`: which it has; a preset, or any set.
     - `identity`: its certificate, or None for a client without one.
     - `subscriptions`: the list that its handshakes carry. `table`: who subscribes to what, from an earlier run.
+    - `forms`: its bytes, the drafts' era's if none are given.
     """
 
     def __init__(
@@ -377,8 +500,10 @@ class GoPeer:
         instance_id: uuid.UUID | None = None,
         subscriptions: Iterable[tuple[str, str]] = (),
         table: Iterable[tuple[str, str, uuid.UUID]] = (),
+        forms: Forms | None = None,
     ) -> None:
         self.defects = defects
+        self.forms = forms or Forms()
         self.instance_id = instance_id or uuid.uuid4()
         self.subscriptions = list(subscriptions)
         self.table = list(table)
@@ -413,14 +538,19 @@ class GoPeer:
 
     # Go's calls.
 
-    def listen(self) -> int:
+    def listen(self, port: int = 0) -> int:
         """Returns the port."""
-        server = socket.create_server(("127.0.0.1", 0))
+        server = socket.create_server(("127.0.0.1", port))
         server.settimeout(_TICK)
         self._listeners.append(server)
         self._start("accept", lambda: self._accept_all(server))
-        port: int = server.getsockname()[1]
-        return port
+        bound: int = server.getsockname()[1]
+        return bound
+
+    def restore(self, last_id: int, rows: Iterable[tuple[int, str, str, bytes]], peer: uuid.UUID) -> None:
+        """From its database: the counter, and messages for that peer that nobody has acknowledged."""
+        self._ids = itertools.count(last_id + 1)
+        self.rows = {message_id: _Row(channel, key, body, {peer}) for message_id, channel, key, body in rows}
 
     def dial(self, port: int) -> uuid.UUID:
         """Returns whom it reached. Raises HandshakeFailed, Panicked."""
@@ -429,7 +559,7 @@ class GoPeer:
         reader = Reader(conn)
         try:
             conn.shake()
-            conn.write(request(VERSION, self.instance_id, self.subscriptions))
+            conn.write(self.forms.request(self.instance_id, self.subscriptions))
             peer, wants = self._read_response(conn, reader)
         except (EOFError, OSError) as error:
             raise HandshakeFailed(str(error)) from error
@@ -442,12 +572,17 @@ class GoPeer:
 
     def subscribe(self, channel: str, key: str = "") -> None:
         self.subscriptions.append((channel, key))
-        self._send(RESERVED, "", b"\x00" + entry(channel, key), reliable=True)
+        self._send(RESERVED, "", self.forms.control_body(0, [(channel, key)]), reliable=True)
 
     def unsubscribe(self, channel: str, key: str = "") -> None:
         with suppress(ValueError):
             self.subscriptions.remove((channel, key))
-        self._send(RESERVED, "", b"\x01" + entry(channel, key), reliable=True)
+        self._send(RESERVED, "", self.forms.control_body(1, [(channel, key)]), reliable=True)
+
+    def subscribe_all(self, *wanted: tuple[str, str]) -> int:
+        """In one message, which only `Forms2026` has. Returns its id."""
+        self.subscriptions += wanted
+        return self._send(RESERVED, "", self.forms.control_body(0, wanted), reliable=True)
 
     def register(self, channel: str, key: str, callback: Callback) -> None:
         self._callbacks.append((channel, key, callback))
@@ -465,7 +600,7 @@ class GoPeer:
             self._panic("row value misused")
         for message_id, row in list(self.rows.items()):
             for peer in row.waiting & self.connections.keys():
-                frame = regular(row.channel, row.key, row.body, message_id)
+                frame = self.forms.regular(row.channel, row.key, row.body, message_id)
                 self._write(self.connections[peer], row.body if Defect.RETRY_UNFRAMED in self.defects else frame)
 
     # Handshakes.
@@ -504,11 +639,12 @@ class GoPeer:
             raise HandshakeFailed("unexpected message code")
         version, who = reader.unpack("Q16s")
         wants = self._read_list(reader)
-        status = 0 if version == VERSION else 2 if version < VERSION else 3
-        conn.write(response(VERSION, self.instance_id, status, self.subscriptions))
-        if status == 3 and reader.unpack("BB") != (2, 1):
+        forms = self.forms
+        status = 0 if version == VERSION else forms.older if version < VERSION else forms.newer
+        conn.write(forms.response(self.instance_id, status, self.subscriptions))
+        if status == forms.newer and reader.unpack("BB") != (2, forms.compatible):
             raise HandshakeFailed("incompatible version")
-        if status == 2 and Defect.GOES_ON_AFTER_STATUS_2 not in self.defects:
+        if status == forms.older and Defect.GOES_ON_AFTER_STATUS_2 not in self.defects:
             raise HandshakeFailed("incompatible version")
         return uuid.UUID(bytes=who), wants
 
@@ -519,25 +655,20 @@ class GoPeer:
             raise HandshakeFailed("unexpected message code")
         _version, who, status = reader.unpack("Q16sB")
         wants = self._read_list(reader)
-        if status == 3:
-            conn.write(final(2))
-        if status not in (0, 1):
+        if status == self.forms.newer:
+            conn.write(final(self.forms.failure))
+        if status not in (0, self.forms.older - 1):
             self._drop(conn)
             raise HandshakeFailed(f"status {status}")
         return uuid.UUID(bytes=who), wants
 
     def _read_list(self, reader: Reader) -> list[tuple[str, str]]:
-        (count,) = reader.unpack("I")
+        count = self.forms.read_count(reader)
         if count * _ENTRY > _MEMORY:
             if Defect.ALLOCATES_BY_COUNT in self.defects:
                 self._panic(f"out of memory: {count * _ENTRY:,} bytes for {count:,} subscriptions")
             raise HandshakeFailed("too many subscriptions")
-        return [self._read_entry(reader) for _ in range(count)]
-
-    @staticmethod
-    def _read_entry(reader: Reader) -> tuple[str, str]:
-        channel, key = reader.unpack("II")
-        return reader.text(channel), reader.text(key)
+        return [self.forms.read_entry(reader) for _ in range(count)]
 
     def _register(self, conn: Conn, reader: Reader, peer: uuid.UUID, wants: list[tuple[str, str]]) -> None:
         if peer in self.connections and Defect.DUPLICATE_UNREAD in self.defects:
@@ -570,8 +701,9 @@ class GoPeer:
         if code == 3:
             self._read_message(conn, reader, peer)
         elif code == 4 and Defect.ACK_ID_UNREAD not in self.defects:
-            (message_id,) = reader.unpack("I")
-            self._acked(peer, message_id)
+            handled, message_id = self.forms.read_ack(reader)
+            if handled:
+                self._acked(peer, message_id)
         elif code == 0 and Defect.REQUEST_STAYS not in self.defects:
             self._read_again(conn, reader)
         elif code != 4:
@@ -580,11 +712,10 @@ class GoPeer:
     def _read_again(self, conn: Conn, reader: Reader) -> None:
         reader.unpack("Q16s")
         self._read_list(reader)
-        self._write(conn, response(VERSION, self.instance_id, 0, self.subscriptions))
+        self._write(conn, self.forms.response(self.instance_id, 0, self.subscriptions))
 
     def _read_message(self, conn: Conn, reader: Reader, peer: uuid.UUID) -> None:
-        chan, k, size, message_id = reader.unpack("IIII")
-        channel, key = reader.text(chan), reader.text(k)
+        channel, key, size, message_id = self.forms.read_message(reader)
         handled = True
         if channel == RESERVED:
             self._read_control(reader, peer, size)
@@ -598,7 +729,9 @@ class GoPeer:
                 self._lock.release()
         if handled and message_id != self.unreliable_id:
             self.acked.append(message_id)
-            self._write(conn, ack(message_id))
+            self._write(conn, self.forms.ack(message_id))
+        elif not handled:
+            self._write(conn, self.forms.refusal(message_id))
 
     def _call(self, channel: str, key: str, body: bytes) -> bool:
         handled = True
@@ -608,6 +741,12 @@ class GoPeer:
         return handled
 
     def _read_control(self, reader: Reader, peer: uuid.UUID, size: int) -> None:
+        if isinstance(self.forms, Forms2026):
+            read = self.forms.split_control(reader.take(size))
+            self.malformed += read is None
+            for channel, key in read[1] if read is not None else ():
+                self._take_control(read[0] if read is not None else 0, channel, key, peer)
+            return
         head = reader.take(9 if Defect.BAD_CONTROL_STAYS in self.defects else min(size, 9))
         code, chan, k = struct.unpack(">BII", head.ljust(9))
         if code not in (0, 1) or (chan + k + 9) % 2**32 != size:
@@ -616,7 +755,9 @@ class GoPeer:
                 reader.take(size - len(head))
             return
         names = reader.take(chan + k)
-        channel, key = _text(names[:chan]), _text(names[chan:])
+        self._take_control(code, _text(names[:chan]), _text(names[chan:]), peer)
+
+    def _take_control(self, code: int, channel: str, key: str, peer: uuid.UUID) -> None:
         self.controls.append((code, channel, key))
         if Defect.CONTROL_KILLS in self.defects:
             self._panic("no such column" if code == 0 else 'near ")": syntax error')
@@ -638,6 +779,8 @@ class GoPeer:
 
     @property
     def unreliable_id(self) -> int:
+        if self.forms.unreliable_id is not None:
+            return self.forms.unreliable_id
         return GO_UNRELIABLE if Defect.UNRELIABLE_ID in self.defects else DRAFT_UNRELIABLE
 
     def _send(self, channel: str, key: str, body: bytes, *, reliable: bool) -> int:
@@ -650,7 +793,7 @@ class GoPeer:
         for peer in recipients:
             conn = self.connections.get(peer)
             if conn is not None:
-                self._write(conn, regular(channel, key, body, message_id))
+                self._write(conn, self.forms.regular(channel, key, body, message_id))
             elif Defect.OFFLINE_RECIPIENT in self.defects:
                 self._panic("invalid memory address or nil pointer dereference")
         return message_id

@@ -67,7 +67,7 @@ class Nodes:
             gate.open()
 
     def rows(self, name: str, table: str) -> int:
-        """How many rows of a table are in a database that nobody has open."""
+        """Number of rows of a table in a database that nobody has open."""
         with closing(sqlite3.connect(self.directory / f"{name}.db")) as database:
             [(count,)] = database.execute(f"SELECT COUNT(*) FROM {table}").fetchall()
         return int(count)

@@ -178,7 +178,7 @@ async def _settled(result: Any) -> Any:
 
 
 def _soon_in_this_loop(backend: str) -> Callable[[Callable[[], object]], object]:
-    """How another thread has something called here, without waiting for it."""
+    """Way for another thread to have something called here, without waiting for it."""
     if backend == "trio":
         return trio.lowlevel.current_trio_token().run_sync_soon
     return asyncio.get_running_loop().call_soon_threadsafe

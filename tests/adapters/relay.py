@@ -21,6 +21,8 @@ class Relay:
 
     def __init__(self, target: int) -> None:
         self.dials = 0
+        self.refuses = False
+        """True: who dials is cut off at once."""
         self._target = target
         self._server = socket.create_server(("127.0.0.1", 0))
         self._ends: list[socket.socket] = []
@@ -56,6 +58,9 @@ class Relay:
         with suppress(OSError):  # it was closed
             while True:
                 here, _ = self._server.accept()
+                if self.refuses:
+                    reset(here)
+                    continue
                 there = socket.create_connection(("127.0.0.1", self._target), timeout=PATIENCE)
                 there.settimeout(None)
                 self._ends += [here, there]

@@ -35,7 +35,7 @@ MOST_BUFFERED = 2**26  # bytes, above what the kernel and an instance hold for o
 
 
 def seconds_until(true: Callable[[], object], most: float) -> float:
-    """How long it took; `most` where it did not come."""
+    """Seconds that it took; `most` where it did not come."""
     began = time.monotonic()
     while not true() and time.monotonic() < began + most:
         time.sleep(STEP)

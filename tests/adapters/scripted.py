@@ -139,7 +139,7 @@ class Scripted(Script):
             self._sort(frame)
 
     def _proved(self, frame: Any) -> int:
-        """How much the adapter has processed at least, as it says this: it answers, or uses an id again."""
+        """Part that the adapter has processed at least, as it says this: it answers, or uses an id again."""
         before = {Subscribed: self._asks, Subscribe: self._ends}.get(type(frame), {})
         return before.get(getattr(frame, "subscriber_id", 0), 0)
 
@@ -193,7 +193,7 @@ class Scripted(Script):
         return subscriber_id in self._cancelled
 
     def requested(self, subscriber_id: int) -> int:
-        """How many elements the adapter has asked for, beside its initial demand."""
+        """Elements that the adapter has asked for, beside its initial demand."""
         return self._requested[subscriber_id]
 
     def has_requested(self, subscriber_id: int, count: int) -> bool:

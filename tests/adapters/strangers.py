@@ -45,7 +45,7 @@ class Stranger:
                 self._is_shut()
 
     def look(self) -> bool:
-        """Whether it is closed. There is something to read."""
+        """True if it is closed. There is something to read."""
         data = b""
         with suppress(ConnectionError):
             data = socket.socket.recv(self.sock, 65536)  # beneath TLS: its close_notify is not the end yet

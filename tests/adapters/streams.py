@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from typing import Any, Literal, Self
 
 from tolliver_transports._options.streams import StreamsOptions
+from tolliver_transports._options.tls import TLS
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Role
@@ -54,6 +55,9 @@ class StreamsFacade(Opened):
 
     def events(self) -> Items:
         return Items(self.world, self._call("events"))
+
+    def reload_tls(self) -> None:
+        self._call("reload_tls")
 
     def peers(self) -> list[PeerFacade]:
         return [PeerFacade(self.world, peer) for peer in self._call("peers")]
@@ -104,6 +108,9 @@ class Published:
 
     def close(self) -> None:
         self._world.start("close a publication", self._publication.close).wait()
+
+    def __repr__(self) -> str:
+        return repr(self._publication)
 
 
 class Taken:
@@ -225,9 +232,9 @@ class Stage:
         with self._streams, self._scripts:
             pass
 
-    def open(self, world: World | None = None, tls: str = "", **options: Any) -> StreamsFacade:
-        """Streams that listen, with the certificate of that name, or in plaintext."""
-        security = {"tls": self.certs.tls(tls)} if tls else {"plaintext": True}
+    def open(self, world: World | None = None, tls: str | TLS = "", **options: Any) -> StreamsFacade:
+        """Streams that listen, with this TLS or the certificate of that name, or in plaintext."""
+        security = {"tls": self.certs.tls(tls) if isinstance(tls, str) else tls} if tls else {"plaintext": True}
         made = StreamsOptions(**{"listen": "127.0.0.1:0", **security, **options})
         self.opened.append(self._streams.enter_context(StreamsFacade(world or self.world, made)))
         return self.opened[-1]

@@ -36,7 +36,7 @@ def write(task: Facade, receiver: Facade, count: int) -> None:
 
 
 def is_let_in(instance: Facade, tls: TLS, claimed: UUID, *subscriptions: str) -> bool:
-    """Whether a handshake that says so succeeds."""
+    """True if a handshake that says so succeeds."""
 
     def shake_hands() -> bool:
         with RawPeer(instance.port or 0, tls, claimed, subscriptions) as raw:

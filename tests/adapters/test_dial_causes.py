@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
+from tolliver_transports._driver.sockets import unreached
 from tolliver_transports._options.streams import StreamsOptions
 from tolliver_transports._tls.policy import server_context
 from tolliver_transports.events import StreamsDialFailed
@@ -274,3 +275,9 @@ def test_a_handshake_that_times_out_is_told(nodes: Nodes) -> None:
         assert right.stats()["handshakes_timed_out"] == 2
         (told,) = (notice.detail for notice in right.notices() if notice.kind is NoticeKind.HANDSHAKE_TIMEOUT)
         assert "the last one from 127.0.0.1" in told
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), ConnectionAbortedError(103, "aborted")])
+def test_a_reset_while_it_connects_is_somebody_who_closes(error: OSError) -> None:
+    """A load balancer with nobody behind it: as where the reset comes a moment later, so that the cause stays one."""
+    assert unreached("there", error).cause is DialCause.CLOSED

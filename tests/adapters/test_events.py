@@ -106,7 +106,7 @@ def test_who_waits_for_subscribers_is_told_that_the_instance_closes(nodes: Nodes
 
 
 class Silent:
-    def ring(self) -> None:
+    def set(self) -> None:
         pass
 
 

@@ -24,7 +24,7 @@ from tolliver_transports._options.instance import InstanceOptions
 from tests.wire.strategies import cut, sizes, traffic
 from tests.wire.vectors import D1, D2, ONE, TWO
 from tolliver_proto import Ack, HandshakeRequest, HandshakeResponse, HandshakeStatus, Message, StoreError, encode
-from tolliver_proto.recording import Block, Direction, Index, build_index, read_blocks
+from tolliver_proto.recording import Block, Codec, Direction, Index, build_index, in_order, read_blocks
 
 IN, OUT = Direction.IN, Direction.OUT
 REQUEST = encode(HandshakeRequest(1, ONE), D2)
@@ -48,19 +48,31 @@ def files(directory: Path) -> list[Path]:
 def blocks(directory: Path) -> Iterator[Block]:
     """Of all files; none of them is damaged, and each has its index."""
     for path in files(directory):
-        data = path.read_bytes()
-        index = Index.decode(path.with_name(f"{path.name}.idx").read_bytes())
-        assert index == build_index(lambda offset, size, data=data: data[offset : offset + size], len(data))  # type: ignore[misc]  # mypy cannot infer the type of a lambda's default
-        assert index.fits(len(data), data)
-        for block in read_blocks([data]):
-            assert isinstance(block, Block), block
-            yield block
+        yield from blocks_of(path)
+
+
+def blocks_of(path: Path) -> list[Block]:
+    """As `blocks`, of one file."""
+    data = path.read_bytes()
+    index = Index.decode(path.with_name(f"{path.name}.idx").read_bytes())
+    assert index == build_index(lambda offset, size: data[offset : offset + size], len(data))
+    assert index.fits(len(data), data)
+    found = list(read_blocks([data]))
+    whole = [block for block in found if isinstance(block, Block)]
+    assert whole == found
+    return whole
 
 
 def stream(directory: Path, cid: int, direction: Direction) -> bytes:
     return b"".join(
         block.payload for block in blocks(directory) if (block.header.cid, block.header.direction) == (cid, direction)
     )
+
+
+def runs(directory: Path) -> list[Block]:
+    """Frames that each call made whole, in the order of the calls."""
+    found = [block for path in files(directory) for block in in_order(blocks_of(path))]
+    return [block for block in found if isinstance(block, Block)]
 
 
 @settings(max_examples=40)
@@ -83,11 +95,68 @@ def test_whole_frames_of_both_directions_however_they_are_cut(drawn: list[Any], 
             counts = [block.header.frames for block in found if block.header.direction is direction]
             assert sum(counts) == len(outgoing)
             assert all(counts)
-        times = [block.header.time_ns for block in found]
+        assert {(block.header.local, block.header.revision, block.header.peer) for block in found} == {(ONE, D2, TWO)}
+        called = runs(directory)
+        times = [block.header.time_ns for block in called]
         assert times == sorted(times)
         assert before <= times[0] <= times[-1] <= time.time_ns()
-        assert [block.header.peer for block in found] == [None] + [TWO] * (len(found) - 1)
-        assert {(block.header.local, block.header.revision) for block in found} == {(ONE, D2)}
+        assert all(before <= block.header.first_time_ns <= block.header.time_ns for block in found)
+        ways = [block.header.direction for block in called]
+        assert (
+            ways == [OUT, *[IN] * (len(ways) - 2), *[OUT] * bool(frames)] if frames else [OUT, *[IN] * (len(ways) - 1)]
+        )
+
+
+def test_calls_of_all_connections_stay_in_order(tmp_path: Path) -> None:
+    """Also over groups and files; what a call did not make whole stands where it became so."""
+    made: list[tuple[int, Direction, bytes]] = []
+    with recorder(tmp_path, file_bytes=3000, group_bytes=2000) as recording:
+        recording.received(9, MESSAGE[:-1])
+        for number in range(100):
+            cid, frame = number % 3, encode(Ack(number), D2)
+            recording.received(cid, MESSAGE + frame)
+            recording.sent(cid, [frame, MESSAGE])
+            made += [(cid, IN, MESSAGE + frame), (cid, OUT, frame + MESSAGE)]
+        recording.received(9, MESSAGE[-1:])
+        made.append((9, IN, MESSAGE))
+    found = runs(tmp_path)
+    assert [(block.header.cid, block.header.direction, block.payload) for block in found] == made
+    for path in files(tmp_path):
+        ordinals = [
+            piece.ordinal
+            for block in read_blocks([path.read_bytes()])
+            if isinstance(block, Block) and block.columns
+            for piece in block.columns.pieces()
+        ]
+        assert len(set(ordinals)) == len(ordinals)
+        assert 0 < min(ordinals) <= max(ordinals) <= 100 * 2 * (len(MESSAGE) + 5)
+    assert len(files(tmp_path)) > 3
+
+
+def test_a_file_that_ends_anywhere_ends_at_one_moment_for_all_connections(tmp_path: Path) -> None:
+    with recorder(tmp_path, group_bytes=300) as recording:
+        for number in range(50):
+            recording.received(number % 3, encode(Message("c", "k", b"", number), D2))
+            recording.sent(number % 3, [encode(Ack(number), D2)])
+    made = b"".join(block.payload for block in runs(tmp_path))
+    data = files(tmp_path)[0].read_bytes()
+    groups = set()
+    for end in range(len(data)):
+        whole = [block for block in in_order(read_blocks([data[:end]])) if isinstance(block, Block)]
+        assert made.startswith(b"".join(block.payload for block in whole))
+        groups.add(len(whole))
+    assert 3 < len(groups) < 60
+
+
+def test_compressed_blocks_have_the_same_frames(tmp_path: Path) -> None:
+    for name in Codec:
+        with recorder(tmp_path / name.name, codec=name) as recording:
+            recording.sent(1, [MESSAGE] * 1000)
+            recording.sent(2, [encode(Ack(1), D2)])
+    plain, packed = ([block.payload for block in blocks(tmp_path / name.name)] for name in Codec)
+    assert plain == packed
+    sizes = [files(tmp_path / name.name)[0].stat().st_size for name in Codec]
+    assert sizes[1] < sizes[0] / 10
 
 
 def test_the_revision_decides_where_frames_end(tmp_path: Path) -> None:
@@ -97,7 +166,7 @@ def test_the_revision_decides_where_frames_end(tmp_path: Path) -> None:
 
 
 def test_files_end_and_the_next_begins(tmp_path: Path) -> None:
-    with recorder(tmp_path, file_bytes=1000) as recording:
+    with recorder(tmp_path, file_bytes=1000, group_bytes=300) as recording:
         for number in range(50):
             recording.sent(number % 3, [encode(Message("c", "k", bytes(number), number), D2)])
         recording.sent(1, [encode(Message("c", "k", bytes(5000), 50), D2)])
@@ -107,7 +176,7 @@ def test_files_end_and_the_next_begins(tmp_path: Path) -> None:
     assert all(path.stat().st_size <= 1000 for path in found if path.stat().st_size < 5000)
     assert all(str(ONE) in path.name for path in found)
     assert sum(block.header.frames for block in blocks(tmp_path)) == 52
-    times = [block.header.time_ns for block in blocks(tmp_path)]
+    times = [block.header.time_ns for block in runs(tmp_path)]
     assert times == sorted(times)
 
 
@@ -157,7 +226,7 @@ def test_a_full_queue_ends_the_recording_of_that_connection_alone(tmp_path: Path
 def test_beginnings_of_frames_count_until_their_connection_ends(tmp_path: Path) -> None:
     problems: list[str] = []
     beginning = encode(Message("c", "k", bytes(10_000), 1), D2)[:6_000]
-    with recorder(tmp_path, problems.append, queue_bytes=8_000) as recording:
+    with recorder(tmp_path, problems.append, queue_bytes=8_000, group_bytes=1) as recording:
         recording.received(1, beginning)
         recording.received(2, beginning)
         assert len(problems) == 1
@@ -172,7 +241,7 @@ def test_beginnings_of_frames_count_until_their_connection_ends(tmp_path: Path) 
 def test_a_connection_that_is_no_longer_recorded_holds_nothing(tmp_path: Path) -> None:
     problems: list[str] = []
     large = encode(Message("c", "k", bytes(6_000), 1), D2)
-    with recorder(tmp_path, problems.append, queue_bytes=8_000) as recording:
+    with recorder(tmp_path, problems.append, queue_bytes=8_000, group_bytes=1) as recording:
         recording.received(1, large[:5_000])
         recording.received(1, bytes(5_000))
         until(lambda: not recording.waiting)
@@ -222,7 +291,7 @@ from tolliver_transports._messages.recorder import Recorder
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 problems = []
-recorder = Recorder(Path(sys.argv[1]), UUID(int=1), 2, problems.append)
+recorder = Recorder(Path(sys.argv[1]), UUID(int=1), 2, problems.append, group_bytes=1)
 frame = encode(Message("c", "k", bytes(900), 1))
 recorder.sent(1, [frame])
 while recorder.waiting:  # one block is whole, whatever becomes of the rest
@@ -274,7 +343,7 @@ def test_a_crash_leaves_a_file_without_an_index_that_can_be_read(tmp_path: Path)
             process.send_signal(signal.SIGKILL)
     (path,) = tmp_path.iterdir()
     data = path.read_bytes()
-    found = [block for block in read_blocks([data]) if isinstance(block, Block)]
+    found = [block for block in in_order(read_blocks([data])) if isinstance(block, Block)]
     frames = [encode(Message("c", "k", bytes(900), number), D2) for number in range(len(found))]
     assert [block.payload for block in found] == frames
     assert len(found) >= 45

@@ -221,6 +221,7 @@ def test_a_durable_request_outlives_both_ends(nodes: Nodes) -> None:
     with nodes.open("left") as left:
         with nodes.open("right") as right:
             responder = right.respond("double", double)
+            assert repr(responder) == "<Responder of 'double' ''>"
             left.new_connection(address(right))
             subscribed(left)
             where = address(right)
@@ -270,12 +271,18 @@ def test_what_is_refused(nodes: Nodes) -> None:
 def test_two_responders_of_one_instance(nodes: Nodes) -> None:
     """Both are called, and the first answer counts; the channel has responders until both are closed."""
     with pair(nodes) as (left, right, first):
+
+        def answers() -> list[str]:
+            return [one.channel for one in right.start("subscriptions").wait()]
+
         second = right.respond("double", double)
         assert left.request("double", b"x").body == b"xx"
         assert left.request("double", b"y", durable=True, timeout=30).body == b"yy"
         first.close()
         assert left.request("double", b"z").body == b"zz"
+        assert "tolliver.request/double" in answers()
         second.close()
+        assert "tolliver.request/double" not in answers()
         with pytest.raises(NoResponders):
             left.request("double", b"x")
 

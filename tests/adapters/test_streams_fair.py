@@ -24,7 +24,7 @@ class Counted:
         self.good = good
         self.begun = 0
         self.before = 0
-        """How many streams of the loud one had begun when the good one was served."""
+        """Streams of the loud one that had begun when the good one was served."""
 
     def loud(self, _name: str) -> list[bytes]:
         self.begun += 1

@@ -66,7 +66,7 @@ def test_over_tls(stage: Stage) -> None:
 
 def test_streams_say_what_they_are(stage: Stage) -> None:
     publisher, subscriber, peer = stage.pair()
-    publisher.publish("numbers", [b"1", b"2", b"3"])
+    assert repr(publisher.publish("numbers", [b"1", b"2", b"3"])) == "<Publication of 'numbers'>"
     taken = peer.subscribe("numbers", prefetch=1)
     assert publisher.addresses == [("127.0.0.1", publisher.port)]
     assert subscriber.shown == "<Streams, 1 peers up>"
@@ -279,7 +279,7 @@ def test_frames_of_an_extension_reach_the_application(stage: Stage) -> None:
 
 
 def test_several_peers(stage: Stage) -> None:
-    """Whom to ask must be said; each connection has its own streams and its own end."""
+    """The peer to ask must be said; each connection has its own streams and its own end."""
     hub = stage.open(listen=None)
     with pytest.raises(LookupError):
         hub.subscribe("p")

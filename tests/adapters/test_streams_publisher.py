@@ -191,7 +191,7 @@ def a_source_that_raises_while_it_is_closed(stage: Stage) -> None:
 
 @rule("1.5", "optional_spec105_emptyStreamMustTerminateBySignallingOnComplete")
 def an_end_needs_no_request(stage: Stage) -> None:
-    """Where the source knows its length; a generator has to be asked for one element more."""
+    """The source knows its length; a generator has to be asked for one element more."""
     streams, peer = stage.giving()
     for count in (0, 3):
         streams.publish(f"p{count}", stage.source(numbered(count)))

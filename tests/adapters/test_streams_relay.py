@@ -143,7 +143,7 @@ def an_error_goes_down_at_once(stage: Stage) -> None:
 
 @rule("4.2", "mustImmediatelyPassOnOnErrorEventsReceivedFromItsUpstreamToItsDownstream")
 def an_end_needs_no_request(stage: Stage) -> None:
-    """Where the source is the subscription itself: an error, a complete or a lost connection waits for no demand, but
+    """The source is the subscription itself: an error, a complete or a lost connection waits for no demand, but
     for the elements before it."""
     taking, upstream = stage.taking()
     (peer,) = taking.peers()

@@ -9,8 +9,11 @@ from tolliver_transports.certs import make_certificate
 
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, IdentityConflict
+from tolliver_proto.reactive import ALPN
 
+from .kinds import EACH_ADAPTER
 from .nodes import Nodes
+from .streams import Stage
 from .test_renewal import shown
 
 
@@ -50,3 +53,43 @@ def test_contexts_are_checked_again(nodes: Nodes, certs: Certificates) -> None:
         server.num_tickets = 2
         with pytest.raises(CertificateError, match=r"server\.num_tickets = 0"):
             right.reload_tls()
+
+
+def contexts(files: TLS) -> TLS:
+    client, server = client_context(files, alpn=ALPN), server_context(files, alpn=ALPN)
+    return TLS.from_contexts(client=client, server=server, cert=files.cert)
+
+
+def test_streams_take_bytes_and_contexts(stage: Stage, certs: Certificates) -> None:
+    left, right = certs.tls("left"), certs.tls("right")
+    fetched: list[bool] = []
+
+    def fetch() -> tuple[bytes, bytes, bytes]:
+        fetched.append(True)
+        return pem(right)
+
+    for listening, dialling in (
+        (TLS.from_bytes(fetch), contexts(left)),
+        (contexts(right), TLS.from_bytes(*pem(left))),
+    ):
+        publisher, subscriber = stage.open(tls=listening), stage.open(tls=dialling, listen=None)
+        publisher.publish("news", [b"1"])
+        peer = subscriber.connect(publisher)
+        assert list(peer.subscribe("news")) == [b"1"]
+        assert certs.uuid("right") in peer.itself.identity.uuids
+        assert certs.uuid("left") in publisher.peers()[0].itself.identity.uuids
+    assert fetched == [True]
+
+
+@EACH_ADAPTER
+def test_streams_hold_contexts_to_the_policy(stage: Stage, certs: Certificates) -> None:
+    files = certs.tls("right")
+    of_messages = TLS.from_contexts(client=client_context(files), server=server_context(files), cert=files.cert)
+    with pytest.raises(CertificateError, match=r"speak 'tolliver/1' by ALPN: .*contexts of their own \(R-35\)"):
+        stage.open(tls=of_messages)
+    server = server_context(files, alpn=ALPN)
+    server.num_tickets = 2
+    with pytest.raises(CertificateError, match=r"server\.num_tickets = 0"):
+        stage.open(tls=TLS.from_contexts(client=client_context(files, alpn=ALPN), server=server, cert=files.cert))
+    with pytest.raises(CertificateError, match="no certificate in PEM form"):
+        stage.open(tls=TLS.from_bytes(b"", *pem(files)[1:]))

@@ -98,6 +98,18 @@ def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
     assert {table: nodes.rows("left", table) for table in tables} == dict.fromkeys(tables, 0)
 
 
+def test_a_peer_that_is_away_for_too_long_is_forgotten(nodes: Nodes) -> None:
+    with nodes.open("left", forget_after=0.2) as left:
+        with nodes.open("right") as right:
+            right.subscribe("news")  # without a handler: nothing is acknowledged yet
+            right.new_connection(address(left))
+            subscribed(left)
+            receipt = left.send("news", "", b"x")
+        until(lambda: left.peers() == [])
+        with pytest.raises(Undelivered, match="forgotten"):
+            left.wait_acked(receipt)
+
+
 def test_who_waits_is_told_what_was_given_up_and_a_send_may_require_recipients(nodes: Nodes) -> None:
     with nodes.open("left") as left:
         with pytest.raises(TooFewRecipients):
@@ -217,6 +229,7 @@ def test_a_wall_clock_that_is_set_makes_no_message_older(nodes: Nodes, monkeypat
 # A message that the peer cannot take (T-09).
 
 
+@pytest.mark.thorough  # the head goes alone after five seconds, three times; tests/node has the rule in virtual time
 @ONE_KIND
 def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes: Nodes) -> None:
     inbox = Inbox()
@@ -234,6 +247,9 @@ def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes
             assert 5 <= right.stats()["notices_protocol_error"] <= 7  # two more until it went alone
         with nodes.open("right", listen=where) as right:
             right.register_callback("news", "", inbox)
+            # As another remote, as the old one may have used up its dials of this minute while nobody was there (T-52).
+            left.remove_connection(where)
+            left.new_connection(where)
             until(lambda: connected(left))
             assert left.retry(peer) == 1
             assert left.retry(peer) == 0
@@ -243,6 +259,7 @@ def test_a_message_over_the_peers_limit_is_set_aside_and_the_next_one_goes(nodes
     assert nodes.rows("left", "batch") == 0
 
 
+@pytest.mark.thorough  # the head goes alone after five seconds, three times; tests/node has the rule in virtual time
 @ONE_KIND
 def test_what_was_set_aside_stays_so_until_it_is_dropped(nodes: Nodes) -> None:
     with nodes.open("right", limits=Limits(max_body=100)) as right:

@@ -35,7 +35,7 @@ class Nodes:
     def open(self, name: str, **options: Any) -> Instance:
         database, tls = self.database(name), self._certs.tls(name)
         patient = {"retry_interval": RETRY, **options}
-        return create_instance(InstanceOptions(database=database, tls=tls, listen="127.0.0.1:0", **patient))
+        return create_instance(InstanceOptions(database=database, tls=tls, **{"listen": "127.0.0.1:0", **patient}))
 
     def database(self, name: str) -> Path:
         return self._directory / f"{name}.db"

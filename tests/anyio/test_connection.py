@@ -68,6 +68,7 @@ async def test_a_message_goes_and_its_ack_comes(pumps: tuple[Any, Any]) -> None:
             assert await client.receive(PATIENCE) == Ack(1)
             with pytest.raises(TimeoutError, match="nothing has come"):
                 await client.receive(0)
+            assert repr(client) == f"<AsyncConnection over {client.machine!r}>"
             await client.close()
             with pytest.raises(ConnectionClosing):
                 await client.receive()

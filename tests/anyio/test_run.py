@@ -11,7 +11,7 @@ import pytest
 import trio
 import uvloop
 from tolliver_transports.anyio import run
-from tolliver_transports.anyio.wire import Bell
+from tolliver_transports.anyio.wire import Wakeup
 
 from tests.anyio.nodes import Nodes, address, until
 from tests.certificates import Certificates
@@ -51,17 +51,17 @@ def test_a_connection_that_is_gone_before_it_is_taken_in_harms_nobody(
 
 def test_a_bell_that_nobody_hears_any_more_rings_in_another_loop() -> None:
     """As an instance does that is closed, and opened again."""
-    bell = Bell()
+    wakeup = Wakeup()
 
     async def give_up() -> None:
         with anyio.move_on_after(0.001):
-            await bell.heard()
+            await wakeup.wait()
 
     async def hear() -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bell.heard)
+            tasks.start_soon(wakeup.wait)
             await anyio.sleep(0.001)
-            bell.ring()
+            wakeup.set()
 
     for backend in ("asyncio", "trio", "asyncio"):
         anyio.run(give_up, backend=backend)

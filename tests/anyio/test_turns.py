@@ -145,3 +145,52 @@ def test_a_reset_with_the_last_bytes_is_seen_on_uvloop(tmp_path: Path) -> None:
                 await until(lambda: not instance.stats()["connections"])
 
     run(main)
+
+
+# An iterator: what is taken and acknowledged in one turn is told at its end.
+
+
+@pytest.mark.anyio
+async def test_messages_that_are_acknowledged_in_the_turn_of_the_close_are(nodes: Nodes) -> None:
+    async with nodes.open("right") as right:
+        async with nodes.open("left", subscriptions=["news"]) as left:
+            await right.new_connection(f"127.0.0.1:{left.port}")
+            await right.wait_subscribed("news")
+            messages = left.messages("news", subscribe=False)
+            await right.send_many([("news", "", b"%d" % number) for number in range(50)])
+            for _ in range(50):
+                (await anext(messages)).ack()
+        await until(lambda: not right.stats()["pending"])
+        assert right.stats()["acked"] == 50
+
+
+@pytest.mark.anyio
+async def test_a_message_that_is_kept_from_a_turn_to_the_next_is_being_handled(nodes: Nodes) -> None:
+    """After others of the same turn, too: its iterator is stuck when it is kept for long."""
+    async with nodes.open("right", stuck_after=0.05) as right, nodes.open("left") as left:
+        await right.subscribe("news")
+        await left.new_connection(f"127.0.0.1:{right.port}")
+        messages = right.messages("news", subscribe=False)
+        await left.send_many([("news", "", b"%d" % number) for number in range(3)])
+        for _ in range(2):
+            (await anext(messages)).ack()
+        kept = await anext(messages)
+        await until(lambda: right.stats()["stuck_handlers"])
+        kept.ack()
+        await until(lambda: not right.stats()["stuck_handlers"] + left.stats()["pending"])
+
+
+@pytest.mark.anyio
+async def test_acknowledgements_before_a_failure_in_one_turn_stand(nodes: Nodes) -> None:
+    async with nodes.pair(retry_interval=0.05) as (left, right):
+        messages = right.messages("news", subscribe=False)
+        await left.send_many([("news", "", b"%d" % number) for number in range(6)])
+        taken = [await anext(messages) for _ in range(6)]
+        for one in taken:
+            one.ack() if int(one.body) % 3 else one.fail()
+        again = [await anext(messages) for _ in range(2)]
+        assert [one.body for one in again] == [b"0", b"3"]
+        for one in again:
+            one.ack()
+        await until(lambda: not left.stats()["pending"])
+        assert right.stats()["handled"] == 6

@@ -91,6 +91,7 @@ def test_a_message_goes_and_its_ack_comes(pumps: tuple[Callable[[], Any], Callab
         assert established(client).subscriptions == (NEWS,)
         client.send(message)
         assert client.receive(PATIENCE) == Ack(1)
+        assert repr(client) == f"<BlockingConnection over {client.machine!r}>"
         client.close()
         client.close()
         assert served.result(PATIENCE) == [message]

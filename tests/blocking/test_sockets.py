@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from tolliver_transports._driver import socket_session
 from tolliver_transports._driver.sockets import NEXT_ADDRESS, tune
-from tolliver_transports.blocking.loop import Dialling, Loop
+from tolliver_transports.blocking.dialing import Dialling
+from tolliver_transports.blocking.loop import Loop
 
 from tests.blocking.nodes import PATIENCE, Nodes, address, until
 from tests.opening import no_more_threads

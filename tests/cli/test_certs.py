@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import stat
 from pathlib import Path
 from uuid import UUID
@@ -112,3 +113,17 @@ def test_what_to_pin(tmp_path: Path) -> None:
     assert digest is not None
     assert result.stdout == f"{tls.cert}  {digest.hex()}  {ONE}\n"
     assert "alice.key" in tolliver("pin", tmp_path / "alice.key").stderr
+
+
+def test_a_certificate_is_revoked_and_the_list_is_signed_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "certs"
+    assert tolliver("certs", directory, "alice", "bob").exit_code == 0
+    result = tolliver("revoke", directory, directory / "bob.pem", "--json")
+    crl = directory / "crl.pem"
+    assert json.loads(result.stdout) == {"crl": str(crl)}
+    assert tolliver("revoke", directory, "--days", 7).exit_code == 0
+    (entry,) = x509.load_pem_x509_crl(crl.read_bytes())
+    bob = x509.load_pem_x509_certificate((directory / "bob.pem").read_bytes())
+    assert entry.serial_number == bob.serial_number
+    result = tolliver("revoke", directory, directory / "ca.key")
+    assert (result.exit_code, "cannot be read as a certificate" in result.stderr) == (1, True)

@@ -13,7 +13,7 @@ from tolliver_transports.certs import make_ca, make_certificate
 
 from tests.cli.commands import SECONDS, Result, listener, tolliver
 from tests.cli.conftest import Who
-from tolliver_proto import ReservedChannel
+from tolliver_proto import ReservedChannel, __version__
 
 
 def the_line(result: Result) -> str:
@@ -111,7 +111,7 @@ def test_what_to_install(missing: str) -> None:
 def test_version() -> None:
     result = tolliver("--version")
     assert result.exit_code == 0
-    assert result.stdout.startswith("tolliver ")
+    assert result.stdout == f"tolliver {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,7 @@ def test_version() -> None:
         ("decode",),
         ("replay",),
         ("peers",),
+        ("doctor",),
         ("outbox",),
         ("outbox", "retry"),
     ],

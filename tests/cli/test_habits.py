@@ -11,12 +11,19 @@ from tolliver_transports._cli import commands
 
 from tests.cli.commands import tolliver
 from tests.cli.conftest import Who
+from tolliver_proto import Revision
 
 
 def test_they_reach_the_instance(tmp_path: Path) -> None:
     given: dict[str, Any] = {"strict_uuid7": True, "accept_either": True, "unreliable_id": 2**32 - 1}
     chosen = {one.name: one.default for one in inspect.signature(commands._place).parameters.values()}
-    chosen |= {"at": "127.0.0.1:0", "plaintext": True, "database": tmp_path / "node.db", **given}
+    chosen |= {
+        "at": "127.0.0.1:0",
+        "plaintext": True,
+        "database": tmp_path / "node.db",
+        "revision": Revision.DRAFT_2,
+        **given,
+    }
     options = commands._place(**chosen).options(dial=False)
     assert {name: getattr(options, name) for name in given} == given
 

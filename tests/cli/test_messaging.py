@@ -27,11 +27,24 @@ def bodies(lines: list[str]) -> list[bytes]:
 def test_one_message_between_two_processes(who: Who, tmp_path: Path) -> None:
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--count", 1) as alice:
         result = run_process(
-            "send", "greeting", "to\nyou", "hi \x1b[2J", "--connect", alice.address, *who("bob", own=True)
+            *("send", "greeting", "to\nyou", "hi \x1b[2J", "--json"),
+            *("--connect", alice.address, *who("bob", own=True)),
         )
         assert alice.process.wait(SECONDS) == 0
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.startswith("stored 1 of 1 message for 1 recipient, 1 acknowledged, in ")
+    sent = json.loads(result.stdout)
+    assert sent.pop("seconds") < SECONDS
+    assert sent == {
+        "messages": 1,
+        "connected": 1,
+        "stored": 1,
+        "sent_unreliably": 0,
+        "nobody_wants": 0,
+        "deliveries": 1,
+        "recipients": {"least": 1, "most": 1},
+        "acknowledged": 1,
+        "unacknowledged": {},
+    }
     (line,) = alice.lines()
     assert line.endswith(r" 'greeting' 'to\nyou' hi \x1b[2J")
 
@@ -75,7 +88,7 @@ def test_files_of_lines_reliable_and_not(who: Who, tmp_path: Path) -> None:
         nobody = tolliver("send", "another", "k", "x", *to_alice)
         assert nobody.exit_code == 1
         assert nobody.stdout.startswith("stored 0 of 1 message for 0 recipients")
-        assert "sent to 0 recipients: no peer is subscribed to 'another' 'k', nothing was kept" in nobody.stderr
+        assert nobody.stderr == "tolliver: 1 peer connected, nothing stored: no peer is subscribed to 'another' 'k'\n"
         assert alice.interrupt() == 0
     got = alice.lines()[1000:]
     assert bodies(got) == lines
@@ -94,6 +107,7 @@ def test_what_nobody_is_there_for_waits_in_the_database(who: Who, tmp_path: Path
     assert unseen.exit_code == 1
     assert unseen.stdout.startswith("stored 1 of 1 message for 1 recipient, 0 acknowledged")
     assert "no acknowledgement within 0.1 s" in unseen.stderr
+    assert ", not connected, has not acknowledged 1 message\n" in unseen.stderr
     stored = tolliver("send", "c", "k", "three", *away, "--no-wait")
     assert stored.exit_code == 0
     assert stored.stdout.startswith("stored 1 of 1 message for 1 recipient, in ")

@@ -11,6 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from tolliver_transports._cli.stage import Meter
 from tolliver_transports.certs import make_certificate
 from tolliver_transports.staging import FolderOptions, StageWriter
@@ -99,6 +100,45 @@ def test_a_disk_that_stays_full_ends_it_with_an_error(tmp_path: Path, who: Who) 
     assert summary.startswith("tolliver: staged ")
     assert "could not be written for 0.5 s: " in error
     assert "the peers keep what was not acknowledged" in error
+
+
+def test_it_stages_streams_of_a_publisher_too(tmp_path: Path, who: Who) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("one\ntwo\n")
+    publisher = ("publish", lines, "--as", "log", "--listen", "127.0.0.1:0", *who("alice"))
+    with running(tmp_path / "alice", *publisher) as alice:
+        streams = ("--stream", "log", "--window", "16", "--connect", alice.address, *who("bob"))
+        with running(tmp_path / "out", "stage", tmp_path / "stage", *streams) as bob:
+            assert f"staging 'log' of {alice.address} into {tmp_path / 'stage'};" in bob.words
+            alice.until_said("stream 1 of 'log' ends after 2 elements")
+            wait_until_staged(tmp_path / "stage", 2)
+            bob.process.send_signal(signal.SIGTERM)
+            assert bob.process.wait(SECONDS) == 0
+            bob.until_said("staged 2 elements; 1 stream completed, in ")
+    assert [message.body for _, message in staged(tmp_path / "stage")] == [b"one", b"two"]
+
+
+def wait_until_staged(directory: Path, count: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while len(staged(directory)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--stream", "a"), "give one --connect HOST:PORT, and no --listen"),
+        (("--stream", "a", "--connect", "h:1", "--listen", "127.0.0.1:0"), "give one --connect HOST:PORT"),
+        (("--stream", "a", "--stream", "a", "--connect", "127.0.0.1:1"), "a --stream comes twice"),
+        (("--stream", "tolliver", "--connect", "127.0.0.1:1"), "the name is the protocol's own"),
+        (("--stream", "a", "--channel", "c", "--connect", "127.0.0.1:1"), "the options of messages mean nothing"),
+        (("--stream", "a", "--max-bytes", "1000", "--connect", "127.0.0.1:1"), "maxStagedBytes is 1000"),
+        (("--window", "5", "--connect", "127.0.0.1:1"), "--window is of a --stream"),
+    ],
+)
+def test_options_of_streams_that_make_no_sense(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    assert says in the_line(tolliver("stage", tmp_path / "s", "--plaintext", *words))
 
 
 def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def stream(name: str, publisher: Listener, *arguments: object) -> subprocess.Com
 # Files.
 
 
-@pytest.mark.parametrize("trio", [(), ("--trio",)], ids=["asyncio", "trio"])
+@pytest.mark.parametrize("trio", [(), pytest.param(("--trio",), marks=pytest.mark.thorough)], ids=["asyncio", "trio"])
 def test_each_subscriber_gets_all_lines_over_tls(
     who: Who, lines: Path, publish: Publish, trio: tuple[str, ...]
 ) -> None:
@@ -222,7 +222,7 @@ def test_what_cannot_be_published(
     [
         (("x", "--plaintext"), "which peer has it? Give one --connect HOST:PORT, or --listen HOST:PORT"),
         (("x", "--plaintext", "--connect", "a", "--connect", "b"), "which peer has it?"),
-        (("x", "--plaintext", "--connect", "localhost", "--raw", "--hex"), "--raw and --hex: give one of them"),
+        (("x", "--plaintext", "--connect", "localhost", "--raw", "--hex"), "--raw, --hex and --json: give one of them"),
         (("x", "--connect", "localhost"), "no certificates"),
         (("x", "--plaintext", "--connect", "example.org"), "plaintext with example.org:7012 would leave this machine"),
     ],

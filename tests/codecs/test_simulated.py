@@ -47,3 +47,28 @@ def story(net: ProgramNet) -> Callable[[], bool]:
 
 def test_every_value_comes_and_nonsense_stops_nobody() -> None:
     rehearse(story, seeds=range(10))
+
+
+def queue(net: ProgramNet) -> Callable[[], bool]:
+    done: list[Reading] = []
+
+    def boss(app: App) -> None:
+        jobs = app.work_queue("readings")
+        if not app.disk.get("put"):
+            bodies = [("", b"poison"), *(("", READINGS.encode(one)) for one in WANTED)]
+            app.when_stored(jobs.put_many(bodies), lambda error: error is None and app.disk.update(put=True))
+
+    def worker(app: App) -> None:
+        def work(job: TypedDelivery[Reading]) -> None:
+            done.append(job.value)
+
+        app.work("readings", decoding(READINGS, work), concurrency=2)
+
+    for name in ("one", "other"):
+        net.instance(name, worker, limits=Limits(max_attempts=3))
+    net.instance("boss", boss, remotes=["one", "other"])
+    return lambda: all(one in done for one in WANTED)
+
+
+def test_every_job_is_done_but_for_what_has_no_value() -> None:
+    rehearse(queue, seeds=range(10))

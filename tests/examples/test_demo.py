@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,12 +17,15 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from examples.demo import looking
 from examples.demo.child import PUBLISHER, SUBSCRIBERS
 from examples.demo.log import Log, read_lines
 from examples.demo.processes import Child, DemoError
+from examples.demo.progress import Bar
 from examples.demo.readings import readings
-from examples.demo.verdict import judge
+from examples.demo.verdict import explained, judge
 from tests.cli.commands import SECONDS, Result, run_process
 
 DEMO = (sys.executable, "-m", "examples.demo")
@@ -42,6 +46,7 @@ def test_nothing_is_lost_and_a_loss_is_seen(tmp_path: Path) -> None:
     played = demo("--directory", directory, "--no-audit", "--seconds", 2.5, "--rate", 2000)
     assert played.exit_code == 0, played.stdout + played.stderr
     assert "No reliable message was lost." in played.stdout
+    assert re.search(r"bob: [\d,]+ sent and not [\d,]+, as bob wants cpu and memory alone", played.stdout)
     for tally in judge(directory):
         assert tally.sent >= tally.stored > 0
         assert tally.delivered >= tally.stored
@@ -146,6 +151,10 @@ def test_sets_are_compared(sent: set[str], stored: set[str], got: list[str], cha
     assert alice.duplicates == len({one for one in got if got.count(one) > 1})
     assert alice.unlogged == len(set(got) - stored)
     assert alice.good == (bool(got) and stored <= set(got) <= sent)
+    said = " ".join(explained([alice]))
+    assert ("alice: sent" in said) == (sent != stored)
+    assert ("alice: delivered" in said) == (len(set(got)) != len(stored))
+    assert ("came beyond the first" in said) == (len(got) > len(set(got)))
 
 
 def test_a_line_torn_by_a_kill_is_passed_over(tmp_path: Path) -> None:
@@ -153,3 +162,24 @@ def test_a_line_torn_by_a_kill_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "alice.10.log").write_bytes(b"got 3-1 cpu 3\n")
     (tmp_path / "alice.2.log").write_bytes(b"got 2-1 cpu 2\n")
     assert [words[1] for words in read_lines(tmp_path, "alice")] == ["1-1", "2-1", "3-1"]
+
+
+def test_the_bar_is_full_when_all_parts_are_over() -> None:
+    console = Console(width=80, force_terminal=True, file=StringIO())
+    with Bar(console, {"first": 1000.0, "second": 3000.0}) as bar:
+        with bar.part("first"):
+            bar.move("going on")
+            assert bar.done < 0.25
+        assert bar.done == 0.25
+        with bar.part("second"):
+            bar.move()
+        assert bar.done == 1.0
+    assert not Bar(Console(file=StringIO()), {"first": 1.0}).shown
+
+
+def test_numbers_of_recordings_are_explained() -> None:
+    alike = {"sent": 5, "delivered": 5, "unrecorded": 0, "unproven": 0, "pending": 0, "lost": 0, "resent": 0}
+    killed = {"sent": 10, "delivered": 9, "unrecorded": 1, "unproven": 2, "pending": 0, "lost": 0, "resent": 3}
+    said = [*looking.explained({"alice": alike, "bob": killed})]
+    assert [line.split(":")[0] for line in said] == ["bob", "bob"]
+    assert said[0].startswith("bob: delivered 9 = sent 10 + 1 that the publisher's recording lacks")

@@ -310,7 +310,7 @@ def test_a_dial_that_leads_to_somebody_who_is_kept_out_ends() -> None:
 
 
 def test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request() -> None:
-    """Where a certificate names one UUID there is nothing to ask: our list stays with us."""
+    """A certificate that names one UUID leaves nothing to ask: our list stays with us."""
     play = Play(acl=NOBODY)
     cid = only(play.call("connect", "there"), Dial).cid
     play.node.opened(cid, Role.CLIENT, PeerIdentity(frozenset({LOW})), now=0.0)

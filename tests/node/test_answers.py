@@ -175,6 +175,7 @@ SOME = (1, 41, 45, 49, 57, 65, 69, 89, 17, 277)
 """Worlds of the field, with both drafts, short holds, quotas, peers that refuse, and what was found in them."""
 
 
+@pytest.mark.search
 def test_nodes_in_the_field() -> None:
     for seed in SOME:
         SimNet(seed).run()

@@ -78,6 +78,9 @@ def test_the_client_is_up_when_the_servers_list_is_stored() -> None:
     assert every(wire.respond(("c", "")), PeerUp) == []
     up = only(play.finish(), PeerUp)
     assert (up.peer, up.remote, up.version) == (LOW, "there", 1)
+    assert repr(play.node) == f"<Node {ME}, 1 connections>"
+    play.node.close()
+    assert repr(play.node) == f"<Node {ME}, 1 connections, closing>"
     assert play.store.load().peers[LOW].subscriptions == {Subscription("c", "")}
 
 

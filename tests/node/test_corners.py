@@ -455,6 +455,7 @@ def test_a_life_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(found.failure).startswith(f"seed {found.seed} at ")
 
 
+@pytest.mark.search
 def test_stores_that_are_put_back_from_a_copy() -> None:
     """Their nodes may give ids again, to other messages, and each of those is handled (T-48)."""
     never = {"corrupt", "disconnect", "split", "jump", "stop_clock", "slow", "handler_slow", "handler_hangs"}

@@ -26,7 +26,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._common.failures import failure_of
 
-from .play import LOW, Play, every, only
+from .play import HIGH, LOW, Play, every, only
 
 REFUSED = ConnectionLost("connection refused", DialCause.REFUSED)
 UNREACHABLE = ConnectionLost("no route", DialCause.UNREACHABLE)
@@ -137,6 +137,21 @@ def test_a_connection_that_ended_is_no_dial_that_failed() -> None:
     wire.end()
     wire.lose()
     assert info(play).error == f"{DialCause.LOST.text}: in order, by the other side or by us"
+
+
+def test_a_peer_that_is_revoked_while_it_is_connected_is_told_with_its_cause() -> None:
+    """One that we dialled is dialled no more, and one that dialled us is named."""
+    play = Play()
+    wire = play.dialled(play.call("connect", "there"))
+    wire.respond()
+    actions = wire.lose(CertificateError("revoked"))
+    assert told(actions, NoticeKind.DIAL_GAVE_UP) == ["there is not dialled any more: revoked"]
+    assert (info(play).state, info(play).cause) == (RemoteState.GAVE_UP, DialCause.CERTIFICATE)
+    assert play.node.stats()["dials_failed_certificate"] == 0
+    wire = play.peer(HIGH)
+    notice = only(wire.lose(CertificateError("revoked")), Notice)
+    assert (notice.kind, notice.peer) == (NoticeKind.CERTIFICATE_REFUSED, HIGH)
+    assert notice.detail.endswith(" was closed: revoked")
 
 
 def test_a_remote_whose_peer_is_connected_otherwise_is_connected() -> None:

@@ -126,6 +126,7 @@ def test_nothing_goes_where_there_is_nothing() -> None:
     assert DeadLetters((), 1).beyond(1, 1) == []
 
 
+@pytest.mark.search
 @given(st.data())
 def test_numbers_and_sizes_stay_those_of_the_store(data: st.DataObject) -> None:
     play = receiver(max_dead_letters=3, max_dead_letter_bytes=6 * SIZE)

@@ -20,7 +20,7 @@ def silent(play: Play, actions: list[Action]) -> list[Wire]:
 
 
 def waits(play: Play, seconds: int) -> float:
-    """How long a send waits in this time, in all, while a remote takes connections and says nothing."""
+    """Seconds that a send waits in this time, in all, while a remote takes connections and says nothing."""
     play.dice.value = 0.5
     known = play.peer(OTHER, WANTED)
     silent(play, play.call("connect", "there"))

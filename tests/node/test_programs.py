@@ -50,6 +50,7 @@ def work_queue(net: ProgramNet) -> Done:
     return lambda: len(done) == JOBS and not net.disk("boss")["todo"]
 
 
+@pytest.mark.search
 def test_a_work_queue_of_a_user_holds_with_many_seeds() -> None:
     reports = rehearse(work_queue, range(20))
     happened = sum((Counter(report.counts) for report in reports), Counter())
@@ -104,6 +105,7 @@ def last_values(net: ProgramNet) -> Done:
     return is_done
 
 
+@pytest.mark.search
 def test_last_values_hold_with_many_seeds() -> None:
     """A full disk is another matter: then who comes anew is told that it is left out (P-35)."""
     reports = rehearse(last_values, range(12), never=("fill",))

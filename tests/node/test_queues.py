@@ -13,6 +13,7 @@ import pytest
 
 from tests.node.play import HIGH, LOW, Play, every, notices
 from tolliver_proto import (
+    Ack,
     AddDeliveries,
     ConnectionClosing,
     Delivery,
@@ -222,7 +223,10 @@ def test_jobs_wait_for_a_worker_and_at_the_quota_a_put_raises() -> None:
     net = ProgramNet(1, tell, operations=0, seconds=2.0, never=CALM)
     net.run()
     assert said
-    assert node_of(net, "boss").stats().pending == 3
+    stats, (jobs,) = node_of(net, "boss").stats(), node_of(net, "boss").work_queues()
+    assert (stats.pending, stats.refused_sends) == (3, 1)
+    assert stats.pending_bytes > 0
+    assert (jobs.quota_used, jobs.full) == (0.75, True)
 
 
 def test_what_is_cancelled_is_undelivered() -> None:
@@ -673,6 +677,19 @@ def test_the_end_of_a_lease_leaves_other_messages_where_they_are() -> None:
     again.call("work_queue", "jobs", 1.0)
     again.wait(2.0)
     assert again.pending(LOW) == 1
+
+
+def test_who_has_ended_its_work_acknowledges_no_job() -> None:
+    """P-05: what was on its way then is its producer's. Other messages that nobody wants are acknowledged."""
+    play = Play()
+    play.call("work", "jobs", "worker")
+    wire = play.peer(LOW)
+    play.wait(100.0)
+    play.call("stop_work", "jobs")
+    wire.got()
+    wire.send(Message("jobs", "", b"x", 7), Message("news", "", b"x", 8))
+    play.wait(1.0)
+    assert [frame.message_id for frame in wire.got() if isinstance(frame, Ack)] == [8]
 
 
 def test_who_is_back_in_time_keeps_its_jobs() -> None:

@@ -469,6 +469,31 @@ def test_the_default_raises_and_stores_nothing() -> None:
     sound(play)
 
 
+def test_a_peer_is_full_from_a_refusal_until_something_comes_or_goes() -> None:
+    play = stage(Policy(), messages=4)
+    wire = play.peer(LOW, WANTED)
+
+    def numbers() -> tuple[float, bool, int]:
+        (one,) = play.node.numbers(play.now)
+        return one.quota_used, one.full, play.node.stats().refused_sends
+
+    with pytest.raises(OutboxFull):
+        send(play, *numbered(1, 5))
+    assert numbers() == (0.0, False, 1)  # it is too large for any outbox
+    send(play, *numbered(1, 3))
+    with pytest.raises(OutboxFull):
+        send(play, *numbered(4, 5))
+    assert numbers() == (0.75, True, 2)
+    assert play.node.stats().pending_bytes == play.node.peers()[0].pending_bytes > 0
+    send(play, b"4")
+    assert numbers() == (1.0, False, 2)
+    with pytest.raises(OutboxFull):
+        send(play, b"5")
+    assert numbers() == (1.0, True, 3)
+    wire.ack(wire.messages()[0])
+    assert numbers() == (0.75, False, 3)
+
+
 def test_each_peer_has_its_own() -> None:
     policies = {LOW: QuotaPolicy.DROP_OLDEST, OTHER: QuotaPolicy.SKIP}
     play = stage(Policy(quota_policies=policies), LOW, OTHER, messages=2)

@@ -314,6 +314,16 @@ def test_ids_pass_those_that_programs_gave() -> None:
     assert ask(play).request_id == (given.request_id + 1) % 2**64
 
 
+def test_ids_begin_at_a_place_that_each_opening_draws() -> None:
+    """P-14: a reply that was for an earlier life is no answer to what this one asks."""
+    for drawn in (0.0, 0.25, 0.75):
+        play = Play()
+        play.peer(LOW, (ASKED, ""))
+        play.send("news", "", b"")  # the first place that is drawn is that of messages
+        play.dice.value = drawn
+        assert ask(play).request_id == int(drawn * 2**32) * (2**32 + 1)
+
+
 def test_names_in_use_are_many() -> None:
     play, wire = ready(*[(f"tolliver.request/c{number}", "") for number in range(5000)], (ASKED, ""))
     for number in range(5000):

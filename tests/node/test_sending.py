@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tolliver_proto import (
@@ -275,10 +277,13 @@ def test_a_full_outbox_refuses_before_anything_changes() -> None:
     play.peer(HIGH, ("c", ""), ("d", ""))
     play.send("c", "k", b"1")
     before = (play.node.stats(), play.node.peers(), list(play.node._refcounts), list(play.node._ids.live))
+    assert before[0].refused_sends == 0
     for items in ([("d", "k", b""), *[("c", "k", b"x")] * 3], [("c", "k", bytes(1000))]):
         with pytest.raises(OutboxFull, match="D-10"):
             play.node.send_many(items)
-    assert (play.node.stats(), play.node.peers(), list(play.node._refcounts), list(play.node._ids.live)) == before
+    assert play.node.stats().refused_sends == 2
+    after = replace(play.node.stats(), refused_sends=0)
+    assert (after, play.node.peers(), list(play.node._refcounts), list(play.node._ids.live)) == before
     assert play.run() == []
     wire.ack(*wire.messages())
     assert play.node.send("d", "k", b"another peer has room").recipients == 1

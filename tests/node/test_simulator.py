@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from tolliver_proto import Policy, RemoveDeliveries, RemoveMessages, StoredMessage
+from tolliver_proto import Policy, RemoveDeliveries, RemoveMessages, Revision, StoredMessage
 from tolliver_proto._node import receiving
 from tolliver_proto._node.batch import Batch
 from tolliver_proto._node.link import Peer
 from tolliver_proto._node.sending import Sending
+from tolliver_proto._testing.simnet import WORLDS
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
-RUNS, SEEDS = 12, 25  # as many as two cores do in some seconds; `make simulate SCHEDULES=n` does more
+RUNS, SEEDS = 8, 25  # as many as two cores do in some seconds; `make simulate SCHEDULES=n` does more
 
 
 def run(seed: int) -> Report:
@@ -36,6 +37,21 @@ def test_seeds(first: int, record_property: Callable[[str, object], None]) -> No
     missing = [kind for kind in ("messages", "owed", "handled", "connections") if not totals[kind]]
     assert not missing, f"{SEEDS} seeds in which nothing of this happened: {missing}"
     record_property("schedules", SEEDS)
+
+
+@pytest.mark.parametrize(
+    "revision",
+    [
+        Revision.GO_2026,
+        *(pytest.param(one, marks=pytest.mark.thorough) for one in (Revision.GO_SEED, Revision.GO_499B76D)),
+    ],
+)
+def test_seeds_in_the_layouts_of_other_programs(revision: Revision) -> None:
+    """With seeds of every kind of world; nothing of a promise depends on how it is written."""
+    totals: Counter[str] = Counter()
+    for seed in range(WORLDS):
+        totals.update(SimNet(seed, revision=revision).run().counts)
+    assert totals["handled"] > 100
 
 
 def test_a_seed_is_one_trace() -> None:

@@ -506,7 +506,7 @@ def test_two_nodes() -> None:
         run_state_machine_as_test(
             TwoNodes,
             settings=settings(
-                max_examples=250 if number == 0 else 100,
+                max_examples=150 if number == 0 else 100,
                 stateful_step_count=60,
                 deadline=None,
                 derandomize=number == 0,

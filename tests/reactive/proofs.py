@@ -50,7 +50,7 @@ class Joined:
 
 
 def depth() -> int:
-    """How deep the stack is."""
+    """Depth of the stack."""
     frame, found = sys._getframe(), 0
     while frame.f_back:
         frame, found = frame.f_back, found + 1

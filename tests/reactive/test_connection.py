@@ -99,6 +99,7 @@ def test_a_first_frame_that_is_no_hello(role: Role, first: Any) -> None:
     engine = Engine(role, silent=True)
     engine.feed(first)
     assert isinstance(engine.closed.error, UnexpectedFrame | MalformedFrame)
+    assert repr(engine.conn) == f"<Connection as {role.name.lower()}, closed>"
     said = engine.said()
     assert [type(frame) for frame in said] == [HELLOS[role], Goodbye]
 

@@ -48,6 +48,9 @@ def test_dialled() -> None:
     assert wires.actions() == [Transmit(cid, [encode(ClientHello())])], "a client says hello at once (R-25)"
     assert wires.feed(cid, ServerHello()) == [PeerUp(cid, IDENTITY, "there")]
     assert not wires.hub.idle
+    assert repr(wires.hub) == "<Hub, 1 connections>"
+    wires.hub.close()
+    assert repr(wires.hub) == "<Hub, 1 connections, closing>"
 
 
 def test_came_in() -> None:

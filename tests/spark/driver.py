@@ -4,8 +4,8 @@ tests/spark/test_streams.py starts it.
 
 python driver.py OPTIONS OUTPUT CHECKPOINT
 
-OPTIONS is JSON. It starts its session, says "ready", waits for a line, and then runs the query; one that fails, as its
-stager was killed, is started again from the checkpoint.
+OPTIONS is JSON, and may say the `format`. It starts its session, says "ready", waits for a line, and then runs the
+query; one that fails, as its stager was killed, is started again from the checkpoint.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import sys
 
 from pyspark.errors import StreamingQueryException
+from tolliver_transports.spark import register
 
 from tests.spark.quick import start
 
@@ -23,8 +24,12 @@ _LIVES = 1000
 def main(options: str, output: str, checkpoint: str) -> None:
     spark = start("driver")
     spark.sparkContext.setLogLevel("OFF")
-    received = spark.readStream.format("tolliver").options(**json.loads(options)).load()
-    rows = received.selectExpr("CAST(decode(body, 'utf-8') AS BIGINT) AS number")
+    given = json.loads(options)
+    format = given.pop("format", "tolliver")
+    register(spark)
+    received = spark.readStream.format(format).options(**given).load()
+    bytes_of = "body" if format == "tolliver" else "element"
+    rows = received.selectExpr(f"CAST(decode({bytes_of}, 'utf-8') AS BIGINT) AS number")
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()

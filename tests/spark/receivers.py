@@ -50,7 +50,7 @@ class Inbox:
 
     @property
     def often(self) -> set[int]:
-        """How often bodies came."""
+        """Number of times that bodies came."""
         return set(Counter(self.bodies).values())
 
 

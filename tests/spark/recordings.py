@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -13,9 +14,14 @@ from tolliver_proto.recording import (
     INDEX_SUFFIX,
     Block,
     BlockHeader,
+    Codec,
     Direction,
+    Gathered,
     Indexer,
+    Runs,
     encode_block,
+    encode_group,
+    frame_sizes,
     read_blocks,
 )
 
@@ -40,6 +46,24 @@ def block(frames: Sequence[Frame], head: BlockHeader | None = None) -> bytes:
     """A block with these frames."""
     head = head or header()
     return encode_block(head._replace(frames=len(frames)), b"".join(encode(frame, head.revision) for frame in frames))
+
+
+def group(calls: Sequence[tuple[BlockHeader, Sequence[Frame]]], codec: Codec = Codec.NONE) -> bytes:
+    """A group of what some calls brought, each with frames: a block for each peer, direction and revision."""
+    blocks: dict[tuple[Any, ...], tuple[list[bytes], Runs]] = {}
+    position = 0
+    for head, frames in calls:
+        data = b"".join(encode(frame, head.revision) for frame in frames)
+        position += len(data)
+        parts, runs = blocks.setdefault((head.peer, head.direction, head.revision), ([], Runs([], [], [])))
+        parts.append(data)
+        for column, number in zip(runs, (len(data), position, head.time_ns), strict=True):
+            column.append(number)
+    gathered = []
+    for (peer, direction, revision), (parts, runs) in blocks.items():
+        payload = b"".join(parts)
+        gathered.append(Gathered(1, peer, direction, revision, frame_sizes(payload, revision)[0], runs, payload))
+    return encode_group(OURS, gathered, codec=codec)
 
 
 def write(path: Path, blocks: Sequence[bytes], *, index: bool = True) -> Path:
@@ -78,6 +102,7 @@ class Row(NamedTuple):
     file: str
     frame_offset: int
     direction: str
+    place: int
     header: BlockHeader
 
 
@@ -88,8 +113,10 @@ def rows_of(path: Path) -> Iterator[Row]:
         head = one.header
         who = head.local if head.direction is Direction.OUT else head.peer
         offset = one.payload_offset
+        moments = iter(_moments(one))
         for frame in decode(one.payload, head.revision):
             assert not isinstance(frame, Ignored)
+            time_ns, place = next(moments)
             if isinstance(frame, Message):
                 yield Row(
                     frame.channel,
@@ -98,13 +125,27 @@ def rows_of(path: Path) -> Iterator[Row]:
                     frame.message_id,
                     frame.reliable,
                     None if who is None else str(who),
-                    head.time_ns // 1000,
+                    time_ns // 1000,
                     str(path),
                     offset,
                     head.direction.name.lower(),
-                    head,
+                    place,
+                    head._replace(time_ns=time_ns),
                 )
             offset += len(encode(frame, head.revision))
+
+
+def _moments(block: Block) -> Iterator[tuple[int, int]]:
+    """The time and the place of each frame."""
+    sizes = frame_sizes(block.payload, block.header.revision)[0]
+    if block.columns is None:
+        for end, size in zip(accumulate(sizes), sizes, strict=True):
+            yield block.header.time_ns, block.payload_offset + end - size
+        return
+    at = iter(accumulate(sizes))
+    for piece in block.columns.pieces():
+        for end in islice(at, piece.frames):
+            yield piece.time_ns, piece.ordinal - (piece.end - end)
 
 
 def values(rows: Sequence[Row], columns: Sequence[str]) -> list[tuple[Any, ...]]:

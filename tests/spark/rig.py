@@ -45,7 +45,7 @@ class Rig:
     def options(self, **more: object) -> dict[str, str]:
         """Of the source, as text."""
         if more.get("staging") == "external":
-            return {"stagingDir": str(self.stage), "staging": "external"}
+            return {"stagingDir": str(self.stage), **{name: str(value) for name, value in more.items()}}
         tls = self.certs.tls("bob")
         given = {
             "listen": f"127.0.0.1:{self.port}",

@@ -36,7 +36,7 @@ class Sender(threading.Thread):
         self.first = first
         self.sent = 0
         self.allowed: float = float("inf")
-        """How many may be sent by now."""
+        """Number that may be sent by now."""
         self.count = count
         self._run = run
         self._pause = pause
@@ -74,7 +74,7 @@ class Sender(threading.Thread):
         self._ending.set()
 
     def drained(self, patience: float) -> bool:
-        """Whether all that was sent is acknowledged within so many seconds."""
+        """True if all that was sent is acknowledged within so many seconds."""
         self._drained.wait(patience)
         assert self._failed is None, self._failed
         return self._drained.is_set()
@@ -98,7 +98,7 @@ def stager_of(stage: Path) -> int:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process is still there, and not just its name."""
+    """True if the process is still there, and not just its name."""
     try:
         return pid != 0 and bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -106,7 +106,7 @@ def alive(pid: int) -> bool:
 
 
 def ends(pid: int, patience: float) -> bool:
-    """Whether the process ends within so many seconds."""
+    """True if the process ends within so many seconds."""
     end = time.monotonic() + patience
     while alive(pid):
         if time.monotonic() > end:

@@ -32,10 +32,16 @@ def story(tell: Story) -> Story:
     return tell
 
 
-def tell_all(directory: Path) -> None:
-    """Write all recordings; the witnesses of the n-th story have the UUIDs 2n and 2n+1 and directories of that name."""
+def tell_all(directory: Path, groups: Callable[[int], bool]) -> None:
+    """Write all recordings, those of the stories that `groups` says in groups.
+
+    The witnesses of the n-th story have the UUIDs 2n and 2n+1 and directories of that name.
+    """
     for number, (name, tell) in enumerate(STORIES.items(), 1):
-        ends = [Witness(directory / f"{name}-{end}", 2 * number + end, silent=_silent(name, end)) for end in (0, 1)]
+        ends = [
+            Witness(directory / f"{name}-{end}", 2 * number + end, silent=_silent(name, end), groups=groups(number))
+            for end in (0, 1)
+        ]
         tell(*ends)
         for end in ends:
             end.end()

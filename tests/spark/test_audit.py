@@ -30,11 +30,11 @@ from examples.demo.looking import look_at_table, look_with_spark
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
 
-from tolliver_transports.spark.audit import TABLES, Audit, audit
+from tolliver_transports.spark.audit import TABLES, Audit, Curves, audit
 from tolliver_transports.spark.audit._charts import decades, nice_steps
 from tolliver_transports.spark.audit._collect import Findings, Table, collect
 from tolliver_transports.spark.audit._facts import FACTS, KINDS, facts_of
-from tolliver_transports.spark.audit._files import RANGES, items_of, names_of, recordings_in, rows_of
+from tolliver_transports.spark.audit._files import items_of, names_of, ranges_of, recordings_in
 from tolliver_transports.spark.audit._report import render
 from tolliver_transports.spark.audit._tables import PERCENTILES
 
@@ -42,14 +42,13 @@ from tests.cli.commands import tolliver
 from tests.spark.stories import HOSTILE, LAST_ID, LEFT_OUT, STORIES, tell_all
 from tests.spark.witnesses import IN, START, Witness
 from tolliver_proto import Ack, Decoder, Message, RemoteProtocolError, encode
-from tolliver_proto.recording import Block, read_blocks
+from tolliver_proto.recording import Block, in_order, read_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome", "chromium-browser")
 SECONDS = 60
 DEMO = 120  # seconds
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
-RANGE_COLUMNS = [column.split()[0] for column in RANGES.split(", ")]
 Row = dict[str, Any]
 
 
@@ -61,7 +60,7 @@ def ends(story: str) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("recordings")
-    tell_all(directory)
+    tell_all(directory, lambda number: number % 2 == 0)
     return directory
 
 
@@ -72,11 +71,15 @@ def facts_in(directory: Path) -> list[Row]:
     recordings = recordings_in([directory])
     return [
         row
-        for values in rows_of(recordings, 1)
-        for named in [dict(zip(RANGE_COLUMNS, values, strict=True))]
-        for batch in facts_of(items_of(named), named["number"])
+        for values in ranges_of(recordings, 1).to_pylist()
+        for batch in facts_of(items_of(values), values["number"])
         for row in batch.to_pylist()
     ]
+
+
+def in_order_of_places(facts: list[Row]) -> list[Row]:
+    """Those that could be read."""
+    return sorted((row for row in facts if row["local"]), key=lambda row: (row["file"], row["ordinal"]))
 
 
 def by_the_machine(block: Block) -> Iterator[tuple[Any, ...]]:
@@ -94,12 +97,12 @@ def by_the_machine(block: Block) -> Iterator[tuple[Any, ...]]:
 
 def test_facts_say_what_the_machine_reads(recorded: Path) -> None:
     found: dict[int, list[Row]] = {}
-    for row in sorted(facts_in(recorded), key=lambda row: row["offset"]):
-        if row["local"]:
-            found.setdefault(row["file"], []).append(row)
+    for row in in_order_of_places(facts_in(recorded)):
+        found.setdefault(row["file"], []).append(row)
     columns = ("local", "direction", "kind", "message_id", "channel", "key", "size")
     for recording in recordings_in([recorded]):
-        blocks = [one for one in read_blocks([Path(recording.path).read_bytes()]) if isinstance(one, Block)]
+        items = in_order(read_blocks([Path(recording.path).read_bytes()]))
+        blocks = [one for one in items if isinstance(one, Block)]
         expected = [
             ((str(block.header.local), block.header.direction.name.lower(), *frame), block.header.time_ns // 1000)
             for block in blocks
@@ -119,6 +122,22 @@ def test_a_fact_stands_where_its_offset_says(recorded: Path) -> None:
         data = Path(paths[row["file"]]).read_bytes()[row["offset"] :]
         assert data[0] == 3
         assert row["channel"].encode() + row["key"].encode() in data[:400]
+
+
+def test_groups_are_the_same_facts_in_the_same_order_as_single_blocks(tmp_path: Path) -> None:
+    """And all other tables are made of these. Only the first frames of a connection know more of their peer."""
+    for groups in (False, True):
+        tell_all(tmp_path / str(groups), lambda _number, groups=groups: groups)  # type: ignore[misc]  # mypy cannot infer the type of a lambda's default
+    single, grouped = (in_order_of_places(facts_in(tmp_path / str(groups))) for groups in (False, True))
+    assert len(single) == len(grouped) > 600
+    for one, other in zip(single, grouped, strict=True):
+        assert one["peer"] in (None, other["peer"])
+        apart = ("offset", "ordinal", "peer")
+        assert {name: one[name] for name in FACTS.names if name not in apart} == {
+            name: other[name] for name in FACTS.names if name not in apart
+        }
+    for facts in (single, grouped):
+        assert len({(row["file"], row["ordinal"]) for row in facts}) == len(facts)
 
 
 def test_same_names_and_bodies_have_the_same_content_and_others_do_not(tmp_path: Path) -> None:
@@ -326,7 +345,7 @@ def test_traffic_and_latency_add_up(findings: Findings) -> None:
 
 def test_recordings_say_what_is_wrong_with_them(findings: Findings) -> None:
     assert [bad for _, bad in of("damaged", findings.recordings, "damages", "damage") if bad] == [
-        "the payload's checksum is wrong"
+        "the block's checksum is wrong"
     ]
     assert of("both_killed", findings.recordings, "ended_in_order") == [(False,), (False,), (True,), (True,)]
 
@@ -419,6 +438,92 @@ def made_up() -> Findings:
     )
 
 
+def two_flows() -> Findings:
+    """Two receivers of the same channels, in other proportions, and one who recorded nothing."""
+    found = made_up()
+    [row], [line] = found.deliveries.rows, found.latency
+    ends = [{"sender": "p", "receiver": receiver} for receiver in "abc"]
+    silent = dict.fromkeys(("delivered", "duplicates", "unreliable_received", "lost", "unproven", "pending"))
+    rows = [row | ends[0] | {"channel": "x", "sent": 10, "delivered": 10, "unrecorded": 7, "lost": 0}]
+    rows += [row | ends[2] | {"channel": "x", "sent": 123, "unrecorded": None} | silent]
+    names = [f"channel {number}" for number in range(9)]
+    begins = [line["begin"].fromtimestamp(START + step) for step in range(20)]
+    traffic = [
+        end | {"channel": name, "begin": begin, "sent": 1, "delivered": 1 + abs(shift - number)}
+        for shift, end in ((0, ends[0]), (8, ends[1]))
+        for number, name in enumerate(names)
+        for begin in begins
+    ]
+    latency = [line | end | {"begin": begin} for end in ends[:2] for begin in begins]
+    deliveries = Table([*rows, row | ends[1]], more=False)
+    return found._replace(deliveries=deliveries, traffic=traffic, latency=latency)
+
+
+def test_a_channel_looks_the_same_in_every_chart() -> None:
+    curves = [Curves("channel 3", {"one": [(START, 1.0)], "two": [(START, 2.0)]}), Curves("", {"channel 4": []})]
+    page = render(two_flows(), curves)
+    seen: dict[str, set[str]] = {}
+    for look, name in re.findall(r'class="dot ([^"]+)"[^>]*><title>([^:]+):', page):
+        seen.setdefault(name, set()).add(look)
+    channels = {name: looks for name, looks in seen.items() if name.startswith("channel")}
+    assert len(channels) == 9 == len({look for looks in channels.values() for look in looks})
+    assert all(len(looks) == 1 for looks in channels.values())
+    assert seen["2 others"] == {"c7"}
+    [of_channel] = channels["channel 3"]
+    assert (seen["one"], seen["two"]) == ({of_channel}, {f"{of_channel.split()[0]} d1"})
+    assert len({tuple(seen[name]) for name in PERCENTILES}) == len(PERCENTILES)
+
+
+def test_who_recorded_nothing_is_not_called_a_loss() -> None:
+    page = "".join(Page(render(two_flows())).words)
+    assert "lost = 7 · sent 17 · delivered 17" in page  # of those that both sides recorded
+    assert "123 more were sent to c, which recorded nothing: how much of that arrived is not known." in page
+    silent = render(two_flows()._replace(deliveries=Table(two_flows().deliveries.rows[1:2], more=False)))
+    assert "nothing to compare" in silent
+
+
+def test_sent_and_delivered_differ_by_what_the_page_says(findings: Findings) -> None:
+    for row in findings.deliveries.rows:
+        if row["lost"] is not None:
+            kept = row["sent"] - row["lost"] - row["unproven"] - row["pending"]
+            assert row["delivered"] == kept + row["unrecorded"]
+    assert "delivered 10 = sent 3 + 7 that the sender's" in render(
+        two_flows()._replace(
+            deliveries=Table(
+                [two_flows().deliveries.rows[0] | {"sent": 3, "unproven": 0, "pending": 0}],
+                more=False,
+            )
+        )
+    )
+
+
+def light_and_dark() -> list[dict[str, str]]:
+    style = Path(sys.modules[render.__module__].__file__ or "").with_name("report.css").read_text()
+    schemes = re.findall(r":root \{([^}]*)\}", style)[:2]
+    return [dict(re.findall(r"--(\w+): (#[0-9a-f]{3,8})", scheme)) for scheme in schemes]
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) > 4 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colours", light_and_dark(), ids=["light", "dark"])
+def test_lines_and_texts_stand_out_from_the_card(colours: dict[str, str]) -> None:
+    """As WCAG asks: 3 to 1 for lines, 4.5 to 1 for text."""
+    lines = [name for name in colours if re.fullmatch(r"c\d|q\d*|bar|bad|good", name)]
+    assert len(lines) == 14
+    assert all(contrast(colours[name], colours["card"]) >= 3 for name in lines)
+    assert all(contrast(colours[name], colours["card"]) >= 4.5 for name in ("ink", "soft", "bad"))
+
+
 def test_names_stay_text() -> None:
     page = Page(render(made_up()))
     assert "script" not in page.tags
@@ -450,7 +555,13 @@ MEASURE = """<script>
 const drawn = [...document.querySelectorAll("figure")].map(figure => {
   const box = figure.querySelector("svg").getBoundingClientRect();
   const marks = [...figure.querySelectorAll(".line, .bar")].map(mark => mark.getBBox());
-  return {width: box.width, height: box.height, marks: marks.filter(mark => mark.width + mark.height > 0).length};
+  const texts = [...figure.querySelectorAll("text")].map(text => text.getBoundingClientRect());
+  const over = texts.filter((a, i) => texts.some((b, j) => i < j && a.left < b.right && b.left < a.right
+    && a.top + 3 < b.bottom && b.top + 3 < a.bottom)).length;
+  const outside = texts.filter(a => a.left < box.left - 1 || a.right > box.right + 1 || a.bottom > box.bottom + 1)
+    .length;
+  return {width: box.width, height: box.height, over, outside, said: figure.querySelector("svg").ariaLabel,
+    marks: marks.filter(mark => mark.width + mark.height > 0).length};
 });
 document.title = JSON.stringify({drawn, title: document.title});
 </script>"""
@@ -485,7 +596,8 @@ def test_a_browser_draws_every_chart(findings: Findings, tmp_path: Path) -> None
     assert measured["title"] == "Delivery audit"
     assert len(measured["drawn"]) > 10
     assert all(chart["width"] > 500 and chart["height"] > 50 for chart in measured["drawn"])
-    assert all(chart["marks"] for chart in measured["drawn"])
+    assert all(chart["marks"] and len(chart["said"]) > 20 for chart in measured["drawn"])
+    assert not any(chart["over"] or chart["outside"] for chart in measured["drawn"])
 
 
 def test_the_page_forbids_what_it_does_not_need(tmp_path: Path) -> None:
@@ -523,7 +635,8 @@ def test_the_table_and_the_recordings_say_that_nothing_is_lost(
     said = capsys.readouterr().out
     assert f"the table has {len(ids):,} of {len(ids):,} stored readings: 0 lost, 0 twice, 0 never sent" in said
     assert re.search(r"^lost = 0$", said, re.MULTILINE)
-    assert re.search(r"to alice: sent [\d,]+, delivered [\d,]{3,}, ", said)
+    assert (played / "report.html").stat().st_mode & 0o777 == 0o600
+    assert re.search(r"^ *alice +[\d,]+ +[\d,]{3,} ", said[said.index("as the recordings tell it") :], re.MULTILINE)
     report = (played / "report.html").read_text()
     assert "<b>lost = 0</b>" in report
     assert all(name in report for name in (PUBLISHER, *SUBSCRIBERS))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
@@ -25,6 +26,7 @@ from tolliver_proto import (
     HandshakeRequest,
     Message,
     OwnLimitExceeded,
+    Refusal,
     Revision,
     Subscription,
     encode,
@@ -55,7 +57,7 @@ HOSTILE = [
     request(count=0, peer=UUID(int=0)),
     struct.pack(">BQ16sBI", 1, 1, UUID(int=1).bytes, 9, 0),
 ]
-"""Where a stream ends, one way or the other."""
+"""Ends of a stream, one way or the other."""
 
 
 @st.composite
@@ -105,6 +107,31 @@ def test_more_than_arrow_can_count_is_refused(monkeypatch: pytest.MonkeyPatch) -
         find_frames(encode(Message("", "", bytes(84), 1)))
 
 
-def test_no_body_that_fits_is_too_long() -> None:
-    """The walk relies on it: a draft with a lower bound would need a look at every body."""
-    assert all(layout.max_body >= _columns.MAX_BYTES for layout in LAYOUTS.values())
+def test_a_body_above_a_layout_s_own_bound_is_told_as_the_machine_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LAYOUTS, Revision.DRAFT_2, replace(LAYOUTS[Revision.DRAFT_2], max_body=3))
+    good, bad = (Message("a", "b", bytes(size), 1) for size in (3, 4))
+    data = encode(good, Revision.DRAFT_2) + encode(bad, Revision.DRAFT_1)
+    same(data, Revision.DRAFT_2)
+    assert len(find_frames(data).messages) == 1
+
+
+@pytest.mark.parametrize("revision", [Revision.GO_2026, Revision.RUST_2026], ids=lambda one: one.name)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_the_same_of_layouts_with_lengths_between_their_parts(data: st.DataObject, revision: Revision) -> None:
+    written = b"".join(encode(frame, revision) for frame in data.draw(st.lists(frames(revision))))
+    same(written + data.draw(st.binary(max_size=30)), revision)
+
+
+def test_an_id_or_a_length_out_of_bounds_is_told_as_the_machine_tells_it() -> None:
+    whole = encode(Message("a", "b", b"c", 1), Revision.GO_2026)
+    for bad in (
+        b"\x03" + b"\xff" * 8 + whole[9:],  # an id that no row has
+        whole[:9] + b"\xff" * 8 + whole[17:],  # a channel of 2^64-1 bytes
+        whole[:-9] + b"\xff" * 8 + whole[-1:],  # a body of as many
+        whole[:-1],
+        whole[:12],
+    ):
+        same(whole + bad, Revision.GO_2026)
+        assert find_frames(whole + bad, Revision.GO_2026).error is not None
+    same(encode(Ack(1), Revision.GO_2026) + encode(Refusal(2), Revision.GO_2026), Revision.GO_2026)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from tolliver_transports.blocking import Streams
@@ -20,6 +21,7 @@ from tolliver_transports.spark.demand._options import BATCH
 from tolliver_transports.spark.demand._stager import DemandStager
 from tolliver_transports.spark.demand._stream import STREAM, DemandStreamReader, demand_stream
 from tolliver_transports.spark.demand_source import DemandSource
+from tolliver_transports.staging import UnknownStage
 
 from tests.certificates import Certificates
 from tests.spark.publishers import asking, few, publishing
@@ -111,6 +113,21 @@ def test_it_goes_on_where_it_was(certs: Certificates, tmp_path: Path) -> None:
             assert query.of("shared") == few(400)
 
 
+def test_a_stage_that_somebody_else_fills_is_read(certs: Certificates, tmp_path: Path) -> None:
+    stage = tmp_path / "stage"
+    options = demand_stream(asking(certs, 1, "few", stagingDir=stage)).stage
+    assert options is not None
+    with publishing(certs, few=few(300)) as publisher:
+        remote = options.streams.remote(f"127.0.0.1:{publisher.port}")
+        with DemandStager(evolve(options, remote=remote)) as stager:
+            query = Query({"stagingDir": str(stage), "staging": "external", "maxRowsPerTrigger": "100"})
+            query.until(lambda: len(query.rows) == 300)
+            assert query.of("few") == few(300)
+            assert stager.stats()["subscriptions"] == len(publisher.ledgers) == 1
+    with pytest.raises(UnknownStage):
+        Query({"stagingDir": str(tmp_path / "other"), "staging": "external"})
+
+
 def test_available_now_ends_and_one_that_begins_with_the_latest_has_what_comes(
     certs: Certificates, tmp_path: Path
 ) -> None:
@@ -158,7 +175,13 @@ def test_making_a_reader_opens_nothing(tmp_path: Path) -> None:
         ({"stagingDir": None}, "needs the option stagingDir"),
         ({"publishers": None}, "needs the option publishers"),
         ({"publishers": "a,tolliver"}, "'tolliver' cannot be staged"),
-        ({"staging": "external"}, "give shared or inline"),
+        ({"staging": "far"}, "give shared, external or inline"),
+        ({"staging": "external"}, "the option connect is for whoever subscribes"),
+        ({"staging": "external", "connect": None}, "the option plaintext is for whoever subscribes"),
+        (
+            {"staging": "external", "connect": None, "plaintext": None},
+            "the option publishers is for whoever subscribes",
+        ),
         ({"deadline": "5"}, "has no option 'deadline': it ends a batch, and a stream does not end"),
         ({"maxStagedBytes": "1000"}, "maxStagedBytes is 1000, and an element of each publisher may take"),
         ({"syncInterval": "x"}, "syncInterval"),
@@ -203,6 +226,7 @@ def test_options_reach_who_they_are_for() -> None:
     assert {*STREAMED, *more} == STREAM.keys() - {"tls.cert", "tls.key", "tls.ca"}
     made = demand_stream(CaseInsensitiveDict(STREAMED | more))
     stage, stream = made.stage, made.stream
+    assert stage is not None
     assert (stage.window, stage.streams.limits.max_element, stage.remote.port) == (7, 100, 7012)
     assert str(stage.remote.identity) == more["peer"]
     assert (stage.folder.max_staged_bytes, stage.folder.sync_bytes, stage.folder.sync_interval) == (100_000, 5, 0.02)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from tolliver_transports.spark.write._encode import (
 
 from tests.spark.rows import batch, numbered
 from tolliver_proto import Message, Revision, encode
+from tolliver_proto.layouts import LAYOUTS, Shape
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 ROWS = st.lists(st.tuples(TEXT.filter(lambda name: not name.startswith("tolliver")), TEXT, st.binary(max_size=40)))
@@ -38,12 +40,24 @@ def test_the_frames_are_the_codecs(
     kinds: dict[str, Any],
     data: st.DataObject,
 ) -> None:
+    if not LAYOUTS[revision].has_acks:
+        first = None
     frames = [encode(Message(*row, None if first is None else first + at), revision) for at, row in enumerate(rows)]
     parts = [batch(rows, **kinds)]
     split = data.draw(st.integers(0, len(rows)))
     assert b"".join(encode_batches(parts, revision=revision, first_id=first)) == b"".join(frames)
     parts = [parts[0].slice(0, split), parts[0].slice(split)]  # Arrow slices share their buffers
     assert b"".join(encode_batches(parts, revision=revision, first_id=first)) == b"".join(frames)
+
+
+def test_what_a_layout_cannot_carry_is_refused() -> None:
+    rust = Revision.RUST_2026
+    with pytest.raises(ValueError, match="first_id=None"):
+        list(encode_batches([batch([("a", "b", b"")])], revision=rust))
+    with pytest.raises(ValueError, match="65535"):
+        list(encode_batches([batch([("a", "b", bytes(65536))])], revision=rust, first_id=None))
+    [whole] = encode_batches([batch([("a", "b", bytes(65535))])], revision=rust, first_id=None)
+    assert whole == encode(Message("a", "b", bytes(65535)), rust)
 
 
 @given(ROWS, st.data())
@@ -113,3 +127,25 @@ def test_ids_have_their_range() -> None:
             ids_of(pa.array([1, bad], pa.int64()), 10)
     with pytest.raises(ValueError, match="row 2 of this partition cannot be sent: its id is null"):
         ids_of(pa.array([1, None], pa.int64()))
+
+
+def test_a_made_up_layout_s_own_bounds_are_kept() -> None:
+    """A number too large for its field would be cut in silence."""
+    made_up = cast(Revision, 205)
+    LAYOUTS[made_up] = replace(
+        LAYOUTS[Revision.GO_2026],
+        message=Shape("B code, B channel, *channel, Q message_id, B key, *key, H body, *body"),
+    )
+    try:
+        rows = [("c" * 255, "k" * 255, bytes(65535))]
+        [whole] = encode_batches([batch(rows)], revision=made_up)
+        assert whole == encode(Message(*rows[0], 1), made_up)
+        for row, most in (
+            (("c" * 256, "", b""), 255),
+            (("", "k" * 256, b""), 255),
+            (("", "", bytes(65536)), 65535),
+        ):
+            with pytest.raises(ValueError, match=rf"row 1 of .* more than {most} bytes \(all that"):
+                list(encode_batches([batch([row])], revision=made_up))
+    finally:
+        del LAYOUTS[made_up]

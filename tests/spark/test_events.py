@@ -66,9 +66,9 @@ def test_frames_that_are_no_good_raise_as_the_decoder_does() -> None:
         list(partition_events([encode(Ack(1))[:-1]], of="frames"))
 
 
-@pytest.mark.parametrize("arguments", [{"of": "bytes"}, {"of": "frames", "revision": 3}])
+@pytest.mark.parametrize("arguments", [{"of": "bytes"}, {"of": "frames", "revision": 99}])
 def test_what_makes_no_sense_is_refused(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"bytes|3"):
+    with pytest.raises(ValueError, match=r"bytes|99"):
         list(partition_events([], **arguments))
 
 

@@ -39,6 +39,7 @@ from pyspark.sql.types import StructType
 from tolliver_transports.spark import DamagedRecording, partition_batches
 from tolliver_transports.spark.partitions import Content
 from tolliver_transports.spark.read._batches import _COLUMNS, arrow_schema
+from tolliver_transports.spark.read._columns import find_frames
 from tolliver_transports.spark.read._options import OPTIONS, parse_options
 from tolliver_transports.spark.read._ranges import plan
 from tolliver_transports.spark.read._reader import PushdownReader
@@ -47,10 +48,36 @@ from tolliver_transports.spark.source import TolliverSource
 
 from tests.wire.strategies import frames, traffic
 from tests.wire.test_decoding import regular
-from tolliver_proto import Ack, Message, Revision, StoreError, encode
-from tolliver_proto.recording import BLOCK, INDEX_STEP, Direction, Entry, Index, encode_block
+from tests.wire.vectors import BOTH
+from tolliver_proto import Ack, Frame, Message, Revision, StoreError, encode
+from tolliver_proto.recording import (
+    BLOCK,
+    INDEX_STEP,
+    BlockHeader,
+    Codec,
+    Column,
+    Direction,
+    Entry,
+    FrameColumns,
+    Index,
+    encode_block,
+)
 
-from .recordings import NOON, OTHER, OURS, PEER, Row, block, header, large_blocks, rows_of, sidecar, values, write
+from .recordings import (
+    NOON,
+    OTHER,
+    OURS,
+    PEER,
+    Row,
+    block,
+    group,
+    header,
+    large_blocks,
+    rows_of,
+    sidecar,
+    values,
+    write,
+)
 
 ALL = {**OF_MESSAGES, **METADATA}
 SECOND = 10**9
@@ -60,7 +87,9 @@ def reader(path: str | Sequence[str], schema: StructType | None = None, **option
     """As Spark makes it: options in any case, and pickled on the way to a worker."""
     where = {"path": path} if isinstance(path, str) else {"paths": json.dumps(list(path))}
     source = TolliverSource(CaseInsensitiveDict(where | {name: str(value) for name, value in options.items()}))
-    return source.reader(struct(source.schema()) if schema is None else schema)
+    columns = source.schema()
+    assert isinstance(columns, str)
+    return source.reader(struct(columns) if schema is None else schema)
 
 
 def struct(columns: str) -> StructType:
@@ -103,9 +132,9 @@ headers = st.builds(
     st.sampled_from(Direction),
     st.sampled_from(Revision),
 )
-blocks = st.lists(
-    headers.flatmap(lambda head: st.lists(frames(head.revision), max_size=6).map(lambda listed: block(listed, head)))
-)
+calls = headers.flatmap(lambda head: st.lists(frames(head.revision), max_size=6).map(lambda listed: (head, listed)))
+groups = st.tuples(st.lists(calls.filter(lambda call: bool(call[1])), min_size=1, max_size=6), st.sampled_from(Codec))
+blocks = st.lists(calls.map(lambda call: block(call[1], call[0])) | groups.map(lambda drawn: group(*drawn)))
 directions = st.sampled_from(["in", "out", "both", "BOTH"])
 names = st.sets(st.sampled_from(["", "a", "weather", "é"]), min_size=1)
 
@@ -142,7 +171,7 @@ def written(options: dict[str, Any]) -> dict[str, str]:
     return texts
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     blocks=blocks,
     columns=st.lists(st.sampled_from(list(ALL)), min_size=1, unique=True),
@@ -177,7 +206,7 @@ def grid(path: Path) -> Path:
     """A block for each time, peer, direction and revision that the tests know, each with the same messages."""
     named = [("a", "weather"), ("weather", "w"), ("é", ""), ("", "wea*")]
     said = [Message(*pair, b"x", number) for number, pair in enumerate(named)]
-    heads = product((NOON - 1, NOON, NOON + 500, NOON + SECOND), (None, PEER, OTHER), Direction, Revision)
+    heads = product((NOON - 1, NOON, NOON + 500, NOON + SECOND), (None, PEER, OTHER), Direction, BOTH)
     return write(path, [block([Ack(1), *said], header(*head)) for head in heads])
 
 
@@ -217,6 +246,35 @@ def test_the_schema_is_exactly_what_spark_expects() -> None:
     assert TolliverSource(CaseInsensitiveDict({"path": "x", "IncludeMetadata": "TRUE"})).schema() == ddl(ALL)
 
 
+@pytest.mark.parametrize("options", [{}, {"timeFrom": NOON + 2000, "timeTo": NOON + 60_000}, {"keys": ["7"]}], ids=str)
+@pytest.mark.parametrize("codec", Codec)
+def test_each_message_of_a_group_has_its_own_time_and_place(
+    tmp_path: Path, options: dict[str, Any], codec: Codec
+) -> None:
+    """Also where its group gathered several, another connection's between them."""
+    calls: list[tuple[BlockHeader, list[Frame]]] = [
+        (header(NOON + number * 1000, (PEER, OTHER)[number % 2]), [Message("c", str(number), b"", number), Ack(number)])
+        for number in range(100)
+    ]
+    path = write(tmp_path / "a.rec", [group(calls[:50], codec), group(calls[50:], codec)])
+    expected = [row for row in rows_of(path) if asked_for(row, options)]
+    one = reader(str(path), None, includeMetadata=True, rowsPerBatch=7, **written(options))
+    assert table(one) == values(expected, list(ALL))
+    assert len({row.place for row in list(rows_of(path))[:50]}) == 50
+    assert sorted(row.received_at - NOON // 1000 for row in rows_of(path)) == list(range(100))
+
+
+@pytest.mark.parametrize("frame", [Message("c", "k", b"", 2), Ack(2)], ids=["message", "ack"])
+def test_sizes_that_are_not_those_of_the_frames_are_not_believed(frame: Message | Ack) -> None:
+    data = encode(Message("c", "k", b"x", 1)) + encode(frame)
+    for wrong in range(1, len(data)):
+        column = Column(1, bytes((wrong, len(data) - wrong)))
+        columns = FrameColumns(NOON, 0, 2, 1, column, Column(1, bytes((len(data),))), Column(0, b""), Column(0, b""))
+        found = find_frames(data, Revision.DRAFT_2, columns)
+        expected = find_frames(data)
+        assert (list(found.messages), list(found.acks)) == (expected.messages, expected.acks)
+
+
 def test_small_blocks_share_a_batch_and_a_large_one_is_split(tmp_path: Path) -> None:
     small = [block([Message("a", "b", b"", number)]) for number in range(100)]
     large = block([Message("a", "b", b"", number) for number in range(100, 350)])
@@ -252,6 +310,46 @@ def test_a_large_file_is_split_by_its_index(tmp_path: Path) -> None:
     check_split(path, 3)
     check_split(path, 2)
     assert [len(task) for task in plan([str(path)])] == [1]
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+def test_ranges_of_another_time_are_not_planned(tmp_path: Path, pushed: bool) -> None:
+    blocks = [
+        block([Message("bulk", "k", bytes(70_000), number)], header(NOON + number * SECOND)) for number in range(64)
+    ]
+    path = write(tmp_path / "a.rec", blocks)
+
+    def planned(since: int, until: int) -> Any:
+        when = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=one // 1000) for one in (since, until)]
+        if not pushed:
+            times = {"timeFrom": when[0].isoformat(), "timeTo": when[1].isoformat()}
+            return reader(str(path), None, includeMetadata=True, minPartitions=4, **times)
+        one = reader(str(path), includeMetadata=True, minPartitions=4, filterPushdown=True)
+        assert not one.pushFilters([GreaterThanOrEqual(("received_at",), when[0]), LessThan(("received_at",), when[1])])
+        return one
+
+    everything = planned(0, NOON + 100 * SECOND)
+    assert len(everything.partitions()) >= 4
+    assert len(table(everything)) == 64
+    some = planned(NOON + 50 * SECOND, NOON + 52 * SECOND)
+    assert [row[3] for row in table(some)] == [50, 51]
+    assert 1 <= len(some.partitions()) <= 2
+    nothing = planned(NOON + 100 * SECOND, NOON + 101 * SECOND)
+    assert [partition.value for partition in nothing.partitions()] == [[]]
+    assert table(nothing) == []
+    sidecar(path).unlink()
+    assert [row[3] for row in table(some)] == [50, 51]
+
+
+def test_what_no_filter_takes_is_not_read(tmp_path: Path) -> None:
+    """So damage in it is not told; nor is it where an option refuses the block."""
+    path = write(tmp_path / "a.rec", [block([Message("c", "k", b"x", 1)], header(NOON, OTHER)), block([Ack(1)])])
+    data = bytearray(path.read_bytes())
+    data[BLOCK.size] ^= 1
+    path.write_bytes(data)
+    assert table(reader(str(path), peers=str(PEER))) == []
+    with pytest.raises(DamagedRecording):
+        table(reader(str(path)))
 
 
 def other_index(path: Path) -> None:
@@ -479,7 +577,7 @@ def test_options_are_read_in_any_case() -> None:
         ("chanels", "a", ", ".join(OPTIONS)),
         ("mode", "permissive", "failfast or dropmalformed"),
         ("truncatedTail", "", "error or ignore"),
-        ("direction", "up", "in or out or both"),
+        ("direction", "up", "in, out or both"),
         ("includeMetadata", "yes", "true or false"),
         ("minPartitions", "0", "from 1 on"),
         ("rowsPerBatch", "-1", "from 1 on"),
@@ -489,6 +587,9 @@ def test_options_are_read_in_any_case() -> None:
         ("timeTo", "99999-01-01", "2026-11-21T15:04:05"),
         ("channels", "[1]", "JSON list"),
         ("keys", '["a"', "JSON list"),
+        ("recursiveFileLookup", "1", "true or false"),
+        ("pathGlobFilter", " ", "give a pattern for the names of files"),
+        ("pathGlobFilter", "a/*.rec", "without a directory, such as *.rec"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(name: str, text: str, says: str) -> None:
@@ -502,6 +603,73 @@ def test_there_must_be_a_path() -> None:
     for options in ({}, {"paths": "[]"}):
         with pytest.raises(ValueError, match="nothing to read"):
             parse_options(options)
+
+
+# Paths.
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Recordings in directories of directories, each with a message whose id is its number."""
+    for number, name in enumerate(("a.rec", "b.rec", "deep/c.rec", "deep/er/d.recording", "_temporary/e.rec"), 1):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / name, [block([Message("a", "", b"", number)])])
+    (tmp_path / "deep" / "er" / "d.recording.idx").write_bytes(b"TLVI")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "table.parquet").write_bytes(b"PAR1 and so on")
+    (tmp_path / "begun.rec").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "ids"),
+    [
+        ("", {}, [1, 2]),
+        ("", {"recursiveFileLookup": True}, [1, 2, 3]),
+        ("", {"recursiveFileLookup": True, "pathGlobFilter": "[ad].rec*"}, [1, 4]),
+        ("", {"pathGlobFilter": "b*"}, [2]),
+        ("deep", {}, [3]),
+        ("d*", {"recursiveFileLookup": True, "pathGlobFilter": "*"}, [3, 4]),
+        ("*.rec", {"pathGlobFilter": "a.*"}, [1]),
+        ("table.parquet", {"mode": "dropmalformed"}, []),
+    ],
+)
+def test_directories_of_directories_and_names_of_files(
+    tree: Path, path: str, options: dict[str, Any], ids: list[int]
+) -> None:
+    assert [row[3] for row in table(reader(str(tree / path), **options))] == ids
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "says"),
+    [
+        ("nowhere", {}, "{tree}/nowhere: there is nothing of this name. Is it mounted here?"),
+        ("*.wav", {}, "{tree}/*.wav: there is nothing of this name"),
+        ("empty", {}, "{tree}/empty: an empty directory"),
+        ("deep/er", {}, "{tree}/deep/er: no recordings, which are called *.rec, among 2 others such as 'd.recording'"),
+        ("", {"pathGlobFilter": "c*"}, "called c*, but 1 in directories below it: recursiveFileLookup=true reads them"),
+        ("a.rec", {"pathGlobFilter": "b*"}, "{tree}/a.rec: no recordings, which are called b*, as pathGlobFilter says"),
+        (
+            "table.parquet",
+            {},
+            "{tree}/table.parquet is no recording: it begins with b'PAR1', and",
+        ),
+        ("s3://bucket/a", {}, "only files that every machine has mounted can be read"),
+    ],
+)
+def test_what_is_wrong_with_a_path_is_told_with_the_whole_path(
+    tree: Path, path: str, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(says.format(tree=tree))):
+        reader(path if "://" in path else str(tree / path), **options).partitions()
+
+
+def test_a_relative_path_is_told_as_the_planning_machine_sees_it(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    says = f"{tree}/nowhere ('nowhere', seen from {tree} on the machine that plans the query): there is nothing"
+    with pytest.raises(ValueError, match=re.escape(says)):
+        reader("nowhere").partitions()
+    assert [row[3] for row in table(reader("deep"))] == [3]
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
@@ -529,6 +697,21 @@ def test_columns_that_recordings_do_not_have_are_refused(columns: str, says: str
 def test_a_schema_needs_columns() -> None:
     with pytest.raises(ValueError, match="no columns"):
         reader("x", StructType())
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_the_plan_is_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture, shown: bool) -> None:
+    path = write(tmp_path / "a.rec", [block([Message("a", "", b"", 1)])])
+    caplog.set_level(logging.INFO, "tolliver.spark")
+    one = reader(str(path), channels="a", filterPushdown=True, logPlan=shown)
+    assert list(one.pushFilters([EqualTo(("key",), ""), IsNull(("sender",))])) == [IsNull(("sender",))]
+    one.partitions()
+    [record] = caplog.records
+    assert record.levelno == (logging.WARNING if shown else logging.INFO)
+    told = record.getMessage()
+    assert f"plan: {path.stat().st_size} bytes of 1 recordings, the first {path}, in 1 tasks" in told
+    assert "channels=('a',); taken from Spark: EqualTo" in told
+    assert "left to Spark: IsNull" in told
 
 
 # Push-down.
@@ -583,7 +766,7 @@ def test_each_pushed_filter(tmp_path: Path, condition: tuple[Filter, Any]) -> No
     check_pushed(grid(tmp_path / "a.rec"), [condition], LEFT)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     blocks=blocks,
     chosen=st.lists(st.integers(0, len(PUSHABLE) - 1), max_size=3),
@@ -614,7 +797,7 @@ def rows(found: Any) -> list[tuple[Any, ...]]:
     return [row for batch in found for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(blocks=blocks, columns=st.lists(st.sampled_from(list(OF_MESSAGES)), min_size=1, unique=True))
 def test_whole_recordings_as_values(tmp_path: Path, blocks: list[bytes], columns: list[str]) -> None:
     path = write(tmp_path / "a.rec", blocks)
@@ -650,7 +833,7 @@ def test_a_value_that_is_malformed_is_named_after_its_file() -> None:
     ("arguments", "says"),
     [
         ({"of": "bytes"}, "'recording' and 'frames'"),
-        ({"revision": 3}, "3"),
+        ({"revision": 99}, "99"),
         ({"columns": ["topic"]}, "no column topic"),
         ({"columns": ["file"]}, "no column file"),
         ({"columns": ["sender"], "of": "frames"}, "no column sender"),

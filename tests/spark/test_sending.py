@@ -48,7 +48,7 @@ from tolliver_proto import (
     decode,
     encode,
 )
-from tolliver_proto.recording import Block, Direction, read_blocks
+from tolliver_proto.recording import Block, Damage, Direction, read_blocks
 
 ROWS = numbered(3000)
 SOMEBODY = UUID("01890000-0000-7000-8000-00000000aaaa")
@@ -79,13 +79,14 @@ def bodies(rows: list[Row]) -> list[bytes]:
 # Messages that count once.
 
 
-@pytest.mark.parametrize("revision", Revision)
+@pytest.mark.parametrize("revision", [Revision.DRAFT_1, Revision.DRAFT_2])
 def test_a_partition_arrives_once_and_in_order_however_often_it_is_written(
     receivers: Receivers, inbox: Inbox, tmp_path: Path, revision: Revision
 ) -> None:
     with receivers.open(inbox, record=tmp_path / "seen", revision=revision) as right:
         number = {Revision.DRAFT_1: 1, Revision.DRAFT_2: 2}[revision]
-        options = receivers.options(right.port, rowsPerSend=500, window=1000, revision=number)
+        told = tmp_path / "told"
+        options = receivers.options(right.port, rowsPerSend=500, window=1000, revision=number, record=told)
         wrote = write_rows(batches(ROWS, 700), options, "write/3")
         assert (wrote.rows, wrote.dropped, wrote.resent) == (3000, 0, 0)
         assert inbox.bodies == bodies(ROWS)
@@ -96,16 +97,27 @@ def test_a_partition_arrives_once_and_in_order_however_often_it_is_written(
         assert (len(inbox.bodies), right.stats()["duplicates"]) == (3000, 3000)
         write_rows(batches(ROWS, 700), options, "write/4")
         assert inbox.often == {2}, "another partition is somebody else"
-    assert messages_in(tmp_path / "seen", revision) == [Message(*row, at) for at, row in enumerate(ROWS, 1)] * 3
+    expected = [Message(*row, at) for at, row in enumerate(ROWS, 1)] * 3
+    assert messages_in(tmp_path / "seen", revision) == messages_in(told, revision, Direction.OUT) == expected
+    identities = {derived_identity(PREFIX, f"write/{number}") for number in (3, 4)}
+    blocks = [block for path in told.glob("*.rec") for block in read_blocks([path.read_bytes()])]
+    assert {block.header.local for block in blocks if isinstance(block, Block)} == identities
+    acks = [frame for block in blocks for frame in frames_of(block, revision) if isinstance(frame, Ack)]
+    assert len(acks) == len(expected)
 
 
-def messages_in(directory: Path, revision: Revision) -> list[Message]:
-    """Messages that an instance received, by its recording."""
+def frames_of(block: Block | Damage, revision: Revision) -> Sequence[object]:
+    assert isinstance(block, Block)
+    return decode(block.payload, revision)
+
+
+def messages_in(directory: Path, revision: Revision, direction: Direction = Direction.IN) -> list[Message]:
+    """Messages that passed, by a recording."""
     found: list[Message] = []
     for path in sorted(directory.glob("*.rec")):
         for block in read_blocks([path.read_bytes()]):
             assert isinstance(block, Block)
-            if block.header.direction is Direction.IN:
+            if block.header.direction is direction:
                 found += [frame for frame in decode(block.payload, revision) if isinstance(frame, Message)]
     return found
 

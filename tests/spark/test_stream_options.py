@@ -65,6 +65,7 @@ def test_all_options_of_a_live_stream_in_any_case() -> None:
             "syncInterval": "5",
             "unreliable": "drop",
             "dedupe": "0",
+            "record": "file:///mnt/seen",
             "deleteConsumed": "false",
             "includeMetadata": "true",
             "rowsPerBatch": "500",
@@ -79,7 +80,7 @@ def test_all_options_of_a_live_stream_in_any_case() -> None:
     assert live.tls == TLS("bob.pem", "bob.key", "ca.pem")
     assert (live.directory, live.staging, live.delete_consumed) == (Path("/mnt/a stage"), Staging.INLINE, False)
     assert (live.max_staged_bytes, live.sync_bytes, live.sync_interval) == (10**10, 65536, 0.005)
-    assert (live.unreliable, live.dedupe) == ("drop", 0)
+    assert (live.unreliable, live.dedupe, live.record) == ("drop", 0, Path("/mnt/seen"))
     assert (made.earliest, made.max_rows, made.max_bytes, made.fail_on_data_loss) == (False, 1000, 2_000_000, False)
     assert (read.channels, read.keys, read.mode) == (("readings", "alarms"), ("cpu*",), Mode.DROPMALFORMED)
     assert (read.include_metadata, read.rows_per_batch, read.min_partitions) == (True, 500, 4)
@@ -91,6 +92,7 @@ def test_what_is_not_given() -> None:
     assert made.live is not None
     assert (made.live.staging, made.live.delete_consumed, made.live.tls) == (Staging.SHARED, True, None)
     assert (made.live.unreliable, made.live.max_staged_bytes, made.live.dedupe) == (None, None, None)
+    assert made.live.record is None
     assert (made.earliest, made.max_rows, made.max_bytes, made.fail_on_data_loss) == (True, None, None, True)
     assert options(LIVE | {"staging": "inline"}).max_bytes == INLINE_BYTES
 
@@ -116,6 +118,7 @@ REFUSED = {
     "of live streams": ({"path": "/r", "deleteConsumed": "true"}, "a path reads recordings, and deleteConsumed"),
     "of recordings": (LIVE | {"direction": "both"}, "has no option 'direction'"),
     "of reading at rest": (LIVE | {"truncatedTail": "error"}, "a stream waits for the rest of a block"),
+    "of files": (LIVE | {"recursiveFileLookup": "true"}, "has no option 'recursivefilelookup'"),
     "push-down": ({"path": "/r", "filterPushdown": "true"}, "Spark pushes no filters into streams"),
     "two receivers": (OUTSIDE | {"listen": "127.0.0.1"}, "option listen is for whoever receives"),
     "the service's own": (OUTSIDE | {"maxStagedBytes": "1"}, "option maxStagedBytes is for whoever receives"),
@@ -126,7 +129,7 @@ REFUSED = {
     "plaintext from abroad": (LIVE | {"connect": "example.org"}, "plaintext with example.org:7011 would leave"),
     "a wrong port": (LIVE | {"listen": "127.0.0.1:x"}, "option listen is '127.0.0.1:x': the port of"),
     "a wrong remote": (LIVE | {"connect": "a,,b"}, "option connect is 'a,,b': "),
-    "a wrong staging": (LIVE | {"staging": "kafka"}, "option staging is 'kafka': give shared or external or inline"),
+    "a wrong staging": (LIVE | {"staging": "kafka"}, "option staging is 'kafka': give shared, external or inline"),
     "a wrong start": (LIVE | {"startingOffsets": "5"}, "give earliest or latest"),
     "no rows": (LIVE | {"maxRowsPerTrigger": "0"}, "give a whole number from 1 on"),
     "a unit": (LIVE | {"maxBytesPerTrigger": "1m"}, "give a whole number of bytes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from tolliver_transports.blocking import TLS, Remote
 from tolliver_transports.spark.source import TolliverSource
 from tolliver_transports.spark.write._options import OPTIONS, WriteOptions, write_options
-from tolliver_transports.spark.write._sink import check_schema
+from tolliver_transports.spark.write._sink import batch_writer, check_schema, stream_writer
 
-from tolliver_proto import Revision
+from tests.certificates import Certificates
+from tolliver_proto import CertificateError, Revision
 
 PLAIN = {"connect": "127.0.0.1:7011", "plaintext": "true"}
 COLUMNS: dict[str, DataType] = {"channel": StringType(), "key": StringType(), "body": BinaryType()}
@@ -42,6 +44,7 @@ def test_all_options_in_any_case() -> None:
         "acktimeout": "2.5",
         "unsubscribed": "Drop",
         "revision": "1",
+        "record": "/mnt/told",
     }
     made = write_options(CaseInsensitiveDict(given), streaming=False)  # which keeps lower case only
     assert made == write_options(given, streaming=False) == pickle.loads(pickle.dumps(made))
@@ -49,7 +52,7 @@ def test_all_options_in_any_case() -> None:
     assert made.tls == TLS("job.pem", "job.key", "ca.pem")
     assert (made.reliable, made.id_column, made.write_id) == (True, "number", "nightly")
     assert (made.window, made.rows_per_send, made.ack_timeout) == (100, 10, 2.5)
-    assert (made.drop_unsubscribed, made.revision) == (True, Revision.DRAFT_1)
+    assert (made.drop_unsubscribed, made.revision, made.record) == (True, Revision.DRAFT_1, Path("/mnt/told"))
 
 
 def test_what_is_not_given() -> None:
@@ -74,7 +77,7 @@ def test_what_is_not_given() -> None:
         ({"ackTimeout": "soon"}, "the option ackTimeout is 'soon': give a positive"),
         ({"reliable": "yes"}, "the option reliable is 'yes': give true or false"),
         ({"unsubscribed": "keep"}, "the option unsubscribed is 'keep': give error or drop"),
-        ({"revision": "3"}, "the option revision is '3': give 1 or 2"),
+        ({"revision": "3"}, "the option revision is '3': give 1, 2, go-seed, .* or rust-2026"),
         ({"peer": "bob"}, "the option peer is 'bob': "),
         ({"writeId": ""}, "the option writeId is '': give a text"),
         ({"writeId": "x"}, "the option writeId is for a batch"),
@@ -136,3 +139,17 @@ def test_the_page_names_all_options() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark-sink.md").read_text()
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     assert sorted(re.findall(r"`([^`]+)`", "".join(rows))) == sorted(OPTIONS)
+
+
+def test_a_certificate_that_is_no_good_is_told_before_a_task_begins(certs: Certificates, tmp_path: Path) -> None:
+    """It is looked at on the machine that plans; where it is not there, the tasks' machines have it."""
+    columns = schema(COLUMNS)
+
+    def given(cert: str) -> dict[str, str]:
+        tls = certs.tls("alice")
+        return {"connect": "h", "tls.cert": cert, "tls.key": str(tls.key), "tls.ca": str(tls.ca)}
+
+    for make in (partial(batch_writer, columns, False), partial(stream_writer, columns)):
+        with pytest.raises(CertificateError, match="has no derive prefix"):
+            make(given(str(certs.tls("alice").cert)))
+        make(given(str(tmp_path / "elsewhere.pem")))

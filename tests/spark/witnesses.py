@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tolliver_proto import (
@@ -22,7 +22,18 @@ from tolliver_proto import (
     Subscription,
     encode,
 )
-from tolliver_proto.recording import INDEX_SUFFIX, SUFFIX, BlockHeader, Direction, Indexer, encode_block
+from tolliver_proto.recording import (
+    INDEX_SUFFIX,
+    SUFFIX,
+    BlockHeader,
+    Direction,
+    Gathered,
+    Indexer,
+    Runs,
+    encode_block,
+    encode_group,
+    frame_sizes,
+)
 
 START = 1_800_000_000  # seconds since 1970
 MILLISECOND = 10**6  # nanoseconds
@@ -30,15 +41,28 @@ IN, OUT = Direction.IN, Direction.OUT
 D1, D2 = Revision.DRAFT_1, Revision.DRAFT_2
 
 
-class Witness:
-    """An instance that records. With `silent` it writes nothing."""
+_GROUP = 7
+"""Calls whose frames are written together."""
 
-    def __init__(self, home: Path, number: int, *, silent: bool = False) -> None:
+
+class _Call(NamedTuple):
+    """Frames that passed together. `damaged`: their last byte will be spoiled."""
+
+    header: BlockHeader
+    payload: bytes
+    damaged: bool = False
+
+
+class Witness:
+    """An instance that records, in single blocks or in `groups`. With `silent` it writes nothing."""
+
+    def __init__(self, home: Path, number: int, *, silent: bool = False, groups: bool = False) -> None:
         self.uuid = UUID(int=number)
         self._home = home
         self._silent = silent
+        self._groups = groups
         self._files = 0
-        self._blocks: list[bytes] = []
+        self._blocks: list[_Call] = []
 
     def record(
         self, at: int, direction: Direction, peer: UUID | None, cid: int, *frames: Any, revision: Revision = D2
@@ -47,7 +71,7 @@ class Witness:
         payload = b"".join(frame if isinstance(frame, bytes) else encode(frame, revision) for frame in frames)
         time_ns = START * 10**9 + at * MILLISECOND
         header = BlockHeader(time_ns, self.uuid, peer, cid, direction, revision, len(frames))
-        self._blocks.append(encode_block(header, payload))
+        self._blocks.append(_Call(header, payload))
 
     @contextmanager
     def earlier(self) -> Iterator[None]:
@@ -58,14 +82,15 @@ class Witness:
 
     def damage(self) -> None:
         """Spoil the payload of the last block."""
-        self._blocks[-1] = self._blocks[-1][:-1] + bytes([self._blocks[-1][-1] ^ 1])
+        self._blocks[-1] = self._blocks[-1]._replace(damaged=True)
 
     def end(self, *, killed: bool = False) -> None:
         """The file is over; what comes next goes into another one. A kill leaves no index."""
         self._files += 1
-        blocks, self._blocks = self._blocks, []
+        calls, self._blocks = self._blocks, []
         if self._silent:
             return
+        blocks = list(self._in_groups(calls) if self._groups else map(_alone, calls))
         self._home.mkdir(parents=True, exist_ok=True)
         path = self._home / f"20270115T0800{self._files:02}.000000000Z-{self.uuid}{SUFFIX}"
         path.write_bytes(b"".join(blocks))
@@ -74,6 +99,43 @@ class Witness:
             indexer.add(block, len(block))
         if not killed:
             path.with_name(path.name + INDEX_SUFFIX).write_bytes(indexer.index().encode())
+
+    def _in_groups(self, calls: list[_Call]) -> Iterator[bytes]:
+        """As a recorder writes them. A call that is to be damaged has a group of its own."""
+        position = 0
+        while calls:
+            some = next((at for at, call in enumerate(calls[:_GROUP]) if call.damaged), _GROUP) or 1
+            now, calls = calls[:some], calls[some:]
+            data = encode_group(self.uuid, list(_gathered(now, position)))
+            position += sum(len(call.payload) for call in now)
+            yield _spoiled(data) if now[0].damaged else data
+
+
+def _alone(call: _Call) -> bytes:
+    data = encode_block(call.header, call.payload)
+    return _spoiled(data) if call.damaged else data
+
+
+def _spoiled(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+def _gathered(calls: list[_Call], position: int) -> Iterator[Gathered]:
+    """A block for each direction of each connection, all of whose frames have the last peer that is known."""
+    streams: dict[tuple[int, Direction, Revision], tuple[list[bytes], Runs]] = {}
+    peers: dict[int, UUID | None] = {}
+    for head, payload, _ in calls:
+        position += len(payload)
+        peers[head.cid] = head.peer or peers.get(head.cid)
+        parts, runs = streams.setdefault((head.cid, head.direction, head.revision), ([], Runs([], [], [])))
+        parts.append(payload)
+        for column, number in zip(runs, (len(payload), position, head.time_ns), strict=True):
+            column.append(number)
+    for (cid, direction, revision), (parts, runs) in streams.items():
+        payload = b"".join(parts)
+        sizes, found = frame_sizes(payload, revision)
+        malformed = [len(payload) - found.end] if found.end < len(payload) else []
+        yield Gathered(cid, peers[cid], direction, revision, [*sizes, *malformed], runs, payload)
 
 
 class Wire:

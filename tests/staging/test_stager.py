@@ -5,6 +5,7 @@ Messages that they saw acknowledged stand in it, once.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -28,11 +29,24 @@ from tolliver_transports.staging import (
     _writer,
 )
 
+from tests.adapters.gopeer import TODAY, Forms2026, GoPeer, go_identity
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.ports import free_address
 from tests.staging.disks import small_disk
 from tests.staging.stages import staged
-from tolliver_proto import ConnectionClosing, ConnectionLost, Dialect, Limits, Receipt, Subscription
+from tolliver_proto import (
+    Ack,
+    ConnectionClosing,
+    ConnectionLost,
+    Dialect,
+    Limits,
+    Message,
+    Receipt,
+    Revision,
+    Subscription,
+    decode,
+)
+from tolliver_proto.recording import Block, read_blocks
 
 
 def options(nodes: Nodes, **more: Any) -> StageOptions:
@@ -65,7 +79,8 @@ def bodies(directory: Path) -> list[bytes]:
 
 
 def test_what_peers_saw_acknowledged_is_staged(nodes: Nodes) -> None:
-    with Stager(options(nodes)) as stager:
+    seen = nodes.directory / "seen"
+    with Stager(options(nodes, record=seen)) as stager:
         with sender(nodes, stager, "bob") as bob, sender(nodes, stager, "carol") as carol:
             receipts = [(bob, send(bob, numbered(1, 500))), (carol, send(carol, numbered(1, 500)))]
             for instance, receipt in receipts:
@@ -82,6 +97,9 @@ def test_what_peers_saw_acknowledged_is_staged(nodes: Nodes) -> None:
         assert stager.folder.head() == stager.position
         stager.check()
     stager.close()
+    blocks = [block for path in seen.glob("*.rec") for block in read_blocks([path.read_bytes()])]
+    frames = [frame for one in blocks if isinstance(one, Block) for frame in decode(one.payload, Revision.DRAFT_2)]
+    assert Counter(type(one) for one in frames if isinstance(one, Ack | Message)) == {Ack: 1000, Message: 1000}
     with Stager(options(nodes)) as stager:
         assert stager.position.frames == 1000
     StageFolder(stager.options.directory).check(stager.position)
@@ -115,6 +133,22 @@ def test_what_comes_under_the_unreliable_id_of_its_sender_is_staged_each_time(no
         instance.wait_acked(send(instance, [b"last"]), timeout=PATIENCE)
         assert bodies(stager.options.directory) == [b"again", b"again", b"again", b"last"]
         assert stager.stats()["duplicates"] == 0
+
+
+def test_ids_of_a_peer_of_another_layout_are_staged_as_they_came(nodes: Nodes) -> None:
+    """One of 64 bits, and the one that means unreliable in the stage's own layout."""
+    with GoPeer(TODAY, go_identity(nodes.certs, "gostaged"), forms=Forms2026()) as go:
+        known = options(nodes, dialects={go.instance_id: Dialect(revision=Revision.GO_2026)})
+        with Stager(known) as stager:
+            go.dial(stager.addresses[0][1])
+            until(lambda: go.table)
+            for number in (2**31 - 1, 2**40, 7):
+                go._ids = itertools.count(number)
+                go.send("news", "k", b"%d" % number)
+            until(lambda: len(go.acks) == 3)
+            assert [(one.message_id, one.body) for _, one in staged(stager.options.directory)] == [
+                (number, b"%d" % number) for number in (2**31 - 1, 2**40, 7)
+            ]
 
 
 def test_it_dials_too(nodes: Nodes) -> None:
@@ -279,6 +313,7 @@ def test_a_disk_that_hangs_does_not_keep_it_from_ending(nodes: Nodes, monkeypatc
         with pytest.raises(StageInUse):
             Stager(options(nodes, lock_timeout=0)).start()
         goes_on.set()
+        monkeypatch.undo()  # so the receiver below has its time to end
         assert bob.stats()["pending"] == 1
         assert stager._thread is not None
         stager._thread.join(PATIENCE)

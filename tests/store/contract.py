@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -198,7 +199,7 @@ class Model:
         self.held.clear()
 
     def owed_to(self) -> dict[int, int]:
-        """How many peers each message is owed to, parked or not."""
+        """Number of peers that each message is owed to, parked or not."""
         return Counter(seq for queue in self.queues.values() for seq in queue)
 
     def peer(self, peer: UUID) -> LoadedPeer:
@@ -214,6 +215,7 @@ class Model:
             parked_bytes=sum(queued.message.size for queued in queue if queued.parked),
             held=dict.fromkeys(self.lacking[peer], 0.0),
             unsaid=dict.fromkeys(self.unsaid[peer], 0.0),
+            first_seq=min((message.seq for message in pending), default=0),
         )
 
     def holds(self, peer: UUID, message: StoredMessage) -> bool:
@@ -462,6 +464,9 @@ class StoreContract(RuleBasedStateMachine):
         assert list(loaded.owed) == model.owed()
         assert list(loaded.dead_letters) == [(number, letter.size) for number, letter in model.letters.items()]
         assert loaded.next_letter == model.last_letter + 1
+        assert all(older[0] < newer[0] for older, newer in pairwise(loaded.ages))
+        if any(queue for queue in model.queues.values()):
+            assert loaded.ages[-1][0] >= max(model.owed_to())
         assert list(dict.fromkeys(loaded.handled)) == list(dict.fromkeys(one for _, one in model.handled))
 
     @rule(peer=peers, after_seq=st.integers(0, 100), max_count=st.integers(1, 50), max_bytes=st.integers(1, 2000))

@@ -56,6 +56,16 @@ def test_over_a_restart_and_a_step_of_the_wall_clock(scratch: Path) -> None:
     assert rows(path) == []
 
 
+def test_a_message_that_nobody_is_owed_any_more_has_no_end(scratch: Path) -> None:
+    """It may be there for a while yet: it is removed in a later commit."""
+    with Machine().store(scratch / "node.db") as store:
+        store.commit([expiring([1], 50.0), expiring([2], 100.0)])
+        store.commit([RemoveDeliveries(PEER, [(1, 1)])])
+        assert store.load().expires_in == pytest.approx(100.0, abs=1.0)
+        store.commit([RemoveDeliveries(PEER, [(2, 2)])])
+        assert store.load().expires_in is None
+
+
 def test_a_batch_that_goes_by_pieces_takes_its_expiry_along(scratch: Path) -> None:
     path = scratch / "node.db"
     with closing(open_store(path)) as store:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from tolliver_transports._store.sqlite import SQLiteStore
 
+from tests.disks import SIZE, eat, small_disk
 from tolliver_proto import (
     DiskFull,
     NoticeKind,
@@ -25,25 +25,13 @@ from tolliver_proto import (
 
 from .given import OTHER, PEER, everything, open_store, seqs, start, storing
 
-SIZE = 4 * 2**20
 BODY = bytes(500)
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of that size, where this user may mount one."""
-    mount = shutil.which("mount")
-    if mount is None or sys.platform != "linux":
-        pytest.skip("there is no mount command for a tmpfs here")
-    place = tmp_path / "disk"
-    place.mkdir()
-    done = subprocess.run([mount, "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", place], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"this user may not mount a tmpfs: {done.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", place], check=True)  # it may be open still, if this fails
 
 
 def fill(store: SQLiteStore, count: int = 10) -> list[int]:
@@ -56,18 +44,6 @@ def fill(store: SQLiteStore, count: int = 10) -> list[int]:
             return stored
         stored += range(first, first + count)
     raise AssertionError("it is never full")
-
-
-def eat(disk: Path, name: str = "ballast") -> Path:
-    """Another program takes what is left."""
-    ballast = disk / name
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while file.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
-    return ballast
 
 
 def remove(store: SQLiteStore, numbers: list[int], count: int = 30) -> None:

@@ -18,7 +18,7 @@ KILLS = 10
 
 
 def test_every_commit_is_synced(scratch: Path) -> None:
-    """Whether the system was asked to sync cannot be seen in a file, so the setting is looked at: 2 is FULL."""
+    """A file does not show that the system was asked to sync, so the setting is looked at: 2 is FULL."""
     with closing(open_store(scratch / "node.db")) as store:
         assert store._file.connection.execute("PRAGMA synchronous").fetchone() == (2,)
         assert store._file.connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)

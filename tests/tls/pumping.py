@@ -103,7 +103,7 @@ def read_all(pump: AnyPump) -> bytes:
 
 
 def ends(pump: AnyPump) -> tuple[bool, bool]:
-    """Whether the peer has ended, in order, or abruptly."""
+    """True if the peer has ended, in order, or abruptly."""
     return pump.peer_closed, pump.truncated
 
 

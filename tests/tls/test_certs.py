@@ -156,6 +156,7 @@ def test_own_identity_is_what_others_see(certs: Certificates) -> None:
     digest = hashlib.sha256(public_key(tls.cert)).digest()
     assert Pumps(tls).identity == PeerIdentity(frozenset({certs.uuid("alice")}), digest)
     assert Pumps(certs.tls("alice", tls12=True)).identity == Pumps(tls).identity
+    assert [repr(Pumps(one)) for one in (None, tls)] == ["<Pumps of plaintext>", f"<Pumps of {certs.uuid('alice')}>"]
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ options: Any = InstanceOptions
         (lambda: options(tls=CERTS, remotes=remote("a")), TypeError, "give a list"),
         (lambda: options(tls=CERTS, remotes=3), TypeError, "give a list"),
         (lambda: options(tls=CERTS, remotes=[3]), TypeError, "the address 3 is no text"),
-        (lambda: options(tls=CERTS, revision=2), TypeError, "give Revision.DRAFT_1 or Revision.DRAFT_2"),
+        (lambda: options(tls=CERTS, revision=2), TypeError, "give one of Revision.DRAFT_1, Revision.DRAFT_2"),
         (lambda: options(tls=CERTS, version=-1), ValueError, "64-bit number"),
         (lambda: options(tls=CERTS, version=2**64), ValueError, "64-bit number"),
         (lambda: options(tls=CERTS, version="1"), TypeError, "give a whole number"),

@@ -1,4 +1,4 @@
-"""Deferreds of pending calls, and of the one who hears a bell."""
+"""Deferreds of pending calls, and of the one who hears a wakeup."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tolliver_transports._driver.pending import PendingCall
-from tolliver_transports.twisted.wire import Bell, follow, wait_for
+from tolliver_transports.twisted.wire import Wakeup, follow, wait_for
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 
@@ -101,31 +101,31 @@ def test_a_promise_follows_a_deferred() -> None:
 def test_a_bell_is_heard_in_a_turn_of_its_own() -> None:
     """Or a handler would run in the middle of what the driver does."""
     clock = Clock()
-    bell = Bell(clock)
-    heard = bell.heard()
-    bell.ring()
-    bell.ring()
+    wakeup = Wakeup(clock)
+    heard = wakeup.wait()
+    wakeup.set()
+    wakeup.set()
     told: list[None] = []
     heard.addCallback(told.append)
     assert told == []
     clock.advance(0)
     assert told == [None]
-    assert not bell.heard().called, "two rings before it was heard are one"
+    assert not wakeup.wait().called, "two rings before it was heard are one"
 
 
 def test_a_bell_that_rang_before_is_heard_at_once() -> None:
-    bell = Bell(Clock())
-    bell.ring()
-    assert bell.heard().called
-    assert not bell.heard().called
+    wakeup = Wakeup(Clock())
+    wakeup.set()
+    assert wakeup.wait().called
+    assert not wakeup.wait().called
 
 
 def test_a_ring_whose_listener_left_is_for_the_next() -> None:
     clock = Clock()
-    bell = Bell(clock)
-    leaving = bell.heard()
-    bell.ring()
+    wakeup = Wakeup(clock)
+    leaving = wakeup.wait()
+    wakeup.set()
     leaving.cancel()
     assert isinstance(result_of(leaving), CancelledError)
     clock.advance(0)
-    assert bell.heard().called
+    assert wakeup.wait().called

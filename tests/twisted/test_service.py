@@ -32,10 +32,12 @@ def test_a_service_opens_and_closes_an_instance_again_and_again(loop: Loop, node
             parent.startService()
             instance = await early
             assert [service.instance, await service.when_open()] == [instance, instance]
+            assert repr(service) == f"<TolliverService: {instance!r}>"
             await instance.subscribe("news")
             await parent.stopService()
             assert service.instance is None
             assert instance._core.node.idle
+            assert repr(service) == "<TolliverService: not open>"
 
     loop.wait(scenario)
 

@@ -60,7 +60,7 @@ class Machine:
 
     def do(self, *actions: object) -> None:
         self._actions.extend(actions)
-        self.loop.call(self.driver.turn)
+        self.loop.call(self.driver.run_actions)
 
     def promise(self) -> None: ...
 

@@ -120,6 +120,7 @@ def test_a_client_hands_out_the_response_before_established(revision: Revision) 
     client.receive_data(encode(answer, revision) + encode(HELLO, revision))
     assert client.next_event() == answer
     assert (client.peer_id, client.peer_version) == (PEER, OURS)
+    assert repr(client) == f"<Connection as client with {PEER}, agreed>"
     assert client.next_event() == Established(OURS, PEER, LISTED, HandshakeStatus.SAME_VERSION)
     assert client.next_event() == HELLO
 

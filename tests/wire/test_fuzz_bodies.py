@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -64,12 +65,13 @@ def test_seeds_in_bounded_memory(body: Callable[..., None]) -> None:
 @each
 def test_hostile_heads_in_bounded_memory(body: Callable[..., None]) -> None:
     """Lengths and counts of all ones, after every known first byte, under every setting."""
-    for first in range(4):
+    for number, other in product(range(len(bodies.REVISIONS)), (0, 1)):  # tolerant or not; server or client
         for limits in range(3):
             for code in range(5):
                 head = bytes([code]) + b"\xff" * 40
-                prefix = bytes([first, limits, 0])
+                prefix = bytes([number >> 1 << 2 | other << 1 | number & 1, limits, 0])
                 if body is bodies.connection:
+                    first = number >> 1 << 5 | (number & 1) << 1 | other
                     prefix = bytes([first, limits, 1, 1, 2, 0, 0, 41])
                 body(prefix + head, watch_memory=True)
 

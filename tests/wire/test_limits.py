@@ -68,7 +68,7 @@ HOSTILE: dict[str, tuple[State, Role, bytes]] = {
 
 @contextmanager
 def peak() -> Iterator[Callable[[], int]]:
-    """How many bytes the block had allocated at once, at most."""
+    """Bytes that the block had allocated at once, at most."""
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     try:

@@ -18,18 +18,21 @@ from tolliver_proto import (
     Decoder,
     HandshakeFinal,
     HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
     Limits,
     Message,
     OwnLimitExceeded,
     Revision,
+    Subscribe,
     Subscription,
+    decode,
     encode,
     recording,
 )
 from tolliver_proto.recording import (
     BLOCK,
     INDEX,
-    INDEX_ENTRY,
     INDEX_STEP,
     MAGIC,
     Block,
@@ -44,6 +47,7 @@ from tolliver_proto.recording import (
     build_index,
     claimed_id,
     encode_block,
+    in_order,
     read_blocks,
     whole_frames,
 )
@@ -54,6 +58,21 @@ from .vectors import BOTH, D1, D2, ONE, TWO, VECTORS, Vector
 HEADER = BlockHeader(1_700_000_000_123_456_789, ONE, TWO, 3, Direction.OUT, D2, 1)
 FRAME = encode(Message("c", "k", b"body", 1), D2)
 
+OLD = bytes.fromhex(
+    "544c5652000100000026a6b03c8e187a03d0f0fa800001890000000070008000000000000001000000000000000000000000"
+    "00000000000000000000000101020000000186f4109400000000000000000101890000000070008000000000000001000000"
+    "01000000010000000061"
+    "544c5652000100000033778419fe187a03d0f0fa83e801890000000070008000000000000001018900000000700080000000"
+    "000000020000000000000001000200000002e1fa8d8301000000000000000101890000000070008000000000000002000000"
+    "0000030000000100000001000000020000000761626869"
+    "544c5652000100000005adc6c47e187a03d0f0fa87d001890000000070008000000000000001018900000000700080000000"
+    "000000020000000000000001010200000001f328a8990400000007"
+    "544c5652000100000023a95f2f3a187a03d0f0fa8bb801890000000070008000000000000001018900000000700080000000"
+    "000000020000000000000001000100000001411f76450300000008000000000000000a00000008746f6c6c69766572000000"
+    "01000000016162"
+)
+"""A recording of a version that knew the drafts alone, with a block of each."""
+
 headers = st.builds(
     BlockHeader,
     st.integers(0, 2**64 - 1),
@@ -63,6 +82,7 @@ headers = st.builds(
     st.sampled_from(Direction),
     st.sampled_from(Revision),
     st.integers(0, 2**32 - 1),
+    st.none(),
 )
 recordings = st.lists(st.tuples(headers, st.binary(max_size=80)), max_size=5)
 
@@ -99,6 +119,28 @@ def test_what_is_written_is_read_however_it_is_cut(drawn: list[tuple[BlockHeader
     assert blocks_of(data) == expected
     assert list(read_blocks(cut(data, steps))) == expected
     assert list(read_blocks(map(memoryview, cut(data, steps)))) == expected
+
+
+def test_what_an_old_version_wrote_is_read_and_written_as_ever() -> None:
+    began = 1_763_726_400_000_000_000
+    found = list(read_blocks([OLD]))
+    headers = [
+        BlockHeader(began, ONE, None, 1, Direction.OUT, D2, 1),
+        BlockHeader(began + 1000, ONE, TWO, 1, Direction.IN, D2, 2),
+        BlockHeader(began + 2000, ONE, TWO, 1, Direction.OUT, D2, 1),
+        BlockHeader(began + 3000, ONE, TWO, 1, Direction.IN, D1, 1),
+    ]
+    written = [
+        [HandshakeRequest(1, ONE, (Subscription("a", ""),))],
+        [HandshakeResponse(1, TWO, HandshakeStatus.SAME_VERSION), Message("a", "b", b"hi", 7)],
+        [Ack(7)],
+        [Subscribe("a", "b", 8)],
+    ]
+    blocks = [one for one in found if isinstance(one, Block)]
+    assert [one.header for one in blocks] == headers
+    assert [decode(one.payload, one.header.revision) for one in blocks] == written
+    assert list(in_order(found)) == found
+    assert b"".join(encode_block(one.header, one.payload) for one in blocks) == OLD
 
 
 def test_a_block_whose_bytes_come_one_by_one_is_read_once() -> None:
@@ -180,7 +222,7 @@ def test_nothing_is_read_behind_a_damaged_header() -> None:
 @pytest.mark.parametrize(
     ("data", "words", "resumes"),
     [
-        (header_with(layout=2), "layout version 2 is not known", None),
+        (header_with(layout=3), "layout version 3 is not known", None),
         (header_with(length=recording.MAX_LENGTH + 1), "the limit is", None),
         (header_with(direction=2) + FRAME, "2 is not a valid Direction", BLOCK.size + len(FRAME)),
         (header_with(revision=9) + FRAME, "9 is not a valid Revision", BLOCK.size + len(FRAME)),
@@ -223,7 +265,9 @@ def a_recording(lengths: list[int]) -> tuple[bytes, list[Entry]]:
     """Blocks with payloads so long, and where each stands."""
     encoded = [encode_block(HEADER._replace(cid=number), bytes(size)) for number, size in enumerate(lengths)]
     starts = accumulate(map(len, encoded), initial=0)
-    return b"".join(encoded), [Entry(start, number) for number, start in zip(range(len(lengths)), starts, strict=False)]
+    when = HEADER.time_ns
+    places = [Entry(start, number, when, when) for number, start in zip(range(len(lengths)), starts, strict=False)]
+    return b"".join(encoded), places
 
 
 def indexed(data: bytes) -> Index:
@@ -289,7 +333,7 @@ def test_an_index_that_is_damaged_is_none() -> None:
     ("values", "entries"),
     [
         ({"magic": b"TLVR"}, [(0, 0)]),
-        ({"layout": 2}, [(0, 0)]),
+        ({"layout": 3}, [(0, 0)]),
         ({"count": 2**32 - 1}, [(0, 0)]),
         ({}, [(50, 1)]),
         ({"count": 2}, [(8, 0), (8, 1)]),
@@ -297,9 +341,25 @@ def test_an_index_that_is_damaged_is_none() -> None:
     ids=["magic", "layout", "count", "beyond the end", "order"],
 )
 def test_an_index_that_cannot_be_true_is_none(values: dict[str, object], entries: list[tuple[int, int]]) -> None:
-    head = {"magic": b"TLVI", "layout": 1, "length": 50, "first_header_crc32": 0, "count": 1} | values
-    listed = b"".join(INDEX_ENTRY.struct.pack(*entry) for entry in entries)
-    assert Index.decode(_checked(INDEX.pack(head) + listed)) is None
+    for layout, times in ((1, ()), (2, (0, 1))):
+        head = {"magic": b"TLVI", "layout": layout, "length": 50, "first_header_crc32": 0, "count": 1} | values
+        listed = b"".join(struct.pack(f">{len(entry + times)}Q", *entry, *times) for entry in entries)
+        assert Index.decode(_checked(INDEX.pack(head) + listed)) is None
+
+
+def test_an_index_of_the_first_layout_knows_no_times() -> None:
+    head = {"magic": b"TLVI", "layout": 1, "length": 50, "first_header_crc32": 7, "count": 2}
+    data = _checked(INDEX.pack(head) + struct.pack(">4Q", 0, 0, 40, 3))
+    assert Index.decode(data) == Index(50, 7, (Entry(0, 0), Entry(40, 3)))
+    assert Entry(0, 0) == Entry(0, 0, 0, 2**64 - 1)
+
+
+def test_an_entry_has_the_times_of_all_blocks_up_to_the_next() -> None:
+    encoded = [encode_block(HEADER._replace(time_ns=when), bytes(400_000)) for when in (5, 9, 3, 7, 20)]
+    indexer = Indexer()
+    for block in encoded:
+        indexer.add(block, len(block))
+    assert [entry[2:] for entry in indexer.index().entries] == [(3, 9), (7, 20)]
 
 
 def test_an_index_that_is_made_anew_ends_where_the_damage_begins() -> None:

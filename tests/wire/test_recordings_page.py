@@ -11,7 +11,7 @@ import pytest
 from tolliver_transports._messages.recorder import Recorder
 
 from tolliver_proto import Ack, encode
-from tolliver_proto.recording import BLOCK, INDEX, INDEX_ENTRY, INDEX_STEP, MAX_LENGTH, Direction
+from tolliver_proto.recording import BLOCK, GROUP, GROUPED, INDEX, INDEX_ENTRY, INDEX_STEP, MAX_LENGTH, Codec, Direction
 
 from .vectors import D2, ONE
 
@@ -22,7 +22,7 @@ def test_the_tables_are_the_layouts() -> None:
     tables = re.findall(r"^\| offset \| size \| field .*\n\|---.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     on_page = [re.findall(r"^\| (\d+) \| (\d+) \| `(\w+)` \| \S", table, re.MULTILINE) for table in tables]
     expected = []
-    for fields in (BLOCK, INDEX, INDEX_ENTRY):
+    for fields in (GROUP, GROUPED, BLOCK, INDEX, INDEX_ENTRY):
         rows, offset = [], 0
         for part in fields.spec.split(","):
             kind, name = part.split()
@@ -37,6 +37,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"`length` | bytes of the payload, {MAX_LENGTH} at most |" in PAGE
     assert f"MiB ({INDEX_STEP} bytes)" in PAGE
     assert f"first {BLOCK.size} bytes" in PAGE
+    assert f"| bytes of table and blocks, {MAX_LENGTH} at most |" in PAGE
+    assert ", ".join(f"{int(codec)} {codec.name.lower()}" for codec in Codec) == "0 none, 1 zlib"
     assert " ".join(f"{int(way)} {way.name.lower()}" for way in Direction) == "0 in 1 out"
 
 

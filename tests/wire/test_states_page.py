@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import draw_states
+from scripts.pages import bracketed
 from tolliver_proto import State
 from tolliver_proto._wire.state import TRANSITIONS, Effect, Signal, Transition
 from tolliver_proto.reactive import _state as reactive
@@ -36,7 +37,7 @@ def test_the_check_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
 def test_every_state_and_every_signal_is_on_the_page(table: draw_states.Table, signals: type[Enum]) -> None:
     drawn = draw_states.page()
     for state, steps in table.steps.items():
-        assert f"**{state.name}**: {table.meanings[state]}" in drawn
+        assert bracketed(f"**{state.name}**: {table.meanings[state]}") in drawn
         assert set(steps) <= set(table.words)
     for words in table.words.values():
         assert words in drawn

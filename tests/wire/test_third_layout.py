@@ -40,14 +40,14 @@ from tolliver_proto import (
     decode,
     encode,
 )
-from tolliver_proto._wire.layouts import LAYOUTS, Fields, Layout
+from tolliver_proto._wire.layouts import LAYOUTS, Fields, Layout, Shape
 from tolliver_proto.recording import Whole, whole_frames
 
 from .drive import LISTED, ME, NEWER, OLDER, OURS, PLACES, VERSIONS, connection, feed, reach, sent, talk
 from .strategies import cut, sizes
 from .vectors import ONE, TWO
 
-THIRD = cast(Revision, 3)
+THIRD = cast(Revision, 203)
 UNRELIABLE = 2**64 - 1
 
 _THIRD = Layout(
@@ -55,10 +55,9 @@ _THIRD = Layout(
     request=Fields("B code, H count, 16s instance_id, I version"),
     response=Fields("B code, B status, I version, 16s instance_id, H count"),
     final=Fields("B code, H final"),
-    message=Fields("B code, Q message_id, H body, B key, H channel"),
+    message=Shape("B code, Q message_id, H body, B key, H channel, *body, *key, *channel"),
     ack=Fields("B code, Q message_id"),
-    entry=Fields("B key, H channel"),
-    parts=("body", "key", "channel"),
+    entry=Shape("B key, H channel, *key, *channel"),
     statuses={
         HandshakeStatus.SAME_VERSION: 200,
         HandshakeStatus.NEWER_COMPATIBLE: 100,

@@ -207,7 +207,7 @@ def check_limit(state: State, role: Role, version: int) -> None:
 
 
 def outcomes(state: State, role: Role, version: int, call: Callable[[Connection], None]) -> set[State]:
-    """Where the call leads, for one that speaks the peer's version and one that does not."""
+    """Outcome of the call, for one that speaks the peer's version and one that does not."""
     found = set()
     for speaks in (True, False):
         answers = [True]  # while it is on its way

@@ -61,7 +61,7 @@ def test_every_two_way_and_three_way_cut(vector: Vector, record_property: Record
 
 
 @pytest.mark.search
-@pytest.mark.parametrize("revision", BOTH)
+@pytest.mark.parametrize("revision", Revision)
 def test_every_ordered_pair(revision: Revision, record_property: Record) -> None:
     vectors = [vector for vector in VECTORS if vector.revision is revision]
     for first, second in product(vectors, vectors):

@@ -7,6 +7,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
+
+from scripts.release import wheel_problems
 
 REPOSITORY = Path(__file__).parents[2]
 FIRST_MESSAGE = """
@@ -59,6 +62,8 @@ def build(out: Path) -> Path:
 
 def test_the_wheel_needs_nothing(tmp_path: Path) -> None:
     wheel = build(tmp_path)
+    assert "tolliver_transports/_cli/tolliver.lua" in ZipFile(wheel).namelist()
+    assert list(wheel_problems(wheel)) == []
 
     # Installed into an empty environment; with --no-index pip could not find a requirement if there were one.
     home = tmp_path / "venv"

@@ -1,0 +1,181 @@
+"""Instrumented instances on asyncio and trio: spans and numbers as OpenTelemetry's own exporters get them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from opentelemetry.trace import SpanKind, StatusCode
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tolliver_transports.otel import TracedDelivery, TracedRun, instrument
+from tolliver_transports.prometheus import Collector
+
+from tests.status.spans import EVENTS, Memory, event, ids, linked, parent
+from tolliver_proto import Delivery, NoResponders
+
+from .nodes import Nodes, until
+
+pytestmark = pytest.mark.anyio
+
+
+def traced(memory: Memory, instance: Any) -> Any:
+    return instrument(instance, **memory.providers)
+
+
+async def test_the_trace_of_an_event_goes_from_the_send_to_the_handler(nodes: Nodes) -> None:
+    memory, got = Memory(), []
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+
+        async def handle(delivery: Any) -> None:
+            await anyio.lowlevel.checkpoint()
+            with memory.tracer.start_as_current_span("inside"):
+                got.append(delivery.value.get_data())
+
+        other.register_callback("news", "", handle, codec=EVENTS)
+        given = event("hello")
+        receipt = await one.send("news", "secret", given, codec=EVENTS)
+        await left.wait_acked(receipt)
+        await until(lambda: len(memory.spans) == 3)
+        assert given.get_extension("traceparent") is None
+        send, process = memory.span("send news"), memory.span("process news")
+        assert (send.kind, process.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+        assert parent(process) == ids(send)
+        assert parent(memory.span("inside")) == ids(process)
+        assert send.attributes == {
+            "messaging.system": "tolliver",
+            "messaging.operation.type": "send",
+            "messaging.operation.name": "send",
+            "messaging.client.id": str(left.instance_id),
+            "messaging.destination.name": "news",
+        }
+        assert process.attributes is not None
+        assert process.attributes["messaging.message.id"]
+        assert not any("secret" in str(span.attributes) for span in memory.spans)
+    assert got == [{"word": "hello"}]
+
+
+async def test_a_batch_is_one_span_with_links(nodes: Nodes) -> None:
+    memory = Memory()
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+        with memory.tracer.start_as_current_span("before") as before:
+            context = before.get_span_context()
+        own = event("own", traceparent=f"00-{context.trace_id:032x}-{context.span_id:016x}-01")
+        async with other.message_runs("news", codec=EVENTS) as runs:
+            await one.send_many([("news", "", event("new")), ("news", "", own)], codec=EVENTS)
+            words: list[str] = []
+            while len(words) < 2:
+                run = await anext(runs)
+                assert isinstance(run, TracedRun)
+                assert repr(run) == f"Traced({run.run!r})"
+                words += [delivery.value.get_id() for delivery in run]
+                run.ack()
+        send = memory.span("send_many news")
+        assert send.attributes is not None
+        assert send.attributes["messaging.batch.message_count"] == 2
+        assert linked(send) == [ids(memory.span("before"))]
+        for name, kind in (("receive news", SpanKind.CLIENT), ("ack news", SpanKind.CLIENT)):
+            spans = [span for span in memory.spans if span.name == name]
+            assert {span.kind for span in spans} == {kind}
+            assert [link for span in spans for link in linked(span)] == [ids(send), ids(memory.span("before"))]
+
+
+async def test_each_way_to_settle_is_a_span_under_its_receive_span(nodes: Nodes) -> None:
+    memory = Memory()
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+        async with other.messages("news") as messages:
+            await one.send("news", "", b"bytes")
+            assert one.unreliable_send("news", "", b"more") == 1
+            first: TracedDelivery = await anext(messages)
+            first.ack()
+            (await anext(messages)).fail()
+        receive = [span for span in memory.spans if span.name == "receive news"]
+        assert parent(memory.span("ack news")) == ids(receive[0])
+        assert parent(memory.span("fail news")) == ids(receive[1])
+        assert linked(receive[0]) == []
+        assert memory.span("unreliable_send news").kind is SpanKind.PRODUCER
+        assert right.status().counters["handled"] == 1
+
+
+async def test_failures_are_said_by_their_type_alone(nodes: Nodes) -> None:
+    memory = Memory()
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+
+        def handle(delivery: Delivery) -> bool:
+            if delivery.body == b"raise":
+                raise ValueError("secret")
+            return False
+
+        other.register_callback("news", "", handle)
+        await one.send_many([("news", "", b"raise"), ("news", "", b"false")])
+        await until(lambda: len(memory.spans) == 3)
+        with pytest.raises(NoResponders):
+            await one.request("nobody", b"")
+        failed = [span for span in memory.spans if span.status.status_code is StatusCode.ERROR]
+        kinds = [span.attributes["error.type"] for span in failed if span.attributes is not None]
+        assert kinds == ["ValueError", "not_handled", "NoResponders"]
+        assert not any("secret" in span.to_json() for span in failed)
+
+
+async def test_a_request_and_its_answer_are_one_trace(nodes: Nodes) -> None:
+    memory = Memory()
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+        other.respond("ask", lambda request: event(request.value.get_id()), codec=EVENTS)
+        for _ in range(1000):
+            try:
+                reply = await one.request("ask", event("1"), codec=EVENTS)
+            except NoResponders:
+                await anyio.sleep(0.01)
+            else:
+                break
+        assert reply.value.get_id() == "1"
+        asked = [span for span in memory.spans if span.name == "request ask"][-1]
+        assert parent(memory.span("respond ask")) == ids(asked)
+
+
+async def test_the_numbers_are_those_of_the_table_in_each_reading(nodes: Nodes) -> None:
+    memory = Memory()
+    async with nodes.pair() as (left, right):
+        traced(memory, left)
+        right.register_callback("news", "", lambda _delivery: None)
+        for total in (1, 2):
+            await left.wait_acked(await left.send("news", "", b"1"))
+            found = memory.numbers()  # on the loop itself
+            assert [point.value for point in found["tolliver.acked"]] == [total]
+        found = await anyio.to_thread.run_sync(memory.numbers)  # and on a thread, as exporters do
+        [peer] = found["tolliver.peer.acknowledged"]
+        assert peer.attributes == {
+            "tolliver.instance": str(left.instance_id),
+            "tolliver.peer": str(right.instance_id),
+        }
+        assert peer.value == 2
+        [count] = found["tolliver.round_trip_seconds.count"]
+        assert max(point.value for point in found["tolliver.round_trip_seconds.bucket"]) == count.value == 2
+    assert "tolliver.acked" not in memory.numbers()
+
+
+async def test_a_registry_of_prometheus_has_several_instances(nodes: Nodes) -> None:
+    registry = CollectorRegistry()
+    async with nodes.pair() as (left, right):
+        registry.register(Collector(left, right))
+        right.register_callback("news", "", lambda _delivery: None)
+        await left.wait_acked(await left.send("news", "", b"1"))
+
+        def scraped() -> dict[tuple[str, str], float]:
+            text = generate_latest(registry).decode()
+            families = text_string_to_metric_families(text)
+            return {(one.name, one.labels["instance_id"]): one.value for family in families for one in family.samples}
+
+        for found in (scraped(), await anyio.to_thread.run_sync(scraped)):
+            assert found["tolliver_acked_total", str(left.instance_id)] == 1
+            assert found["tolliver_delivered_total", str(right.instance_id)] == 1
+            assert found["tolliver_commit_seconds_count", str(left.instance_id)] >= 1
+            assert found["tolliver_instance_info", str(left.instance_id)] == 1
+    assert scraped() == {}

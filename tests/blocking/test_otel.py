@@ -1,0 +1,35 @@
+"""Instrumented instances on threads."""
+
+from __future__ import annotations
+
+from tolliver_transports.otel import instrument
+
+from tests.status.spans import EVENTS, Memory, event, ids, linked, parent
+
+from .nodes import Nodes, until
+
+
+def test_a_trace_goes_from_the_send_to_a_handler_and_to_an_iterator(nodes: Nodes) -> None:
+    memory = Memory()
+    with nodes.pair() as (left, right):
+        one, other = instrument(left, **memory.providers), instrument(right, **memory.providers)
+        assert dir(one) == dir(left), "a prompt completes it as the instance's own"
+        other.register_callback("news", "handled", lambda _delivery: None, codec=EVENTS)
+        with other.messages("news", "taken", codec=EVENTS) as messages:
+            left.wait_subscribed("news", "taken", timeout=20)
+            one.send("news", "handled", event("1"), codec=EVENTS)
+            until(lambda: len(memory.spans) == 2)
+            one.send("news", "taken", event("2"), codec=EVENTS)
+            delivery = next(messages)
+            assert delivery.value.get_id() == "2"
+            delivery.ack()
+        handled, taken = [span for span in memory.spans if span.name == "send news"]
+        assert parent(memory.span("process news")) == ids(handled)
+        assert linked(memory.span("receive news")) == linked(memory.span("ack news")) == [ids(taken)]
+        assert parent(memory.span("ack news")) == ids(memory.span("receive news"))
+        until(lambda: right.status().counters["handled"] == 2)
+        both = [(point.attributes, point.value) for point in memory.numbers()["tolliver.handled"]]
+        assert both == [
+            ({"tolliver.instance": str(left.instance_id)}, 0),
+            ({"tolliver.instance": str(right.instance_id)}, 2),
+        ]

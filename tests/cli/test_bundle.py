@@ -1,0 +1,35 @@
+"""`tolliver bundle`: the zip that Spark puts on the path of its workers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.commands import SECONDS, tolliver
+from tests.cli.test_errors import the_line
+
+
+def test_the_zip_is_enough_to_read_and_to_talk(tmp_path: Path) -> None:
+    """Neither this package nor attrs is installed there: what else a worker has, the data source imports later."""
+    made = tmp_path / "some.zip"
+    made.write_text("an old one")
+    result = tolliver("bundle", made, "--json")
+    assert json.loads(result.stdout) | {"file": str(made)} == json.loads(result.stdout)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import tolliver; "
+        "import tolliver_transports.blocking.connection as found; "
+        "from tolliver_transports.spark import over_bytes, over_socket; print(found.__file__)"
+    )
+    command = [sys.executable, "-S", "-I", "-c", code, str(made)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True, cwd=tmp_path)
+    assert done.stdout.startswith(str(made))
+    again = tmp_path / "again.zip"
+    assert f"{again}: " in tolliver("bundle", again).stderr
+    assert again.read_bytes() == made.read_bytes()
+
+
+def test_a_name_that_spark_does_not_take(tmp_path: Path) -> None:
+    assert "so call it tolliver.zip" in the_line(tolliver("bundle", tmp_path / "tolliver.whl"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,148 @@
+"""Diagnosis without I/O: facts that no test can bring about everywhere, and the edges of the others."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tolliver_transports._cli import diagnosis
+from tolliver_transports._cli.diagnosis import Cause, Finding, Grade, Papers
+from tolliver_transports._cli.probe import time_in
+from tolliver_transports._options.instance import Remote
+
+from tolliver_proto import ConnectionLost, DialCause
+
+PAGE = (Path(__file__).parents[2] / "docs" / "troubles.md").read_text()
+HERE = Remote("alice.example")
+NOW = 1_800_000_000.0
+DAY = 86400.0
+
+
+def graded(finding: Finding) -> tuple[Grade, Cause | None]:
+    assert bool(finding.remedy) == (finding.grade is not Grade.OK)
+    return finding.grade, finding.cause
+
+
+def papers(
+    begins: float = -DAY, ends: float = 100 * DAY, hosts: tuple[str, ...] = ("alice.example",), *uuids: UUID
+) -> Papers:
+    return Papers("alice", "ca", NOW + begins, NOW + ends, frozenset(uuids), frozenset(), hosts)
+
+
+def test_the_page_has_every_cause() -> None:
+    table = PAGE.partition("| cause | it is | |")[2].partition("\n\n")[0]
+    assert {*re.findall(r"`([a-z_]+)`", table.replace("`--", ""))} >= {cause.value for cause in Cause}
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "named"),
+    [
+        ("alice.example", ["ALICE.example"], True),
+        ("alice.example.", ["alice.example"], True),
+        ("alice.example", ["*.example"], True),
+        ("a.alice.example", ["*.example"], False),
+        ("example", ["*.example", "*."], False),
+        ("127.0.0.1", ["127.0.0.1"], True),
+        ("127.0.0.1", ["*.0.0.1", "alice.example"], False),
+        ("::1", ["0:0:0:0:0:0:0:1"], True),
+        ("fe80::1%eth0", ["fe80::1"], True),
+        ("alice.example", [], False),
+    ],
+)
+def test_names(host: str, names: list[str], named: bool) -> None:
+    assert diagnosis.is_named(host, names) is named
+
+
+def test_names_that_are_not_found() -> None:
+    error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    for finding in (diagnosis.no_name("alice.example", error), diagnosis.no_name("alice.example", TimeoutError())):
+        assert graded(finding) == (Grade.FAIL, Cause.NAME)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), Cause.REFUSED),
+        (TimeoutError(), Cause.NO_ANSWER),
+        (OSError(errno.ETIMEDOUT, ""), Cause.NO_ANSWER),
+        (OSError(errno.EHOSTUNREACH, ""), Cause.UNREACHABLE),
+        (OSError(errno.ENETUNREACH, ""), Cause.UNREACHABLE),
+        (ConnectionResetError(errno.ECONNRESET, ""), Cause.CLOSED),
+        (OSError(errno.EMFILE, ""), Cause.UNREACHABLE),
+    ],
+)
+def test_ways_that_lead_nowhere(error: OSError, cause: Cause) -> None:
+    assert graded(diagnosis.unreached("there", error, 5.0)) == (Grade.FAIL, cause)
+    assert graded(diagnosis.unreached("there", error, 5.0, others=True)) == (Grade.WARN, cause)
+
+
+def test_ends_of_certificates() -> None:
+    for begins, ends, ours, theirs in (
+        (-DAY, 31 * DAY, None, None),
+        (-DAY, 29 * DAY, Cause.OURS_EXPIRES, Cause.THEIRS_EXPIRES),
+        (-DAY, -1.0, Cause.OURS_EXPIRED, Cause.THEIRS_EXPIRED),
+        (1.0, DAY, Cause.CLOCK, Cause.CLOCK),
+    ):
+        shown = papers(begins, ends)
+        assert [one.cause for one in diagnosis.our_certificate(shown, "bob.pem", NOW)] == [ours]
+        assert [one.cause for one in diagnosis.their_certificate(shown, HERE, NOW)] == [theirs]
+
+
+def test_a_uuid_of_a_year_that_no_calendar_has() -> None:
+    shown = papers(-DAY, 99 * DAY, (), UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"))
+    made = [one for one in diagnosis.our_certificate(shown, "bob.pem", NOW) if one.cause is Cause.CLOCK]
+    assert "s after 1970" in made[0].text
+
+
+def test_all_faults_of_a_certificate_are_told() -> None:
+    found = diagnosis.their_certificate(papers(ends=-1.0, hosts=()), HERE, NOW, code=20)
+    assert [one.cause for one in found] == [Cause.OTHER_CA, Cause.THEIRS_EXPIRED, Cause.HOST_NAME]
+
+
+def test_room_on_the_disk() -> None:
+    for free, least, grade in (
+        (2**20, 0, Grade.FAIL),
+        (2**29, 0, Grade.WARN),
+        (2**31, 0, Grade.OK),
+        (2**31, 2**31 - 1, Grade.WARN),
+        (2**31, 2**32, Grade.FAIL),
+    ):
+        assert diagnosis.disk("here", free, least).grade is grade
+
+
+def test_clocks_within_what_is_known_of_them() -> None:
+    assert diagnosis.clocks("there", NOW + 60.4, NOW, 0.5).grade is Grade.OK
+    assert graded(diagnosis.clocks("there", NOW + 61, NOW, 0.5)) == (Grade.WARN, Cause.CLOCK)
+    assert graded(diagnosis.clocks("there", NOW - 61, NOW, 0.5)) == (Grade.WARN, Cause.CLOCK)
+
+
+def test_times_in_answers() -> None:
+    head = b"HTTP/1.0 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+    assert time_in(head) == (784111777.5, 0.5)
+    assert time_in(head + b'{"time": 5}') == (5.0, 0.0)
+    for body in (b"[", b"[]", b'{"time": null}', b'{"time": "soon"}', b'{"time": NaN}', b"[" * 100_000):
+        assert time_in(head + body) == (784111777.5, 0.5)
+    for answer in (b"", b"SSH-2.0", b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.0 200 OK\r\nDate: soon\r\n\r\n"):
+        with pytest.raises(ValueError, match=r"HTTP|[Dd]ate"):
+            time_in(answer)
+
+
+def test_a_peer_that_hangs_after_tls() -> None:
+    assert graded(diagnosis.shaken(HERE, "TLSv1.3", TimeoutError())) == (Grade.WARN, Cause.SILENT)
+    lost = ConnectionLost("TLS broke down", DialCause.TLS)
+    assert graded(diagnosis.shaken(HERE, "TLSv1.3", lost)) == (Grade.FAIL, Cause.TLS)
+    assert diagnosis.shaken(HERE, "TLSv1.3", None).grade is Grade.OK
+
+
+def test_a_line_of_text_is_one_line_whoever_wrote_it() -> None:
+    from tolliver_transports._cli.doctor import as_lines
+
+    shown = papers(ends=-1.0, hosts=("x\ny\x1b[31m",))
+    for finding in diagnosis.their_certificate(shown, HERE, time.time()):
+        assert all(line.isprintable() for line in as_lines(finding, as_json=False))
+        assert len(as_lines(finding, as_json=True)) == 1

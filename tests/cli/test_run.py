@@ -1,0 +1,342 @@
+"""`tolliver run` and its files: an instance of one file, as a process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tolliver_transports._cli import delivering
+from tolliver_transports._cli.config import KEYS, load
+from tolliver_transports._options.reading import leaves, read
+from tolliver_transports.staging import Position, StageFolder
+
+from scripts import draw_options
+from tests.cli.commands import COMMAND, SECONDS, running, tolliver
+from tests.cli.conftest import Who
+from tests.cli.test_errors import the_line
+
+HANDLE = """
+import os, pathlib, sys
+here = pathlib.Path(sys.argv[1])
+names = [os.environ[f"TOLLIVER_{name}"] for name in ("CHANNEL", "KEY", "ATTEMPT")]
+with here.open("a") as out:
+    print(*names, sys.stdin.read(), sep="|", file=out)
+sys.exit(names[2] == "1" and names[1] == "bad")
+"""
+
+
+def config(tmp_path: Path, who: Who, more: str) -> Path:
+    """A file for alice, on a free port."""
+    who("alice")
+    path = tmp_path / "alice.toml"
+    path.write_text(
+        'listen = "127.0.0.1:0"\ndatabase = "alice.db"\nsubscriptions = ["c"]\nretry_interval = "200ms"\n'
+        f"{more}\n"
+        '[tls]\ncert = "certificates/alice.pem"\nkey = "certificates/alice.key"\nca = "certificates/ca.pem"\n'
+    )
+    return path
+
+
+def until_lines(path: Path, count: int) -> list[str]:
+    deadline = time.monotonic() + SECONDS
+    while not path.exists() or len(path.read_text().splitlines()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text().splitlines()
+
+
+def test_messages_go_to_a_file_and_rules_are_read_again(who: Who, tmp_path: Path) -> None:
+    path = config(tmp_path, who, 'deliver.file = "got.jsonl"')
+    with running(tmp_path / "out", "run", path, "--json") as service:
+        (said,) = service.lines()
+        assert json.loads(said)["addresses"] == [service.address]
+        send = ("send", "c", "k", "--connect", service.address, *who("bob", own=True))
+        assert tolliver(*send, "one").exit_code == 0
+        (line,) = until_lines(tmp_path / "got.jsonl", 1)
+        assert (json.loads(line)["key"], base64.b64decode(json.loads(line)["body"])) == ("k", b"one")
+        assert (tmp_path / "got.jsonl").stat().st_mode & 0o777 == 0o600
+
+        good = path.read_text()
+        path.write_text(good.replace("got", "other").replace('["c"]', '["c", "e"]'))
+        service.process.send_signal(signal.SIGHUP)
+        assert service.until_said("was read again")[-1].endswith("with certificates and access rules")
+        assert tolliver("send", "e", *send[2:], "elsewhere").exit_code == 0
+        assert json.loads(until_lines(tmp_path / "other.jsonl", 1)[0])["channel"] == "e"
+
+        (tmp_path / "rules").write_text('default = "deny"')
+        path.write_text(f"{'databse = 5'}\n{good}")
+        service.process.send_signal(signal.SIGHUP)
+        assert "is database meant?" in service.until_said("all stays as it was")[-1]
+        path.write_text(f'acl = "rules"\ndedupe = 5\n{good}')
+        service.process.send_signal(signal.SIGHUP)
+        told = service.until_said("these take effect with a restart: dedupe")
+        assert "still subscribed, by an earlier run, to 'e' ''" in told[-2]
+        assert tolliver(*send, "two", "--timeout", 0.5).exit_code == 1
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0
+    assert len(until_lines(tmp_path / "got.jsonl", 1)) == 1
+
+
+def test_a_command_runs_for_each_message_and_again_where_it_fails(who: Who, tmp_path: Path) -> None:
+    (tmp_path / "handle.py").write_text(HANDLE)
+    command = json.dumps([sys.executable, str(tmp_path / "handle.py"), str(tmp_path / "got")])
+    path = config(tmp_path, who, f"deliver.command = {command}")
+    with running(tmp_path / "out", "run", path) as service:
+        where = ("--connect", service.address, "--retry-interval", "200ms", *who("bob", own=True))
+        assert tolliver("send", "c", "good", "x", *where).exit_code == 0
+        assert tolliver("send", "c", "bad", "y", *where).exit_code == 0
+        service.until_said("ended with status 1: the message 'c' 'bad' is redelivered")
+        assert service.interrupt() == 0
+    assert until_lines(tmp_path / "got", 3) == ["c|good|1|x", "c|bad|1|y", "c|bad|2|y"]
+
+
+def test_the_example_is_a_file_that_can_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = tolliver("config", "example").stdout
+    path = Path("alice.toml")
+    path.write_text(text)
+    assert "alice.pem" in the_line(tolliver("config", "check", path))  # which is not made yet
+    assert tolliver("certs", "certs", "alice").exit_code == 0
+    result = tolliver("config", "check", path, "--json")
+    given = dict(leaves(tomllib.loads(text), KEYS))
+    assert json.loads(result.stdout) == {"config": "alice.toml", "set": [*given]}
+    assert tolliver("config", "check", path).stderr == "tolliver: alice.toml: nothing is wrong, 7 options set\n"
+
+
+def everything() -> dict[str, Any]:
+    """The example, with each option that is a comment there."""
+    lines = tolliver("config", "example").stdout.splitlines()
+    return tomllib.loads("\n".join(line.removeprefix("# ") if " = " in line else line for line in lines))
+
+
+def test_the_example_has_every_option_and_each_could_be_written_so() -> None:
+    document = everything()
+    assert dict(leaves(document, KEYS)).keys() == KEYS.keys()
+    assert read(document, KEYS, Path()).keys() == KEYS.keys()
+
+
+def of_part(schema: dict[str, Any], part: str) -> dict[str, Any]:
+    found: dict[str, Any] = schema["properties"][part]
+    table: dict[str, Any] = found.get("anyOf", [found])[0]  # or a list of such
+    return table
+
+
+def test_the_schema_has_every_option_too() -> None:
+    schema = json.loads(tolliver("config", "schema").stdout)
+    names = {
+        f"{part}.{name}" if part else name
+        for part, own in (("", schema["properties"]), *((p, of_part(schema, p)["properties"]) for p in PARTS))
+        for name in own
+    }
+    assert names - {*PARTS} == {*KEYS}
+    jsonschema = pytest.importorskip("jsonschema")
+    document = everything()
+    jsonschema.Draft202012Validator(schema).validate(document)
+    jsonschema.Draft202012Validator(schema).validate(document | {"deliver": [document["deliver"]]})
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate({"databse": "x"})
+
+
+PARTS = ("tls", "deliver", "bridge", "limits")
+
+
+def test_the_page_has_the_table() -> None:
+    page = draw_options.PAGE.read_text("utf-8")
+    drawn = draw_options.page(page, tolliver("config", "keys", "--json").stdout)
+    assert page == drawn, "run python scripts/draw_options.py"
+    assert draw_options.page(page, "") != page
+    shown = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    whole, *parts = map(tomllib.loads, shown)
+    assert [read({"deliver": one}, KEYS, Path())["deliver.channel"] for one in whole.pop("deliver")]
+    assert read(whole, KEYS, Path())["limits.max_body"] == 64 * 2**20
+    assert all(read(part, KEYS, Path()) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("listen = ", "bad.toml: "),
+        ("databse = 'x'", "there is no option 'databse': is database meant?"),
+        ("plaintext = true\nsubscriptions = ['c']", "where do messages of 'c' go?"),
+        ("plaintext = true\ndeliver.file = 'x'\ndeliver.command = ['true']", "it has file and command: give one of"),
+        ("plaintext = true\ndeliver.command = ['no such program']", "there is no program 'no such program'"),
+        ("plaintext = true\ndeliver.concurrency = 0", "deliver.concurrency: give at least 1"),
+        ("plaintext = true\n[[deliver]]\nchannel = 'c'\nkey = 'k'", "where do its messages go: give one of"),
+        ("subscriptions = ['c']\n[[deliver]]\nchannel = 'd'\nfile = 'x'", "where do messages of 'c' go?"),
+        ("[[deliver]]\nfil = 'x'", "there is no option 'deliver.fil': is deliver.file meant?"),
+        ("deliver.socket = '10.0.0.7:9'", "would leave this machine in plaintext"),
+        ("deliver.python = 'no_such_module:f'", "no_such_module:f cannot be had: ModuleNotFoundError"),
+        ("plaintext = true\nlisten = '0.0.0.0:0'", "would leave this machine"),
+        ("log_level = 'loud'", "log_level: 'loud': give one of debug, info, warning, error"),
+        ("database = 'x.db'", "neither of tls and plaintext"),
+    ],
+)
+@pytest.mark.parametrize("command", [("run",), ("config", "check")])
+def test_a_file_that_is_wrong_is_one_line(command: tuple[str, ...], text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    assert said in the_line(tolliver(*command, path))
+    assert not (tmp_path / "node.db").exists()
+
+
+SERVE = """
+import base64, json, socket, sys
+ours = socket.socket(socket.AF_UNIX)
+ours.bind(sys.argv[1])
+ours.listen()
+line, _ = ours.accept()
+stream = line.makefile("rw")
+for each in stream:
+    message = json.loads(each)
+    body = base64.b64decode(message["body"]).decode()
+    with open(sys.argv[2], "a") as out:
+        print("socket", message["attempt"], body, file=out)
+    print("not now" if body == "bad" and message["attempt"] == 1 else "ok", file=stream, flush=True)
+"""
+FUNCTIONS = """
+import pathlib, time
+def plain(delivery):
+    with open(pathlib.Path(__file__).with_name("got"), "a") as out:
+        print("plain", delivery.attempt, delivery.body.decode(), file=out)
+    if delivery.attempt == 1 and delivery.body == b"bad":
+        raise ValueError("not now")
+async def waits(delivery):
+    plain(delivery)
+"""
+
+
+def test_each_channel_goes_its_own_way(who: Who, tmp_path: Path) -> None:
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    (tmp_path / "serve.py").write_text(SERVE)
+    ways = {
+        "a": 'socket = "unix:here.sock"',
+        "b": 'python = "functions:waits"',
+        "d": 'python = "functions:plain"',
+        "e": 'stage = "staged"',
+    }
+    tables = "".join(f'[[deliver]]\nchannel = "{channel}"\n{way}\n' for channel, way in ways.items())
+    path = config(tmp_path, who, "")
+    bridged = 'subscriptions = ["s"]\nbridge.listen = "127.0.0.1:0"\n'
+    path.write_text(path.read_text().replace('subscriptions = ["c"]\n', bridged) + tables)
+    with running(tmp_path / "out", "run", path) as service:
+        service.until_said("wait until somebody listens there")
+        where = ("--connect", service.address, "--retry-interval", "200ms", *who("bob", own=True))
+        assert tolliver("send", "a", "k", "bad", "--no-wait", *where).exit_code == 0
+        serving = [sys.executable, str(tmp_path / "serve.py"), str(tmp_path / "here.sock"), str(tmp_path / "got")]
+        with subprocess.Popen(serving) as server:
+            try:
+                for channel in "bde":
+                    assert tolliver("send", channel, "k", "bad", *where).exit_code == 0
+                service.until_said("the answer was 'not now'")
+                service.until_said("ValueError: not now")
+                assert sorted(until_lines(tmp_path / "got", 6)) == [
+                    "plain 1 bad",
+                    "plain 1 bad",
+                    "plain 2 bad",
+                    "plain 2 bad",
+                    "socket 1 bad",
+                    "socket 2 bad",
+                ]
+            finally:
+                server.kill()
+        assert (StageFolder(tmp_path / "staged").head() or Position(0, 0, 0)).frames == 1
+        streams = re.search(r"of messages are on (\S+)", "\n".join(service.until_said("of messages are on")))
+        assert streams is not None
+        stream = ("stream", "tolliver://s", "--connect", streams[1], "--count", 1, *who("carol"))
+        with (tmp_path / "bridged").open("wb") as out, subprocess.Popen([*COMMAND, *map(str, stream)], stdout=out) as s:
+            for _ in range(60):  # the last element of a stream is not acknowledged, and nobody may ask for it yet
+                tolliver("send", "s", "k", "streamed", "--timeout", 1, *where)
+                if s.poll() is not None:
+                    break
+            assert s.poll() == 0
+        assert until_lines(tmp_path / "bridged", 1) == ["streamed"]
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0
+
+
+WAITS = """
+import os, pathlib, sys, time
+here = pathlib.Path(sys.argv[1])
+here.joinpath("began").write_text(str(os.getpid()))
+while not here.joinpath("go").exists():
+    time.sleep(0.01)
+here.joinpath("done").touch()
+"""
+
+
+def until_there(path: Path) -> str:
+    deadline = time.monotonic() + SECONDS
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text()
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_message_that_is_being_handled_may_end_after_sigterm(ends: bool, who: Who, tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text(WAITS)
+    command = json.dumps([sys.executable, "waits.py", str(tmp_path)]).replace("waits.py", str(tmp_path / "waits.py"))
+    path = config(tmp_path, who, f'deliver.command = {command}\nstop_timeout = "{60 if ends else 0.1}s"')
+    with running(tmp_path / "out", "run", path, *(["--trio"] if ends else [])) as service:
+        send = ("send", "c", "k", "x", "--connect", service.address, *who("bob", own=True))
+        with subprocess.Popen([*COMMAND, *map(str, send)], stdout=subprocess.DEVNULL) as sender:
+            process = int(until_there(tmp_path / "began"))
+            service.process.send_signal(signal.SIGTERM)
+            if ends:
+                (tmp_path / "go").touch()
+            assert service.process.wait(SECONDS) == 0
+            if ends:
+                assert sender.wait(SECONDS) == 0  # it was acknowledged
+            sender.kill()
+    assert (tmp_path / "done").exists() is ends
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_a_line_stands_in_the_file_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"torn')  # by a loss of power
+    delivering._append_to(path, b"one\n")
+    assert path.read_bytes() == b'{"torn\none\n'
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 3, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            delivering._append_to(path, b"two\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes() == b'{"torn\none\n'
+
+
+def test_a_command_with_a_slash_is_relative_to_the_file(tmp_path: Path) -> None:
+    path, program = tmp_path / "a.toml", tmp_path / "handle"
+    path.write_text('plaintext = true\ndeliver.command = ["./handle", "x"]')
+    assert "there is no program" in the_line(tolliver("config", "check", path))
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (found,) = load(path).destinations
+    assert found.command == (str(program), "x")
+
+
+def test_what_is_subscribed_to_follows_from_the_tables(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(
+        'plaintext = true\nsubscriptions = ["a", ["b", "k"]]\n[[deliver]]\nfile = "rest"\n'
+        '[[deliver]]\nchannel = "a"\nkey = "k"\nfile = "one"\n'
+        '[[deliver]]\nchannel = "d"\nfile = "two"\ntimeout = "20m"\n'
+    )
+    found = load(path)
+    assert found.subscriptions == (("a", ""), ("b", "k"), ("d", ""))
+    options = found.options()
+    assert (options.subscriptions, options.stuck_after, options.handling_timeout) == (found.subscriptions, 1201, 1201)

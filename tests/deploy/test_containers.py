@@ -1,0 +1,148 @@
+"""The image and the manifests, as far as they can be looked at without a container or a cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tolliver_transports import blocking
+from tolliver_transports._cli.config import load
+
+from tests.cli.commands import SECONDS
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+ROOT = DEPLOY.parent
+DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+KUBERNETES = DEPLOY / "kubernetes"
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+    found = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
+    if found is None:
+        pytest.skip("hadolint is not installed")
+    linted = subprocess.run([found, str(DOCKERFILE)], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
+def test_the_image_copies_what_there_is_and_is_not_root() -> None:
+    text = DOCKERFILE.read_text()
+    copied = [word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for word in line.split()]
+    ignored = (DEPLOY / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert copied
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in ignored
+    assert "USER 10001:10001" in text
+
+
+def test_the_health_check_asks_the_status_endpoint(tmp_path: Path) -> None:
+    (words,) = re.findall(r"^HEALTHCHECK .*\\\n\s+CMD (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)
+    python, *arguments = json.loads(words)
+    assert python == "python"
+    options = blocking.InstanceOptions(database=tmp_path / "node.db", plaintext=True, status="127.0.0.1:0")
+    with blocking.create_instance(options) as instance:
+        assert instance.status_address is not None
+        asked = [one.replace("9464", str(instance.status_address[1])) for one in arguments]
+        assert asked != arguments
+        assert subprocess.run([sys.executable, *asked], timeout=SECONDS, check=False).returncode == 0
+    ended = subprocess.run([sys.executable, *asked], timeout=SECONDS, capture_output=True, check=False)
+    assert ended.returncode != 0
+
+
+def documents() -> list[Any]:
+    yaml = pytest.importorskip("yaml")
+    paths = [path for path in KUBERNETES.glob("*.yaml") if path.name != "kustomization.yaml"]
+    return [one for path in sorted(paths) for one in yaml.safe_load_all(path.read_text())]
+
+
+def of_kind(kind: str) -> list[Any]:
+    return [one for one in documents() if one["kind"] == kind]
+
+
+def test_the_manifests_fit_the_schemas_of_the_interface() -> None:
+    validating = pytest.importorskip("kubernetes_validate")
+    checked = [one for one in documents() if one["apiVersion"] != "cert-manager.io/v1"]
+    for document in checked:
+        validating.validate(document, validating.latest_version(), strict=True)
+    assert {one["kind"] for one in checked} == {
+        *("Namespace", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy")
+    }
+    with pytest.raises(validating.ValidationError):
+        validating.validate({**checked[0], "replica": 1}, validating.latest_version(), strict=True)
+
+
+VALIDATE = """
+const {Certificate} = require("@kubernetes-models/cert-manager/cert-manager.io/v1/Certificate");
+const {Issuer} = require("@kubernetes-models/cert-manager/cert-manager.io/v1/Issuer");
+const kinds = {Certificate, Issuer};
+for (const one of JSON.parse(process.argv[1])) new kinds[one.kind](one).validate();
+"""
+
+
+@pytest.mark.thorough
+def test_the_certificates_fit_the_schemas_of_cert_manager(tmp_path: Path) -> None:
+    """They pass over keys that they do not know: so these are looked for among those that there are."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        pytest.skip("npm and node are not installed")
+    install = ["npm", "install", "--no-audit", "--no-fund", "@kubernetes-models/cert-manager@4"]
+    if subprocess.run(install, cwd=tmp_path, capture_output=True, timeout=SECONDS, check=False).returncode:
+        pytest.skip("npm cannot install @kubernetes-models/cert-manager here")
+
+    def refused(documents: list[Any]) -> str:
+        command = ["node", "-e", VALIDATE, json.dumps(documents)]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+        ).stderr
+
+    made = of_kind("Certificate")
+    assert len(made) == 4
+    assert refused([*made, *of_kind("Issuer")]) == ""
+    assert "must be equal to one of" in refused([{**made[0], "spec": {**made[0]["spec"], "usages": ["anything"]}}])
+    known = tmp_path / "node_modules/@kubernetes-models/cert-manager/cert-manager.io/v1/Certificate.d.ts"
+    keys = {*re.findall(r'^\s+"(\w+)"\??:', known.read_text(), re.MULTILINE)}
+    assert {key for one in made for key in (*one["spec"], *one["spec"]["privateKey"])} <= keys
+
+
+def test_what_the_manifests_say_fits_together() -> None:
+    """Names that are dialled are in certificates, with the UUIDs that are pinned; paths are those of the volumes."""
+    (stateful,) = of_kind("StatefulSet")
+    (service,) = of_kind("Service")
+    pod = stateful["spec"]["template"]["spec"]
+    mounted = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    (sources,) = [one["projected"]["sources"] for one in pod["volumes"] if "projected" in one]
+    files = {f"{mounted['certificates']}/{item['path']}" for one in sources for item in one["secret"]["items"]}
+    secrets = {one["secret"]["name"] for one in sources}
+    members = {one["metadata"]["name"]: one["spec"] for one in of_kind("Certificate") if not one["spec"].get("isCA")}
+    assert secrets == {spec["secretName"] for spec in members.values()}
+    assert [*members] == [f"{stateful['metadata']['name']}-{number}" for number in range(stateful["spec"]["replicas"])]
+    assert stateful["spec"]["serviceName"] == service["metadata"]["name"]
+    for name, spec in members.items():
+        config = load(KUBERNETES / f"{name}.toml")
+        for key in ("tls.cert", "tls.key", "tls.ca"):
+            assert str(config.values[key]) in files
+            assert f"/{name}/" in str(config.values[key])
+        assert str(config.values["database"]).startswith(mounted["data"])
+        assert f"{name}.{service['metadata']['name']}" in spec["dnsNames"]
+        for remote in config.values.get("remotes", ()):
+            other = members[remote.host.partition(".")[0]]
+            assert remote.host in other["dnsNames"]
+            assert other["uris"] == [f"urn:uuid:{remote.identity}"]
+        ports = {port["containerPort"] for port in pod["containers"][0]["ports"]}
+        assert {int(config.values[key].rpartition(":")[2]) for key in ("listen", "status")} == ports
+    assert len({uri for spec in members.values() for uri in spec["uris"]}) == 3
+
+
+def test_kubectl_builds_them() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    built = subprocess.run(
+        ["kubectl", "kustomize", str(KUBERNETES)], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    assert "tolliver-0.toml: |" in built.stdout

@@ -1,0 +1,112 @@
+"""Table of metrics: each number has one row, and Prometheus' own parser reads the text that is made of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tolliver_transports.status import METRICS, InstanceStatus, Metric, samples, text_of
+
+from scripts import draw_metrics
+from tolliver_proto import NodeStats
+
+from .samples import HOSTILE, PEER, US, hostile, snapshot
+
+READABLE = HOSTILE.encode("utf-8", "replace").decode()
+Read = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def read(status: InstanceStatus) -> Read:
+    """Samples by name and labels, as the parser of Prometheus' own library has them."""
+    return {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text_of(status))
+        for one in family.samples
+    }
+
+
+def of(found: Read, name: str, /, **labels: str) -> float:
+    return found[name, frozenset(labels.items())]
+
+
+def test_the_text_is_read_by_the_library_of_prometheus() -> None:
+    found = read(snapshot())
+    assert of(found, "tolliver_acked_total") == 2
+    assert of(found, "tolliver_ignored_total", reason="bad_text") == 4
+    assert of(found, "tolliver_ready") == 1
+    assert of(found, "tolliver_peer_pending", peer=str(PEER)) == 3
+    assert of(found, "tolliver_peer_oldest_unacknowledged", peer=str(PEER)) == 1.5
+    assert of(found, "tolliver_peer_quota_used", peer=str(PEER)) == 0.5
+    assert of(found, "tolliver_peer_given_up_total", peer=str(PEER), reason="forgotten") == 1
+    assert of(found, "tolliver_peer_disconnects_total", peer=str(PEER), cause="lost") == 2
+    assert of(found, "tolliver_remote_connected", remote="b:7011") == 0
+    assert of(found, "tolliver_channel_handled_total", channel="news") == 5
+    assert of(found, "tolliver_queue_waiting", queue="jobs") == 3
+    assert of(found, "tolliver_queue_quota_used", queue="jobs") == 0.25
+    assert of(found, "tolliver_commit_seconds_bucket", le="1.0") == 5
+    assert of(found, "tolliver_commit_seconds_bucket", le="+Inf") == 6
+    assert of(found, "tolliver_commit_seconds_sum") == 6.5
+    assert of(found, "tolliver_instance_info", uuid=str(US), name="alice", version="0.1.0", database="alice.db") == 1
+
+
+def test_each_metric_has_its_type_and_help_once() -> None:
+    families = list(text_string_to_metric_families(text_of(snapshot())))
+    types = {family.name: family.type for family in families}
+    assert len(types) == len(families)
+    for family in families:
+        assert family.documentation
+    for metric in {sample.metric for sample in samples(snapshot())}:
+        assert types[metric.exported.removesuffix("_total")] == metric.kind
+
+
+def test_names_that_others_choose_stay_labels() -> None:
+    found = read(hostile())
+    assert of(found, "tolliver_channel_failed_total", channel=READABLE) == 0
+    assert of(found, "tolliver_queue_workers", queue=READABLE) == 0
+    assert of(found, "tolliver_remote_attempt", remote=READABLE) == 1
+
+
+def test_a_number_that_is_not_known_is_left_out() -> None:
+    assert not any("certificate_expires" in name for name, _ in read(snapshot(peers=())))
+
+
+def test_names_are_given_once() -> None:
+    assert len({metric.exported for metric in METRICS}) == len(METRICS)
+    assert all(metric.help.endswith(".") and "\n" not in metric.help for metric in METRICS)
+
+
+def known(metric: Metric, name: str) -> bool:
+    return name.startswith(f"{metric.name}_") if metric.by else name == metric.name
+
+
+@pytest.mark.parametrize("kind", ["counter", "gauge"])
+def test_every_number_of_a_node_is_in_the_table(kind: str) -> None:
+    stats = NodeStats.of({})
+    names = stats.counters() if kind == "counter" else stats.gauges()
+    rows = [metric for metric in METRICS if metric.kind == kind and metric.subject == "instance"]
+    assert [name for name in names if not any(known(metric, name) for metric in rows)] == []
+
+
+def test_the_snapshot_is_json_with_every_field() -> None:
+    told = json.loads(json.dumps(hostile().as_dict(), allow_nan=False))
+    assert told["ready"] is False
+    assert told["not_ready"] == [READABLE]
+    assert told["peers"][0]["subscriptions"] == [[READABLE, READABLE]]
+    assert told["peers"][0]["uuid"] == str(PEER)
+    assert told["remotes"][0]["state"] == "gave_up"
+    assert told["histograms"]["commit_seconds"] == {"bounds": [0.1, 1.0], "counts": [3, 2, 1], "count": 6, "sum": 6.5}
+
+
+def test_the_page_has_the_table() -> None:
+    assert draw_metrics.main(["--check"]) == 0
+
+
+def test_a_page_without_it_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(draw_metrics.PAGE.read_text("utf-8").replace("| `acked` |", "| `others` |"), "utf-8")
+    assert draw_metrics.main(["--check", "--page", str(page)]) == 1
+    assert "run python scripts/draw_metrics.py" in capsys.readouterr().err
+    assert draw_metrics.main(["--page", str(page)]) == 0
+    assert page.read_text("utf-8") == draw_metrics.PAGE.read_text("utf-8")

@@ -1,0 +1,117 @@
+"""Drawn pictures of the pages: as the scripts draw them, small, with a text, and shown somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from scripts import draw_pictures
+from scripts.draw_states import CONNECTION
+from scripts.pictures import message, states, terminal
+from tolliver_proto import State
+
+DOCS = draw_pictures.DOCS
+KILOBYTES = 64
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_the_pictures_are_up_to_date() -> None:
+    assert draw_pictures.main(["--check"]) == 0
+
+
+def test_the_check_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    into = ["--into", str(tmp_path), "delivery", "house"]
+    assert draw_pictures.main(["--check", *into]) == 1
+    assert "run python scripts/draw_pictures.py" in capsys.readouterr().err
+    assert draw_pictures.main(into) == 0
+    assert draw_pictures.main(["--check", *into]) == 0
+
+
+@pytest.mark.parametrize("name", draw_pictures.PICTURES)
+def test_a_picture_is_small_and_says_in_words_what_it_shows(name: str) -> None:
+    path = DOCS / f"{name}.svg"
+    text = path.read_text("utf-8")
+    assert len(text) < KILOBYTES * 1024
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"href|url\(|<script|https?://(?!www\.w3\.org/2000/svg)", text)
+    drawn = ElementTree.fromstring(text)
+    assert drawn.attrib["role"] == "img"
+    assert len(drawn.findtext(f"{_SVG}title") or "") > 10
+    assert len(drawn.findtext(f"{_SVG}desc") or "") > 80
+    pages = [page.read_text("utf-8") for page in DOCS.glob("*.md")]
+    assert any(re.search(rf"!\[[^]]{{20,}}\]\({name}\.svg\)", page) for page in pages)
+
+
+@pytest.mark.parametrize("name", draw_pictures.PICTURES)
+def test_all_that_is_drawn_is_inside(name: str) -> None:
+    """A letter is taken to be 7.5 pixels wide, or 7.3 in a terminal."""
+    drawn = ElementTree.fromstring((DOCS / f"{name}.svg").read_text("utf-8"))
+    width, height = float(drawn.attrib["width"]), float(drawn.attrib["height"])
+    for text in drawn.iter(f"{_SVG}text"):
+        x, y, kind = float(text.attrib["x"]), float(text.attrib["y"]), text.attrib["class"].split()
+        wide = (6.4 if "small" in kind else 7.3) * len("".join(text.itertext()))
+        left = x - wide / 2 if "middle" in kind else x - wide if "end" in kind else x
+        assert left >= -1
+        assert left + wide <= width + 1, "".join(text.itertext())
+        assert 0 <= y <= height
+
+
+# The runs that they show.
+
+
+def test_no_kill_loses_a_message_that_send_has_taken() -> None:
+    steps = message.Run().play().steps
+    assert [(one.start, one.end) for one in steps] == [
+        (message.PROGRAM, message.SENDER),
+        (message.SENDER, message.DISK),
+        (message.SENDER, message.PROGRAM),
+        (message.SENDER, message.RECEIVER),
+        (message.RECEIVER, message.HANDLER),
+        (message.HANDLER, message.RECEIVER),
+        (message.RECEIVER, message.SENDER),
+        (message.SENDER, message.PROGRAM),
+        (message.SENDER, message.DISK),
+    ]
+    for victim in (0, 1):
+        kills = message.outcomes(len(steps), victim)
+        assert len(kills) == 10
+        assert all(kill.handled for kill in kills if kill.returned)
+
+
+def test_every_state_and_every_way_out_of_one_is_drawn() -> None:
+    text = (DOCS / "connection.svg").read_text("utf-8")
+    assert all(f">{state.name}</text>" in text for state in State)
+    signals = {
+        CONNECTION.words[signal]
+        for state in State
+        for signal, step in CONNECTION.row(state)
+        if step.to not in (state, State.CLOSED)
+    }
+    assert all(signal in text for signal in signals)
+    assert {name for pair in states._SIGNALS for name in pair} == set(states._DELIVERY)
+
+
+def test_a_terminal_is_read_as_it_looks() -> None:
+    screen = terminal.Screen()
+    screen.feed(
+        "one\r\n\x1b[32mtwo\x1b[0m of\x1b[38;5;197m 2\x1b[0m\r\nbar 1 %\r\x1b[2Kbar 2 %\r\n\r\n\x1b[1A\x1b[2Klast"
+    )
+    assert ["".join(text for text, _ in row) for row in screen.shown()] == ["one", "two of 2", "bar 2 %", "last", ""]
+    assert ("two", "good") in screen.shown()[1]
+
+
+def test_pauses_are_cut_and_lines_stay_as_long_as_they_stood() -> None:
+    def look(*rows: str) -> list[tuple[terminal.Run, ...]]:
+        return [((row, ""),) for row in rows]
+
+    lines = terminal.lines_of([(1.0, look("a", "x")), (100.0, look("a", "y")), (101.5, look("a", "y", "z"))])
+    assert [(line.row, line.runs[0][0], line.end is None) for line in lines] == [
+        (0, "a", True),
+        (1, "x", False),
+        (1, "y", True),
+        (2, "z", True),
+    ]
+    assert lines[1].end == lines[2].begin < 1.1

@@ -1,0 +1,159 @@
+"""Checks of a release: contents of its archives, breaks of the public interface, fragments of the changelog."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from email.message import Message
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import tolliver_proto
+from scripts import release
+from scripts.rooms import ROOT
+
+api = pytest.importorskip("scripts.api", reason="griffe is not installed: pip install '.[release]'")
+KINDS = ("added", "changed", "deprecated", "fixed", "removed", "security")
+PROJECT = "tolliver_proto-0.1.0.dist-info"
+
+
+def metadata(**changed: str) -> Message:
+    """Metadata of a wheel as they are to be, but for these."""
+    settings = release.settings()
+    message = Message()
+    message["Name"] = settings["name"]
+    message["Version"] = tolliver_proto.__version__
+    message["Requires-Python"] = settings["requires-python"]
+    message["Description-Content-Type"] = "text/markdown"
+    for extra, wanted in settings["optional-dependencies"].items():
+        message["Provides-Extra"] = extra
+        for one in wanted:
+            library, _, marker = one.partition(";")
+            also = f" and ({marker.strip()})" if marker else ""
+            message["Requires-Dist"] = f"{library}; extra == '{extra}'{also}"
+    for name, value in changed.items():
+        message[name.replace("_", "-")] = value
+    return message
+
+
+def wheel(path: Path, told: Message, change: Callable[[set[str]], set[str]] = lambda names: names) -> Path:
+    with ZipFile(path, "w") as archive:
+        for name in sorted(change({*release.wanted(), "pyspark_tolliver/__init__.py", f"{PROJECT}/licenses/LICENSE"})):
+            archive.writestr(name, "")
+        archive.writestr(f"{PROJECT}/METADATA", told.as_string())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda names: names, ""),
+        (lambda names: names - {"tolliver/py.typed"}, "the wheel lacks tolliver/py.typed"),
+        (lambda names: names - {"tolliver_proto/_node/node.py"}, "the wheel lacks tolliver_proto/_node/node.py"),
+        (lambda names: names | {"tests/conftest.py"}, "the wheel has tests/conftest.py, which is no part of a package"),
+        (lambda names: names - {f"{PROJECT}/licenses/LICENSE"}, "the wheel lacks the license"),
+    ],
+    ids=["whole", "untyped", "a module is missing", "a test is in it", "no license"],
+)
+def test_contents_of_a_wheel(change: Callable[[set[str]], set[str]], problem: str, tmp_path: Path) -> None:
+    found = list(release.wheel_problems(wheel(tmp_path / "a.whl", metadata(), change)))
+    assert found == [problem] * bool(problem)
+
+
+def test_metadata_of_a_wheel() -> None:
+    assert list(release.metadata_problems(metadata())) == []
+    assert list(release.metadata_problems(metadata(Requires_Dist="attrs>=23"))) == [
+        "an installation without extras asks for ['attrs>=23']"
+    ]
+    assert list(release.metadata_problems(metadata(Provides_Extra="more"))) == ["the metadata have other extras"]
+    other = metadata()
+    other.replace_header("Version", "0.0.9")
+    assert list(release.metadata_problems(other)) == [
+        f"the metadata have version 0.0.9, the code has {tolliver_proto.__version__}"
+    ]
+
+
+def test_each_library_is_in_the_bill_with_its_extras() -> None:
+    found = release.requirements(metadata())
+    assert found["anyio"][0] == ">=4.7"
+    assert found["attrs"][1] >= {"anyio", "blocking", "twisted", "spark"}
+    assert found["pyspark"][1] == {"spark", "dev"}
+    assert "tolliver-proto" not in found
+
+
+def test_every_fragment_of_the_changelog_has_a_known_type() -> None:
+    found = [path for path in (ROOT / "changelog.d").iterdir() if path.name not in ("README.md", "template.md.jinja")]
+    names = [path.name for path in found]
+    assert [name for name in names if not re.fullmatch(rf"[\w-]+\.({'|'.join(KINDS)})\.md", name)] == []
+    assert [path.name for path in found if not path.read_text("utf-8").startswith("**")] == []
+
+
+# Breaks.
+
+BEFORE = '''"""A package."""
+
+__all__ = ["Thing", "kept", "gone"]
+
+
+class Thing:
+    """A class."""
+
+    def call(self, one: int, two: int = 2) -> int:
+        """A method."""
+        return one + two
+
+
+def kept(one: int) -> int:
+    """A function."""
+    return one
+
+
+def gone() -> None:
+    """Another one."""
+
+
+def _private() -> None: ...
+'''
+
+
+def repository(home: Path) -> Path:
+    """A repository with a commit of a package."""
+    (home / "package").mkdir()
+    (home / "changelog.d").mkdir()
+    (home / "package/__init__.py").write_text(BEFORE)
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "first"], ["tag", "v1.0"]):
+        subprocess.run(["git", *command], cwd=home, check=True)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("def kept(one: int)", "def kept(one: int, more: int = 1)", None),
+        ("def _private() -> None: ...", "", None),
+        ('"kept", "gone"]', '"kept"]', "package.gone: Public object was removed"),
+        ("two: int = 2", "three: int = 2", "package.Thing.call: Parameter was removed"),
+    ],
+    ids=["a parameter more", "a private function", "a function less", "a parameter renamed"],
+)
+def test_a_break_is_found_unless_a_fragment_names_it(old: str, new: str, line: str | None, tmp_path: Path) -> None:
+    home = repository(tmp_path)
+    assert api.last_release(home) == "v1.0"
+    text = BEFORE.replace(old, new)
+    if line and "gone" in line:
+        text = text.replace('def gone() -> None:\n    """Another one."""\n', "")
+    (home / "package/__init__.py").write_text(text)
+    found = api.unannounced("v1.0", home, ["package"], ["."])
+    assert (line in found) if line else (found == [])
+    (home / "changelog.d/said.removed.md").write_text("**Gone** are `gone` and a parameter of `call`.\n")
+    assert api.unannounced("v1.0", home, ["package"], ["."]) == []
+
+
+def test_no_commit_no_answer(tmp_path: Path) -> None:
+    home = repository(tmp_path)
+    with pytest.raises(SystemExit, match="no such commit: v2"):
+        api.unannounced("v2", home, ["package"], ["."])

@@ -1,0 +1,92 @@
+"""Site of the documentation: each page stands in its navigation once, and the reference has every public name."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import docs
+from scripts.rooms import ROOT
+from tests.test_one_name import HOMES
+
+SETTINGS = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that the site is built from."""
+    into = tmp_path_factory.mktemp("site") / "docs"
+    docs.written(into)
+    return into
+
+
+def navigation(entries: Any) -> Iterator[str]:
+    if isinstance(entries, str):
+        yield entries
+    elif isinstance(entries, dict):
+        for below in entries.values():
+            yield from navigation(below)
+    else:
+        for below in entries:
+            yield from navigation(below)
+
+
+def test_every_page_stands_once_in_the_navigation(pages: Path) -> None:
+    listed = [*navigation(SETTINGS["nav"])]
+    assert sorted(listed) == sorted(str(path.relative_to(pages)) for path in pages.rglob("*.md"))
+
+
+def test_the_navigation_has_four_parts() -> None:
+    assert [name for part in SETTINGS["nav"] for name in part] == ["Learn", "Do", "Look up", "Understand"]
+
+
+def test_every_public_name_is_in_the_reference(pages: Path) -> None:
+    assert docs.MODULES == HOMES
+    index = (pages / "reference/index.md").read_text("utf-8")
+    for name, home in HOMES.items():
+        page = (pages / f"reference/{name}.md").read_text("utf-8")
+        for public in import_module(home).__all__:
+            assert f"::: {home}.{public}\n" in page
+            assert f"({name}.md#{home}.{public})" in index
+
+
+def test_every_command_and_option_is_in_the_reference(pages: Path) -> None:
+    page = (pages / "reference/command-line.md").read_text("utf-8")
+    assert {"tolliver listen", "tolliver send", "tolliver certs"} <= {*re.findall(r"^##+ (.+)$", page, re.MULTILINE)}
+    assert "--strict-uuid7" in page
+    assert "--expire" in page or "--peer" in page
+
+
+def test_links_of_pages_lead_to_pages_of_the_site(pages: Path) -> None:
+    for path in pages.rglob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)", text):
+            assert re.match(r"[a-z]+:", target) or (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_something_from_elsewhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<link rel="x" href="https://example.org/a.css"><a href="https://example.org">b</a>'
+    )
+    (tmp_path / "b.html").write_text('<script src="assets/a.js"></script>')
+    assert docs.from_elsewhere(tmp_path) == ["a.html: https://example.org/a.css"]
+
+
+def test_versions_are_listed_and_the_first_page_leads_to_the_newest(tmp_path: Path) -> None:
+    for name in ("0.1.0", "0.2.0"):
+        (tmp_path / name).mkdir()
+    docs.listed(tmp_path, "0.2.0")
+    assert '"version": "0.2.0"' in (tmp_path / "versions.json").read_text("utf-8")
+    assert 'url=0.2.0/index.html"' in (tmp_path / "index.html").read_text("utf-8")
+
+
+def test_a_link_says_the_title_of_its_page(pages: Path) -> None:
+    text = (pages / "messaging.md").read_text("utf-8")
+    assert "[Which adapter](adapters.md)" in text
+    assert "[adapters.md]" not in text
