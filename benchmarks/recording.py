@@ -1,10 +1,11 @@
 """Cost of recording to the event loop, and speed of reading.
 
-    python benchmarks/recording.py [--mib 64] [--repetitions 7] [--directory DIR]
+    python benchmarks/recording.py [--mib 64] [--repetitions 7] [--messages 100000] [--directory DIR]
 
 Writing: chunks of 64 KiB with small messages are parsed into frames, as a loop does, with and without a `Recorder` that
 is given each chunk too. Three figures: the time of the calls alone, that of the whole loop beside the writing thread
 (which needs the interpreter now and then), and, for comparison, that of a loop that writes each chunk to a file itself.
+The same for messages that come one by one, each with its ack: processor time, and bytes on disk.
 Reading: whole blocks of a recording, against reading the file and its CRC32; frames of its blocks against a Decoder on
 the same bytes. All run alternately in this process; the figures are medians, and the ratios those of the same round.
 """
@@ -12,6 +13,7 @@ the same bytes. All run alternately in this process; the figures are medians, an
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import statistics
 import tempfile
@@ -25,8 +27,8 @@ from zlib import crc32
 
 from tolliver_transports._messages.recorder import Recorder
 
-from tolliver_proto import Decoder, Message, Revision, encode
-from tolliver_proto.recording import Block, read_blocks, whole_frames
+from tolliver_proto import Ack, Decoder, Message, Revision, encode
+from tolliver_proto.recording import Block, Codec, read_blocks, whole_frames
 
 CHUNK, BODY, MIB = 65536, 100, 2**20
 OURS = UUID("01890000-0000-7000-8000-000000000001")
@@ -78,6 +80,22 @@ def recorded_loop(chunks: list[bytes], directory: Path, calls: list[float]) -> f
     return took
 
 
+def one_by_one(directory: Path, count: int, codec: Codec) -> tuple[float, float, float]:
+    """Microseconds of the calls, and of the calls and the thread, and bytes on disk, for each message and its ack."""
+    half, ack = BODY // 2, encode(Ack(1))
+    messages = [encode(Message("readings", "cpu0", os.urandom(half) + bytes(half), at)) for at in range(1000)]
+    begun = time.process_time()
+    with closing(Recorder(directory, OURS, Revision.DRAFT_2, complain, codec=codec, queue_bytes=2**40)) as recorder:
+        before = time.thread_time()
+        for at in range(count):
+            recorder.sent(1, [messages[at % 1000]])
+            recorder.received(1, ack)
+        calls = time.thread_time() - before
+    everything = time.process_time() - begun
+    size = sum(file.stat().st_size for file in directory.iterdir())
+    return 1e6 * calls / count, 1e6 * everything / count, size / count
+
+
 def timed(job: Callable[[], object]) -> float:
     begun = time.perf_counter()
     job()
@@ -108,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=64)
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--messages", type=int, default=100_000, help="that come one by one")
     parser.add_argument("--directory", type=Path, default=None, help="where files go (default: a temporary one)")
     options = parser.parse_args()
     frame = encode(Message("readings", "cpu0", bytes(BODY), 1))
@@ -144,6 +163,11 @@ def main() -> None:
         each = statistics.median(taken)
         ratio = statistics.median(one / other for one, other in zip(taken, plain, strict=True))
         print(f"  {what:<46} {1e6 * each / size:>9,.0f} us/MiB {size / each:>9,.0f} MiB/s   {ratio:>6.3f} of parsing")
+    for codec in Codec:
+        with tempfile.TemporaryDirectory(dir=options.directory) as name:
+            calls_us, all_us, stored = one_by_one(Path(name), options.messages, codec)
+        what = f"one by one, codec {codec.name.lower()}"
+        print(f"  {what:<46} {calls_us:.2f} us of calls, {all_us:.2f} us in all, {stored:.0f} bytes each")
     print(f"again with: python benchmarks/recording.py --mib {options.mib} --repetitions {options.repetitions}")
 
 

@@ -1,9 +1,12 @@
 """Speed of recordings into Spark, against Spark's own ceiling.
 
-    python benchmarks/spark.py [--rows 1000000] [--repetitions 5] [--directory DIR] [--quick]
+    python benchmarks/spark.py [--rows 1000000] [--repetitions 5] [--directory DIR] [--quick] [--only aims]
 
-One recording, as a `Recorder` writes it (blocks of 64 KiB, bodies of 100 bytes), is read by each way there is, into the
-sink that throws everything away. Beside each stands its ceiling: the least that could be done for those rows on the
+First the aims: what a `Recorder` makes of messages that came one by one, and in batches, is read beside the same rows
+of Parquet, which go through a `mapInArrow` that changes nothing. The exit status is 1 where an aim is missed.
+
+Then one recording in single blocks of 64 KiB (bodies of 100 bytes) is read by each way there is, into the sink that
+throws everything away. Beside each stands its ceiling: the least that could be done for those rows on the
 same road, written by hand for one layout, with nothing checked (no checksums, no kinds of frames, no blocks). All run
 alternately in one session with two cores; figures are medians, and ratios those of the same round. The first round, in
 which Spark compiles and starts its workers, does not count.
@@ -26,13 +29,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from tolliver_transports._messages.recorder import Recorder
 from tolliver_transports.spark import partition_batches, partition_events
 
-from tolliver_proto import Message, Revision, encode
+from tolliver_proto import Ack, HandshakeRequest, Message, Revision, encode
 from tolliver_proto.recording import BLOCK, BlockHeader, Direction, Indexer, encode_block
 
 if TYPE_CHECKING:
@@ -133,6 +139,95 @@ def bare_tuples(contents: Iterable[bytes]) -> Iterator[tuple[str, str, bytes, in
             middle = start + channel
             last = middle + key
             yield data[start:middle].decode(), data[middle:last].decode(), data[last : last + body], number
+
+
+# The aims.
+
+
+class Aim(NamedTuple):
+    """So many times as fast as another way, or at most so many seconds."""
+
+    times: float = 0.0
+    than: str = ""
+    seconds: float = 0.0
+
+    def met(self, taken: Mapping[str, list[float]], way: str) -> tuple[bool, str]:
+        if not self.than:
+            best = min(taken[way])
+            return best <= self.seconds, f"{best:.2f} s, of {self.seconds:.2f}"
+        ratio = statistics.median(one / other for one, other in zip(taken[self.than], taken[way], strict=True))
+        return ratio >= self.times, f"{ratio:.2f} of {self.than}, of {self.times:.2f}"
+
+
+SHAPES = {"one by one": 1, "in batches": 500}
+"""Messages that come together."""
+FAR = "2100-01-01"
+
+
+def record(directory: Path, rows: int, together: int) -> Path:
+    """Recordings of messages that were received, and of their acks, one for each task: a value is never split."""
+    half = BODY // 2
+    messages = [Message(f"c{at % 100}", f"k{at % 1000}", os.urandom(half) + bytes(half), 1) for at in range(1000)]
+    each = rows * (BODY + 50) // TASKS
+    with closing(Recorder(directory, OURS, Revision.DRAFT_2, print, file_bytes=each, queue_bytes=2**40)) as recorder:
+        recorder.received(1, encode(HandshakeRequest(1, PEER)))
+        for first in range(1, rows + 1, together):
+            ids = range(first, min(first + together, rows + 1))
+            recorder.received(1, b"".join(encode(replace(messages[at % 1000], message_id=at)) for at in ids))
+            recorder.sent(1, [b"".join(encode(Ack(at)) for at in ids)])
+    return directory
+
+
+def unchanged(batches: Iterable[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def goals(spark: SparkSession, recording: str, parquet: str) -> dict[str, tuple[Callable[[], object], Aim | None]]:
+    """Work by name, with its aim. Others are measured by work without one."""
+    schema = spark.read.parquet(parquet).schema
+    batches = partition_batches(["channel", "key", "body", "message_id"])
+    identity, four = "Parquet, mapInArrow, count", "four columns"
+
+    def reading(schema: str = CEILING, **options: object) -> DataFrame:
+        one = spark.read.format("tolliver").schema(schema).option("minPartitions", TASKS)
+        return one.options(**{name: str(value) for name, value in options.items()}).load(recording)
+
+    def contents() -> DataFrame:
+        return spark.read.format("binaryFile").load(recording + "/*.rec")
+
+    return {
+        identity: (lambda: spark.read.parquet(parquet).mapInArrow(unchanged, schema).count(), None),
+        "count": (lambda: reading().count(), Aim(0.6, identity)),
+        four: (lambda: thrown_away(reading()), None),
+        "one column": (lambda: thrown_away(reading("key string")), Aim(2.0, four)),
+        "channels=c7 (1 %)": (lambda: thrown_away(reading(channels="c7")), Aim(5.0, four)),
+        "an empty time range": (lambda: thrown_away(reading(timeFrom=FAR)), Aim(seconds=0.2)),
+        "partition_batches": (lambda: thrown_away(contents().mapInArrow(batches, batches.schema)), Aim(1.0, four)),
+    }
+
+
+def aims(spark: SparkSession, directory: Path, rows: int, repetitions: int) -> bool:
+    """Prints the aims. Returns whether all are met."""
+    parquet, all_met = str(directory / "parquet"), True
+    for shape, together in SHAPES.items():
+        recording = record(directory / shape.replace(" ", "_"), rows, together)
+        size = sum(path.stat().st_size for path in recording.iterdir())
+        reading = spark.read.format("tolliver").schema(CEILING).option("minPartitions", TASKS)
+        reading.load(str(recording)).write.mode("overwrite").parquet(parquet)
+        ways = goals(spark, str(recording), parquet)
+        taken: dict[str, list[float]] = {way: [] for way in ways}
+        for turn in range(repetitions + 1):
+            for way, (work, _) in ways.items():
+                seconds = timed(work)
+                if turn:
+                    taken[way].append(seconds)
+        print(f"aims, {rows} messages recorded {shape}: {size / 2**20:.1f} MiB")
+        for way, (_, aim) in ways.items():
+            met, words = aim.met(taken, way) if aim is not None else (True, "")
+            all_met &= met
+            rate = rows / 1e6 / statistics.median(taken[way])
+            print(f"  {way:<28} {rate:>6.2f} M rows/s  {'' if met else 'MISSED: '}{words}")
+    return all_met
 
 
 # The roads.
@@ -305,14 +400,18 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=None, help="where files go (default: a temporary one)")
     parser.add_argument("--quick", action="store_true", help="few rows, once: does it work?")
+    parser.add_argument("--only", choices=["aims"], help="the aims alone")
     options = parser.parse_args()
     rows, repetitions = (20_000, 1) if options.quick else (options.rows, options.repetitions)
 
     times: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(dir=options.directory) as name:
-        files = write(Path(name), rows)
         spark = session()
         try:
+            met = aims(spark, Path(name), rows, repetitions)
+            if options.only:
+                raise SystemExit(not met and not options.quick)
+            files = write(Path(name), rows)
             ways = roads(spark, files, rows)
             for turn in range(repetitions + 1):
                 for way, (_, work) in ways.items():
@@ -324,6 +423,7 @@ def main() -> None:
         finally:
             spark.stop()
     print(f"again with: python benchmarks/spark.py --rows {rows} --repetitions {repetitions}")
+    raise SystemExit(not met and not options.quick)
 
 
 def report(

@@ -31,19 +31,23 @@ from tolliver_proto import (
     Limits,
     LocalProtocolError,
     Message,
+    Refusal,
     RemoteProtocolError,
     Revision,
     Role,
     State,
     Subscribe,
+    SubscribeMany,
     Subscription,
     Unsubscribe,
+    UnsubscribeMany,
     decode,
     encode,
 )
 
 ME, PEER = UUID("01890000-0000-7000-8000-00000000000a"), UUID("01890000-0000-7000-8000-00000000000b")
-REVISIONS = (Revision.DRAFT_1, Revision.DRAFT_2)
+REVISIONS = tuple(Revision)
+DRAFTS = (Revision.DRAFT_1, Revision.DRAFT_2)
 LIMITS = (
     Limits.format(),
     Limits(),
@@ -55,7 +59,7 @@ SLACK = 128 * 1024
 
 FRAMES: list[Frame] = [
     *(HandshakeRequest(version, PEER, (Subscription("a", "b"), Subscription("", ""))) for version in (4, 5, 6)),
-    *(HandshakeResponse(version, PEER, status) for version in (4, 5, 6) for status in HandshakeStatus),
+    *(HandshakeResponse(version, PEER, status) for version in (4, 5, 6) for status in [*HandshakeStatus][:4]),
     HandshakeRequest(5, ME),
     HandshakeFinal(True),
     HandshakeFinal(False),
@@ -67,6 +71,12 @@ FRAMES: list[Frame] = [
     Ack(2**31 - 1),
     Subscribe("a", "b", 2),
     Unsubscribe("a", "", 3),
+    HandshakeRequest(5, PEER),
+    HandshakeResponse(5, PEER, HandshakeStatus.FAILED),
+    Refusal(1),
+    Message("a", "b", b"body", None),
+    SubscribeMany((Subscription("a", "b"), Subscription("", "")), 4),
+    UnsubscribeMany((), 5),
 ]
 """Frames that a well-meaning peer might send: a program picks from these to get past the handshake."""
 
@@ -77,10 +87,15 @@ def decoder_seeds() -> list[bytes]:
     for revision in REVISIONS:
         known = [encode(frame, revision) for frame in FRAMES if expressible(frame, revision)]
         streams = [*known, *(b"".join(known[start:]) for start in range(len(known)))]
-        for limits in range(len(LIMITS)):
-            settings = bytes([REVISIONS.index(revision), limits, 3])
+        number = REVISIONS.index(revision)
+        for limits in range(len(LIMITS)) if revision in DRAFTS else (1,):
+            settings = bytes([number >> 1 << 2 | number & 1, limits, 3])
             found += [settings + stream for stream in streams]
     return found
+
+
+_FOREIGN = [number >> 1 << 5 | (number & 1) << 1 | 4 | role for number in range(2, len(REVISIONS)) for role in (0, 1)]
+"""Settings of connections that speak as other programs do: clients and servers, which take other versions."""
 
 
 def connection_seeds() -> list[bytes]:
@@ -88,9 +103,9 @@ def connection_seeds() -> list[bytes]:
     final, traffic = FRAMES.index(HandshakeFinal(True)), FRAMES.index(HandshakeFinal(False)) + 1
     found = []
     for opening, frame in enumerate(FRAMES[:final]):
-        for settings in range(8):
+        for settings in (*range(8), *_FOREIGN):
             if isinstance(frame, HandshakeRequest) is bool(settings & 1):
-                for limits in (0, 1):
+                for limits in (0, 1) if settings < 8 else (1,):
                     head = bytes([settings, limits, 1, opening, 2, 0, 1, final])
                     found.append(head + bytes([61, traffic, 13, opening, 2, 0, 1, final, 18, 0]))
                     found.append(head + bytes([13, opening, *[2, 0] * 4, 1, final]))
@@ -98,7 +113,16 @@ def connection_seeds() -> list[bytes]:
 
 
 def expressible(frame: Frame, revision: Revision) -> bool:
-    return revision is not Revision.DRAFT_1 or not isinstance(frame, Unsubscribe)
+    """True if the revision has such a frame, with such an id, status and list."""
+    try:
+        encode(frame, revision)
+    except LocalProtocolError:
+        return False
+    return True
+
+
+def revision_at(number: int) -> Revision:
+    return REVISIONS[number % len(REVISIONS)]
 
 
 @contextmanager
@@ -122,7 +146,7 @@ def bounded(size: int, watch: bool) -> Iterator[None]:
 def decoder(data: bytes, *, watch_memory: bool = False) -> None:
     """Any bytes: documented errors only, the same frames and the same error however they are cut, bounded memory."""
     settings, stream = data[:3].ljust(3, b"\0"), data[3:]
-    revision, limits = REVISIONS[settings[0] % 2], LIMITS[settings[1] % 3]
+    revision, limits = revision_at(settings[0] >> 2 << 1 | settings[0] & 1), LIMITS[settings[1] % 3]
     tolerant = bool(settings[0] & 2)
     piece = settings[2] % 64 + 1
     with bounded(len(stream), watch_memory):
@@ -250,7 +274,7 @@ class Reader:
 def _settings(reader: Reader) -> Callable[[], Connection]:
     first, limits = reader.byte(), LIMITS[1 + reader.byte() % 2]
     role = Role.SERVER if first & 1 else Role.CLIENT
-    revision = REVISIONS[first >> 1 & 1]
+    revision = revision_at(first >> 5 << 1 | first >> 1 & 1)
     speaks = bool(first & 4)
     strict, tolerant = bool(first & 8), bool(first & 16)
 

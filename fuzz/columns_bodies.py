@@ -21,14 +21,15 @@ from tolliver_proto import (
     Ignored,
     IgnoreReason,
     Message,
+    Refusal,
     RemoteProtocolError,
     Revision,
 )
 
-from .bodies import REVISIONS, bounded
+from .bodies import bounded, revision_at
 from .recording_bodies import frames_seeds
 
-HANDSHAKES = (HandshakeRequest, HandshakeResponse, HandshakeFinal)
+HANDSHAKES = (HandshakeRequest, HandshakeResponse, HandshakeFinal, Refusal)
 
 
 def by_the_machine(data: bytes, revision: Revision) -> tuple[list[Decoded], RemoteProtocolError | None]:
@@ -85,9 +86,9 @@ def same(data: bytes, revision: Revision) -> None:
 
 
 def columns(data: bytes, *, watch_memory: bool = False) -> None:
-    """Any bytes, in either revision."""
+    """Any bytes, in any revision."""
     with bounded(32 * len(data), watch_memory):
-        same(data[1:], REVISIONS[data[0] % 2 if data else 0])
+        same(data[1:], revision_at(data[0] if data else 0))
 
 
 columns_seeds = frames_seeds

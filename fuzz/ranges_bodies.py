@@ -93,7 +93,7 @@ def _small_steps(most: int) -> Iterator[None]:
         patch.object(recording, "INDEX_STEP", _STEP),
         patch.object(_ranges, "INDEX_STEP", _STEP),
         patch.object(_ranges, "RANGE_BYTES", most),
-        patch.object(_ranges, "_CHUNK", 50),
+        patch.object(recording, "_WINDOW", 50),
     ):
         yield
 

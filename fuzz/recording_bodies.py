@@ -30,7 +30,7 @@ from tolliver_proto.recording import (
     whole_frames,
 )
 
-from .bodies import FRAMES, ME, PEER, REVISIONS, Reader, bounded, expressible
+from .bodies import FRAMES, ME, PEER, REVISIONS, Reader, bounded, expressible, revision_at
 
 _MOST_BLOCKS = 40
 _CRC = 4  # bytes, at the end of a header
@@ -79,7 +79,7 @@ class Written:
         return not (self.foreign or self.damaged or self.cut)
 
     def _make(self, kind: int, argument: int, reader: Reader, before: bytes) -> tuple[BlockHeader, bytes, bool] | None:
-        revision = REVISIONS[argument & 1]
+        revision = revision_at(argument & 1 | argument >> 3 << 1)
         if kind == 0:
             payload = reader.bytes(argument % 64)
         elif kind == 1:
@@ -149,7 +149,7 @@ def covers(found: list[Item], start: int, end: int) -> None:
 def frames(data: bytes, *, watch_memory: bool = False) -> None:
     """Check that lengths alone end frames where the decoder ends them; `wanted` is never too much."""
     reader = Reader(data)
-    revision = REVISIONS[reader.byte() % 2]
+    revision = revision_at(reader.byte())
     stream = reader.bytes(len(data))
     with bounded(len(stream), watch_memory):
         whole = whole_frames(stream, revision)
@@ -194,7 +194,7 @@ def blocks_seeds() -> list[bytes]:
 
 
 def frames_seeds() -> list[bytes]:
-    """Every frame of both revisions, streams of them, and parts of one."""
+    """Every frame of every revision, streams of them, and parts of one."""
     found = []
     for number, revision in enumerate(REVISIONS):
         known = [encode(frame, revision) for frame in FRAMES if expressible(frame, revision)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL, Limits
-from tolliver_proto.layouts import LAYOUTS, Fields
+from tolliver_proto.layouts import LAYOUTS, Fields, Shape
 from tolliver_proto.reactive import DRAFT, UNBOUNDED, _varint
 from tolliver_proto.recording import BLOCK, INDEX, INDEX_ENTRY, INDEX_MAGIC, MAGIC, MAX_LENGTH
 
@@ -26,16 +26,24 @@ def _empty(head: Fields, **values: object) -> bytes:
     return head.pack(zeros | values)
 
 
+def _wide(head: Fields | Shape, name: str, number: int) -> bytes:
+    """A number as that field has it."""
+    return number.to_bytes(head.maximum(name).bit_length() // 8)
+
+
 def wire() -> Iterable[bytes]:
     """Heads, codes, names, control bodies and numbers of the messaging protocol, of every revision."""
     for layout in LAYOUTS.values():
         for kind, code in layout.codes.items():
             yield bytes([code])
-            yield _empty(getattr(layout, kind.__name__.removeprefix("Handshake").lower()), code=code)
-        yield from (bytes([status]) for status in layout.statuses.values())
+            head = getattr(layout, kind.__name__.removeprefix("Handshake").lower())
+            yield _empty(head.head if isinstance(head, Shape) else head, code=code)
+        yield from (_wide(layout.response, "status", status) for status in layout.statuses.values())
         for prefix in layout.controls.values():
-            yield prefix + layout.entry.pack({"channel": 1, "key": 1}) + b"ab"
-        yield layout.unreliable_id.to_bytes(4)
+            count = layout.control_count.pack({"count": 1}) if layout.control_count is not None else b""
+            entry = layout.entry.write({"channel": 1, "key": 1}, {"channel": b"a", "key": b"b"})
+            yield b"".join((prefix, count, *entry))
+        yield _wide(layout.message, "message_id", layout.unreliable_id)
     yield from (number.to_bytes(4) for number in _U32S)
     yield from (RESERVED_CHANNEL.encode(), PROBE_CHANNEL.encode(), "é".encode(), b"\xff\xfe", b"\xed\xa0\x80")
 
@@ -55,7 +63,7 @@ def recording() -> Iterable[bytes]:
     """Magics, versions, lengths and empty heads of recordings and of their indexes."""
     yield from (MAGIC, INDEX_MAGIC, b"\x00\x01", MAX_LENGTH.to_bytes(4), (MAX_LENGTH + 1).to_bytes(4))
     yield from (_empty(BLOCK, magic=MAGIC, layout=1), _empty(INDEX, magic=INDEX_MAGIC, layout=1))
-    yield INDEX_ENTRY.pack({"offset": 2**20, "ordinal": 1})
+    yield INDEX_ENTRY.pack({"offset": 2**20, "ordinal": 1, "first_time_ns": 0, "time_ns": 2**60})
     yield from (bytes([code, argument]) for code in range(8) for argument in (0, 1, 2, 77, 255))
 
 

@@ -64,7 +64,7 @@ UNREACHED: dict[Line, str] = {
     ("anyio/endpoint.py", "open", "await self._end_tasks()"): CTRL_C,
     ("anyio/endpoint.py", "open", "raise"): CTRL_C,
     ("anyio/dialing.py", "accept", "continue"): SPURIOUS,
-    ("blocking/loop.py", "accept", "return"): SPURIOUS,
+    ("blocking/dialing.py", "accept", "return"): SPURIOUS,
     ("_driver/session.py", "next_output", "except TolliverError:"): SEALING,
     ("_driver/session.py", "next_output", "break  # the reading side will say why"): SEALING,
     ("_tls/pump.py", "write", "except ssl.SSLError as error:"): SEALING,

@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
+from scripts.pages import bracketed  # noqa: E402  # the line above comes first
 from scripts.rooms import CORE, TRANSPORTS, Room, arrows, calls, packages  # noqa: E402  # the line above comes first
 
 PAGE = ROOT / "docs" / "architecture.md"
@@ -86,7 +87,7 @@ def parts() -> dict[str, str]:
         "transports_table": table(TRANSPORTS, called, 1 + len(CORE)),
         "transports_picture": picture(merged(called)),
     }
-    return {name: "\n".join(lines) for name, lines in drawn.items()}
+    return {name: bracketed("\n".join(lines)) for name, lines in drawn.items()}
 
 
 def page(text: str) -> str:

@@ -16,13 +16,17 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tolliver_proto import State
-from tolliver_proto._wire.state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition
-from tolliver_proto.reactive import State as Stage
-from tolliver_proto.reactive import _state as reactive
-from tolliver_proto.reactive._state import Id, Step
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
 
-PAGE = Path(__file__).parents[1] / "docs" / "states.md"
+from scripts.pages import linked  # noqa: E402  # the line above comes first
+from tolliver_proto import State  # noqa: E402
+from tolliver_proto._wire.state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition  # noqa: E402
+from tolliver_proto.reactive import State as Stage  # noqa: E402
+from tolliver_proto.reactive import _state as reactive  # noqa: E402
+from tolliver_proto.reactive._state import Id, Step  # noqa: E402
+
+PAGE = ROOT / "docs" / "states.md"
 
 WORDS = {
     Signal.REQUEST: "request",
@@ -104,6 +108,8 @@ ID_MEANINGS = {
 TEXT = """\
 # The states of a connection
 
+Look up what a connection does in each state, and when.
+
 Drawn by `python scripts/draw_states.py` from `tolliver_proto/_wire/state.py` and, for
 [Reactive Streams](#reactive-streams-the-connection), `tolliver_proto/reactive/_state.py`: change a table there, then
 run it.
@@ -118,6 +124,8 @@ too. Numbers are the status codes of drafts 1 and 2 (0 same version, 1 newer and
 
 Left out of the picture: the end of the stream, a broken rule, the time limit of 10 s (T-68) and `close()`, which lead
 to CLOSED from the states where the table below has them.
+
+![the states of a connection, from the handshake to its end](connection.svg)
 
 {handshake}
 
@@ -136,6 +144,8 @@ connection ends with `Closed(UnexpectedFrame)`. A call that stands in no row rai
 CLOSED `ConnectionClosing`, and changes nothing. Left out of the picture: the end of the stream, a broken rule and the
 time limits (10 s for the hello, 5 s for the peer's goodbye), which lead to CLOSED.
 
+![the states of a connection of streams, from the hellos to its end](streams.svg)
+
 {streams}
 
 {streams_table}
@@ -148,6 +158,8 @@ sides.
 
 One id of a subscriber, over all the subscriptions that use it in turn. A frame that stands in no row and comes from the
 publisher ends the connection (R-19). `request` and `cancel` for an id that is not in use do nothing (R-15).
+
+![the states of an id of streams, from the first subscribe to the next use](ids.svg)
 
 {ids}
 
@@ -239,7 +251,7 @@ IDS = Table(reactive.SUBSCRIBING, ID_WORDS, ID_MEANINGS, id_outcome)
 def page() -> str:
     first = [state for state in State if state in HANDSHAKING or state is State.AGREED]
     second = [state for state in State if state not in first]
-    return TEXT.format(
+    text = TEXT.format(
         handshake=diagram(
             CONNECTION, [*first, State.CLOSED], {State.AWAITING_REQUEST: "server", State.AWAITING_RESPONSE: "client"}
         ),
@@ -251,6 +263,7 @@ def page() -> str:
         ids=diagram(IDS, Id, {Id.UNUSED: ""}),
         ids_table=in_words(IDS, Id),
     )
+    return linked(text, PAGE.name)
 
 
 def main(arguments: list[str] | None = None) -> int:

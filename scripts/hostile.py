@@ -296,12 +296,12 @@ def half_open(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
         with member, nodes.open("left", probe="message") as left:
             left.new_connection(member.address)
             subscribed(left)
-            print(f"a peer that is stopped, {under_way} messages under way (probes of 30 s and 30 s, T-80)")
+            print(f"a peer that is stopped, {under_way} messages in flight (probes of 30 s and 30 s, T-80)")
             yield from _judge(outage(left, member, member.stopped(), under_way=under_way, most=PATIENCE))
         _forget(nodes)
         with nodes.pair() as (left, right, inbox):
             subscribed(left)
-            print(f"a line that drops every packet, {under_way} messages under way (keepalive of the kernel, D-8)")
+            print(f"a line that drops every packet, {under_way} messages in flight (keepalive of the kernel, D-8)")
             yield from _judge(outage(left, inbox, silence(right.port or 0), under_way=under_way, most=PATIENCE))
         _forget(nodes)
 
@@ -388,7 +388,7 @@ COMMANDS = {
     "bombs": Command("V11", bombs, 1000, "bombs"),
     "linear": Command("V12", linear, 16, "MiB in small pieces"),
     "slowloris": Command("V13", slowloris, 1000, "silent and as many TLS-only strangers"),
-    "half-open": Command("V14", half_open, 100, "messages under way", both=False),
+    "half-open": Command("V14", half_open, 100, "messages in flight", both=False),
     "slow-reader": Command("V16", slow_reader, 500, "messages of 64 KiB to who reads nothing"),
     "many": Command("V19", many_peers, 2000, "TLS peers of one process", both=False),
     "handlers": Command("D-9", handlers, 500, "round trips beside slow, stuck and dead handlers", both=False),

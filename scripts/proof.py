@@ -1,13 +1,14 @@
 """Proof of everything that docs/proof.md promises, row by row.
 
 A row is a few commands, each of which says what it ran and what came out (`scripts/proving/rows.py`). Their words are
-kept with the date and the commit in docs/proof.json, so rows can be run one at a time; the page is drawn from that and
-says nothing else. A row that fails says so there until it is run again. Exit status 1 if one failed.
+kept with the date and the commit in docs/proof.json, so rows can be run one at a time; the page and the table of
+README.md are drawn from that and say nothing else. A row that fails says so there until it is run again. Exit status 1
+if one failed.
 
     python scripts/proof.py              all rows; nothing else should use the machine
     python scripts/proof.py V7 V8        these
     python scripts/proof.py --full V7    in the size that is asked for, however long that takes
-    python scripts/proof.py --page       only draw the page
+    python scripts/proof.py --page       only draw the page and the table
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -25,50 +27,21 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from scripts.proving.rows import ROWS, Row  # noqa: E402  # the line above comes first
+from scripts.pages import linked  # noqa: E402  # the line above comes first
+from scripts.proving.page import Outcome, Said, readme  # noqa: E402
+from scripts.proving.page import page as drawn  # noqa: E402
+from scripts.proving.rows import ROWS, Row  # noqa: E402
 
 RECORD = ROOT / "docs" / "proof.json"
 PAGE = ROOT / "docs" / "proof.md"
+README = ROOT / "README.md"
 RESULT = re.compile(r"^result: (?P<row>[^|]+?) \| (?P<size>[^|]+?) \| (?P<figures>.+)$")
-LONGEST = 3600.0  # seconds for one command, if not in full
+LONGEST = 5400.0  # seconds for one command, if not in full
 LAST_LINES = 15  # of a command that failed
-
-HEAD = """# Promises, and how they are proved
-
-Every row is a claim, the size that a release asks for, and what was run last: `make proof` runs them all in about an
-hour on two cores, `python scripts/proof.py V7` one of them, and both write this page. Nothing in the tables is written
-by hand. Beside these, `make test` runs the short forms of all of them.
-"""
-
-SMALLER = """
-## Less than asked
-
-Rows that do not fit into an hour on two cores were run in a smaller size. `python scripts/proof.py --full ROW` runs
-what is asked for:
-"""
-
-
-class Said(TypedDict):
-    """Result lines of one command."""
-
-    size: str
-    figures: str
-
-
-class Outcome(TypedDict):
-    """Outcome of a row when it was last run."""
-
-    passed: bool
-    commands: list[str]
-    said: list[Said]
-    date: str
-    commit: str
-    seconds: int
 
 
 def run(row: Row, *, full: bool = False) -> Outcome:
@@ -99,25 +72,27 @@ def _called(command: str, longest: float | None) -> tuple[bool, list[Said]]:
     """True if it passed, and its results. One that says nothing has shown nothing."""
     program, *arguments = shlex.split(command)
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    try:
-        done = subprocess.run(
-            [sys.executable if program == "python" else program, *arguments],
-            cwd=ROOT,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=longest,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False, [Said(size=command, figures=f"did not end within {longest:g} s")]
-    found = [match for line in done.stdout.splitlines() if (match := RESULT.match(line))]
+    with subprocess.Popen(
+        [sys.executable if program == "python" else program, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=longest)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+            return False, [Said(size=command, figures=f"did not end within {longest:g} s")]
+    found = [match for line in out.splitlines() if (match := RESULT.match(line))]
     for match in found:
         print(f"  {match[0]}", flush=True)
-    if done.returncode or not found:
-        print("\n".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-LAST_LINES:]), flush=True)
+    if process.returncode or not found:
+        print("\n".join([*out.splitlines(), *err.splitlines()][-LAST_LINES:]), flush=True)
     said = [Said(size=match["size"], figures=match["figures"]) for match in found]
-    return done.returncode == 0 and bool(found), said or [Said(size=command, figures="it said nothing")]
+    return process.returncode == 0 and bool(found), said or [Said(size=command, figures="it said nothing")]
 
 
 def _commit() -> str:
@@ -134,43 +109,14 @@ def load() -> dict[str, Outcome]:
 
 def page(outcomes: Mapping[str, Outcome]) -> str:
     """docs/proof.md."""
-    lines = [HEAD, "| row | what must hold | asked | run | result | |", "|---|---|---|---|---|---|"]
-    lines += [_line(row, outcomes.get(row.name)) for row in ROWS]
-    smaller = [f"- {_in_full(row)}" for row in ROWS if row.full and not _was_full(row, outcomes.get(row.name))]
-    lines += [SMALLER, *smaller] if smaller else []
-    lines += ["", "## The commands", "", "| row | command | last run | commit | took |", "|---|---|---|---|---|"]
-    lines += [_command_line(row, outcomes.get(row.name)) for row in ROWS]
-    return "\n".join(lines) + "\n"
-
-
-def _was_full(row: Row, outcome: Outcome | None) -> bool:
-    return outcome is not None and tuple(outcome["commands"]) == row.full
-
-
-def _in_full(row: Row) -> str:
-    return f"**{row.name}**: {', '.join(f'`{command}`' for command in row.full)}"
-
-
-def _line(row: Row, outcome: Outcome | None) -> str:
-    if outcome is None:
-        return f"| {row.name} | {row.what} | {row.asked} | not run | | |"
-    sizes = "<br>".join(said["size"] for said in outcome["said"])
-    figures = "<br>".join(said["figures"] for said in outcome["said"])
-    verdict = "holds" if outcome["passed"] else "**FAILED**"
-    return f"| {row.name} | {row.what} | {row.asked} | {sizes} | {figures} | {verdict} |"
-
-
-def _command_line(row: Row, outcome: Outcome | None) -> str:
-    commands = "<br>".join(f"`{command}`" for command in (outcome["commands"] if outcome else row.commands))
-    if outcome is None:
-        return f"| {row.name} | {commands} | never | | |"
-    return f"| {row.name} | {commands} | {outcome['date']} | {outcome['commit']} | {outcome['seconds']:,} s |"
+    return linked(drawn(outcomes), PAGE.name)
 
 
 def save(outcomes: Mapping[str, Outcome]) -> None:
     known = {row.name: outcomes[row.name] for row in ROWS if row.name in outcomes}
     RECORD.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(known))
+    README.write_text(readme(README.read_text(), known))
 
 
 def chosen(names: Iterable[str]) -> list[Row]:

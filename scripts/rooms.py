@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Room(NamedTuple):
-    """A folder or module, and what it is for. A package's own name stands for its `__init__` alone."""
+    """A folder or module, and what it is for. A package's own name stands for its `__init__` alone, but in `_WHOLE`."""
 
     name: str
     purpose: str
@@ -57,6 +57,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
             "tolliver_transports._extras",
             "the extra that a door needs, and its names, each loaded when it is asked for",
         ),
+        Room("tolliver_transports._private", "files that only their owner may read"),
         Room("tolliver_transports.derived", "door: identities derived from a label (T-72a)"),
     ),
     (
@@ -72,6 +73,12 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (Room("tolliver_transports._driver", "adapter code common to both protocols and all loops"),),
     (
         Room(
+            "tolliver_transports._status",
+            "snapshot of an instance, table of metrics, and the endpoint that serves them",
+        ),
+    ),
+    (
+        Room(
             "tolliver_transports._messages",
             "messaging without a loop: calls, handlers, store jobs, recorder",
         ),
@@ -82,6 +89,9 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
         Room("tolliver_transports.twisted", "door: adapter for Twisted"),
         Room("tolliver_transports.blocking", "door: adapter for threads"),
         Room("tolliver_transports.events", "door: what `events()` and `on_event` tell"),
+        Room("tolliver_transports.status", "door: the snapshot's types, the table of metrics, Prometheus' text"),
+        Room("tolliver_transports.prometheus", "door: collector for Prometheus' own client library"),
+        Room("tolliver_transports.otel", "door: metrics and spans for OpenTelemetry"),
     ),
     (Room("tolliver_transports.staging", "door: messages in files, each once, before they are acknowledged"),),
     (Room("tolliver_transports.spark", "door: PySpark data sources, sink, streams with demand, audit"),),
@@ -90,12 +100,15 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
         Room("pyspark_tolliver", "the name under which Spark finds the data source by itself"),
     ),
     (Room("tolliver_transports.cli", "door: the `tolliver` command"),),
+    (Room("tolliver", "door: the public names of both packages, under one name"),),
 )
 """Floors of the adapters and of all that is built on them, lowest first, all above the pure package."""
 
 FLOORS = CORE + TRANSPORTS
 _FLOOR = {room.name: number for number, floor in enumerate(FLOORS) for room in floor}
-_PACKAGES = ("tolliver_proto", "transports/tolliver_transports", "pyspark_tolliver")
+_PACKAGES = ("tolliver_proto", "transports/tolliver_transports", "transports/tolliver", "pyspark_tolliver")
+_WHOLE = {"tolliver"}
+"""Packages that are one room with all their modules."""
 _OUTSIDE = ("benchmarks", "examples", "fuzz", "scripts")
 """Folders that use the packages by their doors, as a user does. Tests are of the rooms, and look into them."""
 
@@ -111,6 +124,7 @@ class Insider(NamedTuple):
 INSIDERS = (
     Insider("benchmarks/adapters.py", ("tolliver_transports._tls.policy",), "its bare loops have an adapter's TLS"),
     Insider("benchmarks/recording.py", ("tolliver_transports._messages.recorder",), "measures the recorder alone"),
+    Insider("benchmarks/spark.py", ("tolliver_transports._messages.recorder",), "writes what a recorder would"),
     Insider("fuzz/columns_bodies.py", ("tolliver_transports.spark.read._columns",), "fuzzes this reader of frames"),
     Insider(
         "fuzz/node_program.py",
@@ -129,6 +143,7 @@ INSIDERS = (
     ),
     Insider("fuzz/trust_bodies.py", ("tolliver_transports._tls.x509",), "fuzzes this reader of certificates"),
     Insider("fuzz/words.py", ("tolliver_proto.reactive._varint",), "writes numbers as that protocol does"),
+    Insider("scripts/docs.py", ("tolliver_transports._cli.commands",), "shows every command as the program says it"),
     Insider(
         "scripts/draw_states.py",
         ("tolliver_proto._wire.state", "tolliver_proto.reactive._state"),
@@ -212,7 +227,7 @@ def _imports(node: ast.AST, package: list[str], when: When) -> Iterator[tuple[st
             yield from _imports(child, package, When.CALLING)
         elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
             yield from _imports(child, package, When.CHECKING)
-        else:
+        elif not isinstance(child, ast.expr):  # most of a tree, in which no import stands
             yield from _imports(child, package, when)
 
 
@@ -221,7 +236,7 @@ def room_of(module: str) -> str | None:
     if module in _FLOOR:
         return module
     above = module.rpartition(".")[0]
-    return room_of(above) if "." in above else None
+    return room_of(above) if "." in above or above in _WHOLE else None
 
 
 def upward(drawn: Iterable[Arrow]) -> list[Arrow]:

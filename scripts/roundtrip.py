@@ -63,19 +63,45 @@ def _list(rng: Random) -> tuple[wire.Subscription, ...]:
     return tuple(wire.Subscription(_text(rng), _text(rng)) for _ in range(rng.choice((0, 0, 1, 2, 5))))
 
 
+_STATUSES = [*wire.HandshakeStatus][:4]  # those of the drafts
+
+
+def _row_id(rng: Random) -> int | None:
+    return _number(rng, 63) or None
+
+
 _MESSAGES: list[Make] = [
     lambda rng: wire.Message(_text(rng), _text(rng), rng.randbytes(rng.choice((0, 1, 100, 1000))), _message_id(rng)),
     lambda rng: wire.Ack(_number(rng, 32)),
     lambda rng: wire.Subscribe(_text(rng), _text(rng), _message_id(rng)),
     lambda rng: wire.HandshakeRequest(_number(rng, 64), _uuid(rng), _list(rng)),
-    lambda rng: wire.HandshakeResponse(_number(rng, 64), _uuid(rng), rng.choice([*wire.HandshakeStatus]), _list(rng)),
+    lambda rng: wire.HandshakeResponse(_number(rng, 64), _uuid(rng), rng.choice(_STATUSES), _list(rng)),
     lambda rng: wire.HandshakeFinal(rng.random() < 0.5),
 ]
 _MAKE: dict[str, list[Make]] = {
     "draft 1": _MESSAGES,
     "draft 2": [*_MESSAGES, lambda rng: wire.Unsubscribe(_text(rng), _text(rng), _message_id(rng))],
+    "Go 2026": [
+        lambda rng: wire.Message(_text(rng), _text(rng), rng.randbytes(rng.choice((0, 1, 100, 1000))), _row_id(rng)),
+        lambda rng: wire.Ack(_number(rng, 64)),
+        lambda rng: wire.Refusal(_number(rng, 64)),
+        lambda rng: wire.Subscribe(_text(rng), _text(rng), _row_id(rng)),
+        lambda rng: wire.UnsubscribeMany(_list(rng) * 2, _row_id(rng)),
+        *_MESSAGES[3:],
+    ],
+    "Rust 2026": [
+        lambda rng: wire.Message(_text(rng), _text(rng), rng.randbytes(rng.choice((0, 1, 100, 1000)))),
+        lambda rng: wire.HandshakeRequest(_number(rng, 64), _uuid(rng)),
+        lambda rng: wire.HandshakeResponse(_number(rng, 64), _uuid(rng), rng.choice([*wire.HandshakeStatus])),
+        lambda rng: wire.HandshakeFinal(rng.random() < 0.5),
+    ],
 }
-_REVISIONS = {"draft 1": wire.Revision.DRAFT_1, "draft 2": wire.Revision.DRAFT_2}
+_REVISIONS = {
+    "draft 1": wire.Revision.DRAFT_1,
+    "draft 2": wire.Revision.DRAFT_2,
+    "Go 2026": wire.Revision.GO_2026,
+    "Rust 2026": wire.Revision.RUST_2026,
+}
 
 _SIZES = {3: 4, 300: 1, 2**63: 100}
 """Streams with an element size; those of all other ids have none."""

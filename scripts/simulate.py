@@ -2,11 +2,12 @@
 
 `simulate.py SCHEDULES [FIRST_SEED]`, or one with `--seed N [--trace]`.
 
-With `--reactive` they are networks of the Reactive Streams protocol (`tolliver_proto.reactive.testing.StreamNet`). A
-seed is a whole story (`tolliver_proto.testing.SimNet`), so a search is a range of seeds and a failure is one number.
-The first failure is made as short as it gets (fewer nodes, operations, seconds and faults, as long as it fails the same
-way) and printed whole; `--seed N --trace` prints the long story of any. At the end some seeds are run again, here and
-not in the process that ran them first: their traces must be the same. Exit status 1 if one failed.
+With `--reactive` they are networks of the Reactive Streams protocol (`tolliver_proto.reactive.testing.StreamNet`), with
+`--revision GO_2026` and the like instances that speak as another program does. A seed is a whole story
+(`tolliver_proto.testing.SimNet`), so a search is a range of seeds and a failure is one number. The first failure is
+made as short as it gets (fewer nodes, operations, seconds and faults, as long as it fails the same way) and printed
+whole; `--seed N --trace` prints the long story of any. At the end some seeds are run again, here and not in the process
+that ran them first: their traces must be the same. Exit status 1 if one failed.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tolliver_proto import testing
+from tolliver_proto import Revision, testing
+from tolliver_proto.layouts import LAYOUTS
 from tolliver_proto.reactive import testing as reactive_testing
 from tolliver_proto.testing import Shrunk, SimFailure, SimNet
 
 _RUN = 25  # seeds that a process takes at a time
 _LIVES = 400  # the most that making a failure short may cost
 _TWICE = 20  # seeds that are run again, from the first one on
-_ROWS = {"node": "V5", "reactive": "V5 reactive"}  # of docs/proof.md
+_ROWS = {"node": "V5", "reactive": "V5 reactive"}  # of docs/proof.md; the others are foreign
 
 
 class Kind(NamedTuple):
@@ -40,9 +43,16 @@ class Kind(NamedTuple):
     shrink: Callable[[int, int], Shrunk | None]
 
 
+def speaking(revision: Revision) -> Kind:
+    """Networks of this layout."""
+    return Kind(partial(SimNet, revision=revision), partial(testing.shrink, revision=revision))
+
+
+LAYOUTS_SIMULATED = [revision.name for revision in Revision if LAYOUTS[revision].has_acks]
 KINDS = {
     "node": Kind(SimNet, testing.shrink),
     "reactive": Kind(reactive_testing.StreamNet, reactive_testing.shrink),
+    **{name: speaking(Revision[name]) for name in LAYOUTS_SIMULATED},
 }
 
 
@@ -108,9 +118,10 @@ def search(kind: str, first: int, count: int, shorten: bool) -> int:
     other = changed(kind, traces)
     if other:
         print(f"not all of a story is in its seed: the traces of {other} were others the second time")
+    row, rate = _ROWS.get(kind, "foreign"), done / seconds
     print(
-        f"result: {_ROWS[kind]} | {done:,} schedules | {len(failures)} failures, {done / seconds:.0f} schedules/s on "
-        f"{cores} cores, same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds"
+        f"result: {row} | {done:,} schedules | {len(failures)} failures, {rate:.0f} schedules/s on {cores} cores, "
+        f"same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds"
     )
     return 1 if failures or other else 0
 
@@ -154,6 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--reactive", action="store_const", dest="kind", const="reactive", default="node", help="streams"
     )
+    parser.add_argument("--revision", choices=LAYOUTS_SIMULATED, dest="kind", help="the layout that all speak")
     parser.add_argument("--as-found", action="store_true", help="do not look for a shorter story of a failure")
     parser.add_argument("--seed", type=int, help="run only this one")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every line")

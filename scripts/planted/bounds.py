@@ -69,8 +69,8 @@ BUGS = (
     ),
     Bug(
         "what comes back is not among the oldest",
-        "tolliver_proto/_node/storing.py",
-        "Storing._read_again",
+        "tolliver_proto/_node/moving.py",
+        "Moving._read_again",
         "peer.outbox.oldest.forget()",
         "pass",
         (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),

@@ -115,22 +115,22 @@ BUGS = (
         """
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)
-        elif answer is HandshakeStatus.OLDER and not link.up:
-            link.held_list = frame.subscriptions
+        elif connection.awaits_final and not link.up:
+            link.held_list = self._listed(link, frame)
             self._keep(link)
             self._accept(link)
         else:
-            self._store_list(link, frame.subscriptions)
+            self._store_list(link, self._listed(link, frame))
         """,
         """
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
-            self._store_list(link, frame.subscriptions)
-        elif answer is HandshakeStatus.OLDER and not link.up:
-            link.held_list = frame.subscriptions
+            self._store_list(link, self._listed(link, frame))
+        elif connection.awaits_final and not link.up:
+            link.held_list = self._listed(link, frame)
             self._keep(link)
             self._accept(link)
         else:
-            self._store_list(link, frame.subscriptions)
+            self._store_list(link, self._listed(link, frame))
         """,
         ("tests/node/test_connecting.py::test_the_lower_version_is_spoken",),
     ),
@@ -316,6 +316,8 @@ BUGS = (
         """
         if peer.derived:
             self._drop_derived(peer)
+        elif not peer.takes_reliable:
+            self._want_while_connected(peer)
         elif peer.voices:
             self._route_to(peer)
             self._batch.lists[peer] = None
@@ -324,6 +326,8 @@ BUGS = (
         """
         if peer.derived:
             self._drop_derived(peer)
+        elif not peer.takes_reliable:
+            self._want_while_connected(peer)
         else:
             self._route_to(peer)
             self._batch.lists[peer] = None

@@ -86,8 +86,8 @@ BUGS = (
         "what a newer list lacks is routed no more",
         "tolliver_proto/_node/holds.py",
         "Holding._set_peer_list",
-        "{one: peer.held.get(one, until) for one in lacking} if self._policy.unsubscribed_hold else {}",
-        "{}",
+        "(lacking - removed if hold else jobs) | jobs",
+        "jobs",
         FIELD,
     ),
     Bug(

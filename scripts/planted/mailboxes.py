@@ -6,6 +6,7 @@ from .bug import Bug
 
 TURNS = "tests/anyio/test_turns.py::"
 INBOX = "transports/tolliver_transports/_messages/inbox.py"
+LOOP = "transports/tolliver_transports/_driver/loop_endpoint.py"
 ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
 THREAD_ITERATORS = "transports/tolliver_transports/blocking/iterators.py"
 ENDS = "transports/tolliver_transports/anyio/ends.py"
@@ -52,6 +53,30 @@ BUGS = (
         ("tests/adapters/test_fair.py::test_a_handler_that_many_wait_for_is_called_for_each_of_them_in_turn[asyncio]",),
     ),
     Bug(
+        "gathered: acknowledgements of the turn of the close are lost",
+        LOOP,
+        "LoopEndpoint._begin_close",
+        "self._tell_gathered()",
+        "pass",
+        (TURNS + "test_messages_that_are_acknowledged_in_the_turn_of_the_close_are[asyncio]",),
+    ),
+    Bug(
+        "gathered: a message that is kept is never told as begun",
+        INBOX,
+        "GatheredRun.tell",
+        "self.begin(begun)",
+        "pass",
+        (TURNS + "test_a_message_that_is_kept_from_a_turn_to_the_next_is_being_handled[asyncio]",),
+    ),
+    Bug(
+        "gathered: they are settled, and nobody is told",
+        INBOX,
+        "GatheredRun.tell",
+        "self._tell(well, True)",
+        "pass",
+        (TURNS + "test_acknowledgements_before_a_failure_in_one_turn_stand[asyncio]",),
+    ),
+    Bug(
         "False is as good as True",
         INBOX,
         "Verdicts.returned",
@@ -62,7 +87,7 @@ BUGS = (
     Bug(
         "leaving an iterator acknowledges",
         INBOX,
-        "Mailbox.close",
+        "Mailbox._leave",
         "run.fail()",
         "run.ack()",
         ("tests/adapters/test_handlers.py::test_leaving_an_iterator_fails_what_it_holds[asyncio]",),

@@ -83,6 +83,22 @@ BUGS = (
         ("tests/node/test_duplicates.py::test_a_forgotten_peer_s_ids_are_new_again",),
     ),
     Bug(
+        "a peer that is connected is forgotten, as it was away once",
+        MAINTENANCE,
+        "Maintenance._on_away_timeout",
+        "any(link.peer is peer for link in self._links.values())",
+        "False",
+        ("tests/node/test_absence.py::test_a_peer_that_is_back_in_time_has_all_of_its_time_again",),
+    ),
+    Bug(
+        "a peer that was away at the opening is never forgotten",
+        NODE,
+        "Node.__init__",
+        "self._count_absence(peer)",
+        "",
+        ("tests/node/test_absence.py::test_after_a_restart_it_has_all_of_its_time_again",),
+    ),
+    Bug(
         "access: routes do not look at the rules",
         BASE,
         "NodeState._reroute",

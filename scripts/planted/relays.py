@@ -28,7 +28,7 @@ BUGS = (
         "streams: a source is not closed",
         PUBLISHING,
         "OutboundStream.cancelled",
-        "self.ring()",
+        "self.set()",
         "",
         ("tests/adapters/test_streams_publisher.py::test_rule",),
     ),

@@ -8,7 +8,7 @@ NODE = "tolliver_proto/_node/requesting.py"
 TABLE = "tolliver_proto/_node/requests.py"
 RESPONDING = "transports/tolliver_transports/_messages/responding.py"
 IN_NODE = ("tests/node/test_requests.py",)
-ON_ADAPTERS = ("tests/adapters/test_requests.py",)
+ON_ADAPTERS = "tests/adapters/test_requests.py::"
 
 BUGS = (
     Bug(
@@ -97,7 +97,7 @@ BUGS = (
         "RequestCalls.end",
         "self._free += 1",
         "pass",
-        ON_ADAPTERS,
+        (f"{ON_ADAPTERS}test_what_takes_its_time_holds_up_no_other[asyncio]",),
     ),
     Bug(
         "a closed responder stays subscribed",
@@ -105,6 +105,6 @@ BUGS = (
         "RequestBox.leave",
         "self._core.node.stop_responding(self.channel, self.key, self, monotonic())",
         "pass",
-        ON_ADAPTERS,
+        (f"{ON_ADAPTERS}test_two_responders_of_one_instance[asyncio]",),
     ),
 )

@@ -9,6 +9,7 @@ from .bug import Bug
 
 TLS = "transports/tolliver_transports/_tls/pump.py"
 POLICY = "transports/tolliver_transports/_tls/policy.py"
+KEYLOG = "transports/tolliver_transports/_tls/keylog.py"
 X509 = "transports/tolliver_transports/_tls/x509.py"
 OPTIONS = "transports/tolliver_transports/_options/instance.py"
 ACL_FILE = "transports/tolliver_transports/_options/acl_file.py"
@@ -74,13 +75,53 @@ BUGS = (
         ("tests/tls/test_handshake.py::test_another_than_the_pinned_peer",),
     ),
     Bug(
+        "tls: whoever could read the key log still can",
+        KEYLOG,
+        "log_keys",
+        "make_private(descriptor)",
+        "None",
+        ("tests/tls/test_keylog.py::test_every_connection_leaves_its_secrets",),
+    ),
+    Bug(
+        "tls: secrets are written without a word",
+        POLICY,
+        "Pumps.__init__",
+        "warn(tls.keylog)",
+        "None",
+        ("tests/tls/test_keylog.py::test_the_log_warns_once_for_each_file",),
+    ),
+    Bug(
+        "tls: who is revoked may stay",
+        "transports/tolliver_transports/_driver/endpoint.py",
+        "BaseEndpoint.use_tls",
+        "wire.abort()",
+        "pass",
+        ("tests/adapters/test_revocation.py::test_a_peer_that_is_listed_is_closed_out[asyncio]",),
+    ),
+    Bug(
+        "tls: a handshake under way ends by the old list",
+        TLS,
+        "Pump._check_peer",
+        "raise revocation",
+        "pass",
+        ("tests/tls/test_revocation.py::test_a_handshake_that_the_list_overtakes_fails",),
+    ),
+    Bug(
+        "tls: who is revoked is refused by nobody",
+        POLICY,
+        "_look_up",
+        "ssl.VERIFY_CRL_CHECK_LEAF",
+        "ssl.VERIFY_DEFAULT",
+        ("tests/tls/test_revocation.py::test_a_list_of_another_time_or_ca",),
+    ),
+    Bug(
         "tls: a pinned peer needs no CA",
         POLICY,
         "Pumps.__init__",
-        "self.identity = _met_by_itself(tls, self._by_pin, self._server)",
+        "self.identity = _met_by_itself(read_once, self._by_pin, self._server)",
         """
         self._by_pin.verify_mode = ssl.CERT_NONE
-        self.identity = _met_by_itself(tls, self._by_pin, self._server)
+        self.identity = _met_by_itself(read_once, self._by_pin, self._server)
         """,
         ("tests/tls/test_handshake.py::test_an_instance_needs_nothing_but_its_options",),
     ),
@@ -147,14 +188,14 @@ BUGS = (
         "plaintext leaves this machine",
         OPTIONS,
         "EndpointOptions._require_loopback",
-        "self.plaintext and not _is_loopback(host)",
+        "self.plaintext and not is_loopback(host)",
         "False",
         ("tests/tls/test_options.py::test_plaintext_does_not_leave_this_machine",),
     ),
     Bug(
         "any name is this machine",
         OPTIONS,
-        "_is_loopback",
+        "is_loopback",
         'host == "localhost"',
         'host.startswith("localhost")',
         ("tests/tls/test_options.py::test_plaintext_does_not_leave_this_machine",),

@@ -342,8 +342,8 @@ BUGS = (
         "a message alone passes those that wait",
         SENDING,
         "Sending.send",
-        "self._keeping or self._blocked or self._apart or self.closing or has_terms",
-        "self._keeping or self._apart or self.closing or has_terms",
+        "self._keeping or self._blocked or self._apart or self.closing or has_terms or self._foreign",
+        "self._keeping or self._apart or self.closing or has_terms or self._foreign",
         ("tests/node/test_connecting.py", "tests/node/test_quota.py", "tests/node/test_full_disk.py"),
     ),
     Bug(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .bug import Bug
 
 CODECS = "transports/tolliver_transports/codecs/"
+PATTERNS = "tests/adapters/test_typed_patterns.py::"
 TESTS = "tests/codecs/test_codecs.py::"
 
 BUGS = (
@@ -71,5 +72,45 @@ BUGS = (
         "not message.IsInitialized()",
         "False",
         (f"{TESTS}test_required_fields_that_are_missing_are_an_error",),
+    ),
+    Bug(
+        "typed: a reply that does not decode is an answer",
+        f"{CODECS}_requests.py",
+        "Asking.first",
+        "typed.error is not None",
+        "False",
+        (f"{PATTERNS}test_a_reply_without_a_body_or_without_a_value_is_a_failure[asyncio]",),
+    ),
+    Bug(
+        "typed: a result that does not encode is nobody's fault",
+        "transports/tolliver_transports/_messages/responding.py",
+        "_LoopCalls._returned",
+        "refuse(self._core, run, delivery, error)",
+        "pass",
+        (f"{PATTERNS}test_a_reply_without_a_body_or_without_a_value_is_a_failure[asyncio]",),
+    ),
+    Bug(
+        "typed: a value is taken for a pair",
+        "transports/tolliver_transports/_messages/queues.py",
+        "_pair",
+        "not isinstance(job, tuple) or len(job) != 2",
+        "False",
+        (f"{PATTERNS}test_nothing_is_put_that_does_not_encode[asyncio]",),
+    ),
+    Bug(
+        "typed: None is a value, and no name is ever cleared",
+        "transports/tolliver_transports/anyio/instance.py",
+        "Instance.retain",
+        "codec is not None and body is not None",
+        "codec is not None",
+        (f"{PATTERNS}test_last_values_have_values[asyncio]",),
+    ),
+    Bug(
+        "typed: choices that no handler has are left out in silence",
+        "transports/tolliver_transports/_messages/side_by_side.py",
+        "chosen_with",
+        "handler is None and how != SideBySide()",
+        "False",
+        (f"{PATTERNS}test_subscribing_has_the_choices_of_a_registration[asyncio]",),
     ),
 )

@@ -181,8 +181,16 @@ ROWS = (
         "V25",
         "Spark: its driver and JVM killed in the middle, tasks that fail or run twice",
         "20 kills, 1,000,000 messages, 0 lost, none twice in the table",
-        ("python scripts/spark_soak.py 3 60000", "python scripts/spark_soak.py 3 60000 --external"),
-        full=("python scripts/spark_soak.py 20 1000000", "python scripts/spark_soak.py 5 100000 --external"),
+        (
+            "python scripts/spark_soak.py 3 60000",
+            "python scripts/spark_soak.py 3 60000 --external",
+            "python scripts/spark_soak.py 3 60000 --streams",
+        ),
+        full=(
+            "python scripts/spark_soak.py 20 1000000",
+            "python scripts/spark_soak.py 5 100000 --external",
+            "python scripts/spark_soak.py 5 100000 --streams",
+        ),
     ),
     Row(
         "handlers",
@@ -213,9 +221,54 @@ ROWS = (
         full=_hostile("relays"),
     ),
     Row(
+        "work",
+        "Work queues: workers and their producer killed again and again",
+        "1,000 kills, 0 jobs lost, the queue drains",
+        ("python scripts/work_kills.py 1000",),
+    ),
+    Row(
+        "rotations",
+        "Certificates that live for a minute are rotated under load: by a call, by a signal, by a volume that changes",
+        "100 rotations of three instances, 0 lost",
+        ("python scripts/rotations.py",),
+        waits=True,
+    ),
+    Row(
+        "foreign",
+        "We and programs of other layouts killed again and again, on every adapter; networks of their layout",
+        "600 kills with Go and Rust of 2026, 0 lost where acks exist; 10,000 schedules, 0 failures",
+        ("python scripts/foreign_kills.py 240", "python scripts/simulate.py --revision GO_2026 500"),
+        full=("python scripts/foreign_kills.py 600", "python scripts/simulate.py --revision GO_2026 10000"),
+    ),
+    Row(
+        "dissector",
+        "Wireshark's dissector reads anything, in every layout",
+        "100,000 hostile inputs, no error of the script",
+        ("python scripts/dissector.py",),
+    ),
+    Row(
         "scale",
         "1,000 nodes and 10,000 subscriptions converge",
         "every list right; cost per node does not grow with their number",
         ("python scripts/scale.py",),
+    ),
+    Row(
+        "run",
+        "`tolliver run` under load: kills, restarts, full disks, changed files, copies put back",
+        "100 of them, 0 lost, none twice in the stage",
+        ("python scripts/run_proof.py 30",),
+        full=("python scripts/run_proof.py 100",),
+    ),
+    Row(
+        "upgrade",
+        "The wheel of an older commit beside today's: wire, database, stage, recordings, both ways, and through kills",
+        "0 lost",
+        ("python scripts/upgrade.py",),
+    ),
+    Row(
+        "pages",
+        "The walk-throughs of the documentation, on two machines with names of their own",
+        "each step as its page says",
+        ("python scripts/walk.py",),
     ),
 )

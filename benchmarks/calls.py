@@ -1,0 +1,248 @@
+"""Calls of Python that a message costs, and the rooms that they are in: where the time of a message goes.
+
+    python benchmarks/calls.py [--messages 3000] [--only ROW ...]
+
+Both ends are in one process on one asyncio loop, over mutual TLS on loopback; what is counted is what the loop's thread
+calls, under cProfile. Counts are the same on a busy machine, or nearly; shares of time are those under the profiler,
+which makes calls of Python dearer than work inside a library. So read the shares as an order, not as microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+import anyio
+from tolliver_transports.anyio import Instance, InstanceOptions, StreamsOptions, create_instance, create_streams
+from tolliver_transports.certs import Member, make_ca, make_certificate
+
+from tolliver_proto import Delivery
+
+BODY = bytes(100)
+PIECE = 100  # messages that are sent before the loop comes round
+BATCH = 250
+WINDOW = 16
+Counted = Callable[[], Awaitable[None]]
+"""One run of a row's work, to be counted."""
+
+
+class Tally:
+    """Messages that have come, and a wait for so many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._wanted = 0
+        self._there = anyio.Event()
+
+    def add(self, _delivery: object = None) -> None:
+        self.count += 1
+        if self.count >= self._wanted:
+            self._there.set()
+
+    async def reaches(self, count: int) -> None:
+        self._wanted, self._there = count, anyio.Event()
+        if self.count < count:
+            await self._there.wait()
+
+
+async def pair(stack: AsyncExitStack, certificates: list[Member], directory: Path) -> tuple[Instance, Instance]:
+    """The sender, and who subscribes to "c"."""
+    one, two = (certificate.tls() for certificate in certificates)
+    right = await stack.enter_async_context(
+        create_instance(InstanceOptions(database=directory / "right.db", listen="127.0.0.1:0", tls=two))
+    )
+    left = await stack.enter_async_context(
+        create_instance(InstanceOptions(database=directory / "left.db", remotes=[f"127.0.0.1:{right.port}"], tls=one))
+    )
+    await right.subscribe("c")
+    await left.wait_subscribed("c")
+    return left, right
+
+
+async def fire(left: Instance, tally: Tally, messages: int) -> None:
+    for sent in range(0, messages, PIECE):
+        for _ in range(PIECE):
+            left.unreliable_send("c", "", BODY)
+        await tally.reaches(sent)
+    await tally.reaches(messages)
+
+
+async def by_callback(stack: AsyncExitStack, left: Instance, right: Instance, messages: int) -> Counted:
+    tally = Tally()
+    right.register_callback("c", "", tally.add)
+    return partial(fire, left, tally, messages)
+
+
+async def by_iterator(stack: AsyncExitStack, left: Instance, right: Instance, messages: int) -> Counted:
+    tally = Tally()
+
+    async def read() -> None:
+        async for message in right.messages("c", subscribe=False):
+            tally.add()
+            message.ack()
+
+    tasks = await stack.enter_async_context(anyio.create_task_group())
+    tasks.start_soon(read)
+    stack.callback(tasks.cancel_scope.cancel)
+    return partial(fire, left, tally, messages)
+
+
+async def round_trip(stack: AsyncExitStack, left: Instance, right: Instance, messages: int) -> Counted:
+    tally = Tally()
+    await left.subscribe("back")
+    await right.wait_subscribed("back")
+
+    def again(_delivery: Delivery) -> None:
+        tally.add()
+        if tally.count < messages:
+            left.unreliable_send("c", "", BODY)
+
+    right.register_callback("c", "", lambda delivery: right.unreliable_send("back", "", delivery.body))
+    left.register_callback("back", "", again)
+
+    async def work() -> None:
+        left.unreliable_send("c", "", BODY)
+        await tally.reaches(messages)
+
+    return work
+
+
+async def one(stack: AsyncExitStack, left: Instance, right: Instance, messages: int) -> Counted:
+    right.register_callback("c", "", lambda _delivery: None)
+
+    async def work() -> None:
+        for _ in range(messages):
+            await left.wait_acked(await left.send("c", "", BODY))
+
+    return work
+
+
+async def tasks(stack: AsyncExitStack, left: Instance, right: Instance, messages: int) -> Counted:
+    right.register_callback("c", "", lambda _delivery: None)
+
+    async def each(count: int) -> None:
+        for _ in range(count):
+            await left.wait_acked(await left.send("c", "", BODY))
+
+    async def work() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(min(messages, 1000)):
+                group.start_soon(each, max(1, messages // 1000))
+
+    return work
+
+
+async def many(stack: AsyncExitStack, left: Instance, right: Instance, messages: int) -> Counted:
+    async def read() -> None:
+        async for run in right.message_runs("c", subscribe=False):
+            run.ack()
+
+    async def work() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            for _ in range(messages // BATCH):
+                await left.wait_acked(await left.send_many([("c", "", BODY)] * BATCH))
+            group.cancel_scope.cancel()
+
+    return work
+
+
+async def stream(stack: AsyncExitStack, certificates: list[Member], messages: int) -> Counted:
+    one, two = (certificate.tls() for certificate in certificates)
+    source = await stack.enter_async_context(create_streams(StreamsOptions(listen="127.0.0.1:0", tls=one)))
+    sink = await stack.enter_async_context(create_streams(StreamsOptions(tls=two)))
+
+    async def elements(_subscriber: object) -> AsyncIterator[bytes]:
+        for _ in range(messages):
+            yield BODY
+
+    source.publish("s", elements)
+    peer = await sink.connect(f"127.0.0.1:{source.port}")
+
+    async def work() -> None:
+        async with peer.subscribe("s", prefetch=WINDOW) as subscription:
+            async for _run in subscription.runs():
+                pass
+
+    return work
+
+
+ROWS: dict[str, Any] = {
+    "fire": by_callback,
+    "fire-messages": by_iterator,
+    "round-trip": round_trip,
+    "one": one,
+    "tasks": tasks,
+    "many": many,
+    "stream-16": stream,
+}
+
+
+def room_of(path: str) -> str:
+    for package in ("tolliver_proto", "tolliver_transports"):
+        if f"/{package}/" in path:
+            folder = path.split(f"/{package}/")[1].split("/")
+            return f"{package.removeprefix('tolliver_')}/{folder[0] if len(folder) > 1 else ''}".rstrip("/")
+    if "/asyncio/" in path:
+        return "asyncio"
+    if path.startswith(("~", "<")):
+        return "builtin"
+    return "this program" if path == __file__ else "other libraries"
+
+
+async def measured(name: str, messages: int) -> tuple[Counter[str], Counter[str]]:
+    """Calls and seconds of each room."""
+    with tempfile.TemporaryDirectory(prefix="calls-") as home:
+        directory = Path(home)
+        make_ca(directory)
+        certificates = [make_certificate(directory, who) for who in ("left", "right")]
+        async with AsyncExitStack() as stack:
+            if name == "stream-16":
+                work = await stream(stack, certificates, messages)
+            else:
+                left, right = await pair(stack, certificates, directory)
+                work = await ROWS[name](stack, left, right, messages)
+            profile = cProfile.Profile(thread_time)  # else the shares would have what other programs take
+            profile.enable()
+            await work()
+            profile.disable()
+    calls: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for (path, _line, _function), (_, count, own, _, _) in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]  # typeshed has none of it
+        calls[room_of(path)] += count
+        seconds[room_of(path)] += own
+    return calls, seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=3000)
+    parser.add_argument("--only", nargs="+", choices=[*ROWS], default=[*ROWS], metavar="ROW")
+    arguments = parser.parse_args()
+    print("| row | calls a message | of builtins | rooms, by calls a message (share of processor time, profiled) |")
+    print("|---|---|---|---|")
+    for name in arguments.only:
+        calls, seconds = anyio.run(measured, name, arguments.messages)
+        builtin = calls.pop("builtin", 0)
+        total = sum(seconds.values())
+        rooms = ", ".join(
+            f"{room} {count / arguments.messages:.1f} ({seconds[room] / total:.0%})"
+            for room, count in calls.most_common(6)
+        )
+        each = sum(calls.values()) / arguments.messages
+        print(
+            f"| {name} | {each:.1f} | {builtin / arguments.messages:.1f} ({seconds['builtin'] / total:.0%}) | {rooms} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
