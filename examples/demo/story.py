@@ -23,13 +23,17 @@ from tolliver_transports.spark.local import missing
 from .child import DRIVER, HOST, PUBLISHER, ROWS, SUBSCRIBERS
 from .looking import look_with_spark
 from .processes import Child, DemoError
+from .progress import Bar
 from .publisher import DRAIN_SECONDS
-from .verdict import LEGEND, judge, table_of
+from .verdict import LEGEND, explained, judge, table_of
 
 _MARK = ".tolliver-demo"  # only a directory with this file in it is emptied
 _STATUS_INTERVAL = 2.0  # seconds
-_ANSWER_SECONDS = 10.0  # for a process to end after it was asked to
-_SPARK_SECONDS = 300.0  # for Spark to start, to write a batch, or to end: far above what it takes
+_ANSWER_SECONDS = 60.0  # for a process to end after it was asked to
+_SPARK_SECONDS = 600.0  # for Spark to start, to write a batch, or to end: far above what it takes
+_START, _KILLS, _SECOND_ACT, _CALM, _END = "start", "kills", "second act", "calm", "end"
+_USUAL = {_START: 3.0, _END: 3.0}  # seconds
+_USUAL_OF_SPARK = {_START: 15.0, _SECOND_ACT: 25.0, _END: 15.0}
 
 
 class Demo:
@@ -46,43 +50,65 @@ class Demo:
         self._begun = time.monotonic()
         self._status_due = 0.0
         self._shown: list[str] = []
+        self._over = False
+        flow = {_KILLS: 0.7 * seconds, _CALM: 0.3 * seconds}
+        self._bar = Bar(console, flow | (_USUAL_OF_SPARK if spark else _USUAL))
         self._counts = {name: LineCount(directory, name) for name in (PUBLISHER, DRIVER, *SUBSCRIBERS)}
 
     def play(self) -> None:
         """The whole story. Raises DemoError; leaves no process behind."""
+        with self._bar:
+            self._play()
+
+    def _play(self) -> None:
         bob, publisher = self._subscribers["bob"], self._publisher
         try:
-            self._say("starting two subscribers, alice (everything) and bob (cpu and memory), and the publisher")
-            for child in self._children:
-                child.start()
-            if self._drivers:
-                self._say("and a Spark driver, whose streaming query writes everything into a table: some ten seconds")
-            self._until(PUBLISHER, "sent", 0)
+            with self._bar.part(_START):
+                self._say("starting two subscribers, alice (everything) and bob (cpu and memory), and the publisher")
+                for child in self._children:
+                    child.start()
+                if self._drivers:
+                    self._say("and a Spark driver, whose streaming query writes all into a table: some ten seconds")
+                self._until(PUBLISHER, "sent", 0)
             self._say("connected over mutual TLS; readings flow")
-            for share, words, act in (
-                (0.25, "killing subscriber bob with SIGKILL; what he misses waits on the publisher's disk", bob.kill),
-                (0.20, "bob comes back", bob.start),
-                (0.20, "killing the publisher with SIGKILL", publisher.kill),
-                (0.05, "the publisher comes back", publisher.start),
-            ):
-                self._pass(share)
-                self._say(words)
-                act()
+            with self._bar.part(_KILLS):
+                for share, words, act in (
+                    (
+                        0.25,
+                        "killing subscriber bob with SIGKILL; what he misses waits on the publisher's disk",
+                        bob.kill,
+                    ),
+                    (0.20, "bob comes back", bob.start),
+                    (0.20, "killing the publisher with SIGKILL", publisher.kill),
+                    (0.05, "the publisher comes back", publisher.start),
+                ):
+                    self._pass(share)
+                    self._say(words)
+                    act()
             for driver in self._drivers:
-                self._second_act(driver)
-            self._pass(0.30)
-            self._say("no more readings; the publisher drains what is still on its way")
-            publisher.stop(DRAIN_SECONDS + _ANSWER_SECONDS)
-            self._status()
-            for subscriber in self._subscribers.values():
-                subscriber.stop(_ANSWER_SECONDS)
-            for driver in self._drivers:
-                self._say("the streaming query writes what is staged, and ends")
-                driver.stop(_SPARK_SECONDS)
-                self._status()
+                with self._bar.part(_SECOND_ACT):
+                    self._second_act(driver)
+            with self._bar.part(_CALM):
+                self._pass(0.30)
+            with self._bar.part(_END):
+                self._finish()
         finally:
             for child in self._children:
                 child.kill()
+
+    def _finish(self) -> None:
+        self._say("no more readings; the publisher drains what is still on its way")
+        self._over = True
+        self._publisher.stop(DRAIN_SECONDS + _ANSWER_SECONDS)
+        self._status()
+        for subscriber in self._subscribers.values():
+            subscriber.stop(_ANSWER_SECONDS)
+        for driver in self._drivers:
+            self._say("the streaming query writes what is staged, and ends")
+            driver.stop(_SPARK_SECONDS)
+            self._status()
+        if self._bar.shown:
+            self._say(", ".join(self._shown), style="dim")
 
     def _second_act(self, driver: Child) -> None:
         """The driver dies while a batch may be running; what is sent meanwhile waits on the publisher's disk."""
@@ -115,6 +141,7 @@ class Demo:
     def _look(self) -> None:
         for child in self._children:
             child.check()
+        self._bar.move()
         if time.monotonic() >= self._status_due:
             self._status_due = time.monotonic() + _STATUS_INTERVAL
             self._status()
@@ -123,15 +150,20 @@ class Demo:
     def _status(self) -> None:
         shown = [f"sent {self._counts[PUBLISHER].now('sent'):,}"]
         for name, child in self._subscribers.items():
-            shown.append(f"{name} has {self._counts[name].now('got'):,}{'' if child.alive else ' (down)'}")
+            shown.append(
+                f"{name} has {self._counts[name].now('got'):,}{'' if child.alive or self._over else ' (down)'}"
+            )
         if self._drivers:
-            down = "" if self._drivers[0].alive else " (down)"
+            down = "" if self._drivers[0].alive or self._over else " (down)"
             shown.append(f"the table has {self._counts[DRIVER].now(ROWS):,}{down}")
-        if not self._publisher.alive:
+        if not (self._publisher.alive or self._over):
             shown.append("publisher down")
         if shown != self._shown:
             self._shown = shown
-            self._say(", ".join(shown), style="dim")
+            if self._bar.shown:
+                self._bar.move(", ".join(shown))
+            else:
+                self._say(", ".join(shown), style="dim")
 
     def _say(self, words: str, style: str = "") -> None:
         now = time.monotonic() - self._begun
@@ -186,6 +218,8 @@ def report(console: Console, directory: Path) -> int:
     tallies = judge(directory)
     console.print(table_of(tallies))
     console.print(LEGEND, style="dim", highlight=False)
+    for line in explained(tallies):
+        console.print(f"  {line}", highlight=False, markup=False)
     for tally in tallies:
         for count, what in ((tally.lost, "lost"), (tally.invented, "delivered but never sent")):
             if count:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tolliver_transports.spark.local import local_session
 
-from .child import CHECKPOINT, HOST, ROWS, STAGE, TABLE, stop_with_parent
+from .child import CHECKPOINT, HOST, RECORDINGS, ROWS, STAGE, TABLE, stop_with_parent
 from .log import Log
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def follow(directory: Path, name: str, run: int, port: int) -> None:
             .options(**{f"tls.{part}": str(path) for part, path in certificate.items()})
             .option("connect", f"{HOST}:{port}")
             .option("stagingDir", str(directory / STAGE))
+            .option("record", str(directory / RECORDINGS / name))
             .load()
             .selectExpr("channel", "key", f"from_json(decode(body, 'utf-8'), '{_READING}') AS it")
             .selectExpr("channel", "key", "it.*")

@@ -8,6 +8,7 @@ as stored is "unlogged", never lost; one that nobody sent is an invention, and a
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +95,31 @@ def table_of(tallies: list[Tally]) -> Table:
 
 
 LEGEND = """\
-sent: handed to send; stored: on the publisher's disk, as it was told, the rest being refused or cut off by the kill;
-delivered: handled by the subscriber;
+sent: handed to send; stored: on the publisher's disk, as it was told; delivered: handled by the subscriber;
 duplicates: of these, handled more than once; resent: the copies beyond the first;
-unlogged: delivered, but the publisher was killed before it could log them as stored; lost: stored, never delivered."""
+unlogged: delivered, and the publisher was killed before it could log them as stored; lost: stored, never delivered."""
+
+
+def explained(tallies: list[Tally]) -> Iterator[str]:
+    """A sentence for each number that is not the one beside it."""
+    most = max((tally.sent for tally in tallies), default=0)
+    for tally in tallies:
+        name = tally.name
+        if tally.sent < most:
+            channels = " and ".join(SUBSCRIBERS.get(name, ()))
+            yield f"{name}: {tally.sent:,} sent and not {most:,}, as {name} wants {channels} alone"
+        if apart := tally.sent - tally.stored:
+            arrived = tally.unlogged - len(tally.invented)
+            never = f", {apart - arrived:,} did not" if apart > arrived else ""
+            yield (
+                f"{name}: sent {tally.sent:,} - stored {tally.stored:,} = {apart:,} not logged as stored "
+                f"before the kill: {arrived:,} arrived{never}"
+            )
+        if tally.delivered != tally.stored:
+            parts = f"stored {tally.stored:,} + unlogged {tally.unlogged:,} - lost {len(tally.lost):,}"
+            yield f"{name}: delivered {tally.delivered:,} = {parts}"
+        if tally.resent:
+            yield (
+                f"{name}: {tally.resent:,} copies of {tally.duplicates:,} messages came beyond the first, as a kill "
+                "took their acks; each is handled at least once"
+            )
