@@ -8,10 +8,12 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test suite core check coverage format clean loops thorough simulate simulate-reactive tck soak spark-soak fuzz proof
 
-$(VENV)/.ready: pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python's venv module is missing: on Debian, apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
@@ -20,7 +22,7 @@ JAVA_VERSION = java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'
 .PHONY: java
 java:
 	@test "$$($(JAVA_VERSION))" -ge 17 2>/dev/null \
-	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; } \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && $(PYTHON) scripts/install.py apt openjdk-17-jre-headless; } \
 	  || echo "Spark needs Java 17 or later, and none was found: on Debian, apt-get install openjdk-17-jre-headless. All else works without it."
 
 # A browser, without a window, looks at the audit's report. Installed in the same way; the tests skip it if it is missing.
@@ -31,19 +33,30 @@ browser: | java
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium-headless-shell >/dev/null; } \
 	  || echo "No browser was found to look at the audit's report: on Debian, apt-get install chromium-headless-shell. All else is tested."
 
-# The demo leaves its files in ./demo, which the next one empties.
-demo: $(VENV)/.ready java
+# tshark runs the Wireshark dissector. Installed in the same way, and last; the tests skip it if it is missing.
+.PHONY: tshark
+tshark: | java browser
+	@command -v tshark >/dev/null && exit 0; \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark >/dev/null; } \
+	  || echo "No tshark was found to run the Wireshark dissector: on Debian, apt-get install tshark. All else is tested."
+
+# The demo leaves its files in ./demo, which the next one empties. It needs less than the tests do.
+demo: $(VENV)/.demo java
 	$(BIN)/python -m examples.demo --directory demo
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	@test $(VENV)/.ready -nt pyproject.toml || $(BIN)/python scripts/install.py pip '.[demo]'
+	@touch $@
 
 # Five minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says at its
 # end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck` and `make thorough`.
 test:
-	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.ready browser
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.ready browser tshark
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
 
-# All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
+# All tests but those of the core that are watched, and what has a target of its own. Six processes: half of them wait.
 # The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.
-SUITE = $(BIN)/python -m pytest -q -n 4 -m 'not core and not loops and not tck and not thorough'
+SUITE = $(BIN)/python -m pytest -q -n 6 -m 'not core and not loops and not tck and not thorough and not typed'
 suite: $(VENV)/.ready
 	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))
 
@@ -92,13 +105,39 @@ fuzz: $(VENV)/.ready
 	$(BIN)/python scripts/fuzz.py $(MINUTES)
 
 # Everything that must hold, or ROWS="V7 V8" of it, in an hour or so; writes docs/proof.md.
-proof: $(VENV)/.ready java
+proof: $(VENV)/.ready java tshark
 	$(BIN)/python scripts/proof.py $(ROWS)
+
+# A wheel and a source archive in dist, built twice and checked, with a bill of materials. AGAINST=COMMIT compares the
+# public interface with that commit, else with the last release.
+.PHONY: release versions docs docs-serve
+release: $(VENV)/.release
+	$(BIN)/python scripts/release.py $(if $(AGAINST),--against $(AGAINST))
+
+# The site, with a reference out of the sources, in build/site; a warning is an error. docs-serve shows it.
+docs: $(VENV)/.docs
+	$(BIN)/python scripts/docs.py
+
+docs-serve: $(VENV)/.docs
+	$(BIN)/python scripts/docs.py --serve $(PORT)
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+# A short suite with the lowest and the newest versions of the libraries, on each Python that is here.
+versions: $(VENV)/.release
+	$(BIN)/python scripts/versions.py
+
+$(VENV)/.release: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+	@touch $@
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -m typed tests/test_docs.py
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
