@@ -36,6 +36,22 @@ BUGS = (
         IN_NODE,
     ),
     Bug(
+        "a cancelled request is outstanding until its timeout",
+        "transports/tolliver_transports/_driver/pending.py",
+        "PendingCall.forget",
+        "not self._waiters and self.abandoned is not None",
+        "False",
+        (ON_ADAPTERS + "test_a_request_that_its_caller_cancels_is_over",),
+    ),
+    Bug(
+        "a cancelled request takes the one of the same number with it",
+        NODE,
+        "Requesting._is_outstanding",
+        "self._requests.by_id.get(asked.request_id) is asked",
+        "asked.request_id in self._requests.by_id",
+        IN_NODE,
+    ),
+    Bug(
         "anybody's reply is an answer",
         NODE,
         "Requesting._on_reply",

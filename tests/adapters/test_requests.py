@@ -23,7 +23,7 @@ from tolliver_proto import (
     RequestFailed,
 )
 
-from .facade import Facade, Gate, World, until
+from .facade import Cancelled, Facade, Gate, World, until
 from .kinds import EACH_ADAPTER, ONE_KIND, PAIRS
 from .nodes import AGAIN, Nodes, address, connected, noticed, subscribed
 
@@ -124,6 +124,31 @@ def test_an_answer_a_failure_nobody_and_no_time(nodes: Nodes) -> None:
             left.request("double", b"x")
         responder.close()
         assert "(closed)" in repr(responder)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_request_that_its_caller_cancels_is_over(nodes: Nodes, durable: bool) -> None:
+    """Its number is free at once, and its reply comes late (P-14)."""
+    if not nodes.world.can_cancel:
+        return  # threads: see tests/blocking/test_threads.py
+    gate, asked = nodes.gate(), []
+
+    def handler(request: Request) -> Any:
+        asked.append(request.request_id)
+        return gate if len(asked) == 1 else request.body
+
+    with pair(nodes, handler) as (left, _right, _responder):
+        terms: dict[str, Any] = {"durable": durable, "request_id": 4711, "timeout": 50}
+        handle = left.start("request", "double", b"first", **terms)
+        until(lambda: asked)
+        handle.cancel()
+        with pytest.raises(Cancelled):
+            handle.wait()
+        assert left.stats().requests_outstanding == 0
+        gate.open(b"late")
+        until(lambda: left.stats().late_replies == 1)
+        assert left.request("double", b"second", **terms).body == b"second"
+        assert left.stats().requests_cancelled == 1
 
 
 def test_what_takes_its_time_holds_up_no_other(nodes: Nodes) -> None:

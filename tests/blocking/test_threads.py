@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from tolliver_transports.blocking import Instance, Received
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.opening import no_more_threads
-from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, OutOfThreads, ReservedChannel
+from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, OutOfThreads, Request, ReservedChannel
 
 
 def test_many_threads_send_at_once_and_each_has_its_own_order(nodes: Nodes) -> None:
@@ -280,6 +282,42 @@ def test_a_timeout_says_what_was_waited_for_and_what_happens_now(nodes: Nodes) -
         with pytest.raises(TimeoutError, match=r"after 0\.01 s there is no connection to 127.0.0.1:1.*remove_conn"):
             left.new_connection("127.0.0.1:1", timeout=0.01)
         left.remove_connection("127.0.0.1:1")
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C in the main thread."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
+def test_an_interrupt_ends_the_request_that_it_interrupts(nodes: Nodes) -> None:
+    """Its number is free at once (P-14)."""
+
+    def interrupt(*_signal: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    answer = threading.Event()
+
+    def handler(request: Request) -> bytes:
+        if request.body == b"first":
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            answer.wait(PATIENCE)
+        return request.body
+
+    try:
+        with nodes.open("right") as right, nodes.open("left") as left:
+            right.respond("echo", handler)
+            left.new_connection(f"127.0.0.1:{right.port}")
+            left.wait_subscribed("tolliver.request/echo", timeout=PATIENCE)
+            with pytest.raises(Interrupted):
+                left.request("echo", b"first", request_id=4711, timeout=PATIENCE)
+            assert left.stats().requests_outstanding == 0
+            assert left.request("echo", b"second", request_id=4711, timeout=PATIENCE).body == b"second"
+            answer.set()
+            until(lambda: left.stats().late_replies == 1)
+    finally:
+        answer.set()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def calls(instance: Instance) -> Iterator[Any]:

@@ -466,6 +466,33 @@ def test_so_many_at_most() -> None:
     assert len(every(play.wait(0), Answered)) == play.node.stats().requests_failed == 6
 
 
+def test_one_that_is_cancelled_leaves_the_table_and_its_reply_is_late() -> None:
+    play, low = ready()
+    asked = ask(play, request_id=7)
+    ask(play)
+    play.node.cancel_request(asked, play.now)
+    play.node.cancel_request(asked, play.now)
+    assert every(play.run(), Answered) == []
+    stats = play.node.stats()
+    assert (stats.requests_cancelled, stats.requests_outstanding) == (1, 1)
+    low.send(reply(asked))
+    assert play.node.stats().late_replies == 1
+    again = ask(play, request_id=7)
+    play.node.cancel_request(asked, play.now)  # the first of that number
+    low.send(reply(again))
+    assert play.node.stats().requests_answered == 1
+
+
+def test_one_that_is_cancelled_before_replies_are_heard_does_not_go_out() -> None:
+    play = Play()
+    low = play.peer(LOW, (ASKED, ""))
+    asked = ask(play, b"first", request_id=7)
+    play.node.cancel_request(asked, play.now)
+    ask(play, b"second", request_id=7)
+    play.run()
+    assert [message.body[8:] for message in low.messages() if message.channel == ASKED] == [b"second"]
+
+
 # The responder.
 
 

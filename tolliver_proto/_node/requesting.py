@@ -91,6 +91,19 @@ class Requesting(Flushing):
         self._counts["requests"] += 1
         return asked
 
+    def cancel_request(self, asked: Asked, now: float | None = None) -> None:
+        """Nobody waits for this one any more: it is over, no Answered follows, and its reply is late (P-14).
+
+        The responder is not told, and a durable one that is stored goes to it yet. One that is over stays as it ended.
+        """
+        self._tick(now)
+        if self._is_outstanding(asked):
+            self._requests.end(asked)
+            self._counts["requests_cancelled"] += 1
+
+    def _is_outstanding(self, asked: Asked) -> bool:
+        return self._requests.by_id.get(asked.request_id) is asked
+
     def _checked_id(self, request_id: object) -> int:
         if not isinstance(request_id, int) or not 0 <= request_id <= LAST_REQUEST_ID:
             raise ValueError(f"request_id={request_id!r:.100}: give an int from 0 to 2**64 - 1")
@@ -130,8 +143,8 @@ class Requesting(Flushing):
         self._hears_replies = error is None
         unready, self._unready = self._unready, []
         for asked in unready:
-            if asked.request_id not in self._requests.by_id:
-                continue  # its time is over
+            if not self._is_outstanding(asked):
+                continue  # its time is over, or it was cancelled
             peers = self._responders(asked)
             if error is None and peers:
                 try:
@@ -168,7 +181,7 @@ class Requesting(Flushing):
         if receipt.counts:
 
             def stored(error: TolliverError | None) -> None:
-                if error is not None and self._requests.by_id.get(asked.request_id) is asked:
+                if error is not None and self._is_outstanding(asked):
                     self._end_request(asked, error)
 
             self._batch.then.append(stored)

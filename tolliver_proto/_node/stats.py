@@ -45,6 +45,7 @@ class NodeStats(Snapshot):
     requests_answered: int = counter()
     requests_failed: int = counter()
     requests_timed_out: int = counter()
+    requests_cancelled: int = counter()
     late_replies: int = counter()
     replies: int = counter()
     replies_dropped: int = counter()

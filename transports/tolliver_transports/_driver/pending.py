@@ -18,7 +18,7 @@ V = TypeVar("V")
 class PendingCall(Generic[T]):
     """An answer that comes once, for any number of waiters. On threads it is touched under the machine's lock alone."""
 
-    __slots__ = ("_answer", "_value", "_waiters", "done", "error", "late")
+    __slots__ = ("_answer", "_value", "_waiters", "abandoned", "done", "error", "late")
 
     def __init__(self, answer: Callable[[Any], T] | None = None) -> None:
         """`answer` makes what the waiters get of the value that it is resolved with."""
@@ -26,6 +26,8 @@ class PendingCall(Generic[T]):
         self.done = False
         self.late: Callable[[], str] | None = None
         """Words for whoever has waited too long: what is not done, and why."""
+        self.abandoned: Callable[[], object] | None = None
+        """Called when the last who waited waits no more, and there is no answer."""
         self.error: BaseException | None = None
         self._waiters: list[Callable[[], object]] = []
 
@@ -48,6 +50,8 @@ class PendingCall(Generic[T]):
         """The waiter that gave this to `when_done` waits no more."""
         if wake in self._waiters:
             self._waiters.remove(wake)
+            if not self._waiters and self.abandoned is not None:
+                self.abandoned()
 
     def too_late(self, seconds: float) -> TimeoutError:
         """For a waiter whose time is over; what was asked for goes on."""
@@ -103,6 +107,10 @@ class PendingCalls:
                 call.resolve(name)
             else:
                 call.fail(error)
+
+    def drop(self, name: Hashable) -> None:
+        """Nobody waits for the call of that name."""
+        self._calls.pop(name, None)
 
     def give_up(self) -> None:
         """The endpoint is closed: nobody is left waiting."""

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
@@ -169,8 +170,14 @@ class NodeDriver(Driver):
         return call
 
     def when_answered(self, asked: Asked, answer: Callable[[Sequence[Reply]], T]) -> PendingCall[T]:
-        """Answered with the replies, when the request is over."""
-        return self._answered.of(asked, answer)
+        """Answered with the replies, when the request is over. Whoever cancels that wait cancels the request."""
+        call = self._answered.of(asked, answer)
+        call.abandoned = partial(self._cancel, asked)
+        return call
+
+    def _cancel(self, asked: Asked) -> None:
+        self._answered.drop(asked)
+        self.node.cancel_request(asked, time.monotonic())
 
     def give_up(self) -> None:
         for calls in (self._stored, self._acked, self._answered):

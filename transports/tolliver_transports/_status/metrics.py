@@ -93,6 +93,7 @@ _OF_INSTANCE = (
     _counter("requests_answered", "Requests that ended with an answer."),
     _counter("requests_failed", "Requests that ended with an error."),
     _counter("requests_timed_out", "Requests whose time was over."),
+    _counter("requests_cancelled", "Requests whose caller stopped waiting (P-14)."),
     _counter("late_replies", "Replies for no request that waits (P-14)."),
     _counter("replies", "Replies to requests of peers."),
     _counter("replies_dropped", "Replies that could not be sent (P-15, P-17)."),

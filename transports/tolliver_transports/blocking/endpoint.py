@@ -172,9 +172,15 @@ class Endpoint(BaseEndpoint):
         with self.lock:
             pending = call()
             pending.when_done(wake)
-        if not pending.done:
-            self._loop.attend()
-        if not answered.acquire(timeout=-1 if seconds is None else seconds):
+        try:
+            if not pending.done:
+                self._loop.attend()
+            is_answered = answered.acquire(timeout=-1 if seconds is None else seconds)
+        except BaseException:  # an interrupt
+            with self._lock:
+                pending.forget(wake)
+            raise
+        if not is_answered:
             with self._lock:
                 pending.forget(wake)
                 if late:
