@@ -170,7 +170,7 @@ class NodeDriver(Driver):
         return call
 
     def when_answered(self, asked: Asked, answer: Callable[[Sequence[Reply]], T]) -> PendingCall[T]:
-        """Answered with the replies, when the request is over. Whoever cancels that wait cancels the request."""
+        """Answered with the replies, when the request is over. Its last waiter cancels it by waiting no more."""
         call = self._answered.of(asked, answer)
         call.abandoned = partial(self._cancel, asked)
         return call
