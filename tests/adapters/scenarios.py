@@ -224,8 +224,16 @@ def slowness_of_streams(stage: Stage, samples: int) -> Slowness:
     before = [round_trip() for _ in range(samples)]
     with Streamer(right.port or 0, client_context(stage.certs.tls("mallory"))) as deaf:
         deaf.say(rs.Subscribe("bulk", 1, rs.UNBOUNDED))
-        _at_rest(lambda: pulled)
-        held = right.stats()["unsent_bytes"]
+        held = 0
+
+        def stuck() -> bool:
+            """A source that stands still may only wait for its turn: it is stuck when bytes wait for the kernel."""
+            nonlocal held
+            _at_rest(lambda: pulled)
+            held = right.stats()["unsent_bytes"]
+            return held > 0
+
+        until(stuck)
         during = [round_trip() for _ in range(samples)]
         return Slowness(held, pulled, 0, before, during)
 
