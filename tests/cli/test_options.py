@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -17,7 +18,7 @@ from tolliver_transports.anyio import InstanceOptions
 
 from tests.cli.commands import tolliver
 from tests.wire.vectors import ONE, TWO
-from tolliver_proto import Dialect, Limits, QuotaPolicy, Revision
+from tolliver_proto import Dialect, Limits, QuotaPolicy, Revision, Subscription
 
 REQUIRED = {"tls.cert", "tls.key", "tls.ca"}
 GIVEN = {
@@ -98,6 +99,28 @@ def test_what_stands_for_one_peer(tmp_path: Path) -> None:
     assert options.dialects == {ONE: Dialect(version=3, strict_uuid7=True, accept_either=False)}
 
 
+def test_every_habit_of_a_peer_is_said_in_words_and_in_a_file() -> None:
+    kind = kind_of(TABLE["dialects"])
+    said = "version:3,unreliable-id:0,announce-after-handshake,strict-uuid7:0,accept-either:1,revision:rust-2026"
+    meant = Dialect(
+        version=3,
+        unreliable_id=0,
+        announce_after_handshake=True,
+        strict_uuid7=False,
+        accept_either=True,
+        revision=Revision.RUST_2026,
+        subscriptions=(Subscription("back", ""), Subscription("orders", "")),
+    )
+    assert kind.parse([f"{ONE}={said},subscriptions:back,subscriptions:orders"]) == {ONE: meant}
+    table = {field.name: getattr(meant, field.name) for field in dataclasses.fields(Dialect)}
+    assert all(value is not None for value in table.values())
+    written = table | {"revision": "rust-2026", "subscriptions": ["back", ["orders", ""]]}
+    assert kind.read({str(ONE): written}) == {ONE: meant}
+    assert kind.parse([kind.show({ONE: Dialect(revision=Revision.DRAFT_2, strict_uuid7=True)})]) == {
+        ONE: Dialect(revision=Revision.DRAFT_2, strict_uuid7=True)
+    }
+
+
 HERE = ("--plaintext", "--database", "d.db", "--listen", "127.0.0.1:0")
 
 
@@ -109,6 +132,9 @@ HERE = ("--plaintext", "--database", "d.db", "--listen", "127.0.0.1:0")
         (("replay", "tests", *HERE, "--probe", "loud"), "--probe: 'loud': give one of off, ack, message"),
         (("listen", *HERE, "--quota-policies", "skip"), "--quota-policies: 'skip': give a UUID, an equals sign"),
         (("listen", *HERE, "--dialects", f"{ONE}=odd"), "--dialects: 'odd' is no habit of a peer"),
+        (("listen", *HERE, "--dialects", f"{ONE}=revision:go"), "--dialects: 'go' is no layout: give one of 1, 2, go-"),
+        (("listen", *HERE, "--dialects", f"{ONE}=version"), "--dialects: '': give a whole number"),
+        (("listen", *HERE, "--dialects", f"{ONE}=strict-uuid7:2"), "--dialects: '2': give the word alone, or 0 or 1"),
         (("listen", *HERE, "--tls.tls12"), "--tls.tls12 with --plaintext: there is no TLS then"),
         (("listen", *HERE, "--dedupe-durable"), "say how many messages to remember"),
         (("stage", "staged", *HERE[:1], *HERE[3:], "--limits.max-name", "x"), "--limits.max-name: 'x'"),

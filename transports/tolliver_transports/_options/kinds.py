@@ -6,16 +6,15 @@ write instead. A size or a time may have a unit, such as 16MiB or 90s.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
 
-from attrs import define
+from attrs import define, evolve
 
-from tolliver_proto import Dialect, Probe, QuotaPolicy, Revision
+from tolliver_proto import Dialect, Probe, QuotaPolicy, Revision, Subscription
 
 from .checks import as_path
 from .instance import Remote, is_loopback, split_address
@@ -183,42 +182,48 @@ def _by_peer(kind: Kind) -> Kind:
     )
 
 
-_HABITS = {
-    one.name: _read_flag if str(one.type).startswith("bool") else _read_int for one in dataclasses.fields(Dialect)
-}
-
-
 def _parse_dialect(text: str) -> Dialect:
-    """Of habits with commas between them: a word, or a word, a colon and a number, which for a switch is 0 or 1."""
-    given: dict[str, Any] = {}
+    """Of habits with commas between them: a word, or a word, a colon and a value. A list takes each mention."""
+    given: dict[str, list[str]] = {}
     for part in text.split(","):
-        word, mark, value = part.partition(":")
-        name = word.replace("-", "_")
-        number = _parse_int(value) if mark else 1
-        given[name] = bool(number) if _HABITS.get(name) is _read_flag else number
-    return _read_dialect(given)
+        word, _, value = part.partition(":")
+        given.setdefault(word.replace("-", "_"), []).append(value)
+    return Dialect(**{name: _habit(name).parse(values) for name, values in given.items()})
 
 
 def _read_dialect(value: object) -> Dialect:
     if not isinstance(value, dict):
         raise TypeError(f"it is {value!r:.100}: write a table")
-    for name in value:
-        if name not in _HABITS:
-            raise ValueError(f"{name!r:.100} is no habit of a peer: there are {', '.join(_HABITS)}")
-    habits: dict[str, Any] = {name: _HABITS[name](one) for name, one in value.items()}
-    return Dialect(**habits)
+    return Dialect(**{name: _habit(name).read(own) for name, own in value.items()})
 
 
 def _show_dialect(value: Dialect) -> str:
-    given = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    return ",".join(f"{name}:{own:d}" for name, own in given.items() if own is not None)
+    given = {name: getattr(value, name) for name in _HABITS}
+    return ",".join(f"{name}:{_HABITS[name].show(own)}" for name, own in given.items() if own is not None)
 
 
-def _read_subscription(value: object) -> tuple[str, str]:
+def _habit(name: str) -> Kind:
+    if name not in _HABITS:
+        raise ValueError(f"{name!r:.100} is no habit of a peer: there are {', '.join(_HABITS)}")
+    return _HABITS[name]
+
+
+def _parse_switch(text: str) -> bool:
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{text!r:.100}: give the word alone, or 0 or 1 behind the colon")
+    return text != "0"
+
+
+def _last(kind: Kind) -> Kind:
+    """One value, of texts of which the last stands."""
+    return evolve(kind, parse=lambda texts: kind.parse(texts[-1]))
+
+
+def _read_subscription(value: object) -> Subscription:
     if isinstance(value, str):
-        return value, ""
+        return Subscription(value, "")
     if isinstance(value, list) and len(value) == 2 and all(isinstance(one, str) for one in value):
-        return value[0], value[1]
+        return Subscription(*value)
     raise TypeError(f'it is {value!r:.100}: write a channel, or ["channel", "key"]')
 
 
@@ -269,17 +274,38 @@ _LAYOUT = Kind(
     {"enum": [1, 2, *LAYOUTS]},
     lambda value: next(name for name, revision in LAYOUTS.items() if revision is value),
 )
-_HABIT_SCHEMA = {
-    "type": "object",
-    "properties": {name: {"type": "boolean" if read is _read_flag else "integer"} for name, read in _HABITS.items()},
-    "additionalProperties": False,
+_CHANNEL = Kind(
+    lambda text: Subscription(text, ""),
+    _read_subscription,
+    {
+        "anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
+        ]
+    },
+    lambda value: value[0],
+)
+_SWITCH = Kind(_parse_switch, _read_flag, {"type": "boolean"}, lambda value: str(int(value)))
+_HABITS: Mapping[str, Kind] = {
+    "version": _last(_COUNT),
+    "unreliable_id": _last(_COUNT),
+    "announce_after_handshake": _last(_SWITCH),
+    "strict_uuid7": _last(_SWITCH),
+    "accept_either": _last(_SWITCH),
+    "revision": _last(_LAYOUT),
+    "subscriptions": _listed(_CHANNEL),
 }
-_CHANNEL_SCHEMA = {
-    "anyOf": [
-        {"type": "string"},
-        {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
-    ]
-}
+"""By the fields of Dialect."""
+_DIALECT = Kind(
+    _parse_dialect,
+    _read_dialect,
+    {
+        "type": "object",
+        "properties": {name: kind.schema for name, kind in _HABITS.items()},
+        "additionalProperties": False,
+    },
+    _show_dialect,
+)
 
 _KINDS: Mapping[str, Kind] = {
     "": Kind(bool, _read_flag, {"type": "boolean"}, lambda value: "true" if value else "false"),
@@ -300,7 +326,7 @@ _KINDS: Mapping[str, Kind] = {
     "UUID": _UUID,
     "HOST:PORT": _of_text(_text, show=_show_address),
     "[PEER@]HOST:PORT": _of_text(Remote.parse),
-    "CHANNEL": Kind(lambda text: (text, ""), _read_subscription, _CHANNEL_SCHEMA, lambda value: value[0]),
+    "CHANNEL": _CHANNEL,
     "LAYOUT": _LAYOUT,
     "WORD": _of_text(_text),
     "NAME": _of_text(_text),
@@ -312,6 +338,6 @@ _KINDS: Mapping[str, Kind] = {
     "none|zlib": _choice({one: one for one in ("none", "zlib")}),
     "UUID=POLICY": _by_peer(_QUOTA),
     "UUID=LAYOUT": _by_peer(_LAYOUT),
-    "UUID=HABIT,...": _by_peer(Kind(_parse_dialect, _read_dialect, _HABIT_SCHEMA, _show_dialect)),
+    "UUID=HABIT,...": _by_peer(_DIALECT),
 }
 """By the words of the table."""

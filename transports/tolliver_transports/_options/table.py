@@ -86,7 +86,7 @@ TABLE: Mapping[str, Entry] = {
     "no_control_messages": Entry("UUID", "a peer that dies of subscribe and unsubscribe messages (T-29)", many=True),
     "dialects": Entry(
         "UUID=HABIT,...",
-        "habits of one peer: version:N, unreliable-id:N, strict-uuid7, accept-either and so on",
+        "habits of one peer: revision:LAYOUT, subscriptions:CHANNEL, version:N, strict-uuid7 and so on",
         many=True,
     ),
     "limits.max_body": Entry("BYTES", "a message's body (T-06)"),
