@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import anyio
+from tolliver_transports._cli.send import Tally, job_of_lines, send
 from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, listener, run_process, tolliver
@@ -145,3 +147,13 @@ def test_subscriptions_of_earlier_runs_stay_until_only(who: Who, tmp_path: Path)
             listed = alice.words.partition("subscribed to ")[2].partition(" (")[0]
             assert sorted(listed.split(", ")) == subscribed
             assert alice.interrupt() == 0
+
+
+def test_the_time_of_a_run_ends_before_the_instance_is_closed(tmp_path: Path) -> None:
+    options = InstanceOptions(plaintext=True, database=tmp_path / "node.db")
+    job = job_of_lines("c", "", b"x", reliable=True, waits=True, timeout=1)
+    tally = Tally()
+    anyio.run(send, options, job, tally, lambda: None)
+    said = tally.summary(job)
+    time.sleep(0.02)
+    assert tally.summary(job) == said

@@ -126,7 +126,7 @@ class Tally:
 
     Of those that were read `reliable` are to be stored; `stored` and (unreliably) `sent` are those that somebody wants.
     `connected` are peers, when the first goes; `waiting` those for which something waited in the end, where not all of
-    it was acknowledged.
+    it was acknowledged. It lasts from `begun` to `ended`: neither connecting nor closing is part of it.
     """
 
     read: int = 0
@@ -141,6 +141,12 @@ class Tally:
     connected: int = 0
     waiting: list[PeerInfo] = field(factory=list)
     begun: float = field(factory=time.monotonic)
+    ended: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Duration so far, or in all."""
+        return (time.monotonic() if self.ended is None else self.ended) - self.begun
 
     def begin(self, batch: Batch) -> None:
         self.read += len(batch.items)
@@ -163,7 +169,6 @@ class Tally:
 
     def summary(self, job: Job) -> str:
         """One line for people."""
-        seconds = time.monotonic() - self.begun
         low, high = self.recipients
         recipients = words.count(high, "recipient") if low == high else f"{low:,} to {high:,} recipients"
         done = self.stored + self.sent
@@ -172,7 +177,7 @@ class Tally:
             said.append(f"{self.deliveries:,} deliveries")
         if job.waits:
             said.append(f"{self.acknowledged:,} acknowledged")
-        return f"{', '.join(said)}, in {seconds:.2f} s ({done / max(seconds, 1e-6):,.0f}/s)"
+        return f"{', '.join(said)}, in {self.seconds:.2f} s ({done / max(self.seconds, 1e-6):,.0f}/s)"
 
     def facts(self, job: Job) -> dict[str, object]:
         """The same for programs."""
@@ -187,7 +192,7 @@ class Tally:
             "recipients": {"least": low, "most": high},
             "acknowledged": self.acknowledged if job.waits else None,
             "unacknowledged": {str(peer.uuid): peer.pending for peer in self.waiting} if job.waits else None,
-            "seconds": round(time.monotonic() - self.begun, 3),
+            "seconds": round(self.seconds, 3),
         }
 
     def waiting_words(self) -> Iterator[str]:
@@ -213,7 +218,10 @@ async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[
         await _meet(instance, options, job)
         tally.begun = time.monotonic()
         tally.connected = sum(peer.connected for peer in instance.peers())
-        await _Sender(instance, job, tally, show).send()
+        try:
+            await _Sender(instance, job, tally, show).send()
+        finally:
+            tally.ended = time.monotonic()
 
 
 async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
