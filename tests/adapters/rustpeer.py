@@ -30,7 +30,7 @@ class Received:
 
 def regular(channel: str, key: str, body: bytes, message_id: int) -> bytes:
     parts = [struct.pack(_NAME, len(part)) + part for part in (channel.encode(), key.encode(), body)]
-    return struct.pack(">Bi", 3, message_id) + b"".join(parts)
+    return struct.pack(">BI", 3, message_id) + b"".join(parts)
 
 
 class RustPeer:
@@ -41,7 +41,7 @@ class RustPeer:
         self.messages: list[Received] = []
         self.errors: list[str] = []
         self.connections: dict[uuid.UUID, socket.socket] = {}
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(2**31 - 2)  # the number has no sign: ids on both sides of it
         self._server: socket.socket | None = None
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -111,7 +111,7 @@ class RustPeer:
     def _read_all(self, conn: socket.socket) -> None:
         with suppress(OSError, EOFError):
             while (code := _take(conn, 1)[0]) == 3:
-                (message_id,) = struct.unpack(">i", _take(conn, 4))
+                (message_id,) = struct.unpack(">I", _take(conn, 4))
                 channel, key, body = (_take(conn, struct.unpack(_NAME, _take(conn, 2))[0]) for _ in range(3))
                 self.messages.append(Received(channel.decode(), key.decode(), body, message_id))
             self.errors.append(f"did not receive a regular message: code {code}")
