@@ -168,6 +168,8 @@ def test_an_installed_dissector_reads_the_capture(tmp_path: Path) -> None:
     assert ack.one("tolliver.ack_of") == str(said[4].number)
     assert (ack.one("tolliver.sender"), ack.one("tolliver.receiver")) == (str(ONE), str(TWO))
     assert all(not one.experts for one in said)
+    told = ["tolliver.lua: another copy of it is loaded already and stands; remove that to use this one"]
+    assert read(target, home=tmp_path, told=told) == said
 
 
 def test_the_dissector_is_printed_and_installed(tmp_path: Path) -> None:

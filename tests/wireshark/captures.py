@@ -88,15 +88,17 @@ def cut(data: bytes, random: Random, most: int = 8) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
-def run(path: Path, *options: str, script: Path | None = SCRIPT, home: Path | None = None) -> str:
-    """Output of tshark, which says nothing on standard error."""
+def run(
+    path: Path, *options: str, script: Path | None = SCRIPT, home: Path | None = None, told: Sequence[str] = ()
+) -> str:
+    """Output of tshark, which tells these lines on standard error and no other."""
     assert TSHARK is not None
     scripts = () if script is None else ("-X", f"lua_script:{script}")
     env = {**os.environ, "HOME": str(home or path.parent), "WIRESHARK_RUN_FROM_BUILD_DIRECTORY": ""}
     command = [TSHARK, "-n", "-r", str(path), *scripts, *options]
     done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False, env=env)
     errors = [line for line in done.stderr.decode().splitlines() if "Running as user" not in line]
-    assert (done.returncode, errors) == (0, []), done.stderr.decode()
+    assert (done.returncode, errors) == (0, [*told]), done.stderr.decode()
     return done.stdout.decode()
 
 

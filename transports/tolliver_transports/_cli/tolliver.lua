@@ -196,7 +196,11 @@ local IN_INFO = 8 -- frames that the Info column names
 
 -- Fields. `tolliver.peer` is there twice, for both ends, so that a filter need not know who is who.
 
-local messages = Proto("tolliver", "Tolliver")
+local first, messages = pcall(Proto, "tolliver", "Tolliver")
+if not first then -- such as an installed copy before that of -X, whose protocol would have the same name
+  io.stderr:write("tolliver.lua: another copy of it is loaded already and stands; remove that to use this one\n")
+  return
+end
 local streams = Proto("tolliver_rs", "Reactive Streams over a network")
 
 local f = {
