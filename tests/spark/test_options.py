@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
 from typing import Any
 
 import pytest
@@ -49,6 +51,14 @@ def test_numbers_and_flags_are_read_alike(kind: str) -> None:
         assert [value(name, text) for text in ("true", " False ")] == [True, False]
         with pytest.raises(ValueError, match=f"^the option {name} is 'yes': give true or false$"):
             value(name, "yes")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_an_option_without_a_value_is_refused(kind: str) -> None:
+    """Such as one from a variable that is not set: it would mean all channels, or all keys."""
+    for name, text in product(TABLES[kind], ("", " ")):
+        with pytest.raises(ValueError, match=rf"^the option {re.escape(name)} is {text!r}: .*give "):
+            parse({name: text}, TABLES[kind], kind)
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -67,7 +67,7 @@ def text(given: str) -> str:
 
 def path(given: str) -> str:
     if not given.strip():
-        raise ValueError("give the path of a file")
+        raise ValueError("give a path")
     return given
 
 
@@ -122,6 +122,14 @@ def names(given: str) -> tuple[str, ...]:
     if given.lstrip().startswith("["):
         return json_names(given)
     return tuple(part.strip() for part in given.split(",") if part.strip())
+
+
+def some_names(given: str) -> tuple[str, ...]:
+    """Names of which there is one at least. None at all would ask for everything."""
+    found = names(given)
+    if not found:
+        raise ValueError("give one name at least, or leave the option out")
+    return found
 
 
 def json_names(given: str) -> tuple[str, ...]:

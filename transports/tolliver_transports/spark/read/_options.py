@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tolliver_proto.recording import Direction
 
-from .._options import Option, count, flag, json_names, names, one_of, parse, uuid
+from .._options import Option, count, flag, json_names, one_of, parse, path, some_names, uuid
 
 READER = 'format("tolliver")'
 ELSEWHERE = {
@@ -56,7 +56,7 @@ class ReadOptions:
 
 
 def _peers(given: str) -> tuple[UUID, ...]:
-    return tuple(map(uuid, names(given)))
+    return tuple(map(uuid, some_names(given)))
 
 
 def nanoseconds(when: datetime) -> int:
@@ -81,12 +81,12 @@ def _names_of_files(given: str) -> str:
 
 
 OPTIONS: dict[str, Option] = {
-    "path": Option("paths", lambda path: (path,)),
+    "path": Option("paths", lambda given: (path(given),)),
     "paths": Option("paths", json_names),
     "recursiveFileLookup": Option("recursive", flag),
     "pathGlobFilter": Option("names", _names_of_files),
-    "channels": Option("channels", names),
-    "keys": Option("keys", names),
+    "channels": Option("channels", some_names),
+    "keys": Option("keys", some_names),
     "peers": Option("peers", _peers),
     "timeFrom": Option("time_from", _time),
     "timeTo": Option("time_to", _time),

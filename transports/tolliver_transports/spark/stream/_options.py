@@ -15,7 +15,7 @@ from tolliver_proto import Revision
 
 from ..._options.instance import TLS, Remote, split_address
 from ..._options.kinds import LAYOUTS
-from .._options import SECURITY, Option, count, flag, one_of, parse, size, whole
+from .._options import SECURITY, Option, count, flag, one_of, parse, size, text, whole
 from .._peer import addresses, folder, secured
 from ..read._options import ELSEWHERE, OPTIONS, READER, Mode, ReadOptions, parse_options
 
@@ -93,7 +93,7 @@ FILES_OPTIONS: dict[str, Option] = {name: OPTIONS[name] for name in _OF_FILES} |
 FILES_OPTIONS["mode"] = Option("mode", one_of({_FILES: Mode.FAILFAST} | {mode.value: mode for mode in Mode}))
 
 _OF_THE_STAGER = {
-    "listen": Option("listen", lambda given: split_address(given.strip())),
+    "listen": Option("listen", lambda given: split_address(text(given).strip())),
     "connect": Option("remotes", addresses),
     **SECURITY,
     "revision": Option("revision", one_of(LAYOUTS)),
