@@ -439,6 +439,7 @@ def test_a_hard_life(seed: int) -> None:
     assert report.counts["messages"]
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", [2, 5, 8])
 def test_a_hard_life_at_the_quota(seed: int) -> None:
     """D-10: peers that lose their oldest messages, or are skipped."""

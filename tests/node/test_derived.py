@@ -167,7 +167,7 @@ def test_it_is_up_without_a_commit_and_leaves_nothing() -> None:
 
 def test_thousands_come_and_go() -> None:
     play = subscriber(policy=Policy(dedupe=50))
-    for number in range(2000):
+    for number in range(1000):
         wire = joined(play, writer(number))
         assert handle(play, wire.send(message(1), message(2))) == [b"1", b"2"]
         wire.lose()

@@ -155,6 +155,7 @@ def test_ids_are_free_cyclic_and_never_reserved(
         previous = taken
 
 
+@pytest.mark.search
 def test_all_ids_outstanding_is_outbox_full_and_takes_nothing() -> None:
     ids = IdAllocator(5, [(1, 9), (12, LAST_ID)])
     with pytest.raises(OutboxFull, match="T-41"):

@@ -34,6 +34,7 @@ def waits(play: Play, seconds: int) -> float:
     return waited / 10
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_silent_remote_holds_up_sends_for_one_handshake_in_all(strict: bool) -> None:
     play = Play(limits=SMALL, policy=Policy(strict_block=strict))

@@ -143,6 +143,7 @@ def crowd(size: int) -> Node:
     return Node(instance_id=ME, rng=Dice(), loaded=Loaded(peers=peers), now=0.0)
 
 
+@pytest.mark.search
 def test_i5_nothing_to_do_costs_the_same_for_ten_and_for_ten_thousand_peers() -> None:
     def cost(node: Node) -> int:
         with _Calls() as calls:
@@ -153,6 +154,7 @@ def test_i5_nothing_to_do_costs_the_same_for_ten_and_for_ten_thousand_peers() ->
     assert cost(crowd(10)) == cost(crowd(10_000)) < 20
 
 
+@pytest.mark.search
 def test_i6_routing_costs_four_look_ups_however_many_subscriptions_there_are() -> None:
     def cost(node: Node) -> int:
         with _Calls() as calls:

@@ -87,7 +87,7 @@ class MemoryContract(StoreContract):
         return store.snapshot().reopen() if isinstance(store, MemoryStore) else MemoryStore()
 
 
-TestMemoryStore = MemoryContract.TestCase
+TestMemoryStore = pytest.mark.search(MemoryContract.TestCase)
 TestMemoryStore.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 ROW = StoredMessage(1, 7, "c", "k", b"body", 24)

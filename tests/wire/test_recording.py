@@ -138,6 +138,7 @@ def test_what_an_old_version_wrote_is_read_and_written_as_ever() -> None:
     ]
     blocks = [one for one in found if isinstance(one, Block)]
     assert [one.header for one in blocks] == headers
+    assert [one.header.first_time_ns for one in blocks] == [one.time_ns for one in headers]
     assert [decode(one.payload, one.header.revision) for one in blocks] == written
     assert list(in_order(found)) == found
     assert b"".join(encode_block(one.header, one.payload) for one in blocks) == OLD

@@ -94,6 +94,7 @@ CALLS: list[Call] = [
 ]
 
 
+@pytest.mark.search
 @given(calls, st.sampled_from(Codec), sizes, st.integers(0, 10**6))
 def test_what_is_written_is_read_however_it_is_cut(
     made: list[Call], codec: Codec, steps: list[int], begin: int
