@@ -72,7 +72,8 @@ coverage: $(VENV)/.ready
 loops: $(VENV)/.ready
 	$(BIN)/python scripts/coverage_adapters.py --other-loops -n 2
 
-# Tests of tests, planted places, Spark Connect: what changes seldom, or is shown in the large elsewhere.
+# Tests of tests, planted places, Spark Connect: what changes seldom, or is shown in the large elsewhere; and properties,
+# each with ten times as many examples.
 thorough: $(VENV)/.ready java
 	$(BIN)/python scripts/thorough.py -n 2
 

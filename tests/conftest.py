@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
-settings.register_profile("tolliver", deadline=None)  # a busy machine must not fail a test
+# A busy machine must not fail a test, and each run has other examples: `make thorough` takes ten times as many.
+settings.register_profile("tolliver", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=500)
 # For planted bugs: the same examples each time, and what fails need not be made short.
 settings.register_profile(
     "planted", deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate)
 )
 # For coverage: a line that is seen by chance is one that is missed by chance.
-settings.register_profile("watched", deadline=None, derandomize=True, database=None)
+settings.register_profile("watched", deadline=None, derandomize=True, database=None, max_examples=50)
 settings.load_profile("tolliver")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children would inherit it
