@@ -13,7 +13,6 @@ import sys
 
 import pytest
 
-
 CHOSEN = "thorough or (hypothesis and not loops and not tck)"
 
 
