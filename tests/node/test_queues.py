@@ -348,7 +348,7 @@ def test_a_declaration_and_a_put_that_fail() -> None:
         queue = app.work_queue("jobs", lease=1.0)
         app.when_stored(queue.put(b"refused"), told.append)
         app.later(3.0, lambda: app.when_stored(queue.put(b"refused, and a worker is there"), told.append))
-        app.later(5.0, lambda: app.when_acked(queue.put_many([("", b"1"), ("", b"2"), ("", b"3")]), told.append))
+        app.later(5.0, lambda: app.when_acked(queue.put_many([b"1", ("", b"2"), b"3"]), told.append))
 
     net = lasting(30.0, boss=boss, one=at_work(1.0))
     actor = net._actor("boss")
@@ -368,7 +368,7 @@ def test_a_move_that_fails_is_made_later(failing: str, monkeypatch: pytest.Monke
 
     def boss(app: App) -> None:
         queue = app.work_queue("jobs", lease=1.0)
-        app.when_acked(queue.put_many([("", b"%d" % one) for one in range(5)]), told.append)
+        app.when_acked(queue.put_many(b"%d" % one for one in range(5)), told.append)
 
     def mortal(app: App) -> None:
         at_work()(app)

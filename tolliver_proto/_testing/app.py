@@ -323,9 +323,10 @@ class AppQueue:
         """Give a job to be stored; `when_stored` tells when it is, `when_acked` when it is done."""
         return self.put_many([(key, body)])
 
-    def put_many(self, jobs: Iterable[tuple[str, bytes]]) -> Receipt:
-        """Give (key, body) jobs to be stored in one commit, all or none."""
-        receipt: Receipt = self._app._call("put_many", self.channel, list(jobs))
+    def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
+        """Give jobs, each a body or (key, body), to be stored in one commit, all or none."""
+        items = [job if isinstance(job, tuple) else ("", job) for job in jobs]
+        receipt: Receipt = self._app._call("put_many", self.channel, items)
         return receipt
 
     def pending(self, most: int = 1000) -> JobList:
