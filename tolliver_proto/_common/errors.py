@@ -205,7 +205,7 @@ class NoResponders(TolliverError):
     def __str__(self) -> str:
         return (
             f"nobody answers requests for {self.channel!r:.100} {self.key!r:.100}: is the peer connected, and does it "
-            "call `respond`? (P-13)"
+            f"call `respond`? wait_subscribed({f'tolliver.request/{self.channel}'!r:.100}) waits for one (P-13)"
         )
 
 
