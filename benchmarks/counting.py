@@ -5,8 +5,8 @@
 
 Two instances on one asyncio loop talk over plaintext on loopback, with databases in memory, so that little but our own
 code takes time. Runs of the two checkouts take turns, each in a process of its own; the least of each is printed, as
-whatever else the machine does only adds to the processor time of a message. The commit before the counters of peers and
-channels came is the parent of the one that says "Status: thin thread".
+whatever else the machine does only adds to the processor time of a message. ad10657 is the last commit without the
+counters of peers and channels and without histograms.
 """
 
 from __future__ import annotations
