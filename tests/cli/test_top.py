@@ -67,7 +67,9 @@ class Terminal:
 
     def ended(self) -> int:
         """Its exit status."""
+        deadline = time.monotonic() + SECONDS
         while self.process.poll() is None:
+            assert time.monotonic() < deadline, self.text
             self._read()
         return self.process.returncode
 
