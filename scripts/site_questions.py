@@ -32,20 +32,20 @@ from scripts.docs import SITE  # noqa: E402  # the line above comes first
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 QUESTIONS = {
-    "share work": {"patterns.html", "questions.html"},
-    "ask answer": {"patterns.html", "questions.html"},
-    "ack mean": {"messaging.html", "questions.html"},
-    "rotate certificate": {"security.html", "questions.html"},
-    "message twice": {"messaging.html", "questions.html"},
-    "disk full": {"messaging.html", "questions.html"},
-    "redelivered": {"messaging.html", "questions.html"},
-    "two machines": {"two-machines.html", "cli.html", "questions.html"},
-    "how to share work": {"patterns.html", "questions.html"},
+    "share work": {"patterns.html"},
+    "ask answer": {"patterns.html"},
+    "ack mean": {"messaging.html"},
+    "rotate certificate": {"security.html"},
+    "message twice": {"messaging.html"},
+    "disk full": {"messaging.html"},
+    "redelivered": {"messaging.html"},
+    "two machines": {"two-machines.html"},
+    "how to share work": {"patterns.html"},
     "how to ask and answer": {"patterns.html", "questions.html"},
-    "what an ack means": {"messaging.html", "questions.html"},
-    "rotate a certificate": {"security.html", "questions.html"},
-    "why a message came twice": {"messaging.html", "questions.html"},
-    "what to do when the disk is full": {"messaging.html", "questions.html", "troubles.html"},
+    "what an ack means": {"messaging.html"},
+    "rotate a certificate": {"security.html"},
+    "why a message came twice": {"messaging.html"},
+    "what to do when the disk is full": {"messaging.html"},
     "coming from kafka": {"from-kafka.html"},
 }
 """Questions of newcomers, and the pages of which one must come up."""
