@@ -17,8 +17,8 @@ $(VENV)/.ready: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# Whoever collects the tests first compiles them, which takes twice as long as the rest of it: once here, before seven
-# processes do so side by side. An error in one is told by the tests.
+# The first process that collects the tests compiles them, which takes twice as long as the rest of it. It is done once
+# here, before seven processes do so side by side. The tests tell of an error in one of them.
 $(VENV)/.compiled: $(VENV)/.ready
 	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
 	@touch $@
