@@ -31,11 +31,15 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Self
 
-import anyio
-from tolliver_transports.anyio import TLS, Instance, InstanceOptions, create_instance
-from tolliver_transports.certs import make_ca, make_certificate
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
-from tolliver_proto import Delivery, Limits
+import anyio  # noqa: E402  # the line above comes first
+from tolliver_transports.anyio import TLS, Instance, InstanceOptions, create_instance  # noqa: E402
+from tolliver_transports.certs import make_ca, make_certificate  # noqa: E402
+
+from scripts.proving.graph import Graph  # noqa: E402
+from tolliver_proto import Delivery, Limits  # noqa: E402
 
 BACKLOG = 200  # messages that wait
 LIVES = (0.1, 1.0)  # seconds between kills
@@ -238,6 +242,7 @@ def main() -> int:
     print("memory at first {:.1f} MiB, in the first quarter {:.2f}, in the last {:.2f}".format(*levels), end="")
     print(f"; longest time without a sample {longest:.1f} s")
     print(*(f"{kind} from {before[kind]:.2f} to {after[kind]:.2f} MiB" for kind in before), sep=", ")
+    print(Graph("memory of the node that is not killed, MiB over the run", [mib for _, mib, _ in samples]).said())
     constant = f"constant ({last})" if last == first else f"from {first} to {last}"
     print(
         f"result: V23 | {options.seconds:.0f} s, {kills} kills | RSS slope {grows:.2f} MiB/h, descriptors {constant}"

@@ -29,6 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "transports")]  # the targets are beside u
 
 from fuzz.runner import write_seeds  # noqa: E402  # the line above comes first
 from fuzz.targets import CRASHES, TARGETS, Target  # noqa: E402  # as above
+from scripts.proving.graph import Graph  # noqa: E402  # as above
 
 MOST_FILES, MOST_BYTES = 200, 200_000  # of all corpora together
 SEVERAL = 5  # crashes of a target after which it is left alone
@@ -202,6 +203,8 @@ def main() -> int:
     if silent:
         print(f"nothing was run of {', '.join(silent)}: what does `python -m fuzz {silent[0]} -runs=1` say?")
     before, after = (sum(one.edges_at(share) for one in outcomes) for share in (0, 1))
+    steps = [sum(one.edges_at(step / 24) for one in outcomes) for step in range(25)]
+    print(Graph("edges that all targets have reached, over the run", steps).said())
     print(
         f"result: V3 | {inputs:,} inputs in {minutes:,.1f} core-minutes over {len(targets)} targets | "
         f"{crashes} crashes, edges {before:,} -> {after:,}, {kept_crashes()} cases of crashes kept"

@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
 from scripts.pages import linked  # noqa: E402  # the line above comes first
+from scripts.proving.graph import Graph  # noqa: E402
 from scripts.proving.page import Outcome, Said, readme  # noqa: E402
 from scripts.proving.page import page as drawn  # noqa: E402
 from scripts.proving.rows import ROWS, Row  # noqa: E402
@@ -48,16 +49,26 @@ def run(row: Row, *, full: bool = False) -> Outcome:
     """All commands of the row, also after one that failed."""
     began = time.monotonic()
     said: list[Said] = []
+    graphs: list[str] = []
     passed = True
     commands = (full and row.full) or row.commands
     print(row.name, *commands, sep="\n  ", flush=True)
     with ThreadPoolExecutor(len(commands) if row.waits else 1) as pool:
-        for good, lines in pool.map(partial(_called, longest=None if full else LONGEST), commands):
-            said += lines
+        for good, found, drawn_from in pool.map(partial(_called, longest=None if full else LONGEST), commands):
+            said += found
+            graphs += drawn_from
             passed = passed and good
     today = datetime.now(UTC).date().isoformat()
     seconds = round(time.monotonic() - began)
-    return Outcome(passed=passed, commands=[*commands], said=said, date=today, commit=_commit(), seconds=seconds)
+    return Outcome(
+        passed=passed,
+        commands=[*commands],
+        said=said,
+        graphs=graphs,
+        date=today,
+        commit=_commit(),
+        seconds=seconds,
+    )
 
 
 def run_all(rows: Sequence[Row], *, full: bool = False) -> Iterator[tuple[Row, Outcome]]:
@@ -68,8 +79,8 @@ def run_all(rows: Sequence[Row], *, full: bool = False) -> Iterator[tuple[Row, O
         yield from ((row, outcome.result()) for row, outcome in beside)
 
 
-def _called(command: str, longest: float | None) -> tuple[bool, list[Said]]:
-    """True if it passed, and its results. One that says nothing has shown nothing."""
+def _called(command: str, longest: float | None) -> tuple[bool, list[Said], list[str]]:
+    """True if it passed, its results and its graphs. One that says nothing has shown nothing."""
     program, *arguments = shlex.split(command)
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     with subprocess.Popen(
@@ -85,14 +96,15 @@ def _called(command: str, longest: float | None) -> tuple[bool, list[Said]]:
             out, err = process.communicate(timeout=longest)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
-            return False, [Said(size=command, figures=f"did not end within {longest:g} s")]
+            return False, [Said(size=command, figures=f"did not end within {longest:g} s")], []
     found = [match for line in out.splitlines() if (match := RESULT.match(line))]
     for match in found:
         print(f"  {match[0]}", flush=True)
     if process.returncode or not found:
         print("\n".join([*out.splitlines(), *err.splitlines()][-LAST_LINES:]), flush=True)
     said = [Said(size=match["size"], figures=match["figures"]) for match in found]
-    return process.returncode == 0 and bool(found), said or [Said(size=command, figures="it said nothing")]
+    graphs = [line for line in out.splitlines() if Graph.heard(line)]
+    return process.returncode == 0 and bool(found), said or [Said(size=command, figures="it said nothing")], graphs
 
 
 def _commit() -> str:

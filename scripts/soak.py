@@ -40,7 +40,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from scripts.proving.graph import Graph  # noqa: E402  # the line above comes first
+
 ROUND = 100
 FIGURES = ("kills", "messages", "lost", "unexpected", "overtaken", "nobody", "duplicates", "not_in_copies", "drained")
 BAD = ("lost", "unexpected", "overtaken", "nobody", "wrong")
@@ -73,6 +77,7 @@ def main() -> int:
     troubles: Counter[str] = Counter()
     recoveries: list[float] = []
     drains: list[float] = []
+    pace: list[float] = []
     seeds = count(options.seed)
     began = time.monotonic()
 
@@ -87,6 +92,7 @@ def main() -> int:
             total["failed"] += "error" in result
             recoveries.extend(result["recoveries"])
             drains.append(result["draining"])
+            pace.append(total["kills"])
             print(
                 f"seed {seed}: { {name: value for name, value in result.items() if name != 'recoveries'} }", flush=True
             )
@@ -97,6 +103,7 @@ def main() -> int:
             running.result()
     print(f"{total['rounds']} rounds in {time.monotonic() - began:.0f} s")
     print(f"from a receiver's start to its first message: {shown(recoveries)}; to drain at the end: {shown(drains)}")
+    print(Graph("kills, as each round ends", pace).said())
     others = ", ".join(f"{number:,} {name}" for name, number in sorted(troubles.items()))
     print(
         f"result: V7 | {total['kills']:,} kills, {others} | "

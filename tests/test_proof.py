@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from scripts import proof
+from scripts.proving.graph import Graph
 from scripts.proving.page import readme
 from scripts.proving.rows import ROWS, Row
 
@@ -72,7 +73,19 @@ def test_a_command_passes_if_it_says_so_and_says_what(program: str, passed: bool
     assert ("**FAILED**" in shown) is not passed
 
 
-@pytest.mark.thorough
+def test_numbers_over_time_are_a_line_of_the_page() -> None:
+    said = Graph("memory, MiB", [float(number) for number in range(100)]).said()
+    program = f"print({said!r}); print('result: V0 | 3 runs | 0 lost')"
+    outcome = proof.run(Row("V0", "nothing", "3 runs", (shlex.join(["python", "-c", program]),)))
+    assert outcome["graphs"] == [said]
+    [line] = [line for line in proof.page({"V1": outcome}).splitlines() if line.startswith("- memory, MiB: ")]
+    bars = line.split("`")[1]
+    assert (bars[0], bars[-1], len(bars)) == ("▁", "█", 48)
+    assert line.endswith("` from 0 to 99")
+    assert Graph.heard("graph: of nothing | ") is None
+    assert Graph("flat", [5.0, 5.0]).drawn() == "flat: `▁▁` from 5 to 5"
+
+
 @pytest.mark.thorough
 def test_a_command_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
     script, started = tmp_path / "long.py", tmp_path / "started"
@@ -83,7 +96,7 @@ open({str(started)!r}, "w").write(str(child.pid))
 time.sleep(600)
 """
     script.write_text(program)
-    passed, said = proof._called(f"python {script}", longest=3.0)
+    passed, said, _ = proof._called(f"python {script}", longest=3.0)
     assert (passed, said[0]["figures"]) == (False, "did not end within 3 s")
     child = int(started.read_text())
     for _ in range(600):

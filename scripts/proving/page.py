@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
+from scripts.proving.graph import Graph
 from scripts.proving.rows import KINDS, ROWS, Row
 
 
@@ -25,6 +26,8 @@ class Outcome(TypedDict):
     passed: bool
     commands: list[str]
     said: list[Said]
+    graphs: NotRequired[list[str]]
+    """Lines as the commands said them."""
     date: str
     commit: str
     seconds: int
@@ -138,6 +141,7 @@ def _details(row: Row, outcome: Outcome | None) -> Iterator[str]:
         for said in outcome["said"]:
             yield f"- {said['size']}:"
             yield from (f"    - {part}" for part in said["figures"].split("; "))
+        yield from (f"- {graph.drawn()}" for graph in map(Graph.heard, outcome.get("graphs", ())) if graph)
     yield "\n</details>\n"
 
 
