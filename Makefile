@@ -54,7 +54,7 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@test $(VENV)/.ready -nt pyproject.toml || $(BIN)/python scripts/install.py pip '.[demo]'
 	@touch $@
 
-# Five minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says at its
+# Six minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says at its
 # end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck` and `make thorough`.
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark
