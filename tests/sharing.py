@@ -1,7 +1,7 @@
 """Groups of tests for the processes of one pytest (pytest-xdist).
 
-A Spark takes a process ten seconds to start, and then waits more than it works. So the files that need one are two
-groups, which as the largest begin at once, in two processes. A file whose tests share what takes long to make is a
+A Spark takes a process ten seconds to start, and then waits more than it works. So the files that need one are one
+group, which as the largest begins at once. A file whose tests share what takes long to make is a
 group, too; all other tests are taken one by one.
 """
 
@@ -10,11 +10,18 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling
 
 _GROUPS = (
-    # The session of Spark, in two groups that take equally long.
-    {f"tests/spark/{name}.py" for name in ("test_audit", "test_streams")},
+    # One session of Spark. A second costs more to start than it saves in waiting.
     {
         f"tests/spark/{name}.py"
-        for name in ("test_demand_source", "test_page", "test_source", "test_tables", "test_write")
+        for name in (
+            "test_audit",
+            "test_demand_source",
+            "test_page",
+            "test_source",
+            "test_streams",
+            "test_tables",
+            "test_write",
+        )
     },
     {"tests/test_rooms.py"},  # all imports of all files
     {"tests/test_site.py"},  # the pages of the site

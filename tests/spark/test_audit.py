@@ -625,6 +625,7 @@ def console() -> Console:
     return Console(soft_wrap=True, width=200)
 
 
+@pytest.mark.thorough  # `make demo` shows it
 def test_the_table_and_the_recordings_say_that_nothing_is_lost(
     spark: Any, played: Path, console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def rig(tmp_path: Path, certs: Certificates) -> Rig:
     return Rig(tmp_path, certs)
 
 
+@pytest.mark.thorough  # `make spark-soak` shows it in the large (V25)
 def test_two_peers_restarts_and_what_is_lost(rig: Rig, spark: SparkSession) -> None:
     with rig.sender("alice", 1, 3_000) as alice, rig.sender("carol", 10_001, 3_000) as carol:
         query = rig.query(spark)
