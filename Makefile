@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # The first process that collects the tests compiles them, which takes twice as long as the rest of it. It is done once
-# here, before six processes do so side by side. The tests tell of an error in one of them.
+# here, before seven processes do so side by side. The tests tell of an error in one of them.
 $(VENV)/.compiled: $(VENV)/.ready
 	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
 	@touch $@
@@ -60,9 +60,9 @@ test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
 
-# All tests but those of the core that are watched, and what has a target of its own. Five processes: half of them wait.
+# All tests but those of the core that are watched, and what has a target of its own. Six processes: half of them wait.
 # The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.
-SUITE = $(BIN)/python -m pytest -q -n 5 -m 'not core and not loops and not tck and not thorough and not typed'
+SUITE = $(BIN)/python -m pytest -q -n 6 -m 'not core and not loops and not tck and not thorough and not typed'
 suite: $(VENV)/.ready
 	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))
 
@@ -79,7 +79,7 @@ loops: $(VENV)/.ready
 	$(BIN)/python scripts/coverage_adapters.py --other-loops -n 2
 
 # Tests of tests, planted places, Spark Connect: what changes seldom, or is shown in the large elsewhere; and properties,
-# each with ten times as many examples.
+# each with 500 examples.
 thorough: $(VENV)/.ready java
 	$(BIN)/python scripts/thorough.py -n 2
 

@@ -1,6 +1,6 @@
 """Thorough tests: those that `make test` leaves out (V4).
 
-They are tests of tests, every planted place, the long way to Spark, and each property with ten times as many examples.
+They are tests of tests, every planted place, the long way to Spark, and each property with 500 examples.
 
     python scripts/thorough.py [options of pytest, such as -n 2]
 

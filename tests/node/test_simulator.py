@@ -21,7 +21,7 @@ from tolliver_proto._node.sending import Sending
 from tolliver_proto._testing.simnet import WORLDS
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
-RUNS, SEEDS = 4, 25  # as many as two cores do in some seconds; `make simulate SCHEDULES=n` does more
+RUNS, SEEDS = 2, 25  # as many as a core does in some seconds; `make simulate SCHEDULES=n` does more
 
 
 def run(seed: int) -> Report:

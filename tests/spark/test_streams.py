@@ -122,6 +122,7 @@ def test_inline_and_recordings_and_an_external_stage(rig: Rig, spark: SparkSessi
 # Kills.
 
 
+@pytest.mark.thorough  # `make spark-soak` does it again and again (V25)
 def test_kill_9_of_stagers_and_drivers(rig: Rig, spark: SparkSession) -> None:
     """Kills while messages come: of a driver with its JVM, and of the stager of the one in its place."""
     with (
