@@ -26,7 +26,7 @@ settings.register_profile(
     "planted", deadline=None, derandomize=True, database=None, phases=(Phase.explicit, Phase.generate)
 )
 # For coverage: a line that is seen by chance is one that is missed by chance.
-settings.register_profile("watched", deadline=None, derandomize=True, database=None, max_examples=50)
+settings.register_profile("watched", deadline=None, derandomize=True, database=None, max_examples=15)
 settings.load_profile("tolliver")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children would inherit it

@@ -253,6 +253,11 @@ def test_reading_begins_at_any_group() -> None:
     assert taken(data, len(one), 2 * len(one)) == read(data)[4:8]
 
 
+def test_a_file_of_which_whole_groups_are_gone_ends_at_the_last() -> None:
+    one = group(CALLS)
+    assert taken(one, 0, 2 * len(one)) == read(one)
+
+
 def test_damage_in_a_file_is_told_where_it_is_read() -> None:
     one = group(CALLS)
     data = one + one
