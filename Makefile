@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # The first process that collects the tests compiles them, which takes twice as long as the rest of it. It is done once
-# here, before seven processes do so side by side. The tests tell of an error in one of them.
+# here, before five processes do so side by side. The tests tell of an error in one of them.
 $(VENV)/.compiled: $(VENV)/.ready
 	@$(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
 	@touch $@
@@ -60,9 +60,9 @@ test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
 
-# All tests but those of the core that are watched, and what has a target of its own. Six processes: half of them wait.
+# All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
 # The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.
-SUITE = $(BIN)/python -m pytest -q -n 6 -m 'not core and not loops and not tck and not thorough and not typed'
+SUITE = $(BIN)/python -m pytest -q -n 4 -m 'not core and not loops and not tck and not thorough and not typed'
 suite: $(VENV)/.ready
 	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))
 
