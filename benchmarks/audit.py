@@ -4,8 +4,8 @@
 
 Two instances of this process send and handle so many messages of 100 bytes over mutual TLS, and both record. Then
 `tolliver audit RECORDINGS --html` and the counting program run in turn, each as a process of its own, so the start of
-Java and Spark is in both. Figures are medians, the ratio that of the same round. The exit status is 1 where a message
-counts as lost, or where the audit takes longer than 15 s for each 100,000 messages.
+Java and Spark is in both. Figures are medians, the ratio that of the same round. The exit status is 1 where the audit
+takes longer than 15 s, or 15 s for each 100,000 of more messages; a message that counts as lost ends it with an error.
 """
 
 from __future__ import annotations

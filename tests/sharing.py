@@ -1,8 +1,8 @@
 """Groups of tests for the processes of one pytest (pytest-xdist).
 
 A Spark takes a process ten seconds to start, and then waits more than it works. So the files that need one are one
-group, which as the largest begins at once. A file whose tests share what takes long to make is a
-group, too; all other tests are taken one by one.
+group, which as the largest begins at once. A file whose tests share what takes long to make is a group, too; all other
+tests are taken one by one.
 """
 
 from __future__ import annotations

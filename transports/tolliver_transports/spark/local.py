@@ -86,9 +86,8 @@ def _start(words: int, *, quick: bool) -> SparkSession:
         .config("spark.sql.shuffle.partitions", cores if quick else 8 * cores)
         .config("spark.sql.session.timeZone", "UTC")
     )
-    if (
-        quick
-    ):  # the JVM's second compiler, its checks of Spark's own jars, and plans that adapt cost more than they save
+    # The JVM's second compiler, its checks of Spark's jars, and plans that adapt cost a small job more than they save.
+    if quick:
         builder = (
             builder.config("spark.driver.extraJavaOptions", _QUICK_JAVA)
             .config("spark.sql.adaptive.enabled", False)
