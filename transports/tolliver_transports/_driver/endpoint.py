@@ -217,10 +217,12 @@ class BaseEndpoint(ABC):
         self.run_actions()
 
     def abandon(self, dropped: Closable) -> None:
-        """Close it at the next turn. The garbage collector calls this, wherever and on whatever thread it runs."""
+        """Close it soon. The garbage collector calls this, wherever and on whatever thread it runs."""
         self._abandoned.append(dropped)
         if threading.get_ident() == self._thread:
             self.wake()
+        elif self._open and self._process == _this_process:  # a fork has the parent's loop, which is not its own
+            self.call_soon(self.wake)  # else the next turn may be far away: what a connection receives makes none
 
     def refuse_copy(self) -> NoReturn:
         raise TypeError(
