@@ -10,8 +10,17 @@ LOOP = "transports/tolliver_transports/_driver/loop_endpoint.py"
 ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
 THREAD_ITERATORS = "transports/tolliver_transports/blocking/iterators.py"
 ENDS = "transports/tolliver_transports/anyio/ends.py"
+ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
 
 BUGS = (
+    Bug(
+        "an iterator that is dropped on another thread is closed when the loop has something else to do",
+        ENDPOINT,
+        "BaseEndpoint.abandon",
+        "self.call_soon(self.wake)",
+        "pass",
+        ("tests/adapters/test_handlers.py::test_an_iterator_that_is_dropped_gives_back_what_it_holds[asyncio]",),
+    ),
     Bug(
         "one handler is enough",
         INBOX,
