@@ -30,7 +30,7 @@ def test_the_certificate_says_who_it_is(nodes: Nodes, certs: Certificates) -> No
 def test_it_says_what_it_is(nodes: Nodes) -> None:
     with nodes.pair(channels=()) as (left, right, _):
         where = "".join(f", listening on {host}:{port}" for host, port in right.addresses)
-        assert right.shown == f"<Instance {right.instance_id} on {right.database}{where}, 1 peers up>"
+        assert right.shown == f"<Instance {right.instance_id} on {right.database}{where}, 1 peer up>"
     assert left.shown == f"<Instance on {left.database}, not open>"
 
 

@@ -69,8 +69,8 @@ def test_streams_say_what_they_are(stage: Stage) -> None:
     assert repr(publisher.publish("numbers", [b"1", b"2", b"3"])) == "<Publication of 'numbers'>"
     taken = peer.subscribe("numbers", prefetch=1)
     assert publisher.addresses == [("127.0.0.1", publisher.port)]
-    assert subscriber.shown == "<Streams, 1 peers up>"
-    assert publisher.shown == f"<Streams, listening on 127.0.0.1:{publisher.port}, 1 peers up>"
+    assert subscriber.shown == "<Streams, 1 peer up>"
+    assert publisher.shown == f"<Streams, listening on 127.0.0.1:{publisher.port}, 1 peer up>"
     assert taken.look(repr) == "<Subscription to 'numbers'>"
     taken.cancel()
     assert taken.look(repr) == "<Subscription to 'numbers', over>"

@@ -190,6 +190,11 @@ class BaseEndpoint(ABC):
             "use it until it is closed"
         )
 
+    def _reach(self, peers: int) -> str:
+        """For `repr`: where it listens, and how many are connected."""
+        where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
+        return f"{where}, {peers} peer{'' if peers == 1 else 's'} up"
+
     def run_actions(self) -> None:
         if self._abandoned:
             self._close_abandoned()

@@ -323,8 +323,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         database = _where(self.options)
         if not self._open:
             return f"<{name} on {database}, not open>"
-        where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
-        return f"<{name} {self.node.instance_id} on {database}{where}, {self.stats().peers_up} peers up>"
+        return f"<{name} {self.node.instance_id} on {database}{self._reach(self.stats().peers_up)}>"
 
     def _unconnected(self, remote: Remote) -> str:
         """Words for whoever waits for this remote."""

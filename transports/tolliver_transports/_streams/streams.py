@@ -162,8 +162,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         """A line for `repr`: where it listens, who is connected."""
         if not self._open:
             return f"<{name}, not open>"
-        where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
-        return f"<{name}{where}, {len(self._peers)} peers up>"
+        return f"<{name}{self._reach(len(self._peers))}>"
 
     def _one_peer(self, peer: P | None) -> P:
         if peer is not None:
