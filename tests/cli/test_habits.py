@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports._cli import commands
+from tolliver_transports._cli.commands import choices
 
 from tests.cli.commands import tolliver
 from tests.cli.conftest import Who
@@ -16,7 +16,7 @@ from tolliver_proto import Revision
 
 def test_they_reach_the_instance(tmp_path: Path) -> None:
     given: dict[str, Any] = {"strict_uuid7": True, "accept_either": True, "unreliable_id": 2**32 - 1}
-    chosen = {one.name: one.default for one in inspect.signature(commands._place).parameters.values()}
+    chosen = {one.name: one.default for one in inspect.signature(choices.place_of).parameters.values()}
     chosen |= {
         "at": "127.0.0.1:0",
         "plaintext": True,
@@ -24,7 +24,7 @@ def test_they_reach_the_instance(tmp_path: Path) -> None:
         "revision": Revision.DRAFT_2,
         **given,
     }
-    options = commands._place(**chosen).options(dial=False)
+    options = choices.place_of(**chosen).options(dial=False)
     assert {name: getattr(options, name) for name in given} == given
 
 

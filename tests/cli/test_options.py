@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports._cli import commands
+from tolliver_transports._cli.commands import choices
 from tolliver_transports._options.kinds import kind_of, seconds
 from tolliver_transports._options.reading import arguments, defaults, parse, read
 from tolliver_transports._options.table import CODE, TABLE, flag_of, unknown
@@ -41,7 +41,7 @@ GIVEN = {
 GENERATED = [
     key
     for key in TABLE
-    if key not in commands._SAID and not key.startswith("tls.") and not TABLE[key].kind.startswith("[")
+    if key not in choices.SAID and not key.startswith("tls.") and not TABLE[key].kind.startswith("[")
 ]
 
 
@@ -66,9 +66,9 @@ def test_a_default_is_written_as_it_is_read(key: str) -> None:
 
 def place(**given: Any) -> InstanceOptions:
     """Options of an instance, of what is typed."""
-    chosen = {one.name: one.default for one in inspect.signature(commands._place).parameters.values()}
+    chosen = {one.name: one.default for one in inspect.signature(choices.place_of).parameters.values()}
     here = {"at": "127.0.0.1:0", "plaintext": True, "revision": Revision.DRAFT_2}
-    return commands._place(**chosen | here | given).options(dial=False)
+    return choices.place_of(**chosen | here | given).options(dial=False)
 
 
 def sample(key: str) -> Any:
@@ -169,8 +169,8 @@ def test_they_are_listed() -> None:
 
 def test_a_peer_in_front_of_its_address(tmp_path: Path) -> None:
     database = tmp_path / "node.db"
-    remotes = commands._place(
-        **{one.name: one.default for one in inspect.signature(commands._place).parameters.values()}
+    remotes = choices.place_of(
+        **{one.name: one.default for one in inspect.signature(choices.place_of).parameters.values()}
         | {"connect": [f"{ONE}@[::1]:7", f"{'ab' * 32}@localhost"], "plaintext": True, "database": database}
     ).remotes
     assert [(one.host, one.port, one.identity, one.spki_sha256) for one in remotes] == [

@@ -1,0 +1,47 @@
+"""Commands and their options.
+
+A command turns what was typed into values, calls one function and makes an exit status of its answer. The function is
+imported when the command runs, so that `tolliver --help` does not wait for all that the others need.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tolliver_proto import __version__
+
+from .. import words
+from ..helping import App
+from . import databases, exchanging, preparing, recorded, running, spark
+
+app = App(name="tolliver", help="Brokerless messaging over mutual TLS: reliable messages between processes.")
+for _part in (preparing, exchanging, recorded, running, databases, spark):
+    app.add_typer(_part.app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tolliver {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Standard error in JSON lines, one for each record of the log.")
+    ] = False,
+    log_level: Annotated[
+        words.Level, typer.Option(metavar="debug|info|warning|error", help="The least that is logged there.")
+    ] = words.Level.WARNING,
+) -> None:
+    """Brokerless messaging over mutual TLS: reliable messages between processes."""
+    words.write_stderr(log_json, log_level)
+    # Names and bodies may hold characters that the terminal's encoding does not have.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # TextIOWrappers, both

@@ -1,0 +1,180 @@
+"""Commands that look into an instance's database, or change it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from .. import words
+from ..helping import App, Leading
+from .choices import Json, JsonResult, OfChannel, OfKey, OfPeer
+
+app = App()
+
+
+DatabaseFile = Annotated[Path, typer.Argument(help="The instance's database.", show_default=False)]
+PeerId = Annotated[UUID, typer.Option("--peer", metavar="UUID", help="Whose messages.", show_default=False)]
+_IN_USE = {1: "the instance is running, or it failed"}
+
+peers = App(help="Peers that a database knows; without a command it lists them.", cls=Leading)
+app.add_typer(peers, name="peers")
+
+
+@peers.command("list", examples=("peers certs/bob.db", "peers certs/bob.db --json"))
+def list_peers(database: DatabaseFile, json: Json = False) -> None:
+    """List every peer that a database knows, and what it subscribes to. The instance may be running."""
+    from ..outbox import print_peers
+
+    with words.clear_errors():
+        print_peers(database, json)
+
+
+@peers.command(examples=("peers forget certs/bob.db 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
+def forget(
+    database: DatabaseFile,
+    peer: Annotated[UUID, typer.Argument(metavar="UUID", help="Whom.", show_default=False)],
+    json: JsonResult = False,
+) -> None:
+    """Forget a peer that will not come back: what waits for it, its subscriptions and its pinned key are removed. The
+    instance must not be running."""
+    from ..outbox import forget_peer
+
+    with words.clear_errors():
+        count = forget_peer(database, peer)
+        said = f"forgotten, and {words.count(count, 'message')} that waited for it"
+        words.tell(json, f"{peer}: {said}", peer=str(peer), messages=count)
+
+
+@app.command(examples=("check certs/bob.db",), statuses={1: "something is wrong with it, or it is in use"})
+def check(database: DatabaseFile, json: Json = False) -> None:
+    """Look for damage in a database, and read every message of it. Changes nothing, and works on a copy among the
+    temporary files. The instance must not be running. Exit status 1 if anything is wrong."""
+    from ..check import print_check
+
+    with words.clear_errors():
+        if not print_check(database, json):
+            raise typer.Exit(1)
+
+
+outbox = App(help="What waits in a database's outbox.")
+app.add_typer(outbox, name="outbox")
+
+
+@outbox.command("show", examples=("outbox show certs/bob.db",))
+def show_outbox(database: DatabaseFile, json: Json = False) -> None:
+    """Show how much waits for each peer, since when and why. The instance may be running."""
+    from ..outbox import print_outbox
+
+    with words.clear_errors():
+        print_outbox(database, json)
+
+
+@outbox.command(
+    "list",
+    examples=(
+        "outbox list certs/bob.db --older 1h",
+        "outbox list certs/bob.db --peer 01890000-0000-7000-8000-000000000001 --limit 10 --json",
+    ),
+)
+def list_outbox(
+    database: DatabaseFile,
+    peer: OfPeer = None,
+    channel: OfChannel = "",
+    key: OfKey = "",
+    older: Annotated[
+        str | None, typer.Option(metavar="SECONDS", help="Only those that are so old, such as 90s, 10m, 1h.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many for each peer.")] = 1000,
+    json: Json = False,
+) -> None:
+    """List what was sent to whom and is not acknowledged: a line for each message and peer, with its age. The instance
+    may be running."""
+    from ..outbox import print_messages
+
+    with words.clear_errors():
+        print_messages(database, peer, channel, key, older, limit, json)
+
+
+@outbox.command(examples=("outbox retry certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
+def retry(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None:
+    """Send what was set aside for a peer once more. The instance must not be running."""
+    from ..outbox import retry_parked
+
+    with words.clear_errors():
+        count = retry_parked(database, peer)
+        said = f"{words.count(count, 'message')} set aside for that peer: to be sent again when the instance runs"
+        words.tell(json, said, peer=str(peer), messages=count)
+
+
+@outbox.command(examples=("outbox drop certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
+def drop(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None:
+    """Give up what was set aside for a peer. The instance must not be running."""
+    from ..outbox import drop_parked
+
+    with words.clear_errors():
+        count = drop_parked(database, peer)
+        said = f"{words.count(count, 'message')} set aside for that peer: dropped"
+        words.tell(json, said, peer=str(peer), messages=count)
+
+
+letters = App(help="Dead letters of a database: messages that its handlers failed too often.")
+app.add_typer(letters, name="letters")
+
+
+@letters.command("show", examples=("letters show certs/bob.db",))
+def show_letters(database: DatabaseFile, json: Json = False) -> None:
+    """List the dead letters, without their bodies. The instance may be running."""
+    from ..outbox import print_letters
+
+    with words.clear_errors():
+        print_letters(database, json)
+
+
+@letters.command(
+    "drop", examples=("letters drop certs/bob.db 1 2 3", "letters drop certs/bob.db --all"), statuses=_IN_USE
+)
+def drop_letters(
+    database: DatabaseFile,
+    numbers: Annotated[list[int] | None, typer.Argument(help="Those of these numbers.", show_default=False)] = None,
+    peer: Annotated[
+        UUID | None, typer.Option("--peer", metavar="UUID", help="Only those that came from this peer.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    json: JsonResult = False,
+) -> None:
+    """Give up dead letters. The instance must not be running."""
+    from ..outbox import drop_letters
+
+    with words.clear_errors():
+        if everything if numbers else not (everything or peer):
+            raise ValueError("which ones? Give their numbers, or --peer PEER, or --all")
+        count = drop_letters(database, numbers or None, peer)
+        words.tell(json, f"{words.count(count, 'dead letter')} dropped", letters=count)
+
+
+@outbox.command("restored", examples=("outbox restored certs/bob.db",), statuses=_IN_USE)
+def say_restored(database: DatabaseFile, json: JsonResult = False) -> None:
+    """Say that a database was put back from a copy. The instance must not be running."""
+    from ..outbox import say_restored
+
+    with words.clear_errors():
+        say_restored(database)
+        said = f"{database} was put back: its message ids begin at another place, and nothing counts as missing"
+        words.tell(json, said, database=str(database))
+
+
+@app.command(examples=("backup certs/bob.db bob-copy.db",))
+def backup(
+    database: DatabaseFile,
+    file: Annotated[Path, typer.Argument(help="The copy: a new file.", show_default=False)],
+    json: JsonResult = False,
+) -> None:
+    """Copy a database to a new file. The instance may be running."""
+    from ..outbox import back_up
+
+    with words.clear_errors():
+        back_up(database, file)
+        words.tell(json, f"{file}: a copy of {database}", database=str(database), copy=str(file))
