@@ -12,8 +12,10 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from tolliver_transports._cli import delivering
@@ -46,6 +48,16 @@ def config(tmp_path: Path, who: Who, more: str) -> Path:
         '[tls]\ncert = "certificates/alice.pem"\nkey = "certificates/alice.key"\nca = "certificates/ca.pem"\n'
     )
     return path
+
+
+@contextmanager
+def started(*command: object, stdout: BinaryIO | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that lives no longer than the block."""
+    with subprocess.Popen([*map(str, command)], stdout=stdout) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def until_lines(path: Path, count: int) -> list[str]:
@@ -226,18 +238,22 @@ def test_each_channel_goes_its_own_way(who: Who, tmp_path: Path) -> None:
         "e": 'stage = "staged"',
     }
     tables = "".join(f'[[deliver]]\nchannel = "{channel}"\n{way}\n' for channel, way in ways.items())
-    path = config(tmp_path, who, "dedupe = 100")  # an ack that a sender did not wait for may be lost with it
+    path = config(tmp_path, who, "")
     bridged = 'subscriptions = ["s"]\nbridge.listen = "127.0.0.1:0"\n'
     path.write_text(path.read_text().replace('subscriptions = ["c"]\n', bridged) + tables)
     with running(tmp_path / "out", "run", path) as service:
         service.until_said("wait until somebody listens there")
-        where = ("--connect", service.address, "--retry-interval", "200ms", *who("bob", own=True))
-        assert tolliver("send", "a", "k", "bad", "--no-wait", *where).exit_code == 0
+        to = ("--connect", service.address, "--retry-interval", "200ms")
+        where = (*to, *who("bob", own=True))
         serving = [sys.executable, str(tmp_path / "serve.py"), str(tmp_path / "here.sock"), str(tmp_path / "got")]
-        with subprocess.Popen(serving) as server:
-            try:
-                for channel in "bde":
+        # Nobody listens yet. This sender stays until its message is handled: from there it is redelivered.
+        waits = ("send", "a", "k", "bad", "--timeout", SECONDS, *to, *who("dave", own=True))
+        with started(*COMMAND, *waits) as sender:
+            assert tolliver("send", "b", "k", "bad", *where).exit_code == 0
+            with started(*serving):
+                for channel in "de":
                     assert tolliver("send", channel, "k", "bad", *where).exit_code == 0
+                assert sender.wait(SECONDS) == 0
                 service.until_said("the answer was 'not now'")
                 service.until_said("ValueError: not now")
                 assert sorted(until_lines(tmp_path / "got", 6)) == [
@@ -248,13 +264,11 @@ def test_each_channel_goes_its_own_way(who: Who, tmp_path: Path) -> None:
                     "socket 1 bad",
                     "socket 2 bad",
                 ]
-            finally:
-                server.kill()
         assert (StageFolder(tmp_path / "staged").head() or Position(0, 0, 0)).frames == 1
         streams = re.search(r"of messages are on (\S+)", "\n".join(service.until_said("of messages are on")))
         assert streams is not None
         stream = ("stream", "tolliver://s", "--connect", streams[1], "--count", 1, *who("carol"))
-        with (tmp_path / "bridged").open("wb") as out, subprocess.Popen([*COMMAND, *map(str, stream)], stdout=out) as s:
+        with (tmp_path / "bridged").open("wb") as out, started(*COMMAND, *stream, stdout=out) as s:
             for _ in range(60):  # the last element of a stream is not acknowledged, and nobody may ask for it yet
                 tolliver("send", "s", "k", "streamed", "--timeout", 1, *where)
                 if s.poll() is not None:

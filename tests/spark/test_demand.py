@@ -107,10 +107,13 @@ def test_a_deadline_ends_a_publisher_that_never_stops_and_one_that_is_silent(cer
         wait_for(lambda: all(ledger.cancelled for ledger in publisher.ledgers if ledger.name == "silent"))
 
     with publishing(certs, numbers=numbers, silent=silent) as publisher:
-        endless, one = elements(asking(certs, publisher, "numbers,silent", deadline=0.2))
-        assert endless == few(len(endless))
-        assert len(endless) > 1
-        assert one == [b"0"]
+        for seconds in (0.2, 1, 5, 25):  # until something comes in that time, on a machine that is busy
+            endless, one = elements(asking(certs, publisher, "numbers,silent", deadline=seconds))
+            assert endless == few(len(endless))
+            assert one in ([], [b"0"])
+            if endless and one:
+                break
+        assert (len(endless) > 1, one) == (True, [b"0"])
 
 
 def test_an_error_fails_the_task_with_the_publisher_s_text(certs: Certificates) -> None:
