@@ -292,7 +292,7 @@ def test_an_iterator_that_is_dropped_gives_back_what_it_holds(nodes: Nodes) -> N
         right.register_callback("news", "", inbox)
         receipt = left.send_many([("news", "", b"1"), ("news", "", b"2")])
         assert next(messages).body == b"1"
-        until(lambda: len(inbox.bodies) == 2)
+        until(lambda: len(inbox.bodies) >= 2)
         del messages
         gc.collect()  # here, on a thread that is not the loop's; and nothing more is asked of this instance
         left.wait_acked(receipt, timeout=30)
