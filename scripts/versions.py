@@ -20,8 +20,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13")
 RESOLUTIONS = ("lowest-direct", "highest")
-EXTRAS = ("anyio", "blocking", "cli", "cloudevents", "msgspec", "protobuf", "protoc", "twisted")
-TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "trio>=0.26", "uvloop>=0.21", "psutil>=5.9")
+EXTRAS = ("anyio", "blocking", "cli", "cloudevents", "msgspec", "otel", "prometheus", "protobuf", "protoc", "twisted")
+"""All that users can ask for, but `spark`."""
+TOOLS = (
+    "pytest>=8",
+    "pytest-xdist>=3.6",
+    "hypothesis>=6.100",
+    "opentelemetry-sdk>=1.30",
+    "trio>=0.26",
+    "uvloop>=0.21",
+    "psutil>=5.9",
+)
 """For the tests alone: the newest is good enough."""
 SUITE = (
     "tests/test_one_name.py",

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 import pytest
 
 import tolliver_proto
-from scripts import release
+from scripts import release, versions
 from scripts.rooms import ROOT
 
 api = pytest.importorskip("scripts.api", reason="griffe is not installed: pip install '.[release]'")
@@ -74,6 +74,11 @@ def test_metadata_of_a_wheel() -> None:
     assert list(release.metadata_problems(other)) == [
         f"the metadata have version 0.0.9, the code has {tolliver_proto.__version__}"
     ]
+
+
+def test_every_extra_of_users_is_tried_with_the_lowest_and_the_newest_libraries() -> None:
+    (everything,) = release.settings()["optional-dependencies"]["all"]
+    assert {*versions.EXTRAS, "spark"} == {*everything.partition("[")[2].rstrip("]").split(",")}
 
 
 def test_each_library_is_in_the_bill_with_its_extras() -> None:

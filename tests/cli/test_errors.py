@@ -17,8 +17,8 @@ from tolliver_proto import ReservedChannel, __version__
 
 
 def the_line(result: Result) -> str:
-    (line,) = result.stderr.splitlines()
-    assert result.exit_code == 1
+    line, *more = result.stderr.splitlines()
+    assert (more, result.exit_code) == ([], 1)
     assert line.startswith("tolliver: ")
     return line
 

@@ -22,8 +22,7 @@ import anyio
 import anyio.lowlevel
 import typer
 from attrs import define, evolve
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress
 
 from tolliver_proto import Delivery, NoResponders
 
@@ -34,6 +33,7 @@ from .._private import write_private
 from ..anyio import Instance, Peer, create_instance, create_streams
 from ..certs import make_ca, make_certificate
 from . import bench_peer
+from .bar import progress
 from .bench_peer import COUNT, PUBLISH, REQUEST, SEND, Filler, age
 from .connecting import Place, alongside
 from .measures import HEADS, Kind, Measure, as_csv
@@ -124,15 +124,7 @@ def bench_and_report(
 
 
 def _progress() -> tuple[Progress, Callable[[Measure], None]]:
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    bar = progress(BarColumn())
     task = bar.add_task("connecting", total=None)
 
     def move(measure: Measure) -> None:

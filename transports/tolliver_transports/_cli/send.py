@@ -21,8 +21,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import typer
 from attrs import define, field
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress
 
 from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription
 
@@ -30,6 +29,7 @@ from .._messages.instance import Item
 from .._options.instance import InstanceOptions
 from ..anyio import Instance, create_instance
 from . import words
+from .bar import progress
 from .schema import Encode
 
 BATCH = 1000  # messages in one commit
@@ -357,15 +357,7 @@ def send_and_report(
 
 def _progress(job: Job, tally: Tally) -> tuple[Progress, Callable[[], None]]:
     """A progress bar for a file, on a terminal; and the function that moves it."""
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not (console.is_terminal and job.shown),
-    )
+    bar = progress(BarColumn(), shown=job.shown)
     task = bar.add_task("connecting", total=job.total)
 
     def move() -> None:

@@ -15,8 +15,6 @@ from typing import Any
 
 import anyio
 from attrs import define, evolve, field
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tolliver_proto import RESERVED_CHANNEL
 from tolliver_proto.reactive import Limits
@@ -24,6 +22,7 @@ from tolliver_proto.reactive import Limits
 from ..spark.demand._stager import DemandStageOptions, DemandStager
 from ..staging import FolderOptions, StageOptions, Stager
 from . import words
+from .bar import progress
 from .connecting import Meeting, alongside, reread_rules
 from .watching import options_of, remotes_of
 
@@ -105,14 +104,7 @@ def stage_and_report(
 
     The rules in the file `acl` are read again on SIGHUP.
     """
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    bar = progress()
     task = bar.add_task("waiting for messages", total=None)
     with bar:
         run(partial(_stage, options, lambda said: bar.update(task, description=said), acl, as_json))

@@ -14,8 +14,6 @@ from functools import partial
 
 import anyio
 from attrs import define, evolve, field
-from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from tolliver_proto import ConnectionClosing
 
@@ -23,6 +21,7 @@ from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from ..anyio import create_streams
 from . import words
+from .bar import progress
 from .connecting import alongside
 from .watching import PATIENCE, Watch
 
@@ -109,14 +108,7 @@ def stream_and_report(
 ) -> None:
     """Take it, and say how much it was however it ends. Raises StreamError and what else ends it early."""
     meter = Meter()
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal or sys.stdout.isatty(),
-    )
+    bar = progress(shown=not sys.stdout.isatty())
     task = bar.add_task("connecting", total=None)
     try:
         with bar:
