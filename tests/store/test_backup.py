@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tolliver_transports._store import copying
+from tolliver_transports._store import copying, file
 from tolliver_transports._store.copying import back_up
 from tolliver_transports._store.sqlite import SQLiteStore
 
@@ -191,6 +191,43 @@ def test_closing_gives_a_copy_up_and_waits_for_that(tmp_path: Path, monkeypatch:
     assert "given up: that is being closed" in str(errors)
     assert not [name for name in names(tmp_path) if name.startswith("copy")]
     assert contents(tmp_path / "node.db") == []
+
+
+def test_closing_gives_a_check_up_and_leaves_everything_in_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance is moved with that file alone (docs/backup.md). SQLite empties its log with the last connection."""
+    under_way, closed, errors = threading.Event(), threading.Event(), list[StoreError]()
+    honest = file.connect_beside
+
+    def connect(path: str, options: str) -> sqlite3.Connection:
+        def begin(_statement: str) -> None:
+            under_way.set()
+            closed.wait(0.3)  # seconds: it lasts longer than a close that does not wait for it
+
+        beside = honest(path, options)
+        beside.set_trace_callback(begin)
+        return beside
+
+    def check() -> None:
+        try:
+            store.check()
+        except StoreError as error:
+            errors.append(error)
+
+    store = open_store(tmp_path / "node.db")
+    store.commit([storing(range(1, 4), body=MIB)])
+    monkeypatch.setattr(file, "connect_beside", connect)
+    thread = threading.Thread(target=check)
+    thread.start()
+    under_way.wait()
+    store.close()
+    closed.set()
+    thread.join()
+    assert [name for name in names(tmp_path) if name.endswith(("-wal", "-shm"))] == []
+    assert "interrupted" in str(errors)
+    monkeypatch.undo()
+    assert contents(tmp_path / "node.db") == [1, 2, 3]
 
 
 # Of an instance that another process runs, or nobody.

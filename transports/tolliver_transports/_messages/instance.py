@@ -449,7 +449,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def _on_checked(self, lines: Iterable[str] | None, error: TolliverError | None = None) -> None:
         """After a crash, or where opening found damage, it was looked for beside everything else (D-13)."""
         self._on_damage(lines or ())
-        if error is not None:
+        if error is not None and self._open:  # closing gives it up
             detail = f"the database {self.options.database} was not looked through for damage: {error}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 

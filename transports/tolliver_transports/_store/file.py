@@ -13,6 +13,7 @@ import json
 import os
 import sqlite3
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -47,6 +48,7 @@ _PRAGMAS = (
 )
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
+_AGAIN = 0.05  # seconds until a check that was about to begin is interrupted once more
 # The number of the last commit stands in the newest batch, where that came with it and is still there, else here. It
 # is no part of a check: what a wrong one leads to is told.
 _COUNT = "UPDATE instance SET commits = ?"
@@ -113,6 +115,9 @@ class DatabaseFile:
         self._connection: sqlite3.Connection | None = None
         self._mark: Mark | None = None
         self._ended = "is closed: open it again"
+        self._checking = threading.Lock()
+        self._checker: sqlite3.Connection | None = None
+        self._ending = False
         self.sync_seconds = 0.0  # that the end of the last transaction took: its log is written, and synced
         with self.failing("open", *MALFORMED):
             self._lock = Lock(self.path)
@@ -306,7 +311,11 @@ class DatabaseFile:
         if connection is not None:
             with suppress(StoreError, *FAILURES):
                 self.transact(lambda: write_seal(connection))
-            self._release()
+            self.end_check()
+            while not self._checking.acquire(timeout=_AGAIN):
+                self.end_check()  # it was about to begin
+            self._release()  # the last connection: only with that SQLite brings its log into the file
+            self._checking.release()
             self._room.closed()
 
     def _release(self) -> None:
@@ -437,17 +446,27 @@ class DatabaseFile:
 
     def check(self) -> list[str]:
         """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another
-        one commits."""
-        with self.failing("check"):
+        one commits. Raises StoreError where `end_check` gave it up."""
+        with self._checking, self.failing("check"):
             try:
-                with self.reader() as (reader, _):
+                with self.reader() as (reader, is_beside):
+                    self._checker = reader if is_beside else None
                     reader.text_factory = bytes
-                    lines = reader.execute("PRAGMA quick_check").fetchall()
+                    lines = [] if self._ending else reader.execute("PRAGMA quick_check").fetchall()
             except sqlite3.DatabaseError as error:
                 if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                     raise
                 return [*self.damage, str(error)]
+            finally:
+                self._checker = None
         return [*self.damage, *(line.decode(errors="replace") for (line,) in lines if line != b"ok")]
+
+    def end_check(self) -> None:
+        """Any thread: a check that goes on is given up, and no other begins."""
+        self._ending = True
+        if (checker := self._checker) is not None:
+            with suppress(sqlite3.ProgrammingError):  # it has come to its end meanwhile
+                checker.interrupt()
 
 
 _open_files: WeakSet[DatabaseFile] = WeakSet()

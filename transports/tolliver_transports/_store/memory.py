@@ -104,6 +104,9 @@ class MemoryDatabase:
         """Nothing is looked through."""
         return []
 
+    def end_check(self) -> None:
+        """There is none."""
+
     def close(self) -> None:
         """It goes. A second call does nothing."""
         connection, self._connection = self._connection, None

@@ -216,7 +216,8 @@ class SQLiteStore:
             self._file.clear_missing()
 
     def check(self) -> list[str]:
-        """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits."""
+        """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits. `end` gives it up,
+        and then it raises StoreError."""
         return self._file.check()
 
     def backup(self, path: str | os.PathLike[str]) -> None:
@@ -229,8 +230,9 @@ class SQLiteStore:
             raise StoreError(f"the copy of the database {self._file.path} was given up: that is being closed")
 
     def end(self) -> None:
-        """No copies any more. Any thread."""
+        """No copies and no checks any more. Any thread."""
         self._ending = True
+        self._file.end_check()
 
     def restored(self, rng: Randomness) -> None:
         """This file was put back from a copy: ids begin elsewhere (T-40), and nothing counts as missing (D-13)."""
