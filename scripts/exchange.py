@@ -38,6 +38,7 @@ from tolliver_transports.certs import make_ca, make_certificate  # noqa: E402  #
 from tolliver_transports.staging import StageFolder, UnknownStage  # noqa: E402  # as above
 
 from scripts.proving.exchanged import Options  # noqa: E402  # as above
+from tests.lists import whole_lines  # noqa: E402  # as above
 from tolliver_proto import Message, decode  # noqa: E402  # as above
 from tolliver_proto.recording import SUFFIX, Block, Direction, read_blocks  # noqa: E402  # as above
 
@@ -90,8 +91,7 @@ class Side:
         return Path(self.options.directory) / f"{self.options.name}{what}"
 
     def names(self, what: str) -> list[str]:
-        path = self.path(f".{what}")
-        return path.read_text().splitlines() if path.exists() else []
+        return [line.decode() for line in whole_lines(self.path(f".{what}"))]
 
     def arrived(self) -> list[str]:
         """Names of the messages that it handled, or that stand in its stage."""

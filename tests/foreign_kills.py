@@ -1,9 +1,9 @@
 """kill -9 of an instance and of a double of another program, while both send to each other.
 
 One process forks the two, kills one of them again and again, and starts it anew. Both write down each message before it
-is sent and each one that is handled, before its ack; a line is one `os.write`, so a kill leaves the lists whole. At the
-end both live until everything is acknowledged, and the lists are compared. The seed says which program it is, on which
-adapter we are, who dials, and who is killed when.
+is sent and each one that is handled, before its ack. At the end both live until everything is acknowledged, and the
+lists (`lists`) are compared. The seed says which program it is, on which adapter we are, who dials, and who is killed
+when.
 
 Today's Go is there as it is, which forgets no connection and so is started again where we are, and mended. It has acks,
 so nothing may be lost; Rust has none, so there only what was never sent, or comes twice, is wrong, and that after any
@@ -37,6 +37,7 @@ from tests.adapters.gopeer import TODAY, Defect, Forms2026, GoPeer, HandshakeFai
 from tests.adapters.kinds import make_world
 from tests.adapters.rustpeer import RustPeer
 from tests.certificates import Certificates
+from tests.lists import append, whole_lines
 from tests.ports import free_port
 from tolliver_proto import Delivery, Dialect, Limits, RemoteProtocolError, Revision, Subscription, decode
 from tolliver_proto.recording import Damage, Direction, read_blocks
@@ -85,12 +86,11 @@ class Rig:
 
     def write(self, name: str, *lines: bytes) -> None:
         fd = os.open(self.directory / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(fd, b"".join(line + b"\n" for line in lines))
+        append(fd, lines)
         os.close(fd)
 
     def lines(self, name: str) -> list[bytes]:
-        path = self.directory / name
-        return path.read_bytes().splitlines() if path.exists() else []
+        return whole_lines(self.directory / name)
 
     def body(self, rng: random.Random, name: bytes) -> bytes:
         return name + b" " + bytes(rng.choice(SIZES))

@@ -3,10 +3,10 @@
 Everything that `send` returned for must be handled. One process that has everything imported forks a sender and a
 receiver, with a database each, kills them at random moments, also while they open or close, and starts them again
 (`troubles`). The sender writes down what it is about to send, and again when `send` has returned; the receiver writes
-down what it handled before it is acknowledged. At the end the sender drains its outbox, and the lists are compared. A
-kill leaves the lists whole: what is written down is one `os.write`. The seed says which adapters they use, whether they
-speak mutual TLS or, one time in five, plaintext, whether the receiver knows copies (`dedupe_durable`), and whether the
-sender begins with a database of the first layout, in the migration of which it is killed.
+down what it handled before it is acknowledged. At the end the sender drains its outbox, and the lists are compared
+(`lists`). The seed says which adapters they use, whether they speak mutual TLS or, one time in five, plaintext, whether
+the receiver knows copies (`dedupe_durable`), and whether the sender begins with a database of the first layout, in the
+migration of which it is killed.
 
     python -m tests.killing DIRECTORY KILLS SEED     prints the result as one line of JSON
 """
@@ -35,6 +35,7 @@ from tolliver_transports import blocking
 from tolliver_transports.anyio import InstanceOptions, create_instance
 from tolliver_transports.certs import make_ca, make_certificate
 
+from tests.lists import append, whole_lines
 from tests.ports import free_address
 from tests.store.layout_1 import write as write_layout_1
 from tests.troubles import STACKS, Troubles, ended_well, kill
@@ -63,20 +64,19 @@ class Lists:
         self._is_known = bool(rig.names("returned"))
         self._life, self._number = rig.life, 0
 
-    def items(self, rng: random.Random, slowly: bool) -> tuple[bytes, list[tuple[str, str, bytes]]]:
+    def items(self, rng: random.Random, slowly: bool) -> tuple[list[bytes], list[tuple[str, str, bytes]]]:
         count, size = 1 if slowly else rng.choice(RUNS), rng.choice(SIZES)
         names = [b"%d.%d" % (self._life, self._number + at) for at in range(count)]
         self._number += count
-        lines = b"".join(name + b"\n" for name in names)
-        os.write(self._about_to, lines)
-        return lines, [("work", "", name + b" " + bytes(size if count < 50 else 10)) for name in names]
+        append(self._about_to, names)
+        return names, [("work", "", name + b" " + bytes(size if count < 50 else 10)) for name in names]
 
-    def returned(self, lines: bytes, recipients: int) -> None:
+    def returned(self, names: list[bytes], recipients: int) -> None:
         if recipients:
             self._is_known = True
-            os.write(self._returned, lines)
+            append(self._returned, names)
         elif self._is_known:  # else nobody has subscribed yet
-            os.write(self._nobody, lines)
+            append(self._nobody, names)
 
 
 class Rig:
@@ -108,7 +108,7 @@ class Rig:
         with closing(sqlite3.connect(self.database("sender"))) as older, older:
             older.execute("INSERT INTO peer_subscription VALUES (1, 'work', '')")
         for written in ("about to", "returned"):
-            os.write(self.open_list(written), b"".join(name + b"\n" for name in names))
+            append(self.open_list(written), names)
 
     def database(self, name: str) -> Path:
         return self.directory / f"{name}.db"
@@ -145,13 +145,13 @@ class Rig:
         handled = self.open_list("handled")
 
         def handler(delivery: Delivery) -> None:
-            os.write(handled, b"%s %d\n" % (delivery.body.split()[0], time.monotonic_ns()))
+            append(handled, [b"%s %d" % (delivery.body.split()[0], time.monotonic_ns())])
 
         return handler
 
     def opened(self, missing: bool) -> None:
         """Write down that this life has begun, and whether it was told that commits are missing."""
-        os.write(self.open_list("opened"), b"%d %d\n" % (self.life, missing))
+        append(self.open_list("opened"), [b"%d %d" % (self.life, missing)])
 
     async def receive_anyio(self, pause: float | None) -> None:
         async with create_instance(self.to_receive(pause)) as receiver:
@@ -179,9 +179,9 @@ class Rig:
                     slowly = sender.stats()["pending"] > BACKLOG
                     if slowly:
                         await anyio.sleep(SLOWLY)
-                    lines, items = lists.items(rng, slowly)
+                    names, items = lists.items(rng, slowly)
                     receipt = await sender.send_many(items)
-                    lists.returned(lines, receipt.recipients)
+                    lists.returned(names, receipt.recipients)
                     if not receipt.recipients:
                         await anyio.sleep(0.005)
 
@@ -197,9 +197,9 @@ class Rig:
                 slowly = sender.stats()["pending"] > BACKLOG
                 if slowly:
                     time.sleep(SLOWLY)
-                lines, items = lists.items(rng, slowly)
+                names, items = lists.items(rng, slowly)
                 receipt = sender.send_many(items)
-                lists.returned(lines, receipt.recipients)
+                lists.returned(names, receipt.recipients)
                 if not receipt.recipients:
                     time.sleep(0.005)
 
@@ -209,7 +209,7 @@ class Rig:
             self.opened(False)
             while not other.stats()["peers_up"]:  # noqa: ASYNC110  # a number, not an event
                 await anyio.sleep(0.005)
-            os.write(self.open_list("met"), b"%d\n" % self.life)
+            append(self.open_list("met"), [b"%d" % self.life])
             await anyio.sleep_forever()
 
     async def drain(self) -> None:
@@ -256,8 +256,7 @@ class Rig:
             os._exit(status)
 
     def names(self, name: str) -> list[bytes]:
-        path = self.directory / name
-        return path.read_bytes().splitlines() if path.exists() else []
+        return whole_lines(self.directory / name)
 
     def has_opened(self, life: int) -> int | None:
         """None as long as it has not; else 1 if commits were missing."""

@@ -2,8 +2,8 @@
 
 One process that has everything imported forks a producer and three workers, with a database each, kills one of them
 again and again, and starts it anew. The producer writes down each job for which `put` has returned; a worker writes
-down each that it has done before it acknowledges it. At the end the queue is drained, and the lists are compared. A
-kill leaves the lists whole: a line is one `os.write`. The seed says who is killed and when, and on which adapter.
+down each that it has done before it acknowledges it. At the end the queue is drained, and the lists (`lists`) are
+compared. The seed says who is killed and when, and on which adapter.
 
     python -m tests.work_kills DIRECTORY KILLS SEED     prints the result as one line of JSON
 """
@@ -28,6 +28,7 @@ import anyio
 from tolliver_transports import blocking
 from tolliver_transports.anyio import InstanceOptions, create_instance
 
+from tests.lists import append, whole_lines
 from tests.ports import free_address
 from tolliver_proto import Limits, OutboxFull
 
@@ -63,12 +64,11 @@ class Rig:
 
     def write(self, name: str, lines: list[bytes]) -> None:
         fd = os.open(self.directory / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(fd, b"".join(line + b"\n" for line in lines))
+        append(fd, lines)
         os.close(fd)
 
     def lines(self, name: str) -> list[bytes]:
-        path = self.directory / name
-        return path.read_bytes().splitlines() if path.exists() else []
+        return whole_lines(self.directory / name)
 
     # The work of the forked processes.
 
