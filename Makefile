@@ -54,8 +54,8 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@test $(VENV)/.ready -nt pyproject.toml || $(BIN)/python scripts/install.py pip '.[demo]'
 	@touch $@
 
-# Six minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says at its
-# end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck` and `make thorough`.
+# Four to six minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says
+# at its end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck`, `make thorough`.
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check

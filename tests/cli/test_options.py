@@ -41,7 +41,7 @@ GIVEN = {
 GENERATED = [
     key
     for key in TABLE
-    if key not in choices.SAID and not key.startswith("tls.") and not TABLE[key].kind.startswith("[")
+    if key not in choices.OWN_FLAGS and not key.startswith("tls.") and not TABLE[key].kind.startswith("[")
 ]
 
 

@@ -41,15 +41,15 @@ _SECOND = (
 class Meeting:
     """Identity and peers of an instance, as given on the command line."""
 
-    listen: str | None
-    connect: Sequence[str]
+    listen: str | None = None
+    connect: Sequence[str] = ()
     certs: Path | None
     name: str | None
     cert: Path | None
     key_file: Path | None
     ca: Path | None
     plaintext: bool
-    acl: Path | None
+    acl: Path | None = None
     spki: str | None = None
     tls_flags: Mapping[str, Any] = field(factory=dict)
 

@@ -93,12 +93,12 @@ Record = Annotated[
     typer.Option(metavar="DIR", help="Record what goes over the wire into this directory, bodies in plaintext."),
 ]
 
-SAID = {"listen", "remotes", "database", "subscriptions", "plaintext", "acl", "record", "revision"}
+OWN_FLAGS = {"listen", "remotes", "database", "subscriptions", "plaintext", "acl", "record", "revision"}
 """Options of the table that have flags of their own."""
-STAGED = {"unreliable_id", "strict_uuid7", "accept_either", "dialects"}
+_STAGE_KEYS = {"unreliable_id", "strict_uuid7", "accept_either", "dialects"}
 of_tls = flags(["tls.crl", "tls.insecure_ca_only", "tls.tls12", "tls.keylog"])
-of_instance = flags([key for key in TABLE if key not in SAID and not key.startswith("tls.")])
-of_stage = flags([key for key in TABLE if key in STAGED or key.startswith("limits.")])
+of_instance = flags([key for key in TABLE if key not in OWN_FLAGS and not key.startswith("tls.")])
+of_stage = flags([key for key in TABLE if key in _STAGE_KEYS or key.startswith("limits.")])
 
 
 @grouped(tls_flags=of_tls)
@@ -187,16 +187,12 @@ def identity_of(
     from ..connecting import Meeting
 
     return Meeting(
-        listen=None,
-        connect=[],
         certs=certs,
         name=name,
         cert=cert,
         key_file=key_file,
         ca=ca,
         plaintext=plaintext,
-        acl=None,
-        spki=None,
         tls_flags=tls_flags,
     )
 
@@ -247,6 +243,7 @@ def filter_of(
 
 @contextmanager
 def interruptible(status: int) -> Iterator[None]:
+    """Commands that Ctrl-C or SIGTERM ends, with this status."""
     from ..connecting import Interrupted
 
     try:
