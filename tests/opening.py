@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import sqlite3
@@ -94,7 +95,7 @@ class Interruption:
     """Raises Stop as the line with that number begins, of those that a thread runs in these modules of the adapters.
 
     Not in `__enter__` and its like, behind their call of `open`: nobody was given the block yet, and Python itself has
-    no place for an exception there.
+    no place for an exception there. Nor in what the garbage collector ends meanwhile, of other tests.
     """
 
     def __init__(self, number: int, modules: Iterable[str]) -> None:
@@ -104,11 +105,14 @@ class Interruption:
 
     def __enter__(self) -> Self:
         self._before = sys.gettrace()
+        gc.collect()
+        gc.disable()
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: object) -> bool:
         sys.settrace(self._before)
+        gc.enable()
         return self.happened and kind is Stop
 
     def _trace(self, frame: FrameType, event: str, _argument: Any) -> Any:

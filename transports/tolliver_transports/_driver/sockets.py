@@ -40,6 +40,7 @@ _CAUSES: tuple[tuple[type[OSError], DialCause], ...] = (
     (ConnectionAbortedError, DialCause.CLOSED),
     (TimeoutError, DialCause.NO_ANSWER),
 )
+FREE_PORTS = 8  # that are tried: one that is free at the first address of a host may be in use at another
 SELF_CONNECTED = "the dial met its own socket, as nobody listens there"
 LISTENING = socket.AI_PASSIVE | socket.AI_ADDRCONFIG  # for `look_up`
 
@@ -106,7 +107,12 @@ def check_connected(sock: socket.socket) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def open_listeners(host: str, port: int) -> list[socket.socket]:
+def is_taken(port: int, error: OSError) -> bool:
+    """True if any free port would do (0), and the one that the system gave for one address is in use at another."""
+    return not port and error.errno == errno.EADDRINUSE
+
+
+def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket.socket]:
     """One for each address of the host, all on one port; they do not block.
 
     Raises CannotListen, and then none is open.
@@ -126,6 +132,8 @@ def open_listeners(host: str, port: int) -> list[socket.socket]:
             raise missing
     except OSError as error:
         close_all(opened)
+        if is_taken(port, error) and tries > 1:
+            return open_listeners(host, port, tries - 1)
         advice = MORE_FILES if error.errno in _TOO_MANY else "Choose another port or address"
         raise CannotListen(error.errno, f"cannot listen on {host}:{port}: {error}. {advice}") from error
     return opened

@@ -17,7 +17,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from tolliver_proto import CannotListen, OutOfThreads
 
-from .._driver.sockets import LISTENING, look_up
+from .._driver.sockets import FREE_PORTS, LISTENING, is_taken, look_up
 from .._driver.threads import starting_thread
 
 BACKLOG = 1024  # connections that wait in the kernel: all peers of a restarted instance dial at once
@@ -48,7 +48,7 @@ async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: flo
             return
 
 
-async def listen(reactor: Any, host: str, port: int, factory: Any) -> list[Any]:
+async def listen(reactor: Any, host: str, port: int, factory: Any, tries: int = FREE_PORTS) -> list[Any]:
     """The ports, one for each address of the host, all of one number. Raises CannotListen: then there is none."""
     ports: list[Any] = []
     try:
@@ -59,7 +59,9 @@ async def listen(reactor: Any, host: str, port: int, factory: Any) -> list[Any]:
     except (OSError, CannotListenError) as error:
         for one in ports:
             await one.stopListening()
-        cause = getattr(error, "socketError", error)
+        cause = error.socketError if isinstance(error, CannotListenError) else error
+        if is_taken(port, cause) and tries > 1:
+            return await listen(reactor, host, port, factory, tries - 1)
         text = f"cannot listen on {host}:{port}: {cause}. Choose another port or address"
-        raise CannotListen(getattr(cause, "errno", None), text) from error
+        raise CannotListen(cause.errno, text) from error
     return ports
