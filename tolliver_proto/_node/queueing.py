@@ -261,7 +261,7 @@ class Queueing(Requesting):
 
     @property
     def _waits_alone(self) -> bool:
-        return super()._waits_alone or bool(self._apart and self._puts and self._batch.empty)
+        return super()._waits_alone or bool(self._puts and self._batch.empty)
 
     def _store_blocked(self) -> None:
         super()._store_blocked()

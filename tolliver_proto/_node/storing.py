@@ -30,7 +30,7 @@ class Storing(Handshakes):
 
     def _begin_commit(self) -> None:
         self._removals_due = False
-        if self._waits_alone:
+        if self._apart and self._waits_alone:
             self._store_blocked()
         batch, self._batch = self._batch, Batch()
         if batch.empty:
@@ -45,10 +45,8 @@ class Storing(Handshakes):
 
     @property
     def _waits_alone(self) -> bool:
-        """True if messages wait for a commit of their own, and may have the next one (D-13)."""
-        if not (self._apart and self._blocked):  # the usual case: this is asked each time there is nothing to do
-            return False
-        return self._batch.empty and not (self._keeps_enough() or self._room.busy)
+        """True if messages that go in commits of their own wait for the next one, and may have it (D-13)."""
+        return bool(self._blocked) and self._batch.empty and not (self._keeps_enough() or self._room.busy)
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
         """The Commit is durable."""
