@@ -403,7 +403,9 @@ class Node(Working):
                 self._assign(self._unassigned.popitem()[0])
             elif self._writable:
                 self._write(_pop(self._writable))
-            elif self._running is None and (self._batch.urgent or self._removals_due or (self._apart and self._waits_alone)):
+            elif self._running is None and (
+                self._batch.urgent or self._removals_due or (self._apart and self._waits_alone)
+            ):
                 self._begin_commit()
             elif not (self._flushes and self._end_flushes()):
                 return None
