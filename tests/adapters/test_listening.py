@@ -17,10 +17,14 @@ ADDRESSES = ("127.0.0.2", "127.0.0.1")
 
 
 class Neighbour:
-    """Another program that has the port of the first address, as soon as the system gave it, at the second address."""
+    """Another program that has the port of the first address, as soon as the system gave it, at the second address.
+
+    `bound` are the sockets of the first one.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
         self.taken: list[int] = []
+        self.bound: list[socket.socket] = []
         self._times = times
         self._bind = socket.socket.bind
         self._held = ExitStack()
@@ -37,7 +41,10 @@ class Neighbour:
 
     def _bound(self, sock: socket.socket, where: Any) -> None:
         self._bind(sock, where)
-        if where[0] == ADDRESSES[0] and len(self.taken) < self._times:
+        if where[0] != ADDRESSES[0]:
+            return
+        self.bound.append(sock)
+        if len(self.taken) < self._times:
             port = sock.getsockname()[1]
             self.taken.append(port)
             self._held.enter_context(socket.create_server((ADDRESSES[1], port)))
@@ -57,5 +64,13 @@ def test_where_none_is_free_at_each_it_listens_nowhere(nodes: Nodes, monkeypatch
     with Neighbour(monkeypatch, times=1000) as neighbour, refused, nodes.open("left", listen="two.example:0"):
         pass
     assert 1 < len(neighbour.taken) < 100
-    for port in neighbour.taken:
-        socket.create_server((ADDRESSES[0], port)).close()  # it was let go
+    assert all(sock.fileno() < 0 for sock in neighbour.bound), "they were let go"
+
+
+@EACH_ADAPTER
+def test_a_port_that_is_in_use_at_one_address_is_refused(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server((ADDRESSES[1], 0)) as used, Neighbour(monkeypatch, times=0) as neighbour:
+        where = f"two.example:{used.getsockname()[1]}"
+        with pytest.raises(CannotListen, match=f"{where}.*Choose another"), nodes.open("left", listen=where):
+            pass
+    assert all(sock.fileno() < 0 for sock in neighbour.bound), "they were let go"

@@ -21,7 +21,7 @@ from twisted.internet.task import deferLater
 
 from tests.certificates import Certificates
 from tests.opening import Opening, is_free, written_into
-from tolliver_proto import ConnectionClosing, ConnectionLost, Delivery, NoticeKind, ReservedChannel, StoreError
+from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, ReservedChannel, StoreError
 
 from .nodes import Nodes
 from .reactors import TIMEOUT, Loop, running
@@ -195,24 +195,6 @@ def test_a_name_is_dialled_at_one_address_after_the_other(
             found.pop()
             with pytest.raises(TimeoutError):
                 await left.new_connection("somewhere:1", timeout=0.1)
-
-    loop.wait(scenario)
-
-
-def test_of_two_addresses_both_are_listened_to_or_none(
-    loop: Loop, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second one is in use."""
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 1)) for host in ("127.0.0.2", "127.0.0.1")]
-
-    async def scenario() -> None:
-        async with await nodes.open("right") as right:
-            monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
-            with pytest.raises(ConnectionLost, match=r"cannot listen on two\.example"):
-                await nodes.open("left", listen=f"two.example:{right.port}")
-            socket.create_server(("127.0.0.2", right.port or 0)).close()  # it was let go
-            async with await nodes.open("left", listen="two.example:0") as left:
-                assert left.addresses == [("127.0.0.2", left.port), ("127.0.0.1", left.port)]
 
     loop.wait(scenario)
 
