@@ -194,7 +194,7 @@ class Audit:
 
     @cached_property
     def _placed(self) -> DataFrame:
-        return _tables.placed(self.facts, self._keep(_tables.starts(self.facts)))
+        return _tables.placed(self.facts)
 
     @cached_property
     def _events(self) -> DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import DataFrame
@@ -43,28 +42,22 @@ class Findings(NamedTuple):
 def collect(audit: Audit, progress: Callable[[int, int], object] | None = None) -> Findings:
     """All that the report shows."""
     told = progress or (lambda _done, _total: None)
-    steps: dict[str, Callable[[], Any]] = {
-        "step": lambda: audit.step,
-        "connections": lambda: _first(audit.connections.orderBy("local", "first_place")),
-        "gaps": lambda: _first(audit.gaps.orderBy("sender", "after")),
-        "handshakes": lambda: _first(audit.handshakes.orderBy("requested")),
-        "subscriptions": lambda: _first(audit.subscriptions.orderBy("time")),
-        "recordings": lambda: _first(audit.recordings.orderBy("file")),
-        "traffic": lambda: _first(audit.traffic.orderBy("begin"), _POINTS).rows,
-        "latency": lambda: _first(audit.latency.orderBy("begin"), _POINTS).rows,
-    }
-    total = 1 + len(steps)
-    told(0, total)
-    found: dict[str, Any] = {"deliveries": deliveries(audit)}  # alone: the others share the tables that this one keeps
-    told(1, total)
-    threads = ThreadPoolExecutor()  # to plan a table takes Spark longer than to make it, where it is small
-    try:
-        waiting = {threads.submit(step): name for name, step in steps.items()}
-        for one in as_completed(waiting):
-            found[waiting[one]] = one.result()
-            told(len(found), total)
-    finally:
-        threads.shutdown(cancel_futures=True)
+    steps: list[tuple[str, Callable[[], Any]]] = [
+        ("step", lambda: audit.step),
+        ("connections", lambda: _first(audit.connections.orderBy("local", "first_place"))),
+        ("deliveries", lambda: deliveries(audit)),
+        ("handshakes", lambda: _first(audit.handshakes.orderBy("requested"))),
+        ("subscriptions", lambda: _first(audit.subscriptions.orderBy("time"))),
+        ("gaps", lambda: _first(audit.gaps.orderBy("sender", "after"))),
+        ("recordings", lambda: _first(audit.recordings.orderBy("file"))),
+        ("traffic", lambda: _first(audit.traffic.orderBy("begin"), _POINTS).rows),
+        ("latency", lambda: _first(audit.latency.orderBy("begin"), _POINTS).rows),
+    ]
+    found = {}
+    for done, (name, step) in enumerate(steps):
+        told(done, len(steps))
+        found[name] = step()
+    told(len(steps), len(steps))
     return Findings(names=dict(audit.names), **found)
 
 

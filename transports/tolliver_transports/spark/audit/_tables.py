@@ -36,26 +36,20 @@ def _out() -> Column:
     return F.col("direction") == "out"
 
 
-def _read(facts: DataFrame) -> DataFrame:
-    """Facts of blocks that could be read, with `place`, their order within an instance."""
+def placed(facts: DataFrame) -> DataFrame:
+    """Facts of blocks that could be read, with `place`, their order within an instance, and `connection`.
+
+    A connection begins at its request. Rows before the first one of a cid have a number below 0.
+    """
     place = F.shiftleft(F.col("file").cast("bigint"), _FILE_BITS) + F.col("ordinal")
-    return facts.where(F.col("local").isNotNull()).withColumn("place", place)
-
-
-def starts(facts: DataFrame) -> DataFrame:
-    """One row for each handshake request: a connection begins there, and ends where the next of its cid begins."""
+    read = facts.where(F.col("local").isNotNull()).withColumn("place", place)
     of_cid = Window.partitionBy("local", "cid").orderBy("begin")
-    return (
-        _read(facts)
-        .where(_is("handshake_request"))
+    starts = (
+        read.where(_is("handshake_request"))
         .select("local", "cid", F.col("place").alias("begin"))
         .withColumn("end", F.coalesce(F.lead("begin").over(of_cid), F.lit(_FAR)))
         .withColumnsRenamed({"local": "of_local", "cid": "of_cid"})
     )
-
-
-def placed(facts: DataFrame, starts: DataFrame) -> DataFrame:
-    """Facts with their `place`, and their `connection`: where it begins, or below 0 before the first of a cid."""
     here = (
         (F.col("local") == F.col("of_local"))
         & (F.col("cid") == F.col("of_cid"))
@@ -63,8 +57,7 @@ def placed(facts: DataFrame, starts: DataFrame) -> DataFrame:
         & (F.col("place") < F.col("end"))
     )
     return (
-        _read(facts)
-        .join(F.broadcast(starts), here, "left")
+        read.join(F.broadcast(starts), here, "left")
         .withColumn("connection", F.coalesce("begin", -1 - F.col("cid")))
         .drop("of_local", "of_cid", "begin", "end")
     )
