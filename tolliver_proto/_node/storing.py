@@ -46,6 +46,7 @@ class Storing(Handshakes):
     @property
     def _waits_alone(self) -> bool:
         """True if messages that go in commits of their own wait for the next one, and may have it (D-13)."""
+        # Asked where `_apart` holds, without which none wait: to ask costs more than all else of an idle node.
         return bool(self._blocked) and self._batch.empty and not (self._keeps_enough() or self._room.busy)
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
