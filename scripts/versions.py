@@ -20,7 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13")
 RESOLUTIONS = ("lowest-direct", "highest")
-EXTRAS = ("anyio", "blocking", "cli", "cloudevents", "msgspec", "otel", "prometheus", "protobuf", "protoc", "twisted")
+EXTRAS = (
+    "anyio", "audit", "blocking", "cli", "cloudevents", "msgspec", "otel", "prometheus", "protobuf", "protoc",
+    "twisted",
+)  # fmt: skip
 """All that users can ask for, but `spark`."""
 TOOLS = (
     "pytest>=8",
@@ -45,6 +48,7 @@ SUITE = (
     "tests/twisted/test_streams.py",
     "tests/codecs/test_codecs.py",
     "tests/cli/test_errors.py",
+    "tests/cli/test_auditing.py",
     "tests/tls/test_certs.py",
 )
 

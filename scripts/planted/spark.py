@@ -196,9 +196,9 @@ BUGS = (
     Bug(
         "spark: the audit takes the order of files for that of runs",
         "transports/tolliver_transports/spark/audit/_tables.py",
-        "_lost",
-        '(F.col("newest.since") > F.col("last_place")) & (F.col("newest.their_place") > F.col("their_place"))',
-        'F.col("newest.since") > F.col("last_place")',
+        "",
+        '"newest_since > last_place AND newest_place > their_place"',
+        '"newest_since > last_place"',
         ("tests/spark/test_audit.py::test_what_became_of_the_messages",),
     ),
     Bug(

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
+from importlib.util import find_spec
 from pathlib import Path
+
+from tolliver_transports._cli.bundle import PACKAGES
 
 from tests.cli.commands import SECONDS, tolliver
 from tests.cli.test_errors import the_line
@@ -28,6 +32,16 @@ def test_the_zip_is_enough_to_read_and_to_talk(tmp_path: Path) -> None:
     again = tmp_path / "again.zip"
     assert f"{again}: " in tolliver("bundle", again).stderr
     assert again.read_bytes() == made.read_bytes()
+
+
+def test_the_zip_has_what_is_no_module_too(tmp_path: Path) -> None:
+    """The audit's queries and its style sheet, the status page, the dissector."""
+    made = tmp_path / "some.zip"
+    tolliver("bundle", made)
+    places = {name: Path(find_spec(name).origin or "").parent for name in PACKAGES}  # type: ignore[union-attr]  # they are installed
+    files = {f"{name}/{path.relative_to(place)}" for name, place in places.items() for path in place.rglob("*.*")}
+    with zipfile.ZipFile(made) as archive:
+        assert {name for name in files if not name.endswith(".pyc")} == set(archive.namelist())
 
 
 def test_a_name_that_spark_does_not_take(tmp_path: Path) -> None:

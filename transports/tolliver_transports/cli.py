@@ -19,10 +19,10 @@ def main() -> None:
 
         app(prog_name="tolliver")
     except ModuleNotFoundError as error:
+        if "pip install" in str(error):  # its user has said so itself
+            sys.exit(f"tolliver: {error}")
         module = (error.name or "").split(".")[0]
         extra = "cli" if module in _EXTRA else "spark" if module in _SPARK else None
-        if extra is None and "pip install" in str(error):  # a library of a codec, which says so itself
-            sys.exit(f"tolliver: {error}")
         if extra is None:
             raise
         sys.exit(f"tolliver: the module {module} is missing: pip install 'tolliver-proto[{extra}]'")

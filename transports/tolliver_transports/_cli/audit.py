@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..spark.local import NoSpark, local_session, missing
+from .._extras import needed
 from . import words
 from .tables import print_table
 
 if TYPE_CHECKING:
-    from ..spark.audit import Audit
+    from ..spark.audit._audit import Tables
 
 _COUNTS = ("sent", "acknowledged", "delivered", "duplicates", "resent", "unproven", "pending", "lost")
 _TIMES = ("p50", "p95", "p99", "max")
@@ -23,17 +23,12 @@ _TIMES = ("p50", "p95", "p99", "max")
 def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | None, as_json: bool) -> int:
     """Print the deliveries and write what is asked for; returns how many messages are lost.
 
-    Raises NoSpark, and what `audit` and the writers raise.
+    Raises ModuleNotFoundError where a library is missing, and what `local_audit` and the writers raise.
     """
-    reason = missing()
-    if reason is not None:
-        raise NoSpark(f"no audit without Spark: {reason}")
-    from ..spark.audit import audit
-    from ..spark.audit._files import recordings_in
+    needed("audit", "duckdb", "pyarrow", "numpy")
+    from ..spark.audit._duckdb import local_audit
 
-    size = sum(one.size for one in recordings_in(directories))
-    words.say(f"{size:,} bytes of recordings; starting Spark")
-    with local_session(size) as spark, audit(spark, directories) as found:
+    with local_audit(directories) as found:
         print_deliveries(found, as_json)
         if html is not None:
             found.write_html(html)
@@ -44,11 +39,11 @@ def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | No
         return found.lost
 
 
-def print_deliveries(found: Audit, as_json: bool = False) -> None:
+def print_deliveries(found: Tables[str], as_json: bool = False) -> None:
     """One line for each sender, receiver and channel; "-", in JSON null, is what was not recorded."""
-    from ..spark.audit._collect import deliveries, silent
+    from ..spark.audit._collect import first_rows, silent
 
-    table = deliveries(found)
+    table = first_rows(found, "deliveries")
     columns = ["from", "to", "channel", *_COUNTS, *_TIMES]
     if as_json:
         for row in table.rows:
@@ -64,7 +59,7 @@ def print_deliveries(found: Audit, as_json: bool = False) -> None:
         words.say(f"these are the first {len(table.rows):,}; --parquet writes all")
 
 
-def _line(found: Audit, row: dict[str, Any]) -> list[object]:
+def _line(found: Tables[str], row: dict[str, Any]) -> list[object]:
     ends = [words.line(found.names.get(row[end], row[end][-8:])) for end in ("sender", "receiver")]
     counts = ["-" if row[name] is None else f"{row[name]:,}" for name in _COUNTS]
     times = ["-" if row[name] is None else f"{row[name]:.3g} s" for name in _TIMES]

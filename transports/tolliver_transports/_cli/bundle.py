@@ -15,7 +15,6 @@ from pathlib import Path
 from attrs import define
 
 PACKAGES = ("tolliver_proto", "tolliver_transports", "tolliver", "pyspark_tolliver", "attr", "attrs")
-_SUFFIXES = (".py", ".typed", ".html", ".lua")
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
 
 
@@ -51,5 +50,5 @@ def _files() -> Iterator[tuple[str, Path]]:
         spec = find_spec(package)
         for place in (spec.submodule_search_locations or ()) if spec is not None else ():
             for path in sorted(Path(place).rglob("*")):
-                if path.suffix in _SUFFIXES and "__pycache__" not in path.parts:
+                if path.is_file() and path.suffix != ".pyc":
                     yield f"{package}/{path.relative_to(place).as_posix()}", path

@@ -48,8 +48,8 @@ def audit(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Tell what became of every message, from the recordings of those who sent and received it, by Spark. Exit status 1
-    if one is lost."""
+    """Tell what became of every message, from the recordings of those who sent and received it. Exit status 1 if one is
+    lost."""
     from ..audit import run_audit
 
     with words.clear_errors():

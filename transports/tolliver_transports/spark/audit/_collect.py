@@ -1,14 +1,12 @@
-"""The report's rows, fetched from Spark: bounded, however much was recorded."""
+"""The report's rows: bounded, however much was recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import DataFrame
-
 if TYPE_CHECKING:
-    from . import Audit
+    from ._audit import Tables
 
 ROWS = 500
 """Of a table, at most."""
@@ -39,32 +37,45 @@ class Findings(NamedTuple):
     latency: list[Row]
 
 
-def collect(audit: Audit, progress: Callable[[int, int], object] | None = None) -> Findings:
+_ORDERS = {
+    "connections": "local, first_place",
+    "deliveries": "lost DESC NULLS LAST, sender, receiver, channel",
+    "handshakes": "requested",
+    "subscriptions": "time",
+    "gaps": "sender, after",
+    "recordings": "file",
+    "traffic": "begin",
+    "latency": "begin",
+}
+"""Of deliveries the lost ones come first, and then by name: the rows that are cut off are of least interest."""
+
+
+def collect(audit: Tables[Any], progress: Callable[[int, int], object] | None = None) -> Findings:
     """All that the report shows."""
     told = progress or (lambda _done, _total: None)
-    steps: list[tuple[str, Callable[[], Any]]] = [
-        ("step", lambda: audit.step),
-        ("connections", lambda: _first(audit.connections.orderBy("local", "first_place"))),
-        ("deliveries", lambda: deliveries(audit)),
-        ("handshakes", lambda: _first(audit.handshakes.orderBy("requested"))),
-        ("subscriptions", lambda: _first(audit.subscriptions.orderBy("time"))),
-        ("gaps", lambda: _first(audit.gaps.orderBy("sender", "after"))),
-        ("recordings", lambda: _first(audit.recordings.orderBy("file"))),
-        ("traffic", lambda: _first(audit.traffic.orderBy("begin"), _POINTS).rows),
-        ("latency", lambda: _first(audit.latency.orderBy("begin"), _POINTS).rows),
-    ]
-    found = {}
-    for done, (name, step) in enumerate(steps):
-        told(done, len(steps))
-        found[name] = step()
-    told(len(steps), len(steps))
-    return Findings(names=dict(audit.names), **found)
+    found = dict[str, Table]()
+    for done, name in enumerate(_ORDERS):
+        told(done, len(_ORDERS))
+        found[name] = first_rows(audit, name, _POINTS if name in ("traffic", "latency") else ROWS)
+    told(len(_ORDERS), len(_ORDERS))
+    return Findings(
+        names=dict(audit.names),
+        step=audit.step,
+        deliveries=found["deliveries"],
+        connections=found["connections"],
+        handshakes=found["handshakes"],
+        subscriptions=found["subscriptions"],
+        gaps=found["gaps"],
+        recordings=found["recordings"],
+        traffic=found["traffic"].rows,
+        latency=found["latency"].rows,
+    )
 
 
-def deliveries(audit: Audit) -> Table:
-    """The lost ones first, and then by name: the rows that are cut off are of least interest."""
-    table = audit.deliveries
-    return _first(table.orderBy(table["lost"].desc_nulls_last(), "sender", "receiver", "channel"))
+def first_rows(audit: Tables[Any], name: str, most: int = ROWS) -> Table:
+    """Of one table."""
+    rows = audit.rows(f"SELECT * FROM {{{name}}} ORDER BY {_ORDERS[name]} LIMIT {most + 1}")
+    return Table(rows[:most], len(rows) > most)
 
 
 def silent(rows: Iterable[Row]) -> set[str]:
@@ -74,8 +85,3 @@ def silent(rows: Iterable[Row]) -> set[str]:
         found |= {row["sender"]} if row["sent"] is None else set()
         found |= {row["receiver"]} if row["delivered"] is None else set()
     return found
-
-
-def _first(table: DataFrame, most: int = ROWS) -> Table:
-    rows = [row.asDict(recursive=True) for row in table.limit(most + 1).collect()]
-    return Table(rows[:most], len(rows) > most)

@@ -37,6 +37,7 @@ from tolliver_proto.recording import Block, Damage
 
 from ..read._columns import Columns, ack_ids, as_text, find_frames
 from ..read._moments import Moments, Part
+from ._files import items_of
 
 _PAIR = pa.struct([("channel", pa.string()), ("key", pa.string())])
 FACTS = pa.schema(
@@ -87,6 +88,13 @@ KINDS: dict[type, str] = {
 _BATCH_BYTES = 2**22  # payload bytes that are made into one batch: bounds memory, and is plenty for numpy
 _MICROSECOND = 1000  # nanoseconds
 _HALF = 2**63
+
+
+def read_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The facts of these ranges of recordings, which are rows of `ranges_of`."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield from facts_of(items_of(row), row["number"])
 
 
 def facts_of(items: Iterable[Block | Damage], file: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,218 @@
+"""Delivery audit on either engine: its tables, and what they tell.
+
+Each table is made when it is asked for, of those that it needs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from ..._private import write_private
+from ._charts import Curves
+from ._files import Recording, names_of
+from ._tables import QUERIES, VALUES, in_braces, texts
+
+TABLES = (
+    "deliveries", "messages", "connections", "handshakes", "subscriptions", "traffic", "latency", "gaps",
+    "recordings", "facts",
+)  # fmt: skip
+"""The tables of an audit, by name."""
+
+_FILES = pa.schema(
+    [
+        ("file", pa.int32()),
+        ("path", pa.string()),
+        ("local", pa.string()),
+        ("name", pa.string()),
+        ("bytes", pa.int64()),
+        ("ended_in_order", pa.bool_()),
+    ]
+)
+_COUNTS = ("sent", "delivered", "duplicates", "resent", "unrecorded", "unproven", "pending", "lost")
+_MICROSECONDS = 1e6
+_STEPS = 120  # of time in `traffic` and `latency`, at most about so many
+_ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)  # seconds
+T_co = TypeVar("T_co", covariant=True)
+Row = dict[str, Any]
+
+
+class Engine(Protocol[T_co]):
+    """The place where queries run. Tables have names; in a query's text they are called as `named` says."""
+
+    def facts(self, recordings: Sequence[Recording]) -> None:
+        """Make the table `facts`, and keep it."""
+
+    def given(self, name: str, rows: pa.Table) -> None:
+        """Make a small table of these rows."""
+
+    def made(self, name: str, text: str, *, kept: bool) -> None:
+        """Make a table of a query."""
+
+    def named(self, name: str) -> str: ...
+
+    def table(self, name: str) -> T_co: ...
+
+    def rows(self, text: str) -> list[Row]: ...
+
+    def write_parquet(self, name: str, path: Path) -> None: ...
+
+    def close(self) -> None:
+        """Let go of all tables."""
+
+
+class Tables(Generic[T_co]):
+    """The tables of an audit (docs/audit.md has their columns), and what is told of them."""
+
+    def __init__(self, engine: Engine[T_co], recordings: Sequence[Recording]) -> None:
+        self._engine = engine
+        self._recordings = recordings
+        self._recorded = sorted({one.local for one in recordings if one.local is not None})
+        self._made: set[str] = set()
+
+    @cached_property
+    def names(self) -> Mapping[str, str]:
+        """Names of instances, by UUID: that of the directory that holds one's recordings and no other's."""
+        return names_of(self._recordings)
+
+    @property
+    def facts(self) -> T_co:
+        """One row for each frame, and for each place that could not be read."""
+        return self._table("facts")
+
+    @property
+    def recordings(self) -> T_co:
+        """One row for each file."""
+        return self._table("recordings")
+
+    @property
+    def connections(self) -> T_co:
+        """One row for each connection of each instance."""
+        return self._table("connections")
+
+    @property
+    def handshakes(self) -> T_co:
+        """One row for each handshake, as either end recorded it."""
+        return self._table("handshakes")
+
+    @property
+    def subscriptions(self) -> T_co:
+        """One row for each subscription in a handshake, and for each change."""
+        return self._table("subscriptions")
+
+    @property
+    def messages(self) -> T_co:
+        """One row for each reliable message and receiver, and its fate."""
+        return self._table("messages")
+
+    @property
+    def deliveries(self) -> T_co:
+        """One row for each sender, receiver and channel."""
+        return self._table("deliveries")
+
+    @property
+    def traffic(self) -> T_co:
+        """Messages over time."""
+        return self._table("traffic")
+
+    @property
+    def latency(self) -> T_co:
+        """Sent-to-acked percentiles over time."""
+        return self._table("latency")
+
+    @property
+    def gaps(self) -> T_co:
+        """One row for each run of ids that no recording has."""
+        return self._table("gaps")
+
+    @cached_property
+    def step(self) -> float:
+        """The width of a step of time in `traffic` and `latency`, in seconds: a round number."""
+        (row,) = self.rows("SELECT unix_micros(max(ended)) - unix_micros(min(began)) AS span FROM {recordings}")
+        span = (row["span"] or 0) / _MICROSECONDS
+        return float(next((width for width in _ROUND if width * _STEPS >= span), span / _STEPS))
+
+    @property
+    def lost(self) -> int:
+        """The number of messages that are proven to be lost."""
+        (row,) = self.rows("SELECT CAST(sum(lost) AS BIGINT) AS lost FROM {deliveries}")
+        return row["lost"] or 0
+
+    def by_receiver(self) -> dict[str, dict[str, int | None]]:
+        """The counts of `deliveries` added up for each receiver, by its name or UUID. None: nobody recorded that."""
+        sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _COUNTS)
+        rows = self.rows(f"SELECT receiver, {sums} FROM {{deliveries}} GROUP BY receiver")
+        named = {self.names.get(row["receiver"], row["receiver"]): row for row in rows}
+        return {name: {count: row[count] for count in _COUNTS} for name, row in sorted(named.items())}
+
+    def rows(self, text: str) -> list[Row]:
+        """All rows of a query, in which names of tables stand in braces."""
+        return self._engine.rows(self._filled(text))
+
+    def write_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Each table as a directory of Parquet below `path`. Raises ValueError where there is one already."""
+        taken = [name for name in TABLES if (Path(path) / name).exists()]
+        if taken:
+            raise ValueError(f"{path} has {', '.join(taken)} already: give a directory that is new, or empty that one")
+        for name in TABLES:
+            self._make(name)
+            self._engine.write_parquet(name, Path(path) / name)
+
+    def write_html(
+        self,
+        path: str | os.PathLike[str],
+        curves: Iterable[Curves] = (),
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """The report: one file, of mode 0600, which needs nothing else. Raises OSError where it cannot be written.
+
+        `curves` are charts of your own beside it, on the same axis of time. `progress(done, total)` is called after
+        each step, of which the first ones take longest.
+        """
+        from ._collect import collect
+        from ._report import render
+
+        write_private(path, render(collect(self, progress), curves).encode())
+
+    def close(self) -> None:
+        """Let go of all tables."""
+        self._engine.close()
+        self._made.clear()
+
+    def _table(self, name: str) -> T_co:
+        self._make(name)
+        return self._engine.table(name)
+
+    def _make(self, name: str) -> None:
+        if name in self._made:
+            return
+        if name == "facts":
+            self._engine.facts(self._recordings)
+        elif name == "files":
+            self._engine.given(name, self._files())
+        else:
+            query = QUERIES[name]
+            self._engine.made(name, self._filled(query.text), kept=query.kept)
+        self._made.add(name)
+
+    def _filled(self, text: str) -> str:
+        """The text with its values, and with tables that are there."""
+        names = in_braces(text)
+        own = {"recorded": lambda: texts(self._recorded), "step": lambda: str(round(self.step * _MICROSECONDS))}
+        values = VALUES | {name: own[name]() for name in names & own.keys()}
+        tables = sorted(names - values.keys())
+        for name in tables:
+            self._make(name)
+        return text.format(**values, **{name: self._engine.named(name) for name in tables})
+
+    def _files(self) -> pa.Table:
+        rows = [
+            (one.file, one.path, one.local, self.names.get(one.local or ""), one.size, one.ended)
+            for one in self._recordings
+        ]
+        return pa.Table.from_pylist([dict(zip(_FILES.names, row, strict=True)) for row in rows], _FILES)
