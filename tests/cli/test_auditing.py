@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -16,8 +18,11 @@ from tolliver_transports.spark.audit import TABLES
 from tolliver_transports.spark.audit._facts import FACTS
 from tolliver_transports.spark.audit._tables import PERCENTILES
 
-from tests.cli.commands import SECONDS, tolliver
+from tests.cli.commands import SECONDS, run_process, tolliver
+from tests.disks import small_disk
 from tests.spark.stories import tell_all
+from tests.spark.witnesses import OUT, Witness
+from tolliver_proto import Message
 
 COUNTS = ("sent", "acknowledged", "delivered", "duplicates", "resent", "unproven", "pending", "lost")
 
@@ -66,3 +71,30 @@ def test_without_duckdb_the_command_says_what_to_install(recordings: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     said = "tolliver: the module duckdb is missing: pip install 'tolliver-proto[audit]'\n"
     assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_a_full_disk_under_its_tables_is_said(recordings: Path, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 200 * 1024) as disk:
+        refused = run_process("audit", recordings, TMPDIR=str(disk))
+        assert refused.exit_code == 1
+        (line,) = refused.stderr.splitlines()
+        assert line.startswith("tolliver: the audit cannot go on: ")
+        assert line.endswith("its tables are kept below TMPDIR until it ends: make room there, or choose another place")
+        assert list(disk.iterdir()) == []
+
+
+def test_names_of_any_text_are_told_apart(tmp_path: Path) -> None:
+    """Behind a NUL too, and where a name looks like SQL."""
+    names = ["a\0b", "a\0c", "'; DROP TABLE facts; --", "{facts}", "\N{DUCK}\u202e"]
+    witness = Witness(tmp_path, 1)
+    witness.record(0, OUT, UUID(int=2), 1, *(Message(name, name, b"", at) for at, name in enumerate(names, 1)))
+    witness.end()
+    done = tolliver("audit", tmp_path, "--json", "--html", tmp_path / "page")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert sorted((row["channel"], row["sent"]) for row in rows) == sorted((name, 1) for name in names)
+
+
+def test_an_empty_recording_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.rec").touch()
+    done = tolliver("audit", tmp_path, "--json", "--html", tmp_path / "page")
+    assert (done.exit_code, done.stdout) == (0, "")

@@ -22,19 +22,27 @@ _AS_SPARK = (
 )
 """Functions that are called otherwise here."""
 
+_NO_ROOM = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
+_TIME = pa.timestamp("us", "UTC")
+
 
 @contextmanager
 def local_audit(directories: Iterable[Path]) -> Iterator[Tables[str]]:
     """The audit of the recordings in these directories (and below them, or in these files).
 
     All tables are in a file that is deleted in the end, so recordings may be larger than the memory. Raises ValueError
-    where a directory has no recordings, OSError where one cannot be read.
+    where a directory has no recordings, OSError where one cannot be read, or where there is no room for the tables.
     """
     recordings = recordings_in(directories)
     with TemporaryDirectory(prefix="tolliver-audit-") as home:
         engine = _DuckDB(Path(home))
         try:
             yield Tables(engine, recordings)
+        except _NO_ROOM as error:
+            raise OSError(
+                f"the audit cannot go on: {error}: its tables are kept below TMPDIR until it ends: make room there, or "
+                "choose another place"
+            ) from error
         finally:
             engine.close()
 
@@ -66,7 +74,10 @@ class _DuckDB:
         return name
 
     def rows(self, text: str) -> list[Row]:
-        rows: list[Row] = self._connection.sql(text).to_arrow_table().to_pylist()
+        found = self._connection.sql(text).to_arrow_table()
+        # DuckDB names the machine's own zone, which Python may not know.
+        fields = [one.with_type(_TIME) if pa.types.is_timestamp(one.type) else one for one in found.schema]
+        rows: list[Row] = found.cast(pa.schema(fields)).to_pylist()
         return rows
 
     def write_parquet(self, name: str, path: Path) -> None:
