@@ -387,10 +387,13 @@ def test_the_page_has_every_column(told: Tables[str], table: str) -> None:
 
 def test_spark_writes_the_tables_that_the_command_writes(spark: Any, recorded: Path, tmp_path: Path) -> None:
     assert tolliver("audit", recorded / "plain-0", "--parquet", tmp_path / "command").exit_code == 0
+    kept = spark.sparkContext._jsc.getPersistentRDDs().size()
     with audit(spark, [recorded / "plain-0"]) as found:
         found.write_parquet(tmp_path / "spark")
+        assert spark.sparkContext._jsc.getPersistentRDDs().size() > kept
         with pytest.raises(ValueError, match=r"has deliveries, .* already"):
             found.write_parquet(tmp_path / "spark")
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == kept
     for table in TABLES:
         one, other = (spark.read.parquet(str(tmp_path / who / table)) for who in ("command", "spark"))
         assert (one.dtypes, one.count()) == (other.dtypes, other.count())
