@@ -183,6 +183,11 @@ def unchanged(batches: Iterable[Any]) -> Iterator[Any]:
     yield from batches
 
 
+def carried(batches: Iterable[Any]) -> Iterator[Any]:
+    """Files that come are let go."""
+    yield from (batch for batch in batches if not batch.num_columns)
+
+
 def nothing_read(spark: SparkSession, rows: int, schema: str) -> DataFrame:
     """So many rows of a data source that has nothing to do, in as many tasks."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -251,6 +256,7 @@ def goals(
         "channels=c7 (1 %)": (lambda: thrown_away(reading(channels="c7")), Aim(5.0, four)),
         "1 %, nothing read": (lambda: thrown_away(nothing_read(spark, rows // 100, CEILING)), None),
         "an empty time range": (lambda: thrown_away(reading(timeFrom=FAR)), Aim(seconds=0.2)),
+        "binaryFile, carried alone": (lambda: thrown_away(contents().mapInArrow(carried, "key string")), None),
         "partition_batches": (lambda: thrown_away(contents().mapInArrow(batches, batches.schema)), Aim(1.0, four)),
     }
 

@@ -214,7 +214,7 @@ def findings(told: Tables[str]) -> Findings:
 
 @pytest.fixture(scope="module")
 def told_by_spark(recorded: Path, spark: Any) -> Iterator[Audit]:
-    """When it is closed, nothing of it is kept."""
+    """Nothing of it is kept when it is closed."""
 
     def kept() -> int:
         return int(spark.sparkContext._jsc.getPersistentRDDs().size())
