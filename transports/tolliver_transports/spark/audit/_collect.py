@@ -40,12 +40,12 @@ class Findings(NamedTuple):
 _ORDERS = {
     "connections": "local, first_place",
     "deliveries": "lost DESC NULLS LAST, sender, receiver, channel",
-    "handshakes": "requested",
-    "subscriptions": "time",
+    "handshakes": "requested, local, cid",
+    "subscriptions": "time, subscriber, publisher, channel, key",
     "gaps": "sender, after",
     "recordings": "file",
-    "traffic": "begin",
-    "latency": "begin",
+    "traffic": "begin, sender, receiver, channel",
+    "latency": "begin, sender, receiver",
 }
 """Of deliveries the lost ones come first, and then by name: the rows that are cut off are of least interest."""
 
