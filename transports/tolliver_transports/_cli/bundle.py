@@ -50,5 +50,5 @@ def _files() -> Iterator[tuple[str, Path]]:
         spec = find_spec(package)
         for place in (spec.submodule_search_locations or ()) if spec is not None else ():
             for path in sorted(Path(place).rglob("*")):
-                if path.is_file() and path.suffix != ".pyc":
+                if path.is_file() and "__pycache__" not in path.parts:
                     yield f"{package}/{path.relative_to(place).as_posix()}", path

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from ._audit import Tables
+from ._audit import Row, Tables
 
 ROWS = 500
 """Of a table, at most."""
 
 _POINTS = 20_000  # of a chart's data
-Row = dict[str, Any]
 
 
 class Table(NamedTuple):
