@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Python keeps what it compiled, also where the environment says not to: hundreds of short processes would compile it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite core check coverage format clean loops thorough simulate simulate-reactive tck soak spark-soak fuzz proof
+.PHONY: demo test suite again core check coverage format clean loops thorough simulate simulate-reactive tck soak spark-soak fuzz proof
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -62,9 +62,15 @@ test:
 
 # All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
 # The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.
-SUITE = $(BIN)/python -m pytest -q -n 4 -m 'not core and not loops and not tck and not thorough and not typed'
+# It keeps what failed in a cache of its own, which `make again` reads.
+PYTEST_SUITE = $(BIN)/python -m pytest -q -o cache_dir=.pytest_cache/suite -m 'not core and not loops and not tck and not thorough and not typed'
+SUITE = $(PYTEST_SUITE) -n 4
 suite: $(VENV)/.ready
 	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))
+
+# What failed in the last `make suite`, one test after the other and with nothing beside them. It fails where none is known.
+again: $(VENV)/.ready
+	$(PYTEST_SUITE) --last-failed --last-failed-no-failures none
 
 # The tests that must run every line and every branch of tolliver_proto.
 core: $(VENV)/.ready
