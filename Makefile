@@ -58,7 +58,7 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 # at its end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck`, `make thorough`.
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
+	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target suite core check
 
 # All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
 # The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.

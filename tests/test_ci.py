@@ -12,7 +12,7 @@ RUN = Path(__file__).parents[1] / ".ci" / "run"
 MAKEFILE = """\
 .PHONY: test suite core check again
 test:
-\t@$(MAKE) --no-print-directory --jobs=3 --output-sync=target suite core check
+\t@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target suite core check
 suite core check again:
 \t@echo "$@ was run"; test ! -e $@.fails
 """
