@@ -29,6 +29,8 @@ class Report:
     steps: int
     virtual_seconds: float
     counts: dict[str, int]
+    handled: int = 0
+    """Checksum of the set of messages that each instance handled: it does not depend on the order of events."""
 
 
 class Clockwork:
@@ -41,6 +43,7 @@ class Clockwork:
         self.counts: Counter[str] = Counter()
         self._rng = dice
         self._hash = 0
+        self._handled = 0
         self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._order = 0
         self._steps = 0
@@ -73,4 +76,4 @@ class Clockwork:
         return SimFailure(f"seed {self.seed} at {self.now:.4f} s: {type(error).__name__}: {error}\n{tail}")
 
     def _told(self) -> Report:
-        return Report(self.seed, self._hash, self._steps, self.now, dict(self.counts))
+        return Report(self.seed, self._hash, self._steps, self.now, dict(self.counts), self._handled)
