@@ -68,7 +68,7 @@ SUITE = $(PYTEST_SUITE) -n 4
 suite: $(VENV)/.ready
 	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))
 
-# What failed in the last `make suite`, one test after the other and with nothing beside them. It fails where none is known.
+# Runs the tests that failed in the last `make suite`, one after the other. It fails where none is known.
 again: $(VENV)/.ready
 	$(PYTEST_SUITE) --last-failed --last-failed-no-failures none
 
