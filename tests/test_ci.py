@@ -1,4 +1,4 @@
-"""The command of CI: a failure of the suite is tried once more and alone, a failure of any other part stands.
+"""The command of CI: a failure of the suite is tried once more and alone, a failure of any other part stands."""
 
 from __future__ import annotations
 
