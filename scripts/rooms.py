@@ -57,7 +57,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
             "tolliver_transports._extras",
             "the extra that a door needs, and its names, each loaded when it is asked for",
         ),
-        Room("tolliver_transports._private", "files that only their owner may read"),
+        Room("tolliver_transports._private", "files: regular ones, that only their owner may read"),
         Room("tolliver_transports.derived", "door: identities derived from a label (T-72a)"),
     ),
     (

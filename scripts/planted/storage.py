@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .bug import Bug
 
+FILES = "transports/tolliver_transports/_private.py"
 SQLITE_FILE = "transports/tolliver_transports/_store/file.py"
 SQLITE = "transports/tolliver_transports/_store/sqlite.py"
 LOCK = "transports/tolliver_transports/_store/lock.py"
@@ -25,6 +26,14 @@ STAGE_FOLDER = "transports/tolliver_transports/staging/_folder.py"
 RECORDER = "transports/tolliver_transports/_messages/recorder.py"
 
 BUGS = (
+    Bug(
+        "a pipe is taken for a file",
+        FILES,
+        "_check",
+        "if not stat.S_ISREG(found.st_mode):",
+        "if False:",
+        ("tests/test_modes.py::test_what_is_no_file_is_refused_and_left_alone[itself-some.zip]",),
+    ),
     Bug(
         "a check delays the close until it has seen all",
         SQLITE_FILE,

@@ -112,7 +112,7 @@ def test_a_directory_that_cannot_be_made_says_so(tmp_path: Path) -> None:
         writer(tmp_path / "leads nowhere")
     hindrance = tmp_path / "stage" / f"{MARKER}.new"
     hindrance.mkdir(parents=True)
-    with pytest.raises(StoreError, match=r"no stage can be made in .*Is a directory"):
+    with pytest.raises(StoreError, match=r"no stage can be made in .*is a directory, and no regular file"):
         writer(tmp_path / "stage")
     hindrance.rmdir()
     writer(tmp_path / "stage").close()

@@ -376,7 +376,7 @@ def test_a_segment_that_cannot_be_closed_for_want_of_space_is_closed_later(tmp_p
     assert writing.sync(), "what is staged is staged"
     writing.add(ALICE, 1, D2, messages(6, 10, bytes(100)))
     assert not writing.sync()
-    assert writing.failing == os.strerror(errno.EISDIR)
+    assert writing.failing == f"{hindrance} is a directory, and no regular file"
     assert writing.folder.segments() == [segment]
     hindrance.rmdir()
     assert writing.sync()

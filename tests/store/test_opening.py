@@ -261,12 +261,6 @@ def test_garbage_is_not_a_database(path: Path) -> None:
     refused(path, "it is not a database; choose another path")
 
 
-def test_a_directory_is_not_a_database(path: Path) -> None:
-    path.mkdir()
-    with pytest.raises(StoreError, match="is a directory: give the path of a file in it"):
-        open_store(path)
-
-
 def test_a_missing_directory_is_named(path: Path) -> None:
     with pytest.raises(StoreError, match=r"missing.node\.db: it cannot be opened; check that its directory exists"):
         open_store(path.parent / "missing" / "node.db")

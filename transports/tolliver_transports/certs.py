@@ -18,7 +18,7 @@ from pathlib import Path
 from uuid import UUID
 
 from ._extras import needed
-from ._private import open_private
+from ._private import FOR_OTHERS, make_directory, must_be_file, open_private, replacing
 
 needed("cli", "attrs", "cryptography")
 
@@ -157,10 +157,10 @@ def revoke(
         )
     for entry in listed.values():
         builder = builder.add_revoked_certificate(entry)
-    newer = path.with_name("crl.pem.new")
+    pem = builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     try:
-        newer.write_bytes(builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-        newer.replace(path)
+        with replacing(path, FOR_OTHERS) as newer:
+            newer.write(pem)
     except OSError as error:
         raise CertificateError(f"{path} cannot be written ({error.strerror}): it is what it was") from error
     return path
@@ -168,6 +168,7 @@ def revoke(
 
 def _revoked_before(path: Path, ca: x509.Certificate) -> list[x509.RevokedCertificate]:
     try:
+        must_be_file(path)
         before = x509.load_pem_x509_crl(path.read_bytes())
     except FileNotFoundError:
         return []
@@ -273,10 +274,10 @@ def _write_pair(cert_path: Path, cert: x509.Certificate, key_path: Path, key: ec
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     written: list[Path] = []
     try:
-        cert_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(cert_path.parent)
         for path, data, opener in (
             (key_path, pem, open_private),
-            (cert_path, cert.public_bytes(serialization.Encoding.PEM), partial(os.open, mode=0o644)),
+            (cert_path, cert.public_bytes(serialization.Encoding.PEM), partial(open_private, mode=0o644)),
         ):
             with open(path, "xb", opener=opener) as file:
                 written.append(path)

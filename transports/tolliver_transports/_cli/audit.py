@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .._extras import needed
+from .._private import make_directory, must_be_file
 from . import words
 from .tables import print_table
 
@@ -26,6 +27,10 @@ def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | No
     Raises ModuleNotFoundError where a library is missing, and what `local_audit` and the writers raise.
     """
     needed("audit", "duckdb", "pyarrow", "numpy")
+    if html is not None:
+        must_be_file(html)
+    if parquet is not None:
+        make_directory(parquet, 0o777)
     from ..spark.audit._duckdb import local_audit
 
     with local_audit(directories) as found:

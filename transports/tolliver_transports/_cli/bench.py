@@ -29,7 +29,7 @@ from tolliver_proto import Delivery, NoResponders
 from .._options.instance import InstanceOptions, Remote
 from .._options.reading import arguments, parse
 from .._options.streams import StreamsOptions
-from .._private import write_private
+from .._private import must_be_file, write_private
 from ..anyio import Instance, Peer, create_instance, create_streams
 from ..certs import make_ca, make_certificate
 from . import bench_peer
@@ -106,13 +106,15 @@ def bench_and_report(
 ) -> None:
     """Measure, and print what was measured however it ends."""
     measures = job.measures()
+    if csv not in (None, "-"):
+        must_be_file(csv)  # before hours of measuring
     bar, move = _progress()
     try:
         with bar, ExitStack() as stack:
             run(partial(_bench, job, _ends(job, place, stack), measures, move))
     finally:
         begun = [one for one in measures if one.done]
-        if csv is not None and csv != "-":
+        if csv not in (None, "-"):
             write_private(csv, as_csv(begun).encode())
         if csv == "-":
             typer.echo(as_csv(begun), nl=False)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from attrs import define
 
+from .._private import FOR_OTHERS, replacing
+
 PACKAGES = ("tolliver_proto", "tolliver_transports", "tolliver", "pyspark_tolliver", "attr", "attrs")
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
 
@@ -31,16 +33,15 @@ def bundle(file: Path) -> Bundled:
     """Raises ValueError for a name that Spark takes for something else, and OSError."""
     if file.suffix != ".zip":
         raise ValueError(f"{file}: Spark puts .zip, .egg and .jar on the workers' path, so call it {file.stem}.zip")
-    beginning = file.with_name(f".{file.name}.{os.getpid()}")
+    beginning = file.with_name(f".{file.name}.{os.getpid()}")  # another process may be making the same one
     count = 0
-    try:
-        with zipfile.ZipFile(beginning, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, path in _files():
-                archive.writestr(zipfile.ZipInfo(name, _NO_TIME), path.read_bytes(), zipfile.ZIP_DEFLATED)
-                count += 1
-        beginning.replace(file)
-    finally:
-        beginning.unlink(missing_ok=True)
+    with (
+        replacing(file, FOR_OTHERS, beginning) as made,
+        zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name, path in _files():
+            archive.writestr(zipfile.ZipInfo(name, _NO_TIME), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            count += 1
     return Bundled(file, count, file.stat().st_size)
 
 

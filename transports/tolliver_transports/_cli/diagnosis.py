@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import ipaddress
 import math
-import os
 import ssl
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -691,7 +690,7 @@ def _uuid_of(papers: Papers) -> str:
 
 
 def _strerror(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)
+    return error.strerror or str(error)
 
 
 def _when(seconds: float) -> str:

@@ -29,6 +29,7 @@ from tolliver_proto import CertificateError, IdentityConflict, TolliverError, re
 
 from .._options.instance import DEFAULT_PORT, TLS, Remote, split_address
 from .._options.uuid7 import uuid7
+from .._private import must_be_file
 from .._store.lock import is_used
 from .._tls.policy import ALPN, Pumps, client_context
 from .._tls.pump import PlainPump, Pump
@@ -160,6 +161,7 @@ def _files(tls: TLS) -> Iterator[Finding]:
 def _database(path: Path, min_free: int) -> Iterator[Finding]:
     directory = path.absolute().parent
     try:
+        must_be_file(path)
         if path.is_file():
             used = is_used(str(path.resolve()))
             yield diagnosis.database_use(path, used, _user_of(path) if used else None)

@@ -7,6 +7,8 @@ import sys
 from importlib import resources
 from pathlib import Path
 
+from .._private import FOR_OTHERS, make_directory, must_be_file, replacing
+
 NAME = "tolliver.lua"
 
 
@@ -24,11 +26,11 @@ def plugins() -> Path:
 def install(folder: Path) -> Path:
     """Writes the dissector there, in place of an earlier one of ours. Raises OSError, and ValueError for another's."""
     text, path = dissector(), folder / NAME
+    must_be_file(path)
     ours = text.partition(":")[0]
     if path.exists() and not path.read_text("utf-8", "replace").startswith(ours):
         raise ValueError(f"{path} is no dissector of tolliver's: move it away, or name another folder with --to")
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f"{NAME}.new"
-    unfinished.write_text(text, "utf-8")
-    os.replace(unfinished, path)
+    make_directory(folder, 0o777)
+    with replacing(path, FOR_OTHERS) as file:
+        file.write(text.encode())
     return path

@@ -169,6 +169,6 @@ def clear_errors(status: int = 1) -> Iterator[None]:
 
 
 def _in_words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and error.filename is not None:  # which a NotAFile has in its text
         return line(f"{error.filename}: {error.strerror}")
     return line(str(error)) or type(error).__name__

@@ -37,7 +37,7 @@ from tolliver_proto.recording import (
 )
 
 from .._driver.threads import start
-from .._private import open_private
+from .._private import make_directory, open_private
 
 _MIB = 2**20
 _GROUP_BYTES = _MIB  # that are waited for before a group is written
@@ -84,7 +84,7 @@ class Recorder:
         self._stopped: set[int] = set()
         self._told_full = self._told_failed = self._closed = False
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(directory)
             files = _Files(directory, local, file_bytes)
         except OSError as error:
             raise StoreError(

@@ -10,6 +10,8 @@ import struct
 
 from tolliver_proto import DiskFull, StoreError
 
+from .._private import NotAFile
+
 _LOCKED = ("another program holds a lock on it", "end that program and try again")
 _UNWRITABLE = ("it cannot be written", "make the file and its directory writable and try again")
 _UNREACHABLE = ("it cannot be opened", "check that its directory exists and may be written to")
@@ -56,6 +58,8 @@ def primary_code(error: BaseException) -> int:
 
 def store_error(error: BaseException, what: str, malformed: tuple[type[Exception], ...] = ()) -> StoreError:
     """The error for whoever wanted to do `what`; `malformed` are those that mean damage there."""
+    if isinstance(error, NotAFile):
+        return StoreError(f"cannot {what}: {error}")
     code = primary_code(error)
     kinds = (*((kind, DAMAGED) for kind in malformed), *_KINDS)
     cause, advice = _CAUSES.get(code) or next(c for kind, c in kinds if isinstance(error, kind))

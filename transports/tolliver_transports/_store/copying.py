@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 
 from tolliver_proto import StoreError
 
+from .._private import must_be_file
 from .checks import make_known, write_seal
 from .file import APPLICATION_ID, connect_beside, failing
 from .layout import LAYOUT
@@ -45,9 +46,10 @@ def write_copy(
     `beside`: the source is no connection that writes. Raises StoreError.
     """
     target = os.path.abspath(to)
-    if os.path.lexists(target):
-        raise _taken(target)
     with failing(f"write {target}, a copy of", path):
+        must_be_file(target)
+        if os.path.lexists(target):
+            raise _taken(target)
         number, draft = tempfile.mkstemp(".new", f"{os.path.basename(target)}.", os.path.dirname(target))  # mode 0600
         os.close(number)
         try:

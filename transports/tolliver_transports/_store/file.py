@@ -25,7 +25,7 @@ from weakref import WeakSet
 
 from tolliver_proto import NoticeKind, StoreError
 
-from .._private import open_private
+from .._private import must_be_file, open_private, take_place
 from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, store_error
 from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
 from .health import StoreHealth
@@ -46,6 +46,8 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch that is removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
+_BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".new", ".new-journal")
+"""Files that we or SQLite make beside a database, by what their names add to its own."""
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
 _AGAIN = 0.05  # seconds until a check that was about to begin is interrupted once more
@@ -120,6 +122,9 @@ class DatabaseFile:
         self._ending = False
         self.sync_seconds = 0.0  # that the end of the last transaction took: its log is written, and synced
         with self.failing("open", *MALFORMED):
+            must_be_file(path)  # as it was given: what a descriptor's name leads to need not be a name
+            for beside in _BESIDE:
+                must_be_file(f"{self.path}{beside}")
             self._lock = Lock(self.path)
             try:
                 self._open(instance_id)
@@ -131,8 +136,6 @@ class DatabaseFile:
     def _open(self, instance_id: UUID | None) -> None:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
-        if os.path.isdir(self.path):
-            raise StoreError(f"{self.path} is a directory: give the path of a file in it")
         self._room = Room(self.path, self._min_free, self._tell)
         if not os.path.exists(self.path) or not os.path.getsize(self.path):
             self._refuse_to_replace()
@@ -220,7 +223,7 @@ class DatabaseFile:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
-        os.replace(draft, self.path)  # SQLite syncs the directory when it makes its log there
+        take_place(draft, self.path)  # SQLite syncs the directory when it makes its log there
 
     def _refuse_to_replace(self) -> None:
         """A mark or a log without a database: it was here, and is moved, removed or emptied."""

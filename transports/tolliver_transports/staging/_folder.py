@@ -26,7 +26,7 @@ from tolliver_proto import StoreError
 from tolliver_proto.layouts import Fields
 from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage, Index
 
-from .._private import open_private
+from .._private import DRAFT_SUFFIX, make_directory, must_be_file, open_private, replacing
 from ._errors import StageInUse, StageLost, UnknownStage
 
 LAYOUT = 2
@@ -34,7 +34,6 @@ LAYOUT = 2
 
 MARKER, LOCK, HEAD, DATABASE, SEGMENTS = "stage.json", "lock", "head", "node.db", "segments"
 IDS_SUFFIX = ".ids"
-DRAFT_SUFFIX = ".new"  # of a file that gets its name when it is whole
 
 _NAME = re.compile(r"(\d{8,19})-(\d{15,19})")
 _MARKER_BYTES = 4096
@@ -97,16 +96,10 @@ def sync_directory(path: Path) -> None:
 
 def write_whole(path: Path, data: bytes) -> None:
     """A new file, or one in the place of the old: whole and on the disk, or not there. Only its owner may read it."""
-    draft = path.with_name(path.name + DRAFT_SUFFIX)
-    fd = open_private(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        sync_file(fd)
-    finally:
-        os.close(fd)
-    os.replace(draft, path)
+    with replacing(path) as file:
+        file.write(data)
+        file.flush()
+        sync_file(file.fileno())
     sync_directory(path.parent)
 
 
@@ -210,6 +203,8 @@ class StageFolder:
         Raises UnknownStage, StageInUse, and StoreError where it cannot be made.
         """
         try:
+            for name in (MARKER, MARKER + DRAFT_SUFFIX, HEAD, LOCK):
+                must_be_file(directory / name)
             if _marked(directory) is None:
                 _check_empty(directory)
                 _make_directory(directory)
@@ -422,8 +417,8 @@ def _check_empty(directory: Path) -> None:
 
 
 def _make_directory(path: Path) -> None:
-    if not path.exists():
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.is_dir():
+        make_directory(path)
         sync_directory(path.parent)
 
 

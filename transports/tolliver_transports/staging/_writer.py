@@ -31,10 +31,9 @@ from tolliver_proto.recording import (
     read_blocks,
 )
 
-from .._private import open_private
+from .._private import DRAFT_SUFFIX, open_private
 from ._errors import StageFull, StageLost
 from ._folder import (
-    DRAFT_SUFFIX,
     HEAD,
     IDS_SUFFIX,
     Position,

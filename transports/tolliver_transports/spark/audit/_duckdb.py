@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
+from ..._private import make_directory
 from ._audit import Row, Tables
 from ._facts import FACTS, read_ranges
 from ._files import Recording, ranges_of, recordings_in
@@ -81,7 +82,7 @@ class _DuckDB:
         return rows
 
     def write_parquet(self, name: str, path: Path) -> None:
-        path.mkdir(parents=True)
+        make_directory(path, 0o777)
         where = str(path / "part-0.parquet").replace("'", "''")
         self._connection.execute(f"COPY {name} TO '{where}' (FORMAT parquet)")
 
