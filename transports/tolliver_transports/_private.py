@@ -24,7 +24,7 @@ FOR_OTHERS = 0o666
 DRAFT_SUFFIX = ".new"
 """End of the name of a file that gets its own when it is whole."""
 
-_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # what took the file's place a moment ago is not waited for
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # nothing waits for a pipe that took the file's place a moment ago
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
