@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from tolliver_transports._cli import delivering
 from tolliver_transports._cli.config import KEYS, load
 from tolliver_transports._options.reading import leaves, read
 from tolliver_transports.staging import Position, StageFolder
@@ -316,21 +314,6 @@ def test_a_message_that_is_being_handled_may_end_after_sigterm(ends: bool, who: 
     assert (tmp_path / "done").exists() is ends
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
-
-
-def test_a_line_stands_in_the_file_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    path = tmp_path / "lines"
-    path.write_bytes(b'{"torn')  # by a loss of power
-    delivering._append_to(path, b"one\n")
-    assert path.read_bytes() == b'{"torn\none\n'
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 3, before[1]))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            delivering._append_to(path, b"two\n")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert path.read_bytes() == b'{"torn\none\n'
 
 
 def test_a_command_with_a_slash_is_relative_to_the_file(tmp_path: Path) -> None:

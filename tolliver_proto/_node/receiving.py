@@ -122,7 +122,7 @@ class Receiving(Handling):
             return
         inbox.add(delivery)
         run, limits = self._run, self.limits
-        if run is None or run.handlers is not verdict:
+        if run is None or (run.handlers is not verdict and run.handlers != verdict):  # each name has a tuple of its own
             self._run = run = Deliver([], verdict)
             self._actions.append(run)
         if inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes:

@@ -8,13 +8,11 @@ until the time to stop is over.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
-import stat
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
@@ -23,35 +21,21 @@ from typing import Any, Protocol
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
-import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tolliver_proto import Delivery, Revision
 
 from .._driver import ends
 from .._driver.threads import start
-from .._private import open_private
 from ..anyio import Instance
 from ..anyio.threads import loop_caller
 from . import words
+from .appending import Files
 from .destinations import Destination
 from .listen import as_json
 
-_RETRY = 1.0  # seconds between two tries to write a file
 _FIRST, _LAST = 0.1, 5.0  # seconds between two tries to connect to a socket
 _LONGEST_ANSWER = 4096
-_log = logging.getLogger("tolliver.run")
-
-
-class _Way(Protocol):
-    """One way to have a message handled."""
-
-    async def ready(self) -> None:
-        """Until it can take a message."""
-
-    async def __call__(self, delivery: Delivery) -> bool:
-        """True if the message was handled. Raises what a function raises."""
 
 
 class Deliveries:
@@ -62,6 +46,7 @@ class Deliveries:
         self._revision = revision
         self._stop_timeout = stop_timeout
         self._group = group
+        self._files = Files(group)
         self._at_work: dict[Destination, anyio.CancelScope] = {}
 
     def change(self, chosen: Collection[Destination]) -> None:
@@ -76,117 +61,83 @@ class Deliveries:
     async def _deliver(self, destination: Destination, scope: anyio.CancelScope) -> None:
         with scope:
             if destination.file is not None:
-                await _append(self._instance, destination, destination.file)
+                await self._files.deliver(self._instance, destination, destination.file)
             elif destination.stage is not None:
                 from .into_stage import stage  # which needs POSIX
 
                 await stage(self._instance, destination, destination.stage, self._revision)
             else:
-                await _one_by_one(self._instance, destination, self._stop_timeout)
+                await _call(self._instance, destination, self._stop_timeout)
 
 
-# Files.
+# Calls, one for each message.
 
 
-async def _append(instance: Instance, destination: Destination, file: Path) -> None:
-    async with instance.message_runs(destination.channel, destination.key, subscribe=False) as runs:
-        async for run in runs:
-            taken = list(run)
-            await _written(file, as_json(taken).encode("utf-8", "backslashreplace"))
-            run.settle(taken, True)
+class _Way(Protocol):
+    """One way to have a message handled."""
+
+    async def ready(self) -> None:
+        """Until it can take a message."""
+
+    async def __call__(self, delivery: Delivery) -> object:
+        """None or something true if the message was handled, something awaitable that comes to that, or an error."""
 
 
-async def _written(file: Path, lines: bytes) -> None:
-    told = False
-    while True:
+class _Calls:
+    """A handler of the instance, which brings each message to its destination in time (T-45)."""
+
+    def __init__(self, destination: Destination, way: _Way) -> None:
+        self._destination = destination
+        self._way = way
+        self._in_hand = 0
+        self._stopping = False
+        self._ended = anyio.Event()
+
+    async def handle(self, delivery: Delivery) -> object:
+        await self._way.ready()  # it has the message meanwhile: if that lasts, it is stuck, and others go on (D-9)
+        if self._stopping:
+            await anyio.sleep_forever()  # until the registration is closed
+        self._in_hand += 1
         try:
-            await anyio.to_thread.run_sync(_append_to, file, lines)
-        except OSError as error:
-            if not told:
-                words.say(words.line(f"{file} cannot be written, its messages wait: {error.strerror}"))
-            told = True
-            await anyio.sleep(_RETRY)
-        else:
-            if told:
-                words.say(f"{file} is written again")
-            return
+            with anyio.move_on_after(self._destination.timeout):
+                return await self._way(delivery)
+        except BaseException as error:
+            if self._stopping or not ends.is_interrupt(error):
+                raise
+            # Signals do not reach a function of the service: it has raised that by itself, and the service goes on.
+            raise RuntimeError(f"its own {type(error).__name__}") from error
+        finally:
+            self._in_hand -= 1
+            if self._stopping and not self._in_hand:
+                self._ended.set()
+        words.say(f"{named(delivery)} was not handled in time, and comes again: it went {self._destination}")
+        delivery.fail()
+        return None
+
+    async def stop(self) -> None:
+        """Begin no more, and wait until those that were begun have ended."""
+        self._stopping = True
+        if self._in_hand:
+            await self._ended.wait()
 
 
-def _append_to(file: Path, lines: bytes) -> None:
-    """The file is opened each time, so that it may be moved away meanwhile. All of the lines, or none.
+async def _call(instance: Instance, destination: Destination, stop_timeout: float) -> None:
+    async with _way(destination) as way:
+        calls = _Calls(destination, way)
 
-    A line that a loss of power has torn ends where it is torn: its message was not acknowledged.
-    """
-    fd = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-    try:
-        found = os.fstat(fd)
-        on_disk, end = stat.S_ISREG(found.st_mode), found.st_size  # else it is a pipe, or a terminal
-        torn = on_disk and end > 0 and os.pread(fd, 1, end - 1) != b"\n"
+        async def handle(delivery: Delivery) -> object:
+            return await calls.handle(delivery)
+
+        handle.__qualname__ = destination.named
+        registration = instance.register_callback(
+            destination.channel, destination.key, handle, concurrency=destination.concurrency
+        )
         try:
-            left = memoryview(b"\n" + lines if torn else lines)
-            while left:
-                left = left[os.write(fd, left) :]
-            if on_disk:
-                os.fsync(fd)
-        except OSError:
-            if on_disk:
-                os.ftruncate(fd, end)
-            raise
-    finally:
-        os.close(fd)
-    if on_disk and not end:
-        _sync_names_of(file.parent)
-
-
-def _sync_names_of(directory: Path) -> None:
-    """A new file has its name on the disk, too."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-# One by one.
-
-
-async def _one_by_one(instance: Instance, destination: Destination, stop_timeout: float) -> None:
-    async with instance.messages(destination.channel, destination.key, subscribe=False) as messages:
-        begun: set[anyio.CancelScope] = set()
-        async with _way(destination) as way, anyio.create_task_group() as workers:
-            for _ in range(destination.concurrency):
-                workers.start_soon(_work, messages, destination, way, begun)
-            try:
-                await anyio.sleep_forever()
-            finally:
-                over = anyio.current_time() + stop_timeout
-                for scope in begun:
-                    scope.deadline = min(scope.deadline, over)
-
-
-async def _work(messages: Any, destination: Destination, way: _Way, begun: set[anyio.CancelScope]) -> None:
-    while True:
-        await anyio.lowlevel.checkpoint()
-        try:
-            delivery = await anext(messages)
-        except StopAsyncIteration:  # the instance is closed
-            return
-        await way.ready()  # it has the message meanwhile: if that lasts, it is stuck, and others go on (D-9)
-        handled = False
-        with anyio.move_on_after(destination.timeout, shield=True) as scope:
-            begun.add(scope)
-            try:
-                handled = await way(delivery)
-            except Exception as error:
-                text = ends.told(error)
-                _log.warning(
-                    "%s failed: %s is redelivered: %s", destination.python, named(delivery), text, exc_info=True
-                )
-            finally:
-                begun.discard(scope)
-        if scope.cancelled_caught:
-            words.say(f"{named(delivery)} was not handled in time, and comes again: it went {destination}")
-        (delivery.ack if handled else delivery.fail)()
+            await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(stop_timeout, shield=True):
+                await calls.stop()
+            registration.close()
 
 
 @asynccontextmanager
@@ -218,16 +169,17 @@ class _Command:
 
     async def ready(self) -> None: ...
 
-    async def __call__(self, delivery: Delivery) -> bool:
-        """True if it ended with status 0."""
+    async def __call__(self, delivery: Delivery) -> None:
+        """It is handled where the process ends with status 0."""
         try:
             status = await self._status(delivery)
         except OSError as error:
             words.say(words.line(f"{self._command[0]} cannot run: {error.strerror}: {named(delivery)} is redelivered"))
-            return False
+            delivery.fail()
+            return
         if status:
             words.say(f"{self._command[0]} ended with status {status}: {named(delivery)} is redelivered")
-        return status == 0
+            delivery.fail()
 
     async def _status(self, delivery: Delivery) -> int:
         about = {
@@ -264,10 +216,10 @@ class _Function:
 
     async def ready(self) -> None: ...
 
-    async def __call__(self, delivery: Delivery) -> bool:
+    async def __call__(self, delivery: Delivery) -> object:
         function: Callable[..., Any] = self._function
-        result = await function(delivery) if self._is_async else await _in_thread(partial(function, delivery))
-        return result is None or bool(result)
+        result = function(delivery) if self._is_async else await _in_thread(partial(function, delivery))
+        return await result if isinstance(result, Awaitable) else result
 
 
 async def _in_thread(call: Callable[[], object]) -> object:
@@ -302,13 +254,14 @@ class _Socket:
     async def ready(self) -> None:
         await self._connected.wait()
 
-    async def __call__(self, delivery: Delivery) -> bool:
+    async def __call__(self, delivery: Delivery) -> None:
         await self.ready()
         assert self._line is not None
         answer = await self._line.ask(as_json([delivery]).encode("utf-8", "backslashreplace"))
         if answer is not None and answer != "ok":
             words.say(words.line(f"{named(delivery)} comes again: it went {self._shown}, the answer was {answer!r}"))
-        return answer == "ok"
+        if answer != "ok":
+            delivery.fail()
 
     async def keep(self) -> None:
         """Connect, and connect again, until `end`."""

@@ -35,15 +35,20 @@ class Destination:
     function: Callable[..., object] | None = field(default=None, eq=False, repr=False)
 
     def __str__(self) -> str:
+        return f"to {self.named}{', which runs for each' if self.command is not None else ''}"
+
+    @property
+    def named(self) -> str:
+        """Words for what takes the messages."""
         if self.file is not None:
-            return f"to {self.file}"
+            return str(self.file)
         if self.stage is not None:
-            return f"to the stage {self.stage}"
+            return f"the stage {self.stage}"
         if self.command is not None:
-            return f"to {self.command[0]}, which runs for each"
+            return self.command[0]
         if self.socket is not None:
-            return f"to {f'unix:{self.socket}' if isinstance(self.socket, Path) else ':'.join(map(str, self.socket))}"
-        return f"to {self.python}"
+            return f"unix:{self.socket}" if isinstance(self.socket, Path) else ":".join(map(str, self.socket))
+        return f"{self.python}"
 
     def takes(self, channel: str, key: str) -> bool:
         """True if it takes all messages of that subscription."""
@@ -91,7 +96,7 @@ def _function(named: str, base: Path) -> Callable[..., object]:
         sys.path.insert(0, here)
     try:
         found: object = reduce(getattr, name.split("."), importlib.import_module(module))
-    except Exception as error:  # of the module's own code, too
+    except (Exception, SystemExit) as error:  # of the module's own code, too
         raise ValueError(f"deliver.python: {named} cannot be had: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ValueError(f"deliver.python: {named} is no function")

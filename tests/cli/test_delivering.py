@@ -1,0 +1,185 @@
+"""Destinations of `tolliver run`: whatever a function does, and whoever else has a file."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tolliver_transports._cli.appending import append
+from tolliver_transports.anyio import Run
+from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
+
+from tests.cli.commands import SECONDS, running
+from tests.cli.conftest import Who
+from tests.cli.test_run import config, until_lines
+from tolliver_proto import Delivery, Message
+
+ENDS = """
+import asyncio, pathlib, sys
+
+class Odd(BaseException):
+    pass
+
+ERRORS = {
+    "cancelled": asyncio.CancelledError,
+    "exit": SystemExit,
+    "interrupt": KeyboardInterrupt,
+    "odd": Odd,
+    "group": lambda: BaseExceptionGroup("several", [KeyboardInterrupt(), SystemExit(3)]),
+}
+
+def plain(delivery):
+    if delivery.attempt == 1:
+        raise ERRORS[delivery.key]()
+    with open(pathlib.Path(__file__).with_name("got"), "a") as out:
+        print(delivery.channel, delivery.key, file=out)
+
+async def waits(delivery):
+    plain(delivery)
+
+class Awaited:
+    async def __call__(self, delivery):
+        plain(delivery)
+
+awaited = Awaited()
+"""
+KINDS = ("plain", "waits", "awaited")
+ERRORS = ("cancelled", "exit", "interrupt", "odd", "group")
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_whatever_a_function_raises_is_a_failed_attempt(concurrency: int, who: Who, tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(ENDS)
+    tables = "".join(
+        f'[[deliver]]\nchannel = "{kind}"\npython = "ends:{kind}"\nconcurrency = {concurrency}\n' for kind in KINDS
+    )
+    path = config(tmp_path, who, "")
+    path.write_text(path.read_text().replace('subscriptions = ["c"]\n', "") + tables)
+    with running(tmp_path / "out", "run", path) as service, sender(tmp_path, who, service.address) as bob:
+        names = [(kind, error) for kind in KINDS for error in ERRORS]
+        bob.wait_acked(bob.send_many([(*one, b"x") for one in names], require_recipients=1), timeout=SECONDS)
+        assert {*until_lines(tmp_path / "got", len(names))} == {" ".join(one) for one in names}
+        said = "\n".join(service.until_said("handler_failed"))
+        assert said.count("raised CancelledError") == len(KINDS)
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0
+
+
+@contextmanager
+def sender(tmp_path: Path, who: Who, *addresses: str) -> Iterator[Instance]:
+    """Bob, who is connected."""
+    who("bob")
+    files = tmp_path / "certificates" / "bob"
+    tls = TLS(files.with_suffix(".pem"), files.with_suffix(".key"), files.with_name("ca.pem"))
+    options = InstanceOptions(database=files.with_suffix(".db"), tls=tls, retry_interval=0.2)
+    with create_instance(options) as bob:
+        for address in addresses:
+            bob.new_connection(address, timeout=SECONDS)
+        yield bob
+
+
+# Files.
+
+ONE_FILE = """
+[[deliver]]
+channel = "a"
+file = "lines.jsonl"
+
+[[deliver]]
+channel = "b"
+file = "same.jsonl"
+"""
+
+
+def lines(path: Path) -> list[tuple[str, str]]:
+    """Channel and key of each; but null; a line that is no JSON fails."""
+    return [(one["channel"], one["key"]) for one in map(json.loads, path.read_text().splitlines()) if one]
+
+
+@pytest.mark.parametrize("alias", [Path.symlink_to, Path.hardlink_to])
+def test_two_tables_write_one_file_and_a_full_disk_costs_nothing(
+    alias: Callable[[Path, Path], None], who: Who, tmp_path: Path
+) -> None:
+    path = config(tmp_path, who, "")
+    path.write_text(path.read_text().replace('subscriptions = ["c"]\n', "") + ONE_FILE)
+    place = tmp_path / "lines.jsonl"
+    place.touch(0o600)
+    alias(tmp_path / "same.jsonl", place)
+    with running(tmp_path / "out", "run", path) as service, sender(tmp_path, who, service.address) as bob:
+        pid, (_, hard) = service.process.pid, resource.getrlimit(resource.RLIMIT_FSIZE)
+        names = [(("a", "b")[number % 2], f"k{number}") for number in range(400)]
+        bob.wait_acked(bob.send_many([(*one, b"x") for one in names[:200]], require_recipients=1), timeout=SECONDS)
+        kept = place.read_text()
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (len(kept) + 700, hard))
+        receipts = [bob.send(*one, b"x", require_recipients=1) for one in names[200:]]
+        service.until_said("lines.jsonl cannot be written, its messages wait: File too large")
+        full = place.read_text()
+        assert full.startswith(kept)
+        assert full.endswith("\n")
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+        for receipt in receipts:
+            bob.wait_acked(receipt, timeout=SECONDS)
+        assert place.read_text().startswith(full)
+        assert {*lines(place)} == {*names}
+        with place.open("a") as other:  # another process that locks the file
+            fcntl.flock(other, fcntl.LOCK_EX)
+            receipt = bob.send("a", "locked", b"x")
+            service.until_said("lines.jsonl cannot be written, its messages wait: another process has locked it")
+            other.write("null\n")
+        bob.wait_acked(receipt, timeout=SECONDS)
+        assert "null" in place.read_text().splitlines()
+        assert ("a", "locked") in lines(place)
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0
+
+
+def run_of(*bodies: bytes) -> Run:
+    peer = UUID("01890000-0000-7000-8000-000000000001")
+    return Run([Delivery(1, peer, Message("c", "k", body, 7)) for body in bodies], lambda *_: None)
+
+
+def test_what_could_be_written_in_part_only_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b'{"torn')  # by a loss of power
+    append(path, [run_of(b"one"), run_of(b"two")])
+    torn, *whole = path.read_text().splitlines()
+    assert (torn, len(whole)) == ('{"torn', 2)
+    before, now = resource.getrlimit(resource.RLIMIT_FSIZE), path.read_bytes()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(now) + 3, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            append(path, [run_of(b"three")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes() == now
+
+
+def test_what_another_program_has_written_meanwhile_is_not_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"first\n")
+
+    def breaks(_fd: int) -> None:
+        """A disk that fails at the sync, behind a program that knows no lock."""
+        with path.open("ab") as out:
+            out.write(b"theirs\n")
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", breaks)
+        with pytest.raises(OSError, match="Input/output error"):
+            append(path, [run_of(b"one")])
+    first, _ours, theirs = path.read_bytes().splitlines()
+    assert (first, theirs) == (b"first", b"theirs")
+    append(path, [run_of(b"one")])
+    assert len(path.read_bytes().splitlines()) == 4
