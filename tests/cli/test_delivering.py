@@ -18,8 +18,9 @@ from tolliver_transports._cli.appending import append
 from tolliver_transports.anyio import Run
 from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
 
-from tests.cli.commands import SECONDS, running
+from tests.cli.commands import SECONDS, running, tolliver
 from tests.cli.conftest import Who
+from tests.cli.test_errors import the_line
 from tests.cli.test_run import config, until_lines
 from tolliver_proto import Delivery, Message
 
@@ -140,6 +141,18 @@ def test_two_tables_write_one_file_and_a_full_disk_costs_nothing(
         assert ("a", "locked") in lines(place)
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(SECONDS) == 0
+
+
+def test_a_pipe_is_refused_as_it_would_acknowledge_what_nobody_reads(tmp_path: Path) -> None:
+    path, pipe = tmp_path / "a.toml", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for name in ("pipe", "link", "."):
+        path.write_text(f'plaintext = true\nsubscriptions = ["c"]\ndeliver.file = "{name}"')
+        said = "deliver.command or deliver.socket for a program"
+        assert said in the_line(tolliver("config", "check", path))
+    with pytest.raises(OSError, match="is a pipe, and no regular file"):
+        append(pipe, [run_of(b"one")])  # that came there after the start
 
 
 def run_of(*bodies: bytes) -> Run:

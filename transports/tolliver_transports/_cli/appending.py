@@ -1,9 +1,8 @@
 """Files that messages of `tolliver run` go to, a line for each.
 
-There is one writer for each file, however many tables name it: what is queued for it goes in one write and one sync,
-and is acknowledged then. Other processes that append to the file under a lock (flock) wait for each other, and so does
-a second name of it that is a link. What could be written in part only is cut off again, as far as nobody else has
-written behind it.
+There is one writer for each file, however many tables name it: messages that are queued for it go in one write and one
+sync, and are acknowledged then. Processes that append to the file under a lock (flock) wait for each other. Lines that
+could be written in part only are cut off again, unless somebody else has written behind them.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Files:
         self._writers: list[_Writer] = []
 
     async def deliver(self, instance: Instance, destination: Destination, file: Path) -> None:
-        """Until it is cancelled. What waits then is not acknowledged, and comes again."""
+        """Until it is cancelled. Messages that wait then are not acknowledged, and come again."""
         writer = self._writer_of(file)
         async with instance.message_runs(destination.channel, destination.key, subscribe=False) as runs:
             try:
@@ -84,7 +83,7 @@ class _Writer:
         return idle
 
     async def withdraw(self, whose: Destination) -> None:
-        """What is queued for it is not written any more, and what is being written is settled."""
+        """Its runs in the queue are not written any more, and those that are being written are settled."""
         self._queue = [one for one in self._queue if one[1] != whose]
         with anyio.CancelScope(shield=True):
             await self._written.wait()
@@ -156,7 +155,7 @@ def append(file: Path, runs: list[Run]) -> None:
 
 
 def _lock(fd: int) -> None:
-    """Until it is closed; raises BlockingIOError where another has it. Another name of the file meets it, too."""
+    """Until the descriptor is closed. Raises BlockingIOError where another one of the file has the lock."""
     if fcntl is not None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import define, field
 
 from .._options.table import PROGRAM_DEFAULTS
+from .._private import NotAFile, must_be_file
 
 KEY = "deliver"
 _WAYS = ("file", "command", "socket", "python", "stage")
@@ -72,6 +73,11 @@ def _destination(table: Mapping[str, Any], base: Path) -> Destination:
     if len(ways) != 1:
         given = f"it has {' and '.join(ways)}" if ways else "where do its messages go"
         raise ValueError(f"{given}: give one of {', '.join(f'{KEY}.{way}' for way in _WAYS)}")
+    if "file" in values:
+        try:
+            must_be_file(values["file"])
+        except NotAFile as error:
+            raise ValueError(f"deliver.file: {error}, or use deliver.command or deliver.socket for a program") from None
     if "command" in values:
         values["command"] = _program(values["command"], base)
     if "python" in values:
