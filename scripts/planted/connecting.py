@@ -7,6 +7,7 @@ from .bug import Bug
 GATE = "tolliver_proto/_node/gate.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 LINK = "tolliver_proto/_node/link.py"
+INBOX = "tolliver_proto/_node/inbox.py"
 ACCESS = "tolliver_proto/_node/access.py"
 DIALING = "tolliver_proto/_node/dialing.py"
 TRANSPORT = "tolliver_proto/_common/transport.py"
@@ -303,10 +304,10 @@ BUGS = (
     ),
     Bug(
         "a dead letter is an id",
-        LINK,
-        "Peer.message_key",
-        "None if self.derived else checksum",
-        "None",
+        INBOX,
+        "key_of",
+        "checksum_of(message)",
+        "0",
         ("tests/node/test_duplicates.py::test_a_dead_letter_is_a_message_and_no_id",),
     ),
     Bug(

@@ -5,10 +5,8 @@ from __future__ import annotations
 from .bug import Bug
 
 RECEIVING = "tolliver_proto/_node/receiving.py"
-HANDLING = "tolliver_proto/_node/handling.py"
 OPENING = "tolliver_proto/_node/opening.py"
 DEDUPE = "tolliver_proto/_node/dedupe.py"
-INBOX = "tolliver_proto/_node/inbox.py"
 SUBSCRIPTIONS = "tolliver_proto/_node/subscriptions.py"
 POISON = "tolliver_proto/_node/poison.py"
 
@@ -267,30 +265,6 @@ BUGS = (
         """,
         "",
         ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
-    ),
-    Bug(
-        "a derived identity's retried row is another message",
-        RECEIVING,
-        "Receiving._is_copy",
-        "known is _BY_ID and peer.derived",
-        "False",
-        ("tests/node/test_derived.py::test_a_message_is_its_id",),
-    ),
-    Bug(
-        "a derived identity's row is handled twice at once",
-        INBOX,
-        "Inbox.find",
-        "derived or held.message == message",
-        "held.message == message",
-        ("tests/node/test_derived.py::test_a_message_is_its_id",),
-    ),
-    Bug(
-        "what a derived identity sends under a reused id is said to be delivered",
-        HANDLING,
-        "Handling._on_id_reused",
-        "is_derived(peer)",
-        "False",
-        ("tests/node/test_derived.py::test_a_message_is_its_id",),
     ),
     Bug(
         "a wildcard channel matches nothing",

@@ -593,14 +593,6 @@ BUGS = (
         ("tests/staging/test_writer.py::test_other_messages_under_known_ids_are_staged",),
     ),
     Bug(
-        "stage: a derived identity's retried row is another message",
-        SEEN,
-        "Seen.take",
-        "is_derived(sender)",
-        "False",
-        ("tests/staging/test_writer.py::test_of_a_derived_identity_a_message_is_its_id",),
-    ),
-    Bug(
         "stage: an older version may write into a folder of the new layout",
         STAGE_FOLDER,
         "StageFolder.make",

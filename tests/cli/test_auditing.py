@@ -51,6 +51,11 @@ def test_the_command_prints_what_is_lost_and_writes_all_tables(recordings: Path,
     assert re.search(r"has deliveries, .* already", again.stderr)
 
 
+def test_ids_that_were_used_again_are_told(recordings: Path) -> None:
+    result = tolliver("audit", recordings / "another_shape-0", recordings / "another_shape-1")
+    assert "1 sender gave ids to more than one message" in result.stderr
+
+
 def test_without_recordings_there_is_no_audit(tmp_path: Path) -> None:
     refused = tolliver("audit", tmp_path)
     assert refused.exit_code == 1

@@ -235,6 +235,17 @@ def same_id(a: Witness, b: Witness) -> None:
 
 
 @story
+def another_shape(a: Witness, b: Witness) -> None:
+    """A task of Spark that was tried again, with other rows in another order (T-72a)."""
+    first = Wire(a, b)
+    for number in (1, 2, 3):
+        first.send(number, 10 * number, body=b"row %d" % number)
+    second = Wire(a, b, 100, (2, 2))
+    for number, row in enumerate((1, 3, 5, 4), 1):
+        second.send(number, 100 + 10 * number, body=b"row %d" % row)
+
+
+@story
 def first_draft(a: Witness, b: Witness) -> None:
     wire = Wire(a, b, revision=D1)
     wire.send(1, 10)

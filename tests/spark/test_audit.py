@@ -276,6 +276,7 @@ EXPECTED: dict[str, list[tuple[int | None, ...]]] = {
     "wraps": [(4, 4, 4, 0, 0, 0, 0, 0, 0)],
     "gap": [(3, 3, 3, 0, 0, 0, 0, 0, 0)],
     "same_id": [(2, 2, 2, 0, 0, 0, 0, 0, 0)],
+    "another_shape": [(6, 6, 6, 1, 1, 0, 0, 0, 0)],
     "first_draft": [(1, 1, 1, 0, 0, 0, 0, 0, 0)],
     "refused": [],
     "hostile": [(1, 1, 1, 0, 0, 0, 0, 0, 0)],
@@ -321,6 +322,12 @@ def test_unreliable_messages_are_counted_apart(findings: Findings) -> None:
 def test_gaps_in_ids_are_found_across_the_wrap_and_control_messages_fill_them(findings: Findings) -> None:
     assert of("gap", findings.gaps, "after", "before", "missing") == [(3, 7, 3), (LAST_ID, 3, 2)]
     assert len(findings.gaps.rows) == 2
+
+
+def test_ids_of_more_than_one_message_are_told(findings: Findings) -> None:
+    assert of("same_id", findings.reused, "ids", "messages") == [(1, 2)]
+    assert of("another_shape", findings.reused, "ids", "messages") == [(2, 4)]
+    assert len(findings.reused.rows) == 2
 
 
 def test_handshakes_and_how_they_ended(findings: Findings) -> None:
@@ -449,6 +456,7 @@ def made_up() -> Findings:
         one({**shake, "status": None, "seconds": None}),
         one({**wish, "channel": HOSTILE, "key": HOSTILE}),
         one({**flow, "after": 1, "before": 9, "missing": 7}),
+        one({**flow, "ids": 1, "messages": 2}),
         one({**file, "ended_in_order": False, "damage": HOSTILE}),
         [{**flow, "channel": f"{HOSTILE}{n}", "begin": begin, "sent": 1, "delivered": n} for n in range(20)],
         [{**flow, "begin": begin, "acknowledged": 1, **times}],
@@ -554,7 +562,7 @@ def test_names_stay_text() -> None:
 
 def test_nothing_at_all_is_a_report_too() -> None:
     nothing = Table([], more=False)
-    page = render(Findings({}, 1.0, nothing, nothing, nothing, nothing, nothing, nothing, [], []))
+    page = render(Findings({}, 1.0, nothing, nothing, nothing, nothing, nothing, nothing, nothing, [], []))
     assert "lost = 0" in page
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.spark.receivers import PATIENCE, Inbox, Receivers, wait_for
+from tolliver_proto import NoticeKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +63,44 @@ def test_a_batch_arrives_and_its_name_makes_it_count_once(
         assert len({delivery.peer_id for delivery in inbox.deliveries}) == 4
         by_id = {(delivery.peer_id, delivery.message.message_id) for delivery in inbox.deliveries}
         assert {message_id for _, message_id in by_id} == set(range(1, ROWS // 4 + 1))
+
+
+@pytest.mark.parametrize("made", ["as it is", "stable"])
+def test_a_batch_that_comes_again_in_another_shape_loses_nothing(
+    spark: SparkSession, receivers: Receivers, inbox: Inbox, made: str
+) -> None:
+    """The job dies with its last row, and is run again on a machine of fewer cores (T-72a)."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+    from tolliver_transports.spark import stable
+
+    last = functions.col("body") == functions.lit(b"%d" % (ROWS - 1))
+    dying = functions.when(last, functions.raise_error(functions.lit("it dies"))).otherwise(functions.col("body"))
+
+    def of(cores: int) -> DataFrame:
+        rows = table(spark, cores)
+        return stable(rows, "body", partitions=5) if made == "stable" else rows
+
+    with receivers.open(inbox) as right:
+        given = receivers.given(right.port, writeId="nightly")
+        with pytest.raises(PySparkException, match="it dies"):
+            of(8).withColumn("body", dying).write.format("tolliver").options(**given).mode("append").save()
+        assert 0 < len(inbox.bodies) < ROWS
+        of(2).write.format("tolliver").options(**given).mode("append").save()
+        assert set(arrived(inbox)) == EXPECTED
+        told = [notice.detail for notice in right.notices() if notice.kind is NoticeKind.ID_REUSED]
+        if made == "stable":
+            assert once(inbox)
+            assert told == []
+        else:
+            assert "Rows of a batch came again in another shape" in told[0]
+
+
+def test_a_stream_cannot_be_made_stable_and_its_two_ways_are_written_out(spark: SparkSession) -> None:
+    from tolliver_transports.spark import stable
+
+    with pytest.raises(ValueError, match=r"df\.repartition\(3, key\) with .*idColumn.*foreachBatch\(write\).*writeId"):
+        stable(spark.readStream.format("rate").load(), "value", partitions=3)
 
 
 def test_a_task_that_failed_after_half_of_it_counts_once(

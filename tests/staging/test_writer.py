@@ -203,26 +203,20 @@ def test_a_sender_with_a_new_database(tmp_path: Path) -> None:
     writing.close()
 
 
-def test_other_messages_under_known_ids_are_staged(tmp_path: Path) -> None:
-    """T-48: their sender was put back from a copy."""
+@pytest.mark.parametrize("sender", [ALICE, JOB])
+def test_other_messages_under_known_ids_are_staged(tmp_path: Path, sender: UUID) -> None:
+    """T-48, T-72a: their sender was put back from a copy, or its batch came again in another shape."""
     writing = writer(tmp_path, **SIZES)
     for life in (b"first", b"second", b"third"):
-        assert writing.add(ALICE, 1, D2, messages(1, 20, life)) == 20
+        assert writing.add(sender, 1, D2, messages(1, 20, life)) == 20
         assert writing.sync()
+    assert (writing.ids_reused, writing.last_reused, writing.duplicates) == (40, (sender, 20), 0)
     for _ in range(2):
         writing = again(writing, tmp_path, **SIZES)
         for life in (b"third", b"first", b"second"):
-            assert writing.add(ALICE, 2, D2, messages(1, 20, life)) == 0
+            assert writing.add(sender, 2, D2, messages(1, 20, life)) == 0
     writing.close()
     assert [one.body for _, one in staged(tmp_path)] == [b"first"] * 20 + [b"second"] * 20 + [b"third"] * 20
-
-
-def test_of_a_derived_identity_a_message_is_its_id(tmp_path: Path) -> None:
-    writing = writer(tmp_path)
-    assert writing.add(JOB, 1, D2, messages(1, 5, b"first try")) == 5
-    assert writing.add(JOB, 1, D2, messages(1, 6, b"second try")) == 1
-    assert (writing.ids_reused, writing.last_reused, writing.duplicates) == (5, (JOB, 5), 5)
-    writing.close()
 
 
 def test_the_same_id_twice_in_one_run(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from .actions import Deliver, Delivery
+from .inbox import key_of
 from .link import Link
-from .message_set import checksum_of
 from .receiving import Receiving
 
 
@@ -37,9 +37,8 @@ class HandlingAgain(Receiving):
                 self.fail((delivery,))
                 continue
             self._counts["failed"] += 1
-            message_id = delivery.message.message_id
-            if message_id is not None:
-                self._count_attempt(peer, peer.message_key(message_id, checksum_of(delivery.message)), delivery.attempt)
+            if delivery.message.message_id is not None:
+                self._count_attempt(peer, key_of(delivery.message), delivery.attempt)
             self._again[delivery] = None
             self._timers.set(("again", delivery), self._now + seconds)
 
@@ -87,7 +86,7 @@ class HandlingAgain(Receiving):
             if inbox is None:
                 continue
             self._counts["failed"] += 1
-            key = peer.message_key(message_id, checksum_of(delivery.message))
+            key = key_of(delivery.message)
             self._count_attempt(peer, key, delivery.attempt - 1)  # until it is stored a copy is still a message
             self._keep_as_letter(delivery, inbox, message_id, key, f"was given up by its handler: {reason!s:.300}")
             self._drop_copies(delivery, inbox)

@@ -2,8 +2,7 @@
 
 This is an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A copy
 of what was handled and is not on disk yet, where it must be, is let go without an ack: it is sent again. A derived
-identity never comes back after its job is done, so what is known of it ends with a day; and what it sends twice may
-differ, so there a message is its id (T-72a).
+identity never comes back after its job is done, so what is known of it ends with a day (T-72a).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class DedupeCache:
 
     def is_storing(self, peer: UUID, message_id: int, checksum: int) -> bool:
         """True if it was handled, and that is not on disk yet."""
-        return _storing_key(peer, message_id, checksum) in self._storing
+        return (peer, message_id, checksum) in self._storing
 
     def failed(self, delivery: Delivery) -> None:
         """It is not being handled any more: the next copy is a message again."""
@@ -66,15 +65,14 @@ class DedupeCache:
             return None
         peer, message_id, checksum = handled
         assert checksum is not None
-        key = _storing_key(peer, message_id, checksum)
-        if key in self._storing or self.find(peer, message_id, checksum) is Known.YES:
+        if handled in self._storing or self.find(peer, message_id, checksum) is Known.YES:
             return None
-        self._storing.add(key)
+        self._storing.add(handled)
         return handled
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
         """From now on copies of it are duplicates. Returns what was known until now."""
-        self._storing.discard(_storing_key(peer, message_id, checksum))
+        self._storing.discard((peer, message_id, checksum))
         known = self._known.add(peer, message_id, checksum)
         if len(self._known) > self._size:
             self._known.forget_oldest()
@@ -115,7 +113,3 @@ class DedupeCache:
             del self._used[uuid]
             self._known.forget(uuid)
         return crowding + over
-
-
-def _storing_key(peer: UUID, message_id: int, checksum: int | None) -> Handled:
-    return peer, message_id, None if is_derived(peer) else checksum

@@ -16,9 +16,8 @@ from .._common.link import LinkState
 from .._wire.events import Message
 from .actions import Delivery, Handler, NoticeKind, TakeBack
 from .calls import Calls
-from .inbox import Bound, Inbox, MessageKey
+from .inbox import Bound, Inbox, key_of
 from .link import Hold, Link, Peer
-from .message_set import checksum_of
 from .retained import Retaining
 
 
@@ -199,26 +198,23 @@ class Handling(Retaining):
 
     # Copies.
 
-    def _wait(self, link: Link, peer: Peer, held: Delivery, message: Message) -> None:
+    def _wait(self, link: Link, peer: Peer, message: Message) -> None:
         """A copy of what is being handled is not handed out: it shares the answer on the connection it came on."""
-        assert message.message_id is not None
-        if held.message != message:
-            self._on_id_reused(peer.uuid, message.message_id)
-        waits = peer.inbox.wait(_key_of(peer.uuid, message), link.cid)
+        waits = peer.inbox.wait(key_of(message), link.cid)
         self._counts["waited" if waits else "withheld"] += 1
 
     def _take_copies(self, delivery: Delivery, inbox: Inbox) -> list[tuple[Link, int]]:
         """Connections on which copies of it wait, and how many: none waits any more."""
         if not inbox.waiting:
             return []
-        waited = inbox.waiting.pop(_key_of(delivery.peer_id, delivery.message), {})
+        waited = inbox.waiting.pop(key_of(delivery.message), {})
         return [(self._up[cid], count) for cid, count in waited.items() if cid in self._up]
 
     def _drop_copies(self, delivery: Delivery, inbox: Inbox) -> None:
         """It was not handled: they come again, but where handlers have it twice."""
         if not inbox.waiting or delivery.message.message_id is None:
             return
-        if inbox.find(delivery.message, is_derived(delivery.peer_id)) is None:
+        if inbox.find(delivery.message) is None:
             self._take_copies(delivery, inbox)
 
     def _hands_out_again(self, peer: Peer, held: Delivery) -> bool:
@@ -252,23 +248,18 @@ class Handling(Retaining):
     def _on_id_reused(self, peer: UUID, message_id: int) -> None:
         """Told with a count: a copy of a database may reuse any number of ids."""
         self._counts["ids_reused"] += 1
-        what = (
-            "not delivered: of a derived identity only the first message of an id is (T-72a). Give each job a label of "
-            "its own"
+        why = (
+            "Rows of a batch came again in another shape, so some may have come twice: write the batch with "
+            "tolliver.spark.stable, or with idColumn (T-72a)"
             if is_derived(peer)
-            else "delivered. The peer's database was restored from a copy, or a copy of it is used beside it: see to "
-            "it that only one is used (T-48)"
+            else "The peer's database was restored from a copy, or a copy of it is used beside it: see to it that only "
+            "one is used (T-48)"
         )
         self._tally.add(
             NoticeKind.ID_REUSED,
             peer,
             1,
-            f"messages came under ids that it had given to others, the last one under {message_id}. Each was {what}",
+            f"messages came under ids that it had given to others, the last one under {message_id}. Each was "
+            f"delivered. {why}",
             self._now,
         )
-
-
-def _key_of(peer: UUID, message: Message) -> MessageKey:
-    """Key by which two messages of a peer are the same: of a derived identity the id alone (T-72a)."""
-    assert message.message_id is not None
-    return message.message_id, None if is_derived(peer) else checksum_of(message)

@@ -18,8 +18,12 @@ from .message_set import checksum_of
 COPIES = 64
 """Copies of one message that wait on one connection: those beyond are let go, and come again."""
 
-MessageKey = tuple[int, int | None]
-"""Id and checksum: what makes two messages of a peer the same. From a derived identity it is the id alone."""
+MessageKey = tuple[int | None, int]
+"""Id and checksum: what makes two reliable messages of a peer the same (T-48)."""
+
+
+def key_of(message: Message) -> MessageKey:
+    return message.message_id, checksum_of(message)
 
 
 class Inbox:
@@ -50,12 +54,12 @@ class Inbox:
         self.delivered = 0  # messages that were handed out, and those that became dead letters, in all
         self.letters = 0
 
-    def find(self, message: Message, derived: bool) -> Delivery | None:
+    def find(self, message: Message) -> Delivery | None:
         """Delivery of the same message that handlers have, if there is one."""
         held = self.held.get(message.message_id)
-        if held is not None and (derived or held.message == message):
+        if held is not None and held.message == message:
             return held
-        return self.held.get(_aside(message)) if self.aside else None
+        return self.held.get(key_of(message)) if self.aside else None
 
     def has(self, delivery: Delivery) -> bool:
         """True if it is handed out and not settled."""
@@ -68,7 +72,7 @@ class Inbox:
         if key is None:
             key = delivery
         elif key in self.held:
-            key = _aside(message)
+            key = key_of(message)
             self.aside += 1
         self.held[key] = delivery
         self.delivered += 1
@@ -116,7 +120,7 @@ class Inbox:
     def _key(self, delivery: Delivery) -> Hashable | None:
         """Place of a delivery that is held."""
         message = delivery.message
-        keys = (message.message_id, delivery, _aside(message)) if self.aside else (message.message_id, delivery)
+        keys = (message.message_id, delivery, key_of(message)) if self.aside else (message.message_id, delivery)
         return next((key for key in keys if self.held.get(key) is delivery), None)
 
     # Copies.
@@ -153,7 +157,3 @@ class Bound:
     def is_full(self, share: int) -> bool:
         """True if it has as many as it may, or that share of them."""
         return self.count * share >= self.most
-
-
-def _aside(message: Message) -> tuple[int | None, int]:
-    return message.message_id, checksum_of(message)

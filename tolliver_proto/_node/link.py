@@ -103,10 +103,6 @@ class Peer:
         """Reader of its outbox: its connection's or, of a queue, its own."""
         return self.link.window if self.link is not None else self.reader
 
-    def message_key(self, message_id: int, checksum: int) -> MessageKey:
-        """Key by which two messages of this peer are the same: of a derived identity the id alone (T-72a)."""
-        return message_id, None if self.derived else checksum
-
     def holds(self, channel: str, key: str) -> bool:
         """True if such a message waits until the live connection is one that wants it (T-61, T-70)."""
         if not self.kept_back:

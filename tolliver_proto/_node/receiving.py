@@ -30,7 +30,7 @@ from .._wire.events import (
 )
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
 from .handling import Handling
-from .inbox import Bound, Inbox, MessageKey
+from .inbox import Bound, Inbox, MessageKey, key_of
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
@@ -106,10 +106,10 @@ class Receiving(Handling):
         assert peer is not None
         inbox = peer.inbox
         if message.message_id in inbox.held or inbox.aside:
-            held = inbox.find(message, peer.derived)
+            held = inbox.find(message)
             if held is not None:
                 if not self._hands_out_again(peer, held):
-                    self._wait(link, peer, held, message)
+                    self._wait(link, peer, message)
                     return
                 verdict = self._handlers.match(message.channel, message.key) or verdict  # stuck or not
         if not isinstance(verdict, tuple):
@@ -216,8 +216,8 @@ class Receiving(Handling):
             return True
         checksum = checksum_of(delivery.message)
         if peer.attempts:
-            delivery.attempt += peer.attempts.get(peer.message_key(message_id, checksum), 0)
-        if delivery.attempt > self.limits.max_attempts or self._is_copy(peer, message_id, checksum):
+            delivery.attempt += peer.attempts.get((message_id, checksum), 0)
+        if delivery.attempt > self.limits.max_attempts or self._dedupe.find(peer.uuid, message_id, checksum) is _YES:
             self._counts["duplicates"] += 1
             peer.counts.duplicates += 1
             self._ack(link, [message_id])
@@ -229,13 +229,6 @@ class Receiving(Handling):
             return False
         self._dedupe.begin(delivery, message_id, checksum)
         return True
-
-    def _is_copy(self, peer: Peer, message_id: int, checksum: int) -> bool:
-        known = self._dedupe.find(peer.uuid, message_id, checksum)
-        if known is _BY_ID and peer.derived:
-            self._on_id_reused(peer.uuid, message_id)
-            return True
-        return known is _YES
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """All matching handlers succeeded (T-45). A message that is settled is passed over; where its connection is
@@ -268,7 +261,7 @@ class Receiving(Handling):
             if dedupe:
                 self._remember(delivery)
             if peer is not None and peer.attempts:
-                peer.attempts.pop(peer.message_key(message_id, checksum_of(delivery.message)), None)
+                peer.attempts.pop(key_of(delivery.message), None)
             if link is not None and link.window is not None:
                 link.fruitful = True
                 acks.setdefault(link, []).append(message_id)
@@ -329,7 +322,7 @@ class Receiving(Handling):
             message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)
             if message_id is not None and peer is not None:
                 is_last = delivery.attempt >= self.limits.max_attempts
-                key = peer.message_key(message_id, checksum_of(delivery.message))
+                key = key_of(delivery.message)
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
                 self._count_attempt(peer, key, delivery.attempt - is_last)
                 if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again

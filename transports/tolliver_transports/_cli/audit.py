@@ -60,6 +60,10 @@ def print_deliveries(found: Tables[str], as_json: bool = False) -> None:
     if unknown:
         who = ", ".join(sorted(words.line(found.names.get(one, one[-8:])) for one in silent(table.rows)))
         words.say(f"{words.count(unknown, 'line')} of {len(table.rows):,} unknown: {who} recorded nothing")
+    reused = first_rows(found, "reused")
+    if reused.rows:
+        who = f"{words.count(len(reused.rows), 'sender')}{' or more' * reused.more}"
+        words.say(f"{who} gave ids to more than one message, the report says whose they are (T-48, T-72a)")
     if table.more:
         words.say(f"these are the first {len(table.rows):,}; --parquet writes all")
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .registering import register
     from .stream._lag import lag
     from .write._encode import encode_batches
+    from .write._stable import stable
 else:
     __getattr__, __dir__ = door(
         __name__,
@@ -27,6 +28,7 @@ else:
             ".registering": "register",
             ".stream._lag": "lag",
             ".write._encode": "encode_batches",
+            ".write._stable": "stable",
         },
     )
 
@@ -40,4 +42,5 @@ __all__ = [
     "partition_connections",
     "partition_events",
     "register",
+    "stable",
 ]

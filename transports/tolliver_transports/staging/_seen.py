@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from tolliver_proto import Span, is_derived
+from tolliver_proto import Span
 from tolliver_proto.layouts import Fields, Known, MessageSet
 
 Key = tuple[int, int]
@@ -148,12 +148,9 @@ class Seen:
         return self._closed[0].number if self._closed else None
 
     def take(self, sender: UUID, messages: Sequence[tuple[int | None, int]]) -> list[int]:
-        """Places in the list of those that are new; they are known from now on. One without an id is always new.
-
-        Another message under a known id is new too, unless a derived identity sends it: there it is a copy (T-72a).
-        """
-        by_id = is_derived(sender)
-        add = self._add_by_id if by_id else self._known.add
+        """Places in the list of those that are new, as another message under a known id is; they are known from now on.
+        One without an id is always new."""
+        add = self._known.add
         fresh: list[int] = []
         for at, (message_id, checksum) in enumerate(messages):
             if message_id is not None and (known := add(sender, message_id, checksum)):
@@ -161,14 +158,8 @@ class Seen:
                     continue
                 self.ids_reused += 1
                 self.last_reused = sender, message_id
-                if by_id:
-                    continue
             fresh.append(at)
         return fresh
-
-    def _add_by_id(self, sender: UUID, message_id: int, checksum: int) -> Known:
-        known = self._known.find(sender, message_id, checksum)
-        return known or self._known.add(sender, message_id, checksum)
 
     def add(self, ids: Ids) -> None:
         """Those of a segment that was there before. It counts for those that no earlier segment has."""

@@ -13,7 +13,16 @@ from itertools import groupby
 from operator import attrgetter
 from uuid import UUID
 
-from tolliver_proto import Acl, Delivery, LocalProtocolError, Message, NoticeKind, OwnLimitExceeded, Revision
+from tolliver_proto import (
+    Acl,
+    Delivery,
+    LocalProtocolError,
+    Message,
+    NoticeKind,
+    OwnLimitExceeded,
+    Revision,
+    is_derived,
+)
 from tolliver_proto.layouts import LAYOUTS
 
 from ..blocking import Instance, Run, Runs, create_instance
@@ -24,6 +33,13 @@ from ._writer import StageWriter
 _NAMES = 4096
 _QUIET = 60.0  # seconds between two words about ids that were used again
 source = attrgetter("peer_id", "cid")
+_RESHAPED = (
+    "Rows of a batch came again in another shape, so some may be there twice: write the batch with "
+    "tolliver.spark.stable, or with idColumn (T-72a)"
+)
+_RESTORED = (
+    "Its database was restored from a copy, or a copy of it is used beside it: see to it that only one is used (T-48)"
+)
 _log = logging.getLogger("tolliver.staging")
 
 
@@ -101,12 +117,12 @@ class Stager(StageLoop[Run]):
         sender, message_id = writer.last_reused
         _log.warning(
             "%s: %d messages came under ids that their sender had given to others, the last one of %s under id %d. "
-            "Each was staged, but for those of derived identities (T-72a). A sender's database was restored from a "
-            "copy, or a copy of it is used beside it: see to it that only one is used (T-48)",
+            "Each was staged. %s",
             NoticeKind.ID_REUSED,
             count,
             sender,
             message_id,
+            _RESHAPED if is_derived(sender) else _RESTORED,
             extra={"kind": str(NoticeKind.ID_REUSED), "peer": str(sender)},
         )
 

@@ -20,7 +20,7 @@ from ._tables import QUERIES, VALUES, in_braces, texts
 
 TABLES = (
     "deliveries", "messages", "connections", "handshakes", "subscriptions", "traffic", "latency", "gaps",
-    "recordings", "facts",
+    "reused", "recordings", "facts",
 )  # fmt: skip
 """The tables of an audit, by name."""
 
@@ -129,6 +129,11 @@ class Tables(Generic[T_co]):
     def gaps(self) -> T_co:
         """One row for each run of ids that no recording has."""
         return self._table("gaps")
+
+    @property
+    def reused(self) -> T_co:
+        """One row for each sender and receiver with ids under which more than one message passed."""
+        return self._table("reused")
 
     @cached_property
     def step(self) -> float:

@@ -30,6 +30,7 @@ class Findings(NamedTuple):
     handshakes: Table
     subscriptions: Table
     gaps: Table
+    reused: Table
     recordings: Table
     traffic: list[Row]
     latency: list[Row]
@@ -41,6 +42,7 @@ _ORDERS = {
     "handshakes": "requested, local, cid",
     "subscriptions": "time, subscriber, publisher, channel, key",
     "gaps": "sender, after",
+    "reused": "messages DESC, sender, receiver",
     "recordings": "file",
     "traffic": "begin, sender, receiver, channel",
     "latency": "begin, sender, receiver",
@@ -64,6 +66,7 @@ def collect(audit: Tables[Any], progress: Callable[[int, int], object] | None = 
         handshakes=found["handshakes"],
         subscriptions=found["subscriptions"],
         gaps=found["gaps"],
+        reused=found["reused"],
         recordings=found["recordings"],
         traffic=found["traffic"].rows,
         latency=found["latency"].rows,

@@ -43,6 +43,7 @@ def render(found: Findings, curves: Iterable[Curves] = ()) -> str:
             page.section("Handshakes", page.handshakes(), ""),
             page.section("Subscriptions", page.subscriptions(), ""),
             page.section("Gaps in message ids", page.gaps(), _ABOUT_GAPS),
+            page.section("Message ids used again", page.reused(), _ABOUT_REUSED),
             page.section("Recordings", page.recordings(), _ABOUT_RECORDINGS),
             "</main></html>\n",
         )
@@ -281,6 +282,15 @@ class _Page:
             [("sender", self._of("sender")), *((name, _count(name)) for name in ("after", "before", "missing"))],
         )
 
+    def reused(self) -> str:
+        return _table(
+            self._found.reused,
+            [
+                ("from", self._of("sender")), ("to", self._of("receiver")), ("ids", _count("ids")),
+                ("messages", _count("messages")),
+            ],
+        )  # fmt: skip
+
     def recordings(self) -> str:
         return _table(
             self._found.recordings,
@@ -437,6 +447,11 @@ _ABOUT_LATENCY = (
     "sent, lost its connection and was sent again counts from the first time. Shaded: between two connections."
 )
 _ABOUT_GAPS = "Runs of ids that a sender gave to nothing that anybody recorded."
+_ABOUT_REUSED = (
+    "A sender gave ids to more than one message. If it is a task of Spark, rows of a batch came again in another "
+    "shape, and some may have come twice: write the batch with tolliver.spark.stable, or with idColumn. If it is an "
+    "instance, its database was restored from a copy, or a copy of it is used beside it."
+)
 _ABOUT_RECORDINGS = (
     "A file that was not closed in order ends with a crash, or was being written: its last moments are missing."
 )

@@ -281,6 +281,16 @@ CREATE VIEW latency AS
 SELECT sender, receiver, timestamp_micros(micros) AS begin, count(*) AS acknowledged, {latencies}
 FROM {acked} GROUP BY sender, receiver, micros;
 
+CREATE VIEW shared AS
+SELECT sender, receiver, message_id, count(*) AS messages FROM {passed}
+GROUP BY sender, receiver, message_id HAVING count(*) > 1;
+
+-- Ids under which a sender has sent more than one message to a receiver (T-48, T-72a): their number, and that of the
+-- messages.
+CREATE VIEW reused AS
+SELECT sender, receiver, count(*) AS ids, CAST(sum(messages) AS BIGINT) AS messages
+FROM {shared} GROUP BY sender, receiver;
+
 CREATE VIEW given AS
 SELECT sender, message_id, min(CASE WHEN own THEN place END) >> 40 AS file
 FROM {events} WHERE kind <> 'ack' AND message_id BETWEEN 1 AND {last_id}
