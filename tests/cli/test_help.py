@@ -39,7 +39,7 @@ def commands() -> dict[str, Any]:
 
 
 COMMANDS = commands()
-SCRIPTS = {"completion", "config example", "config schema"}  # their output is a file
+SCRIPTS = {"completion", "config example", "config schema", "letters export"}  # their output is a file
 
 
 @pytest.mark.parametrize("typed", COMMANDS)

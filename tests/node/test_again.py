@@ -159,16 +159,26 @@ def test_what_is_given_up_is_a_dead_letter_at_once() -> None:
     given = deliveries(wire.send(Message("c", "k", b"x", 1)))
     actions = play.call("give_up", given, "no such customer")
     [notice] = [one for one in every(actions, Notice) if one.kind is NoticeKind.DEAD_LETTER]
-    assert "was given up by its handler: no such customer" in notice.detail
+    assert "was given up by its handler: 'no such customer'" in notice.detail
     assert wire.acks() == [], "it is not stored yet"
     play.finish()
     play.hold_commits = False
     assert wire.acks() == [1]
-    assert [letter.body for letter in play.store.dead_letters(0, 9)] == [b"x"]
+    assert [(letter.body, letter.cause) for letter in play.store.dead_letters(0, 9)] == [(b"x", "no such customer")]
     assert wire.send(Message("c", "k", b"x", 1)) == [], "a copy is acknowledged"
     assert wire.acks() == [1]
     play.call("give_up", given, "again")
     assert len(play.store.dead_letters(0, 9)) == 1
+
+
+def test_the_cause_is_kept_with_the_letter_as_text_that_any_store_takes() -> None:
+    """It is the handler's own text, in which there may be anything: a lone surrogate is no UTF-8."""
+    play, wire = stage(limits=Limits(max_attempts=1))
+    for number, reason in enumerate(("\udc80 and \x1b[2J", "long" * 1000), 1):
+        play.call("give_up", deliveries(wire.send(Message("c", "k", b"x", number))), reason)
+    play.call("fail", deliveries(wire.send(Message("c", "k", b"x", 3))))
+    causes = [letter.cause for letter in play.store.dead_letters(0, 9)]
+    assert causes == ["\\udc80 and \x1b[2J", "long" * 250, "failed 1 times"]
 
 
 def test_a_letter_that_is_not_stored_is_still_a_message() -> None:

@@ -368,12 +368,13 @@ class StoreContract(RuleBasedStateMachine):
         key=names,
         body=st.binary(max_size=40),
         wire_id=st.integers(1, LAST_ID),
+        cause=names,
     )
     def add_dead_letter(
-        self, data: st.DataObject, peer: UUID, channel: str, key: str, body: bytes, wire_id: int
+        self, data: st.DataObject, peer: UUID, channel: str, key: str, body: bytes, wire_id: int, cause: str
     ) -> None:
         number = data.draw(st.sampled_from((0, self.model.last_letter + 1, self.model.last_letter + 3)))
-        self.do(AddDeadLetter(DeadLetter(peer, channel, key, body, wire_id, 20, number)))
+        self.do(AddDeadLetter(DeadLetter(peer, channel, key, body, wire_id, 20, number, cause=cause)))
 
     @rule(numbers=st.lists(st.integers(1, 12), min_size=1, max_size=4))
     def remove_dead_letters(self, numbers: list[int]) -> None:

@@ -296,7 +296,7 @@ def test_dead_letters_are_known_where_the_number_of_the_last_one_cannot_be_read(
         assert [letter.body for letter in store.dead_letters(0, 9)] == [b"letter"] * 3
 
 
-@pytest.mark.parametrize(("change", "number"), [("attempts = 21", 1), ("number = 7", 7)])
+@pytest.mark.parametrize(("change", "number"), [("attempts = 21", 1), ("cause = 'x'", 1), ("number = 7", 7)])
 def test_a_dead_letter_that_changed_is_told_of_when_it_is_asked_for(path: Path, change: str, number: int) -> None:
     with closing(open_store(path)) as store:
         store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"body", n, 20)) for n in (1, 2)])

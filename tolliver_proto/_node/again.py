@@ -88,5 +88,6 @@ class HandlingAgain(Receiving):
             self._counts["failed"] += 1
             key = key_of(delivery.message)
             self._count_attempt(peer, key, delivery.attempt - 1)  # until it is stored a copy is still a message
-            self._keep_as_letter(delivery, inbox, message_id, key, f"was given up by its handler: {reason!s:.300}")
+            said = f"was given up by its handler: {reason!r:.300}"
+            self._keep_as_letter(delivery, inbox, message_id, key, str(reason), said)
             self._drop_copies(delivery, inbox)

@@ -49,6 +49,7 @@ from .store import (
 from .subscriptions import applied, matching, removed_by
 
 _VERDICTS = 4096
+_CAUSE = 1000  # characters
 _BY_ID, _YES = Known.BY_ID, Known.YES
 
 
@@ -326,7 +327,8 @@ class Receiving(Handling):
                 # Until the dead letter is stored a copy is still a message: it may be tried once more.
                 self._count_attempt(peer, key, delivery.attempt - is_last)
                 if is_last and self._now >= self._no_letters_until:  # else there is no room for it, and it comes again
-                    self._keep_as_letter(delivery, inbox, message_id, key, f"failed {delivery.attempt} times")
+                    why = f"failed {delivery.attempt} times"
+                    self._keep_as_letter(delivery, inbox, message_id, key, why, why)
             self._drop_copies(delivery, inbox)
 
     def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
@@ -350,10 +352,20 @@ class Receiving(Handling):
             peer.attempts.pop(next(iter(peer.attempts)))
         peer.attempts[key] = attempts
 
-    def _keep_as_letter(self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, why: str) -> None:
+    def _keep_as_letter(
+        self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, cause: str, said: str
+    ) -> None:
         """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
         message = delivery.message
-        letter = DeadLetter(delivery.peer_id, message.channel, message.key, message.body, message_id, delivery.attempt)
+        letter = DeadLetter(
+            delivery.peer_id,
+            message.channel,
+            message.key,
+            message.body,
+            message_id,
+            delivery.attempt,
+            cause=cause[:_CAUSE].encode("utf-8", "backslashreplace").decode(),  # no lone surrogate goes to the store
+        )
         inbox.letters += 1
         self._keep_letter(letter)
         if delivery.cid in self._up:
@@ -365,7 +377,7 @@ class Receiving(Handling):
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
             f"message {message_id} of {message.channel!r:.100} {message.key!r:.100}, from peer {delivery.peer_id}, "
-            f"{why}: kept as a dead letter, see dead_letters() and replay() (T-47)",
+            f"{said}: kept as a dead letter, see dead_letters() and replay(), or `tolliver letters` (T-47)",
         )
 
     def _keep_letter(self, letter: DeadLetter) -> None:

@@ -186,7 +186,8 @@ class DeadLetter:
     """A message that was given up after so many failed deliveries (T-47).
 
     `number` is the node's; 0 leaves it to the store, which takes the one after the highest that it ever had.
-    `failed_at` is wall-clock seconds, set by the store.
+    `failed_at` is wall-clock seconds, set by the store. `cause` says why, in words: of a message that its handler gave
+    up, the reason that this one gave.
     """
 
     peer: UUID
@@ -197,6 +198,7 @@ class DeadLetter:
     attempts: int
     number: int = 0
     failed_at: float = 0.0
+    cause: str = ""
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,10 @@ from . import words
 from .tables import print_rows
 
 __all__ = [
+    "ask_node",
     "back_up",
-    "drop_letters",
     "drop_parked",
     "forget_peer",
-    "print_letters",
     "print_messages",
     "print_outbox",
     "print_peers",
@@ -136,36 +135,6 @@ def forget_peer(database: Path, peer: UUID) -> int:
     return waiting
 
 
-def print_letters(database: Path, as_json: bool) -> None:
-    """One row for each dead letter, without its body: number, peer, channel, key, bytes, attempts, time."""
-    with look(database) as inside:
-        rows = [
-            {
-                "number": one.number,
-                "peer": str(one.peer),
-                "channel": one.channel if as_json else words.name(one.channel),
-                "key": one.key if as_json else words.name(one.key),
-                "bytes": one.bytes,
-                "attempts": one.attempts,
-                "failed": _when(one.failed_at),
-            }
-            for one in inside.letters()
-        ]
-    print_rows(rows, as_json, "there are no dead letters")
-
-
-def drop_letters(database: Path, numbers: Collection[int] | None, peer: UUID | None) -> int:
-    """Removes the dead letters of these numbers, or all, of that peer, or of any; returns how many. Raises
-    StoreError."""
-    with look(database) as inside:
-        wanted = [
-            one.number
-            for one in inside.letters()
-            if (numbers is None or one.number in numbers) and peer in (None, one.peer)
-        ]
-    return _ask(database, lambda node: node.drop_dead_letters(wanted))
-
-
 def say_restored(database: Path) -> None:
     """The file was put back from a copy. Raises StoreError."""
     must_be_there(database)  # else a lock would be
@@ -178,10 +147,11 @@ def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
         known = peer in outbox.peers().values()
     if not known:
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
-    return _ask(database, ask)
+    return ask_node(database, ask)
 
 
-def _ask(database: Path, ask: Callable[[Node], Receipt]) -> int:
+def ask_node(database: Path, ask: Callable[[Node], Receipt]) -> int:
+    """Of a node that is opened on the database for that; the sum of the counts that it answers. Raises StoreError."""
     store = SQLiteStore(database, instance_id=None)
     with closing(store):
         node = Node(instance_id=store.instance_id, rng=secrets.SystemRandom(), loaded=store.load())

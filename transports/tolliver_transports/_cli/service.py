@@ -28,6 +28,7 @@ from .changes import when_changed
 from .config import Config, load
 from .connecting import alongside, signals
 from .delivering import Deliveries
+from .letters import keep_requests
 from .manager import ServiceManager
 
 _OF_TLS = {"tls.cert", "tls.key", "tls.ca", "tls.crl"}
@@ -48,7 +49,8 @@ async def serve(config: Config, as_json: bool) -> None:
             status = partial(manager.keep_told, partial(_status, instance))
             manager.tell("READY=1")
             # The instance lives on until these have ended.
-            await alongside(partial(_until, told, manager), [keep, bridging.keep, status])
+            letters = partial(keep_requests, instance, options.database)
+            await alongside(partial(_until, told, manager), [keep, bridging.keep, status, letters])
 
 
 async def _until(told: Callable[[], Awaitable[None]], manager: ServiceManager) -> None:

@@ -31,9 +31,9 @@ _CHECKED = Struct(">qqII")
 _VALUE = Struct(">qII")
 
 
-def content_check(number: int, wire_id: int, channel: bytes, key: bytes, body: bytes) -> int:
+def content_check(number: int, wire_id: int, channel: bytes, key: bytes, body: bytes, cause: bytes = b"") -> int:
     """Of a dead letter, with number 0; of a message in layouts 1 and 2, with its seq."""
-    return crc32(body, crc32(_CHECKED.pack(number, wire_id, len(channel), len(key)) + channel + key))
+    return crc32(cause, crc32(body, crc32(_CHECKED.pack(number, wire_id, len(channel), len(key)) + channel + key)))
 
 
 def letter_check(content: int, number: int, peer: int, attempts: int, failed_at: int) -> int:

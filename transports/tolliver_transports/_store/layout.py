@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 
-LAYOUT = 5
+LAYOUT = 6
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
@@ -46,7 +46,7 @@ TABLES = {
     "dead_letter": f"""CREATE TABLE dead_letter(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
         attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
-        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
+        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, cause TEXT NOT NULL DEFAULT ''
     ) {_BY_ROWID}""",
     "handled": f"""CREATE TABLE handled(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL, checksum INTEGER,

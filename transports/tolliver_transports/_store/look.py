@@ -15,6 +15,7 @@ from uuid import UUID
 
 from tolliver_proto import StoreError, Subscription
 
+from .checks import content_check, letter_check
 from .layout import LAYOUT
 from .owed import Deliveries
 
@@ -22,8 +23,13 @@ _READ = 3
 """The oldest layout of which these tables are as they are now."""
 
 _LETTERS = """
-    SELECT number, uuid, channel, key, LENGTH(body), attempts, failed_at
+    SELECT number, peer, uuid, channel, key, LENGTH(body), wire_id, attempts, failed_at, dead_letter.crc, {}, {}
     FROM dead_letter JOIN peer ON peer.id = dead_letter.peer ORDER BY number"""
+_CAUSES = 6
+"""The oldest layout in which a dead letter has a cause."""
+
+
+Body = bytes
 
 
 @dataclass(slots=True)
@@ -63,15 +69,19 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter without its body. `failed_at` is in seconds of the wall clock."""
+    """A dead letter; `body` is None where it was not asked for, or the letter is damaged. `failed_at` is in seconds of
+    the wall clock."""
 
     number: int
     peer: UUID
     channel: str
     key: str
     bytes: int
+    message_id: int
     attempts: int
     failed_at: int
+    cause: str
+    body: Body | None
 
 
 class Look:
@@ -98,12 +108,30 @@ class Look:
             for number, uuid in self.peers().items()
         ]
 
-    def letters(self) -> list[Letter]:
+    def letters(self, bodies: bool = False) -> Iterator[Letter]:
         """All dead letters, oldest first."""
-        return [
-            Letter(number, UUID(bytes=uuid), channel.decode(), key.decode(), size, attempts, failed_at)
-            for number, uuid, channel, key, size, attempts, failed_at in self._connection.execute(_LETTERS)
-        ]
+        [(layout,)] = self._connection.execute("PRAGMA user_version").fetchall()
+        chosen = _LETTERS.format("body" if bodies else "NULL", "cause" if layout >= _CAUSES else "x''")
+        for (
+            number,
+            peer,
+            uuid,
+            channel,
+            key,
+            size,
+            wire_id,
+            attempts,
+            failed_at,
+            crc,
+            body,
+            cause,
+        ) in self._connection.execute(chosen):
+            if body is not None:
+                content = content_check(0, wire_id, channel, key, body, cause)
+                body = body if crc == letter_check(content, number, peer, attempts, failed_at) else None
+            names = (channel.decode("utf-8", "replace"), key.decode("utf-8", "replace"))
+            why = cause.decode("utf-8", "replace")
+            yield Letter(number, UUID(bytes=uuid), *names, size, wire_id, attempts, failed_at, why, body)
 
     def waiting(self) -> list[Waiting]:
         """Of each peer what waits and what is parked, if anything is."""

@@ -3,7 +3,7 @@
 All of it is one transaction: a kill at any point, or a disk that is full, leaves the file as it was. Layouts 1 and 2
 had a row for each message and one for each delivery; they become batches. Damaged rows stay so. In layout 3
 batches had no number of a commit, and the clock was not corrected over a restart; in layout 4 no message had an expiry
-of its own, and nothing was retained.
+of its own, and nothing was retained; in layout 5 a dead letter had no cause.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KEPT = {
         "own_subscription": f"channel, key, {check_of('own_subscription')}",
         "handled": f"number, peer, wire_id, NULL, {check_of('handled', 'peer', 'wire_id', 'NULL')}",
         "dead_letter": """number, peer, wire_id, attempts, failed_at,
-            letter_check(crc, number, peer, attempts, failed_at), channel, key, body""",
+            letter_check(crc, number, peer, attempts, failed_at), channel, key, body, ''""",
     },
     2: {"instance": _INSTANCE, "handled": "number, peer, wire_id, NULL, crc"},
 }
@@ -50,6 +50,7 @@ _ID_SPANS = f"""
 
 _NEW = {4: ("clock", "held_subscription", "unsaid"), 5: ("expiry", "retained")}  # by the first layout that has them
 _NUMBERED = "ALTER TABLE batch ADD COLUMN number INTEGER NOT NULL DEFAULT 0"
+_CAUSED = "ALTER TABLE dead_letter ADD COLUMN cause TEXT NOT NULL DEFAULT ''"
 
 _STORED_AT = {1: "stored_at", 2: f"CASE WHEN stamp % {_STAMP} = 0 THEN stamp / {_STAMP} END"}
 _GOOD = {
@@ -73,6 +74,8 @@ def bring_up(connection: sqlite3.Connection, now: int) -> list[str]:
     elif old < 3:
         complaints += _damaged(connection, old)
         _make_batches(connection, old, now)
+    if 1 < old < 6:
+        connection.execute(_CAUSED)
     if old != LAYOUT:
         connection.execute(f"PRAGMA user_version = {LAYOUT}")
     return complaints

@@ -80,7 +80,7 @@ _STATEMENT_BYTES = 2**20  # of bodies in one statement: a prepared one keeps a c
 _SHORT_SPAN = 8  # rows: shorter spans are removed row by row, many to a statement
 
 _LETTERS = """
-    SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, crc FROM dead_letter
+    SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, cause, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
 _HANDLED = "SELECT peer, wire_id, checksum FROM handled ORDER BY number"
 _LETTER_SIZES = """
@@ -379,15 +379,16 @@ class SQLiteStore:
         uuids = {number: uuid for uuid, number in self._peers.items()}
         with self._file.failing("read", *MALFORMED):
             for number, peer, *row in self._file.connection.execute(_LETTERS, (after_number, max_count)).fetchall():
-                wire_id, attempts, failed_at, channel, key, body, crc = row
+                wire_id, attempts, failed_at, channel, key, body, cause, crc = row
                 try:
-                    content = content_check(0, wire_id, channel, key, body)
+                    content = content_check(0, wire_id, channel, key, body, cause)
                     good = crc == letter_check(content, number, peer, attempts, failed_at)
                 except (*MALFORMED, struct_error):
                     good = False
                 if good and peer in uuids:
                     names = (channel.decode(), key.decode())
-                    letters.append(DeadLetter(uuids[peer], *names, body, wire_id, attempts, number, failed_at))
+                    rest = (wire_id, attempts, number, failed_at, cause.decode())
+                    letters.append(DeadLetter(uuids[peer], *names, body, *rest))
                 else:
                     text = f"dead letter {number} has a wrong checksum and is left out: its text is lost"
                     self._file.tell_damage(text)
@@ -638,12 +639,15 @@ class SQLiteStore:
         [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
         for letter in (op.letter for op in run):
             number = last = max(letter.number, last + 1)
-            peer, names = self._number(letter.peer), (letter.channel, letter.key, letter.body)
-            content = content_check(0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body)
+            peer = self._number(letter.peer)
+            names, cause = (letter.channel, letter.key, letter.body), letter.cause.encode()
+            content = content_check(
+                0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body, cause
+            )
             crc = letter_check(content, number, peer, letter.attempts, now)
-            rows.append((number, peer, letter.message_id, letter.attempts, now, crc, *names))
+            rows.append((number, peer, letter.message_id, letter.attempts, now, crc, letter.cause, *names))
         for some in _by_bytes(rows):
-            columns = "number, peer, wire_id, attempts, failed_at, crc, channel, key, body"
+            columns = "number, peer, wire_id, attempts, failed_at, crc, cause, channel, key, body"
             self._insert(f"INSERT INTO dead_letter({columns})", some)
 
     def _remove_dead_letters(self, run: list[RemoveDeadLetters]) -> None:

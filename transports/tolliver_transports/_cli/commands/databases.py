@@ -120,39 +120,87 @@ def drop(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None
         words.tell(json, said, peer=str(peer), messages=count)
 
 
-letters = App(help="Dead letters of a database: messages that its handlers failed too often.")
+letters = App(help="Dead letters of a database: messages that its handlers failed too often, or gave up.")
 app.add_typer(letters, name="letters")
+Numbers = Annotated[
+    list[int] | None, typer.Argument(metavar="[NUMBER]...", help="Those of these numbers.", show_default=False)
+]
+FromPeer = Annotated[UUID | None, typer.Option("--peer", metavar="UUID", help="Only those that came from this peer.")]
+Everything = Annotated[bool, typer.Option("--all", help="All of them.")]
+Answer = Annotated[
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="For the answer of a running service.")
+]
 
 
-@letters.command("show", examples=("letters show certs/bob.db",))
-def show_letters(database: DatabaseFile, json: Json = False) -> None:
-    """List the dead letters, without their bodies. The instance may be running."""
-    from ..outbox import print_letters
+@letters.command("show", examples=("letters show certs/bob.db", "letters show certs/bob.db 3 --body"))
+def show_letters(
+    database: DatabaseFile,
+    numbers: Numbers = None,
+    peer: FromPeer = None,
+    body: Annotated[bool, typer.Option("--body", help="With their bodies: escaped and cut, in JSON whole.")] = False,
+    json: Json = False,
+) -> None:
+    """List dead letters: from whom, with which names, when and why. The instance may be running."""
+    from ..letters import Which, print_letters
 
     with words.clear_errors():
-        print_letters(database, json)
+        print_letters(database, Which(numbers or (), peer), body, json)
+
+
+@letters.command("export", examples=("letters export certs/bob.db > letters.jsonl",))
+def export_letters(database: DatabaseFile, numbers: Numbers = None, peer: FromPeer = None) -> None:
+    """Print dead letters with their bodies, a JSON line for each, as `listen --json` has messages. The instance may be
+    running."""
+    from ..letters import Which, export_letters
+
+    with words.clear_errors():
+        export_letters(database, Which(numbers or (), peer))
 
 
 @letters.command(
-    "drop", examples=("letters drop certs/bob.db 1 2 3", "letters drop certs/bob.db --all"), statuses=_IN_USE
+    "replay",
+    examples=("letters replay certs/bob.db 3", "letters replay certs/bob.db --all --timeout 60"),
+    statuses={1: "some are dead letters still, or it failed"},
 )
-def drop_letters(
+def replay_letters(
     database: DatabaseFile,
-    numbers: Annotated[list[int] | None, typer.Argument(help="Those of these numbers.", show_default=False)] = None,
-    peer: Annotated[
-        UUID | None, typer.Option("--peer", metavar="UUID", help="Only those that came from this peer.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    numbers: Numbers = None,
+    peer: FromPeer = None,
+    everything: Everything = False,
+    timeout: Answer = 10.0,
     json: JsonResult = False,
 ) -> None:
-    """Give up dead letters. The instance must not be running."""
-    from ..outbox import drop_letters
+    """Give dead letters to their destinations again: those that are handled well are gone. A `tolliver run` on this
+    database does so at once, else when it starts."""
+    from ..letters import Which, replay_letters
 
     with words.clear_errors():
-        if everything if numbers else not (everything or peer):
-            raise ValueError("which ones? Give their numbers, or --peer PEER, or --all")
-        count = drop_letters(database, numbers or None, peer)
+        _check_which(numbers, peer, everything)
+        if not replay_letters(database, Which(numbers or (), peer), timeout, json):
+            raise typer.Exit(1)
+
+
+@letters.command("drop", examples=("letters drop certs/bob.db 1 2 3", "letters drop certs/bob.db --all"))
+def drop_letters(
+    database: DatabaseFile,
+    numbers: Numbers = None,
+    peer: FromPeer = None,
+    everything: Everything = False,
+    timeout: Answer = 10.0,
+    json: JsonResult = False,
+) -> None:
+    """Give up dead letters. A `tolliver run` on this database may be running; another instance must not."""
+    from ..letters import Which, drop_letters
+
+    with words.clear_errors():
+        _check_which(numbers, peer, everything)
+        count = drop_letters(database, Which(numbers or (), peer), timeout)
         words.tell(json, f"{words.count(count, 'dead letter')} dropped", letters=count)
+
+
+def _check_which(numbers: list[int] | None, peer: UUID | None, everything: bool) -> None:
+    if everything if numbers else not (everything or peer):
+        raise ValueError("which ones? Give their numbers, or --peer PEER, or --all")
 
 
 @outbox.command("restored", examples=("outbox restored certs/bob.db",), statuses=_IN_USE)

@@ -1,0 +1,96 @@
+"""`tolliver letters`: dead letters of a service, while it runs and while it does not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tolliver_transports.blocking import InstanceOptions, create_instance
+
+from tests.cli.commands import SECONDS, running, tolliver
+from tests.cli.conftest import Who
+from tests.cli.test_delivering import sender
+from tests.cli.test_errors import the_line
+from tests.cli.test_run import config, until_lines
+from tests.store.given import PEER, open_store
+from tolliver_proto import AddDeadLetter, DeadLetter
+
+PICKY = """
+import pathlib
+HERE = pathlib.Path(__file__).parent
+async def take(delivery):
+    if not (HERE / f"mended-{delivery.key}").exists():
+        delivery.give_up(f"nobody knows {delivery.key} \\x1b[2J")
+        return
+    with (HERE / "got").open("a") as out:
+        print(delivery.key, delivery.body.decode(), file=out)
+"""
+
+
+def rows(*command: object) -> list[dict[str, object]]:
+    """The lines of JSON that it prints."""
+    result = tolliver("letters", *command)
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_letters_of_a_service_are_read_replayed_and_dropped_whether_it_runs_or_not(who: Who, tmp_path: Path) -> None:
+    (tmp_path / "picky.py").write_text(PICKY)
+    path, database = config(tmp_path, who, 'deliver.python = "picky:take"'), tmp_path / "alice.db"
+    with running(tmp_path / "out", "run", path) as service, sender(tmp_path, who, service.address) as bob:
+        bob.wait_acked(
+            bob.send_many([("c", key, key.encode()) for key in "xyz"], require_recipients=1), timeout=SECONDS
+        )
+        shown = tolliver("letters", "show", database, "1", "--body").stdout
+        assert "nobody knows x \\x1b[2J" in shown
+        found = rows("export", database)
+        assert [base64.b64decode(str(one["body"])) for one in found] == [b"x", b"y", b"z"]
+        assert found == rows("export", database, 1, 2, 3)
+        listed = rows("show", database, "--json", "--body")
+        assert [(one["number"], one["cause"], one["body"]) for one in listed] == [
+            (one["number"], one["cause"], one["body"]) for one in found
+        ]
+
+        (tmp_path / "mended-x").touch()
+        mixed = tolliver("letters", "replay", database, 1, 2, "--timeout", 2)
+        assert mixed.exit_code == 1
+        assert "1 of 2 dead letters handled, and gone; the others are dead letters still" in the_line(mixed)
+        assert until_lines(tmp_path / "got", 1) == ["x x"]
+        assert tolliver("letters", "drop", database, 2).stderr == "tolliver: 1 dead letter dropped\n"
+        (tmp_path / "alice.db.letters").write_text('{"replay": "all"}')
+        service.until_said("is no request that could be done")
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0
+
+    (tmp_path / "mended-z").touch()
+    (said,) = rows("replay", database, "--all", "--json")
+    assert said == {"letters": 1, "handled": 0, "waiting": 1}
+    with running(tmp_path / "out", "run", path) as service:
+        assert until_lines(tmp_path / "got", 2) == ["x x", "z z"]
+        service.until_said("`tolliver letters`: 1 of 1 dead letter replayed")
+        assert service.interrupt() == 0
+    assert rows("show", database, "--json") == []
+
+
+def test_an_instance_that_is_no_service_is_told_of_as_such(tmp_path: Path) -> None:
+    database = tmp_path / "bob.db"
+    with closing(open_store(database)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"x", 1, 20))])
+    with create_instance(InstanceOptions(database=database, plaintext=True)):
+        for what in ("replay", "drop"):
+            assert "it is no `tolliver run`" in the_line(tolliver("letters", what, database, 1, "--timeout", 0.2))
+    assert not (tmp_path / "bob.db.letters").exists()
+
+
+def test_a_damaged_letter_has_no_body(tmp_path: Path) -> None:
+    database = tmp_path / "bob.db"
+    with closing(open_store(database)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"x", n, 20, cause="odd")) for n in (1, 2)])
+    with closing(sqlite3.connect(database)) as changed, changed:
+        changed.execute("UPDATE dead_letter SET body = x'00' WHERE number = 1")
+    assert [one["body"] for one in rows("export", database)] == [None, "eA=="]
+    assert "damaged: the body is lost" in tolliver("letters", "show", database, "--body").stdout
