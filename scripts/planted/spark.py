@@ -16,7 +16,17 @@ RANGES = "transports/tolliver_transports/spark/read/_ranges.py"
 COLUMNS = "transports/tolliver_transports/spark/read/_columns.py"
 PUSHDOWN = "transports/tolliver_transports/spark/read/_pushdown.py"
 
+TABLES = "transports/tolliver_transports/spark/_tables.py"
+
 BUGS = (
+    Bug(
+        "spark: data say what is read of another place",
+        TABLES,
+        "for_reader",
+        "own.keys() & _PLACES",
+        "False",
+        ("tests/spark/test_tables.py::test_data_bring_no_option_to_a_call_that_has_its_own[channels]",),
+    ),
     Bug(
         "spark: a try of a task has a name of its own",
         SINK,

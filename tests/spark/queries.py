@@ -15,13 +15,13 @@ from tolliver_transports.spark.source import TolliverSource
 EVERYTHING = ReadAllAvailable()
 
 
-def reader_of(path: Path | str | None, columns: str = "body", **options: Any) -> Any:
-    """As Spark makes it. Without a path for a live stream."""
+def reader_of(path: Path | str | None, columns: str = "body", metadata: Any = None, **options: Any) -> Any:
+    """As Spark makes it. Without a path for a live stream. `metadata` is that of each column."""
     given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
     given |= {} if path is None else {"path": str(path)}
     schema = StructType()
     for name in columns.split():
-        schema.add(name, {"body": "binary", "message_id": "long"}.get(name, "string"))
+        schema.add(name, {"body": "binary", "message_id": "long"}.get(name, "string"), True, metadata)
     return TolliverSource(CaseInsensitiveDict(given)).streamReader(schema)
 
 

@@ -1,32 +1,74 @@
 """Options of tables in a catalog.
 
-They are in `CREATE TABLE messages USING tolliver OPTIONS (path '...')`. Spark asks a source for the columns of such a
-table with all the table's properties, and later for a reader or a writer with none of them. The columns are what it
-keeps: so they carry the options, as metadata of the first one.
+They are in `CREATE TABLE messages USING tolliver OPTIONS (path '...')`. Spark 4.3 asks a source for the columns of such
+a table with all the table's properties, and later for a reader with none of them. The columns are what it keeps: so
+they carry the options, as metadata of the first one.
+
+But metadata comes with any data: a Parquet file brings that of its columns. So nothing of it reaches a writer, to whom
+Spark gives the columns of the data in place of the table's, nor a call that says by itself where to read; and it is a
+short list of where recordings are and which rows are wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from .read._options import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+KEPT = (
+    "path", "recursiveFileLookup", "pathGlobFilter", "channels", "keys", "peers", "timeFrom", "timeTo", "direction",
+    "includeMetadata",
+)  # fmt: skip
+"""The options that a table keeps."""
 
 _IN_CATALOG = "provider"  # every table has this property, and no reader or writer is given one
 _OPTION = "option."
 _CARRIED = "tolliver"
 _DDL = {"bigint": "long"}
+_PLACES = {"path", "paths", "listen", "connect", "stagingdir"}
+_KEPT = {name.lower() for name in KEPT}
+_OF_A_QUERY = "a table keeps no such option: give it with each query, SELECT ... FROM name WITH ({} = '...')"
+_OF_STREAMS = 'a table keeps no such option: give it to spark.readStream.format("tolliver")'
+_OF_A_SINK = (
+    "Spark gives no writer the options of a table, so none can be a sink: CREATE TEMPORARY VIEW name (channel STRING, "
+    "key STRING, body BINARY) USING tolliver OPTIONS (connect '...')"
+)
 
 
 def of_table(options: Mapping[str, str]) -> dict[str, str] | None:
-    """The options that a table was made with; None where this is no table's properties."""
+    """The options that a table was made with; None where this is no table's properties.
+
+    Raises ValueError, naming the option, for one that a table does not keep, or that makes no sense.
+    """
     lower = {name.lower(): text for name, text in options.items()}
     if _IN_CATALOG not in lower:
         return None
     given = {name[len(_OPTION) :]: text for name, text in lower.items() if name.startswith(_OPTION)}
     where = lower.get("path", lower.get("location"))
-    return given if where is None or "is_managed_location" in lower else given | {"path": where}
+    if where is not None and "is_managed_location" not in lower:
+        given["path"] = where
+    refused = _refused()
+    for name in [name for name in refused if name in given]:
+        raise ValueError(f"the option {name}: {refused[name]}")
+    for name in sorted((refused.keys() | _KEPT - {"path"}) & lower.keys() - given.keys()):
+        raise ValueError(
+            f"{name} is among the table's properties, where nothing reads it: write OPTIONS ({name} '...')"
+        )
+    return given
+
+
+def _refused() -> dict[str, str]:
+    """The options that a table does not keep, and what to write instead."""
+    from .stream._options import FILES_OPTIONS, LIVE_OPTIONS
+    from .write._options import OPTIONS as OF_A_SINK
+
+    refused = dict.fromkeys(OF_A_SINK, _OF_A_SINK) | dict.fromkeys([*LIVE_OPTIONS, *FILES_OPTIONS], _OF_STREAMS)
+    refused |= {name: _OF_A_QUERY.format(name) for name in OPTIONS} | {"connect": _OF_A_SINK}
+    return {name.lower(): remedy for name, remedy in refused.items() if name not in KEPT}
 
 
 def carrying(columns: Mapping[str, str], options: Mapping[str, str]) -> StructType:
@@ -39,7 +81,22 @@ def carrying(columns: Mapping[str, str], options: Mapping[str, str]) -> StructTy
     return made
 
 
-def carried(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a reader or a writer, and those of its table."""
-    kept = {name: text for field in schema.fields for name, text in (field.metadata or {}).get(_CARRIED, {}).items()}
-    return kept | {name.lower(): text for name, text in options.items()}
+def for_reader(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a reader's own call, and those of its table where the call does not say where to read.
+
+    Raises ValueError where the schema carries what no table keeps.
+    """
+    own = {name.lower(): text for name, text in options.items()}
+    if own.keys() & _PLACES:
+        return own
+    kept: dict[str, Any] = {}
+    for field in schema.fields:
+        carried = (field.metadata or {}).get(_CARRIED, {})
+        kept |= carried if isinstance(carried, dict) else {_CARRIED: carried}
+    strange = [name for name, text in kept.items() if name not in _KEPT or not isinstance(text, str)]
+    if strange:
+        raise ValueError(
+            f"the columns of this schema carry {', '.join(strange)!r:.200}, which no table keeps: if it is that of a "
+            "table, DROP it and CREATE it again; else say where to read, load('recordings')"
+        )
+    return kept | own

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from ._tables import carried, carrying, of_table
+from ._tables import carrying, for_reader, of_table
 from .read._options import parse_options
 from .read._schema import ddl, message_columns
 
@@ -30,23 +30,18 @@ class TolliverSource(DataSource):
 
     def schema(self) -> str | StructType:
         """All columns of messages. Raises ValueError for an option that makes no sense."""
+        table = of_table(self.options)
+        if table is not None:
+            return carrying(message_columns(parse_options(table).include_metadata), table)
         from .stream._options import read_options
 
-        table = of_table(self.options)
-        if table is None:
-            return ddl(message_columns(read_options(self.options).include_metadata))
-        if "connect" in table and not {"path", "stagingdir"} & table.keys():
-            from .write._options import write_options
-
-            write_options(table, streaming=False)
-            return carrying({"channel": "string", "key": "string", "body": "binary"}, table)
-        return carrying(message_columns(read_options(table).include_metadata), table)
+        return ddl(message_columns(read_options(self.options).include_metadata))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises ValueError for an option that makes no sense, and for columns that recordings do not have."""
         from .read._reader import PushdownReader, RecordingReader
 
-        options = parse_options(carried(schema, self.options))
+        options = parse_options(for_reader(schema, self.options))
         return (PushdownReader if options.filter_pushdown else RecordingReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -54,16 +49,16 @@ class TolliverSource(DataSource):
         from .stream._options import stream_options
         from .stream._reader import StreamReader
 
-        return StreamReader(stream_options(carried(schema, self.options)), schema)
+        return StreamReader(stream_options(for_reader(schema, self.options)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Raises ValueError for an option that makes no sense, and for columns that are not those of messages."""
         from .write._sink import batch_writer
 
-        return batch_writer(schema, overwrite, carried(schema, self.options))
+        return batch_writer(schema, overwrite, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """As `writer`. `overwrite` is the output mode "complete": every batch sends the whole table."""
         from .write._sink import stream_writer
 
-        return stream_writer(schema, carried(schema, self.options))
+        return stream_writer(schema, self.options)

@@ -52,6 +52,11 @@ class WriteOptions:
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """From Spark's options. Raises ValueError, naming the option."""
     values = parse(options, OPTIONS, _SINK)
+    if "remote" not in values:
+        raise ValueError(
+            'the sink needs the option connect: the address of the receiver, "host:port". Spark gives a writer none of '
+            "a table's options: INSERT INTO name WITH (connect = '...', `tls.cert` = '...') SELECT ..."
+        )
     remote, tls = dialled(values, _SINK, "receiver")
     made = WriteOptions(remote=remote, tls=tls, **values)
     if made.rows_per_send > made.window:
