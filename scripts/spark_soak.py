@@ -1,6 +1,7 @@
 """Soak of Spark: kills of drivers, JVMs and stagers (V25).
 
-    python scripts/spark_soak.py [KILLS] [MESSAGES] [--external | --streams] [--seed N]     20 kills, 1,000,000 messages
+    python scripts/spark_soak.py [KILLS] [MESSAGES] [--external | --streams | --copies] [--seed N]
+                                                                20 kills, 1,000,000 messages
 
 Two peers send over mutual TLS, each message a number. A query writes the numbers into Parquet; it receives by itself
 (staging=shared), or a process beside it does (--external), which is killed as well. Every process that is killed is
@@ -8,6 +9,11 @@ started again, and the query goes on from its checkpoint. In the end each number
 --streams a publisher gives each number to one subscriber, once, and `tolliver stage --stream` takes them for
 format("tolliver-rs"): of a stream nothing is taken up again (R-31), so with each stager that is killed a window of
 numbers may be missing, and none comes twice. Exit status 1 if more is missing, or one is there twice.
+
+With --copies it is the stager alone that is killed, and while it is down its folder is copied, or at every second kill
+replaced by the copy; then it goes on, and so do the peers. Messages that came after the copy are gone, by intent. But a
+query must read all that stands in the stage, or end and say that it cannot; then it goes on with failOnDataLoss=false.
+Exit status 1 if a message stood in the stage that no query read, or if a query ended where nothing had been restored.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,12 +40,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 from tolliver_transports.blocking import StreamsOptions, create_streams  # noqa: E402
 from tolliver_transports.spark import register  # noqa: E402
 from tolliver_transports.spark.local import local_session  # noqa: E402
-from tolliver_transports.staging import StageOptions, Stager  # noqa: E402
+from tolliver_transports.staging import StageFolder, StageOptions, Stager  # noqa: E402
 
 from tests.certificates import Certificates  # noqa: E402
 from tests.spark.quick import SOURCES  # noqa: E402
 from tests.spark.rig import Driver, Rig  # noqa: E402
 from tests.spark.senders import ends, stager_of  # noqa: E402
+from tests.staging.stages import staged  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +123,7 @@ class Soak:
             stack.callback(self._end)
             for sender in self.senders:
                 stack.enter_context(sender)
-            self._stage()
+            self.stage()
             yield
 
     def _end(self) -> None:
@@ -125,7 +134,8 @@ class Soak:
             self.stager.kill()
             self.stager.wait()
 
-    def _stage(self) -> None:
+    def stage(self) -> None:
+        """Start the receiver, where the query is none."""
         if self.faucet is not None:
             tls = self.rig.certs.tls("job")
             identity = ["--cert", tls.cert, "--key-file", tls.key, "--ca", tls.ca]
@@ -163,15 +173,20 @@ class Soak:
                 assert self.external or ends(stager, PATIENCE), f"the stager {stager} lives on without its JVM"
                 driver = self._next_driver()
             elif self.stager is not None:
-                self.stager.kill()
-                self.stager.wait()
-                self.stagers_killed += 1
-                self._stage()
+                self.kill_stager()
+                self.stage()
             else:
                 self._kill_within(stager)
         driver.kill()
         for sender in self.senders:
             sender.allowed = float("inf")
+
+    def kill_stager(self) -> None:
+        """The process of its own."""
+        assert self.stager is not None
+        self.stager.kill()
+        self.stager.wait()
+        self.stagers_killed += 1
 
     def _kill_within(self, stager: int) -> None:
         """The one that the query has: the batch that runs may end without it, so the next one is waited for."""
@@ -201,6 +216,84 @@ class Soak:
         return writer.option("checkpointLocation", str(self.rig.checkpoint)).start()
 
 
+class Copies:
+    """A stage whose folder is restored from backups, between kills of the service that fills it."""
+
+    def __init__(self, soak: Soak, spark: SparkSession) -> None:
+        self._soak, self._spark = soak, spark
+        self._copy = soak.rig.directory / "copy"
+        self.put_back = self.told = self.false_alarms = 0
+        self.stood: set[int] = set()
+        self.unread: set[int] = set()
+
+    def run(self) -> None:
+        soak = self._soak
+        share = min(sender.count for sender in soak.senders) // (2 * soak.kills)
+        for number in range(1, soak.kills + 1):
+            self._send(share)
+            time.sleep(soak.rng.uniform(0, 1.0))
+            soak.kill_stager()
+            restored = number % 2 == 0
+            at, to = (self._copy, soak.rig.stage) if restored else (soak.rig.stage, self._copy)
+            shutil.rmtree(to, ignore_errors=True)
+            shutil.copytree(at, to)
+            self.put_back += restored
+            print(f"kill {number}: the stager{', and a backup is restored' if restored else ''}", flush=True)
+            soak.stage()
+            due = self._frames() + share // 2
+            self._send(share)
+            wait_for(partial(self._has, due))
+            self._read(is_restored=restored)
+        for sender in soak.senders:
+            sender.allowed = float("inf")
+        for sender in soak.senders:
+            assert sender.drained(PATIENCE), "the peers still wait for acknowledgements"
+        self._read(is_restored=False)
+
+    def _send(self, share: int) -> None:
+        for sender in self._soak.senders:
+            sender.allowed += share
+
+    def _frames(self) -> int:
+        head = StageFolder(self._soak.rig.stage).head()
+        return 0 if head is None else head.frames
+
+    def _has(self, frames: int) -> bool:
+        return self._frames() >= frames
+
+    def _read(self, *, is_restored: bool) -> None:
+        """All that stands there now is in the table, once a query has ended well that began later."""
+        there = {int(message.body) for _, message in staged(self._soak.rig.stage)}
+        self.stood |= there
+        if (error := self._query(failOnDataLoss=True)) is not None:
+            assert "failOnDataLoss=false" in str(error), error
+            self.told += is_restored
+            self.false_alarms += not is_restored
+            assert (error := self._query(failOnDataLoss=False)) is None, error
+        self.unread |= there - set(self._soak.rig.numbers(self._spark))
+
+    def _query(self, **more: object) -> Any:
+        given = {"staging": "external", "deleteConsumed": False, **more}
+        query = self._soak.rig.query(self._spark, now=True, **given)
+        wait_for(lambda: not query.isActive)
+        return query.exception()
+
+
+def prove_copies(soak: Soak) -> int:
+    """Exit status."""
+    begun = time.monotonic()
+    with soak.running(), local_session() as spark:
+        copies = Copies(soak, spark)
+        copies.run()
+    print(f"{soak.kills} kills in {time.monotonic() - begun:.0f} s")
+    print(
+        f"result: copies | {soak.kills} kills, {copies.put_back} of them with a backup restored, staging=external | "
+        f"{len(copies.stood):,} messages stood in the stage, {len(copies.unread)} unread, {copies.told} times told of "
+        f"it, {copies.false_alarms} times without reason"
+    )
+    return 1 if copies.unread or copies.false_alarms else 0
+
+
 def wait_for(true: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not true():
@@ -228,6 +321,7 @@ def main() -> int:
     parser.add_argument("messages", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--external", action="store_true", help="a process of its own receives")
     parser.add_argument("--streams", action="store_true", help="elements of a stream, which a service stages")
+    parser.add_argument("--copies", action="store_true", help="a service's stage that is restored from backups")
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
@@ -241,10 +335,12 @@ def main() -> int:
             rig,
             given.kills,
             given.messages,
-            external=given.external,
+            external=given.external or given.copies,
             streams=given.streams,
             rng=random.Random(given.seed),
         )
+        if given.copies:
+            return prove_copies(soak)
         with soak.running():
             soak.run()
             with local_session() as spark:

@@ -601,6 +601,14 @@ BUGS = (
         ("tests/staging/test_writer.py::test_a_stage_of_the_first_layout_goes_on",),
     ),
     Bug(
+        "stage: a place is compared by its bytes alone, and not by the opening that wrote before it",
+        STAGE_FOLDER,
+        "StageFolder.check",
+        "self._incarnation(position)",
+        "None",
+        ("tests/staging/test_copies.py::test_messages_that_others_have_deleted",),
+    ),
+    Bug(
         "stage: a file of the first layout has checksums of zero",
         SEEN,
         "Ids.__iter__",

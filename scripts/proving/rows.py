@@ -193,6 +193,13 @@ ROWS = (
         ),
     ),
     Row(
+        "copies",
+        "A stage restored from a backup, between kills: Spark reads all that stands in it then, or says so",
+        "20 kills, 100,000 messages, 0 unread, 0 times told without reason",
+        ("python scripts/spark_soak.py 6 30000 --copies",),
+        full=("python scripts/spark_soak.py 20 100000 --copies",),
+    ),
+    Row(
         "handlers",
         "Slow, stuck and dead handlers, and iterators that nobody reads on",
         "from 10 s on the other channels' p99 under twice; a slow one holds back its own peer alone; bounded memory, "

@@ -247,6 +247,58 @@ def test_a_stage_that_is_lost(stage: Filled, lose: Any, restart: bool, caplog: p
     assert "the query goes on with what is there" in caplog.text
 
 
+class Restored:
+    """A stage of which one copy is put back: 20 messages and what came then, or 20 and others."""
+
+    def __init__(self, stage: Filled) -> None:
+        self.stage, self.copy = stage, stage.directory.with_name("copy")
+        stage.add(10, 10)
+        shutil.copytree(stage.directory, self.copy)
+
+    def put_back(self, first: int) -> None:
+        """With 40 other messages behind those of the copy, the first of them with this number."""
+        self.stage.writer.close()
+        shutil.rmtree(self.stage.directory)
+        shutil.copytree(self.copy, self.stage.directory)
+        self.stage.__init__(self.stage.directory)  # type: ignore[misc]
+        self.stage.count = first - 1
+        self.stage.add(10, 10, 10, 10)
+
+
+@pytest.mark.parametrize("reopened", [True, False], ids=["in another run", "in the same run"])
+@pytest.mark.parametrize("restart", [True, False], ids=["query restarts", "query goes on"])
+def test_a_stage_that_is_restored_from_a_backup(
+    stage: Filled, reopened: bool, restart: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Other messages stand where the query has been: nothing that came is passed over in silence."""
+    restored = Restored(stage)
+    early, strict, easy = stage.query(), stage.query(), stage.query(failOnDataLoss=False)
+    assert early.drain()
+    if reopened:
+        stage.writer.close()
+        stage.__init__(stage.directory)  # type: ignore[misc]
+        stage.count = 20
+    stage.add(10, 10)
+    assert strict.drain() == easy.drain()
+    read = json.loads(strict.checkpoint or "")
+    restored.put_back(51)
+    segments = stage.segments
+    if restart:
+        for query in (early, strict, easy):
+            query.start()
+    with pytest.raises(StageLost, match=r"restored from a backup.*To go on with what is there: failOnDataLoss=false"):
+        strict.step()
+    with pytest.raises(StageLost, match=r"restored from a backup"):
+        strict.reader.partitions(json.loads(strict.checkpoint or "") | {"pos": 0, "frames": 0}, read)
+    strict.reader.commit(read)
+    assert stage.segments == segments, "a place in another life deletes nothing"
+    assert early.drain()[20:] == [(body,) for body in numbers(51, 40)]  # it had read no more than the copy has
+    easy.rows.clear()
+    easy.drain()
+    assert set(numbers(51, 40)) <= set(easy.bodies)
+    assert "restored from a backup" in caplog.text
+
+
 def test_a_damaged_header(stage: Filled) -> None:
     """Nobody can count blocks behind it, and what the segment has from there on is left out."""
     stage.add(*40 * [10])

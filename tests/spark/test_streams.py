@@ -6,9 +6,10 @@ A query costs more than its rows, so each test is a story with several endings.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tolliver_transports.spark import lag
@@ -117,6 +118,47 @@ def test_inline_and_recordings_and_an_external_stage(rig: Rig, spark: SparkSessi
     query.stop()
     outside.close()
     assert rig.numbers(spark) == [1, 2, *range(4, 1_004)]
+
+
+# Copies.
+
+
+def stage_numbers(stage: Path, first: int, count: int) -> None:
+    """A service that runs for a moment."""
+    writer = StageWriter(FolderOptions(directory=stage))
+    writer.add(
+        PEER, 1, Revision.DRAFT_2, [Message("readings", "", b"%d" % at, at) for at in range(first, first + count)]
+    )
+    assert writer.sync()
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    "staging", ["external", *(pytest.param(one, marks=pytest.mark.thorough) for one in ("shared", "inline"))]
+)
+def test_a_stage_that_is_restored_from_a_backup(rig: Rig, spark: SparkSession, staging: str) -> None:
+    """tests/spark/test_stream_live.py has more of it, without a Spark."""
+    copy = rig.directory / "copy"
+
+    def run(**more: object) -> Any:
+        query = rig.query(spark, now=True, staging=staging, **more)
+        wait_for(lambda: not query.isActive)
+        return query.exception()
+
+    stage_numbers(rig.stage, 1, 20)
+    shutil.copytree(rig.stage, copy)
+    stage_numbers(rig.stage, 21, 20)
+    assert run() is None
+    assert rig.numbers(spark) == [*range(1, 41)]
+    assert staging == "external" or ends(stager_of(rig.stage), PATIENCE)
+    shutil.rmtree(rig.stage)
+    copy.rename(rig.stage)
+    stage_numbers(rig.stage, 51, 40)
+    error = str(run())
+    assert "restored from a backup" in error
+    assert "failOnDataLoss=false" in error
+    assert run(failOnDataLoss=False) is None
+    assert set(rig.numbers(spark)) == {*range(1, 41), *range(51, 91)}
 
 
 # Kills.

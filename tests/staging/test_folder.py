@@ -54,7 +54,7 @@ def test_a_new_stage(tmp_path: Path) -> None:
     writing = writer(directory)
     folder = StageFolder(directory)
     assert folder.head() == folder.first() == writing.end == Position(1, 0, 0)
-    folder.check(Position(1, 0, 0), folder.stage)
+    folder.check(Position(1, 0, 0), folder.mark(Position(1, 0, 0)))
     assert folder.ranges(folder.first(), writing.end) == []
     fill(writing, 1)
     assert folder.head() == writing.end
@@ -372,7 +372,7 @@ def test_another_stage_in_its_place_is_noticed(tmp_path: Path) -> None:
     writer(tmp_path / "two").close()
     one, two = StageFolder(tmp_path / "one"), StageFolder(tmp_path / "two")
     with pytest.raises(StageLost, match=f"is {one.stage}, and the position is of {two.stage}"):
-        one.check(one.first(), two.stage)
+        one.check(one.first(), two.mark(two.first()))
     (tmp_path / "one").rename(tmp_path / "old")
     (tmp_path / "two").rename(tmp_path / "one")
     with pytest.raises(StageLost, match=f"is {two.stage}, and the position is of {one.stage}"):

@@ -12,13 +12,14 @@ from .._extras import needed
 needed("blocking", "attrs")
 
 from ._errors import StageFull, StageInUse, StageLost, UnknownStage
-from ._folder import Position, StageFolder, Stretch
+from ._folder import Mark, Position, StageFolder, Stretch
 from ._options import FolderOptions, StageOptions
 from ._stager import Stager
 from ._writer import StageWriter
 
 __all__ = [
     "FolderOptions",
+    "Mark",
     "Position",
     "StageFolder",
     "StageFull",

@@ -28,6 +28,7 @@ from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage
 
 from .._private import DRAFT_SUFFIX, make_directory, must_be_file, open_private, replacing
 from ._errors import StageInUse, StageLost, UnknownStage
+from ._incarnations import INCARNATIONS, KEPT, Incarnations
 
 LAYOUT = 2
 """The files beside a segment have checksums since the second (T-48)."""
@@ -37,7 +38,7 @@ IDS_SUFFIX = ".ids"
 
 _NAME = re.compile(r"(\d{8,19})-(\d{15,19})")
 _MARKER_BYTES = 4096
-_WINDOW = 2**16  # bytes that are read in one go where headers are looked through
+_WINDOW = 2**16  # bytes that are read in one go, where headers are looked through and before a position
 _LOOK = 0.05  # seconds between two looks at a lock
 _HEAD = Fields("4s magic, Q segment, Q pos, Q frames, I crc32")
 _HEAD_MAGIC = b"TLVH"
@@ -55,6 +56,18 @@ class Position(NamedTuple):
     segment: int
     pos: int
     frames: int
+
+
+class Mark(NamedTuple):
+    """The mark of what stands before a position. Kept with it, it tells a stage that was restored from a backup.
+
+    `incarnation` is the opening of the stage that wrote the message before it, `checksum` the CRC32 of the last 64 KiB
+    before it in its segment. None is not compared.
+    """
+
+    stage: UUID
+    incarnation: UUID | None = None
+    checksum: int | None = None
 
 
 class Segment(NamedTuple):
@@ -124,13 +137,21 @@ def encode_head(position: Position) -> bytes:
     return data + crc32(data).to_bytes(_CRC_BYTES, "big")
 
 
+def in_place(fd: int, path: Path) -> bool:
+    """True if the open file is the one that has this name. Raises OSError."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 class Lock:
     """The right to write into a stage, until `close` or the end of the process."""
 
     def __init__(self, directory: Path, patience: float) -> None:
         """Waits so many seconds for an earlier receiver to end. Raises StageInUse, OSError."""
-        path = directory / LOCK
-        self._file = FileIO(path, "a+", opener=open_private)
+        self._path = directory / LOCK
+        self._file = FileIO(self._path, "a+", opener=open_private)
         deadline = time.monotonic() + patience
         try:
             while not self._taken():
@@ -158,6 +179,10 @@ class Lock:
         self._file.seek(0)
         written = self._file.read(20).strip()
         return written.decode() if written.isdigit() else "(unknown)"
+
+    def is_in_place(self) -> bool:
+        """False once another folder stands in the stage's place. Raises OSError."""
+        return in_place(self._file.fileno(), self._path)
 
     def close(self) -> None:
         """Let it go. A second call does nothing."""
@@ -263,17 +288,54 @@ class StageFolder:
         segments = self.segments()
         return segments[0].start if segments else Position(1, 0, 0)
 
-    def check(self, position: Position, stage: UUID | None = None) -> None:
-        """Raises StageLost unless one can read on from there; `stage` says of which stage the position is."""
+    def mark(self, position: Position) -> Mark:
+        """The mark of the position: readers that keep it read on from there later."""
+        return Mark(self.stage, self._incarnation(position), self._checksum(position))
+
+    def check(self, position: Position, mark: Mark | None = None) -> None:
+        """Raises StageLost unless one can read on from there; `mark` is what stood before it when it was reached."""
         marked = _marked(self.directory)
         now = None if marked is None else marked.stage
-        for expected in (self.stage, stage or self.stage):
+        for expected in (self.stage, mark.stage if mark is not None else self.stage):
             if now != expected:
                 raise StageLost(
                     f"the stage in {self.directory} is {now or 'gone'}, and the position is of {expected}: put that "
                     "one back, or begin anew from what is there"
                 )
         self._from(position)
+        if mark is not None and not all(
+            expected is None or found is None or found == expected
+            for found, expected in (
+                (self._incarnation(position), mark.incarnation),
+                (self._checksum(position), mark.checksum),
+            )
+        ):
+            raise StageLost(
+                f"the stage {self.directory} has other messages before byte {position.pos} of segment "
+                f"{position.segment} than those that were read there: it was restored from a backup and went on, or "
+                f"was opened for writing {KEPT} times since. Restore a newer backup, or begin again with what is there"
+            )
+
+    def _incarnation(self, position: Position) -> UUID:
+        """The opening that wrote the message before it."""
+        try:
+            return Incarnations(self.directory, self.stage).at(position.frames)
+        except OSError as error:
+            raise self._unreadable(self.directory / INCARNATIONS, error) from error
+
+    def _checksum(self, position: Position) -> int | None:
+        """Of the bytes before it in its segment; None if that was deleted, as it was read to its end."""
+        path = next((one.path for one in self.segments() if one.number == position.segment), None)
+        if path is None:
+            return None
+        try:
+            with FileIO(path) as file:
+                file.seek(max(0, position.pos - _WINDOW))
+                return crc32(file.read(min(position.pos, _WINDOW)))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(path, error) from error
 
     def advance(
         self, start: Position, end: Position, max_rows: int | None = None, max_bytes: int | None = None

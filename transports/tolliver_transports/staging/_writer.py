@@ -40,12 +40,14 @@ from ._folder import (
     Segment,
     StageFolder,
     encode_head,
+    in_place,
     segment_name,
     segments_in,
     sync_directory,
     sync_file,
     write_whole,
 )
+from ._incarnations import INCARNATIONS, Incarnations
 from ._options import FolderOptions
 from ._seen import Ids, Key, Seen
 
@@ -101,6 +103,7 @@ class StageWriter:
         self.folder, self._lock = StageFolder.make(options.directory, options.lock_timeout)
         self.local = self.folder.stage
         self._head: int | None = None
+        self._noted = False
         self._open: _Segment | None = None
         self._seen = Seen(options.dedupe)
         self._staged = 0
@@ -249,8 +252,14 @@ class StageWriter:
         if not count:
             self._close_segment(segment)
             return
+        self._note_incarnation()
         blocks = [self._waiting[at] for at in range(count)]
         segment.append(blocks)
+        if not (self._lock.is_in_place() and segment.is_in_place()):
+            raise StageLost(
+                f"the stage {self.folder.directory}: another one was put in its place while it was received into. "
+                "Start the receiver again, and end it before a backup is restored"
+            )
         for block in blocks:
             self._waiting.popleft()
             self.messages += block.frames
@@ -259,6 +268,15 @@ class StageWriter:
         self.waiting_bytes = sum(len(block.data) for block in self._waiting)
         self.end = segment.end
         self._tell_head()
+
+    def _note_incarnation(self) -> None:
+        """Before the first message of this opening: from here on, a backup that is restored is another stage."""
+        if self._noted:
+            return
+        directory = self.folder.directory
+        notes = Incarnations(directory, self.folder.stage).with_another(self.end.frames)
+        write_whole(directory / INCARNATIONS, notes)
+        self._noted = True
 
     def _writable(self) -> _Segment:
         return self._open if self._open is not None else self._next_segment()
@@ -428,6 +446,10 @@ class _Segment:
         for block in blocks:
             self.indexer.add(block.data, len(block.data))
             self.ids.add(block.sender, block.messages, block.frames)
+
+    def is_in_place(self) -> bool:
+        """False once another file has its name: what is written here is nowhere for readers."""
+        return in_place(self._fd, self.at.path)
 
     def read_again(self) -> str:
         """Takes the ids of its blocks, up to the first that is none; returns what is wrong with that one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import fields
 
-from ...staging import Position, StageFolder, StageLost
+from ...staging import Mark, Position, StageFolder, StageLost
 from ..read._ranges import Span
 from ._log import Bounds, log
 from ._offsets import Offset, Place, place_offset, read_place
@@ -52,10 +52,12 @@ class Stage:
         begin, stop = read_place(start), read_place(end)
         if begin == stop:
             return dict(start)
-        at = self._from(begin)
-        if stop.stage != self._folder.stage:  # it was fixed before the stage was lost
+        at, to = self._from(begin), _position(stop)
+        try:
+            self._check(stop)
+        except StageLost as lost:  # it was fixed before that
+            self._on_lost(lost)
             return self._offset(at)
-        to = Position(*stop[1:])
         try:
             return self._offset(self._folder.advance(at, to, *bounds) if at < to else at)
         except StageLost as damaged:  # where a header is, nobody can count: the workers leave out what is no good
@@ -67,39 +69,52 @@ class Stage:
         if begin == stop:
             return []
         try:
-            if stop.stage != self._folder.stage:
-                self._folder.check(Position(*stop[1:]), stop.stage)
-            at, to = self._from(begin), Position(*stop[1:])
+            self._check(stop)
+            at, to = self._from(begin), _position(stop)
             return [Span(*part) for part in self._folder.ranges(at, to)] if at < to else []
         except StageLost as lost:
             self._on_lost(lost)
             return []
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """Deletes the segments before it, unless somebody else does that."""
+        """Deletes the segments before it, unless somebody else does that, or other messages stand there now."""
         place = read_place(offset)
-        if self._deletes and place != self._consumed and place.stage == self._folder.stage:
+        if self._deletes and place != self._consumed and self._stands(place):
             self._consumed = place
-            self._folder.delete_before(Position(*place[1:]))
+            self._folder.delete_before(_position(place))
 
     def _offset(self, position: Position) -> Offset:
-        return place_offset(Place(self._folder.stage, *position))
+        mark = self._folder.mark(position)
+        return place_offset(Place(mark.stage, *position, mark.incarnation, mark.checksum))
+
+    def _check(self, place: Place) -> None:
+        self._folder.check(_position(place), Mark(place.stage, place.incarnation, place.checksum))
+
+    def _stands(self, place: Place) -> bool:
+        try:
+            self._check(place)
+        except StageLost:
+            return False
+        return True
 
     def _from(self, place: Place) -> Position:
         """The position to read on from: that one, or the stage's first if it is lost."""
-        position = Position(*place[1:])
         try:
-            self._folder.check(position, place.stage)
+            self._check(place)
         except StageLost as lost:
             self._on_lost(lost)
             self._folder = StageFolder(self._folder.directory)
             return self._folder.first()
-        return position
+        return _position(place)
 
     def _on_lost(self, lost: StageLost) -> None:
         if self._fails:
             raise StageLost(f"{lost}. To go on with what is there: failOnDataLoss=false") from lost
         log.warning("%s. failOnDataLoss=false: the query goes on with what is there", lost)
+
+
+def _position(place: Place) -> Position:
+    return Position(place.segment, place.pos, place.frames)
 
 
 def open_stage(options: StreamOptions) -> Stage:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tolliver_proto import StoreError
 
-VERSION = 1
+VERSION, _MARKED = 1, 2  # a place of the first does not say what stood before it
 
 Offset = dict[str, Any]
 """As Spark hands it over and takes it."""
@@ -23,29 +23,39 @@ class StreamLost(StoreError):
 
 
 class Place(NamedTuple):
-    """A place in a stage: before this byte of this segment stand so many messages, since the stage was made."""
+    """A place in a stage: before this byte of this segment stand so many messages, since the stage was made.
+
+    `incarnation` and `checksum` say which (`Mark`). None in the offsets of earlier versions.
+    """
 
     stage: UUID
     segment: int
     pos: int
     frames: int
+    incarnation: UUID | None = None
+    checksum: int | None = None
 
 
 def place_offset(place: Place) -> Offset:
-    return {"v": VERSION, "stage": str(place.stage), **dict(zip(place._fields[1:], place[1:], strict=True))}
+    said = {name: str(value) if isinstance(value, UUID) else value for name, value in place._asdict().items()}
+    return {"v": _MARKED, **said}
 
 
 def read_place(offset: Mapping[str, Any]) -> Place:
     """Raises StreamLost for an offset that no live stream wrote."""
-    _check_version(offset)
-    numbers: list[Any] = [offset.get(name) for name in Place._fields[1:]]
+    marked = _check_version(offset) == _MARKED
+    numbers: list[Any] = [offset.get(name) for name in ("segment", "pos", "frames")]
+    checksum = offset.get("checksum") if marked else None
     try:
         stage = UUID(offset.get("stage", ""))
+        incarnation = UUID(offset.get("incarnation", "")) if marked else None
     except (ValueError, AttributeError, TypeError):
         raise _strange(offset, "a live stream") from None
-    if len(offset) != len(Place._fields) + 1 or not all(map(_is_count, numbers)):
+    counts = numbers if checksum is None else [*numbers, checksum]
+    if len(offset) != (7 if marked else 5) or not all(map(_is_count, counts)):
         raise _strange(offset, "a live stream")
-    return Place(stage, *numbers)
+    segment, pos, frames = numbers
+    return Place(stage, segment, pos, frames, incarnation, checksum)
 
 
 def files_offset(positions: Mapping[str, int]) -> Offset:
@@ -65,12 +75,14 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _check_version(offset: object) -> None:
-    if not isinstance(offset, Mapping) or offset.get("v") != VERSION:
+def _check_version(offset: object) -> object:
+    version = offset.get("v") if isinstance(offset, Mapping) else None
+    if version not in (VERSION, _MARKED):
         raise StreamLost(
             f"the checkpoint has the offset {offset!r:.200}, which this tolliver does not know: use the version that "
             "wrote it, or a new checkpointLocation"
         )
+    return version
 
 
 def _strange(offset: object, kind: str) -> StreamLost:
