@@ -50,7 +50,7 @@ class Reader:
             self.at, self.mark = after, folder.mark(after)
 
     def delete(self) -> None:
-        """What it has read, unless other messages stand there."""
+        """Away with all that it has read, unless other messages stand there."""
         folder = StageFolder(self.directory)
         with suppress(StageLost):
             folder.check(self.at, self.mark)
