@@ -41,6 +41,7 @@ from tolliver_proto import (
     WeighRetained,
     encode,
 )
+from tolliver_proto._node.actions import LOOK
 from tolliver_proto.testing import BeginAt, MemoryStore
 
 ME = UUID("01890000-0000-7000-8000-00000000000a")
@@ -146,6 +147,7 @@ class Play:
         self.look_error: StoreError | None = None
         self.search_error: StoreError | None = None
         self.finds = 0
+        self.looked_at_clocks: list[float] = []
         self.held: list[Commit] = []
         self.fetches: list[Fetch] = []
         self.commits: list[Commit] = []
@@ -184,7 +186,10 @@ class Play:
                 if not self.hold_looks:
                     self._look()
             elif isinstance(action, Find):
-                self.finds += 1
+                if action is LOOK:
+                    self.looked_at_clocks.append(self.now)
+                else:
+                    self.finds += 1
                 self.searches.append(action)
                 if not self.hold_searches:
                     self._search()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -189,3 +190,47 @@ def offers(net: ProgramNet) -> Callable[[], bool]:
 
 def test_offers_expire_whoever_crashes() -> None:
     rehearse(offers, range(10))
+
+
+def looks(play: Play, seconds: float) -> list[float]:
+    """How long it took from one look of the store at its clocks to the next, until so much later."""
+    begin = play.now
+    play.looked_at_clocks.clear()
+    play.wait(seconds)
+    return [later - earlier for earlier, later in pairwise([begin, *play.looked_at_clocks, play.now])]
+
+
+def unsubscribed(play: Play) -> None:
+    """A peer that is away is still to be told."""
+    play.call("subscribe", "own", "")
+    play.peer(LOW, WANTED).lose()
+    play.call("unsubscribe", "own", "")
+
+
+AGES: dict[str, tuple[Policy, Callable[[Play], object]]] = {
+    "all messages expire": (Policy(expire_after=7200.0), lambda play: play.send("c", "k", b"x")),
+    "a message expires": (Policy(), lambda play: play.send("c", "k", b"x", expire_after=7200.0)),
+    "a subscription is held": (Policy(), lambda play: play.accepted(LOW).request()),
+    "an unsubscribe is not said yet": (Policy(), unsubscribed),
+}
+
+
+@pytest.mark.parametrize("age", AGES)
+@pytest.mark.parametrize("again", [False, True], ids=["in one life", "in the next"])
+def test_the_store_looks_at_its_clocks_each_minute_while_something_has_an_age(age: str, again: bool) -> None:
+    """A machine is set while its instance is idle, too (D-10)."""
+    policy, begin = AGES[age]
+    play = away(policy=policy)
+    begin(play)
+    play.wait(1.0)
+    if again:
+        play = play.restart(policy=policy)
+    assert max(looks(play, 600.0)) <= 60.0
+
+
+def test_the_store_of_a_node_in_which_nothing_can_expire_is_left_in_peace() -> None:
+    play = away()
+    play.send("c", "k", b"x")
+    assert looks(play, 600.0) == [600.0]
+    play.send("c", "k", b"x", expire_after=100.0)
+    assert looks(play, 600.0) == [60.0, 540.0], "the next one finds that it has expired"

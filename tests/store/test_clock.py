@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolliver_transports._store.clock import STEP, StoreClock
 from tolliver_transports._store.sqlite import SQLiteStore
@@ -26,13 +28,21 @@ class Machine:
     def __init__(self) -> None:
         self.wall = DAWN
         self.running = 500.0
+        self.boot: bytes | None = b"boot 0".ljust(16)
 
     def passes(self, seconds: float) -> None:
         self.wall += seconds
         self.running += seconds
 
+    def boots(self, seconds: float) -> None:
+        """It was off for so long."""
+        self.wall += seconds
+        self.running = 5.0
+        if self.boot is not None:
+            self.boot = f"boot {self.wall:.0f}".encode().ljust(16)[:16]
+
     def clock(self, correction: float = 0.0) -> StoreClock:
-        return StoreClock(correction, wall=lambda: self.wall, running=lambda: self.running)
+        return StoreClock(correction, wall=lambda: self.wall, running=lambda: self.running, boot=lambda: self.boot)
 
     @contextmanager
     def store(self, path: Path) -> Iterator[SQLiteStore]:
@@ -100,20 +110,20 @@ def test_a_dead_letter_is_dated_by_the_same_clock(tmp_path: Path, machine: Machi
         assert letter.failed_at == DAWN
 
 
-def test_after_a_restart_the_wall_clock_is_believed(tmp_path: Path, machine: Machine) -> None:
+def test_after_a_boot_the_wall_clock_is_believed(tmp_path: Path, machine: Machine) -> None:
     with machine.store(tmp_path / "node.db") as store:
         store.commit([storing([1])])
-    machine.wall += DAY  # the process was away that long, as far as anybody knows
+    machine.boots(DAY)  # it was away that long, as far as anybody knows
     with machine.store(tmp_path / "node.db") as store:
         [found] = store.find(PEER, 0, 9, 60.0)
         assert found.age == DAY
 
 
 def test_a_wall_clock_that_was_years_ahead_keeps_nothing_for_years(tmp_path: Path, machine: Machine) -> None:
-    """A step back that nobody saw, as the process was not running."""
+    """A step back that nobody saw, as the machine was off."""
     with machine.store(tmp_path / "node.db") as store:
         store.commit([storing([1])])
-    machine.wall -= 3650 * DAY
+    machine.boots(-3650 * DAY)
     with machine.store(tmp_path / "node.db") as store:
         store.commit([storing([2])])
         machine.passes(100.0)
@@ -121,17 +131,119 @@ def test_a_wall_clock_that_was_years_ahead_keeps_nothing_for_years(tmp_path: Pat
         assert store.find(PEER, 0, 9, 101.0) == []
 
 
-@pytest.mark.parametrize("step", [2 * DAY, -2 * DAY])
-def test_a_step_that_was_seen_counts_for_nothing_after_a_restart(tmp_path: Path, machine: Machine, step: float) -> None:
+SET = [2 * DAY, -2 * DAY, 3650 * DAY, -3650 * DAY]
+
+
+@pytest.mark.parametrize("step", SET)
+@pytest.mark.parametrize("boots", [False, True], ids=["within a boot", "over a boot"])
+@pytest.mark.parametrize("named", [True, False], ids=["boots have names", "they have none"])
+def test_a_step_before_an_orderly_close_counts_for_nothing(
+    tmp_path: Path, machine: Machine, step: float, boots: bool, named: bool
+) -> None:
+    """The instance is idle meanwhile: only its close looks."""
+    machine.boot = machine.boot if named else None
     with machine.store(tmp_path / "node.db") as store:
-        machine.wall += step
-        store.commit([storing([1])])
+        store.commit([*(storing([number]) for number in range(1, 101))])
         machine.passes(10.0)
+        machine.wall += step
     for _ in range(2):
+        machine.passes(10.0)
+        if boots:
+            machine.boots(0.0)
         with machine.store(tmp_path / "node.db") as store:
-            machine.passes(10.0)
-            assert [round(one.age) for one in store.find(PEER, 0, 9, 0.0)] == [20]
+            assert {round(one.age) for one in store.find(PEER, 0, 999, 0.0)} == {20}
             machine.passes(-10.0)
+
+
+@pytest.mark.parametrize("step", SET)
+def test_a_step_that_a_look_saw_counts_for_nothing_after_a_loss_of_power(
+    tmp_path: Path, machine: Machine, step: float
+) -> None:
+    with machine.store(tmp_path / "node.db") as store:
+        store.commit([storing([1])])
+        machine.wall += step
+        assert store.expiring(0) == []
+        killed = killed_at(tmp_path / "node.db")
+    machine.boots(30.0)
+    with machine.store(killed) as store:
+        assert [round(one.age) for one in store.find(PEER, 0, 9, 0.0)] == [30]
+
+
+def killed_at(path: Path) -> Path:
+    """The database as a kill leaves it now, in a place of its own."""
+    directory = path.parent / f"{path.parent.name}'"
+    directory.mkdir()
+    for suffix in ("", "-wal", ".mark"):
+        shutil.copy(f"{path}{suffix}", directory)
+    return directory / path.name
+
+
+STORIES = st.lists(
+    st.tuples(
+        st.sampled_from(["passes", "commits", "is set", "is looked at", "closes", "is killed"]),
+        st.floats(1.5, 1e6),
+        st.sampled_from([-1, 1]),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=30)
+@given(STORIES)
+def test_within_a_boot_an_age_is_what_passed(story: list[tuple[str, float, int]]) -> None:
+    """Whatever is set, and however the lives of the process end."""
+    machine = Machine()
+    with TemporaryDirectory() as directory, ExitStack() as living:
+        path = Path(directory, "node.db")
+        store = living.enter_context(machine.store(path))
+        store.commit([storing([1])])
+        began = machine.running
+        for number, (what, seconds, sign) in enumerate(story, 2):
+            if what == "passes":
+                machine.passes(seconds)
+            elif what == "commits":
+                store.commit([storing([number])])
+            elif what == "is set":
+                machine.wall += sign * seconds
+            elif what == "is looked at":
+                store.expiring(0)
+            else:
+                killed = killed_at(path) if what == "is killed" else path
+                living.close()
+                machine.passes(seconds)
+                path = killed
+                store = living.enter_context(machine.store(path))
+        [oldest] = store.find(PEER, 0, 1, 0.0)
+        assert oldest.age == pytest.approx(machine.running - began, abs=2.0)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda mark: mark[:44], lambda mark: mark[:50], lambda mark: mark[:60] + b"?" + mark[61:]],
+    ids=["of before", "cut", "altered"],
+)
+def test_a_mark_whose_clocks_are_not_whole_says_nothing_of_them(
+    tmp_path: Path, machine: Machine, spoil: Callable[[bytes], bytes]
+) -> None:
+    """But of the commits. The wall clock is believed."""
+    mark = tmp_path / "node.db.mark"
+    with machine.store(tmp_path / "node.db") as store:
+        store.commit([storing([1])])
+    mark.write_bytes(spoil(mark.read_bytes()))
+    machine.wall += DAY
+    with machine.store(tmp_path / "node.db") as store:
+        [found] = store.find(PEER, 0, 9, 0.0)
+        assert (found.age, store.missing) == (DAY, 0)
+
+
+def test_a_boot_clock_that_went_back_is_of_another_boot(tmp_path: Path, machine: Machine) -> None:
+    """A virtual machine that was put back to a moment before: its boot has the name that it had."""
+    with machine.store(tmp_path / "node.db") as store:
+        store.commit([storing([1])])
+    machine.running -= 100.0
+    with machine.store(tmp_path / "node.db") as store:
+        machine.passes(30.0)
+        assert [one.age for one in store.find(PEER, 0, 9, 0.0)] == [30.0]
 
 
 def test_a_correction_that_was_kept_goes_on(machine: Machine) -> None:

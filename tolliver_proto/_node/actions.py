@@ -332,6 +332,10 @@ class Find:
         return store.find(self.peer, self.after_seq, self.max_count, self.min_age)
 
 
+LOOK = Find(0, None, 0, 0, inf, True)
+"""A search for nothing, which no search awaits: the store looks at its clocks meanwhile (D-10)."""
+
+
 @record
 class FindRetained:
     """List kept values (see `Store.retained`); answer `retained_found(search_id, answer(store))`, or

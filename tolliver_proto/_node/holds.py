@@ -71,6 +71,7 @@ class Holding(Sending):
         self._reroute(peer)
         if held:
             self._timers.set(("hold", peer.uuid), min(held.values()))
+            self._watch_clock()
         else:
             self._timers.cancel(("hold", peer.uuid))
         if changed and peer.link is not None and peer.link.window is not None:
@@ -153,6 +154,7 @@ class Holding(Sending):
     def _set_unsaid(self, peer: Peer, subscription: Subscription, until: float | None) -> None:
         undo = partial(_say_until, peer, subscription, peer.unsaid.get(subscription))
         self._batch.undo.setdefault(("unsaid", peer, subscription), undo)
+        self._watch_clock()
         _say_until(peer, subscription, until)
 
     def _insist(self, link: Link, peer: Peer) -> None:

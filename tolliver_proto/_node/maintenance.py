@@ -174,6 +174,7 @@ class Maintenance(Storing):
         if self._policy.expire_after is not None:
             every = max(SOONEST, self._policy.expire_after / _EXPIRY_CHECKS)
             self._timers.set("expire", self._now + every)
+            self._watch_clock()
 
     def _on_expire_timeout(self, _subject: None) -> None:
         assert self._policy.expire_after is not None

@@ -144,6 +144,7 @@ class Node(Working):
             Closed: self._on_closed,
         }
         self._on_timer: dict[str, Callable[[Any], None]] = {
+            "clock": self._on_clock_timeout,
             "hold": self._on_hold_timeout,
             "away": self._on_away_timeout,
             "calls": self._on_calls_timeout,
@@ -180,6 +181,8 @@ class Node(Working):
             self._count_absence(peer)
             if peer.held:
                 self._hold(peer, peer.held)
+            if peer.unsaid:
+                self._watch_clock()
         self._schedule_expiry()
         if loaded is not None and loaded.expires_in is not None:
             self._look_at_due(max(0.0, loaded.expires_in))

@@ -23,7 +23,7 @@ from .._common.errors import (
 )
 from .._wire.events import PRIVATE_CHANNELS
 from .._wire.frames import Encoder
-from .actions import Acked, Fetch, NoticeKind, Receipt, Stored
+from .actions import LOOK, Acked, Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
 from .intervals import spans_of
@@ -36,6 +36,7 @@ from .store import RemoveDeliveries, StoredMessage
 from .subscriptions import matching
 from .terms import Terms, To, terms_of, uuids_of
 
+_CLOCK_LOOK = 60.0  # seconds between two looks of the store at its clocks
 _PAIRS_KNOWN = 4096
 
 
@@ -325,6 +326,18 @@ class Sending(MakingRoom):
     def _look_at_due(self, seconds: float) -> None:
         """Some message expires then (P-27)."""
         self._timers.set_earlier("due", self._now + seconds)
+        self._watch_clock()
+
+    def _watch_clock(self) -> None:
+        """Something has an age, so the store looks for steps of its clock, as the machine of an idle node is set, too
+        (D-10)."""
+        self._timers.set_earlier("clock", self._now + _CLOCK_LOOK)
+
+    def _on_clock_timeout(self, _subject: None) -> None:
+        expires = self._policy.expire_after is not None or self._timers.due("due") is not None
+        if expires or any(peer.held or peer.unsaid for peer in self._peers.values()):
+            self._actions.append(LOOK)
+            self._watch_clock()
 
     def _take_in(
         self,

@@ -390,7 +390,11 @@ class Store(Protocol):
         """Deliveries, parked ones too, to one peer or to any, with a higher seq and at least that old, by seq."""
 
     def expiring(self, max_count: int) -> list[Found]:
-        """Deliveries of messages that were stored with an `expire_after`, parked ones too: soonest first (P-27)."""
+        """Deliveries of messages that were stored with an `expire_after`, parked ones too: soonest first (P-27).
+
+        At least once a minute it is asked for none, while something has an age: a good store looks at its clocks then,
+        and sees where one was set (D-10).
+        """
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Dead letters with a higher number, in order (T-47)."""

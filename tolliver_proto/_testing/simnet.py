@@ -17,6 +17,7 @@ from .._common.errors import OutboxFull, OwnLimitExceeded
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.access import Acl, Rights
 from .._node.actions import (
+    LOOK,
     Acked,
     Commit,
     Deliver,
@@ -608,7 +609,7 @@ class Simulation(Handlers):
         for host in self._hosts:
             node = host.node
             assert node is not None
-            if host.jobs or node._running or not node._batch.empty or host.draining:
+            if any(job is not LOOK for job in host.jobs) or node._running or not node._batch.empty or host.draining:
                 left.append(f"{host.name} is storing")
             if host.ledger.receipts:
                 left.append(f"{host.name} was never told what became of {len(host.ledger.receipts)} sends")

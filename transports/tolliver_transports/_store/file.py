@@ -28,6 +28,7 @@ from tolliver_proto import NoticeKind, StoreError
 from .._private import must_be_file, open_private, take_place
 from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, store_error
 from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
+from .clock import StoreClock
 from .health import StoreHealth
 from .layout import LAYOUT, TABLES
 from .lock import Lock
@@ -193,6 +194,13 @@ class DatabaseFile:
         self.missing = self._mark.missing
         if self.missing:
             self._tell(NoticeKind.COMMITS_MISSING, _MISSING.format(path=self.path, count=self.missing))
+
+    def keep_time(self, clock: StoreClock) -> None:
+        """The clock goes on from the last commit, if that was in this boot, and each commit notes it from now on."""
+        if self._mark is not None:
+            if self._mark.noted is not None:
+                clock.go_on(self._mark.noted)
+            self._mark.clock = clock
 
     def _tell(self, kind: NoticeKind, text: str) -> None:
         self.news.append((kind, text))

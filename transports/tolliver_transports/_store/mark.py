@@ -4,6 +4,8 @@ A database counts its commits, and after each one the mark says how many there w
 the disk: after a loss of power it may be older than the database, or nothing, and both say nothing. One that is newer
 says that commits were confirmed which the database does not have: its log was removed or cut, the disk lost what it had
 promised, or a copy took the place of the file. A kill cannot lose the mark: the system has it.
+
+So the mark also has the clocks of the last commit (D-10), which mean nothing after another boot.
 """
 
 from __future__ import annotations
@@ -11,15 +13,18 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from struct import Struct
-from struct import error as struct_error
+from typing import Any
 from uuid import UUID
 from zlib import crc32
 
 from .._private import open_private
+from .clock import ClockNote, StoreClock
 
 _BODY = Struct(">8s16sQQ")  # magic, the instance's UUID, its commits, those that are missing
 _MAGIC = b"tollmark"
 _CHECK = Struct(">I")
+_SIZE = _BODY.size + _CHECK.size
+_NOTE = Struct(">16sddd")  # boot, its clock, the wall clock, the correction
 
 
 def _write_at_once(file: int, data: bytes, place: int) -> None:
@@ -36,6 +41,10 @@ class Mark:
     def __init__(self, path: str, instance_id: UUID, commits: int) -> None:
         """Look at the mark of the database `path`, of which the instance has so many commits."""
         self.missing = 0
+        self.noted: ClockNote | None = None
+        """The clocks of the last commit, as the last life left them."""
+        self.clock: StoreClock | None = None
+        """Whose moments are noted from now on."""
         self._instance = instance_id.bytes
         self._commits = commits
         self._file: int | None = None
@@ -47,22 +56,24 @@ class Mark:
     def _read(self) -> tuple[int, int]:
         """Commits and missing ones that the mark says; 0 where it is torn, or belongs to another database."""
         assert self._file is not None
-        data = os.read(self._file, _BODY.size + _CHECK.size)
-        with suppress(struct_error):
-            (check,) = _CHECK.unpack(data[_BODY.size :])
-            magic, instance, commits, missing = _BODY.unpack(data[: _BODY.size])
-            if (magic, instance, check) == (_MAGIC, self._instance, crc32(data[: _BODY.size])):
-                return commits, missing
-        return 0, 0
+        data = os.read(self._file, _SIZE + _NOTE.size + _CHECK.size)
+        body, note = _checked(_BODY, data[:_SIZE]), _checked(_NOTE, data[_SIZE:])
+        if body is None or body[:2] != (_MAGIC, self._instance):
+            return 0, 0
+        self.noted = None if note is None else ClockNote(*note)
+        return body[2], body[3]
 
     def write(self, commits: int) -> None:
         """The database has so many commits now. Never raises: without room the mark stays as it was."""
         self._commits = commits
         if self._file is None:
             return
-        body = _BODY.pack(_MAGIC, self._instance, commits, self.missing)
+        data = _with_check(_BODY.pack(_MAGIC, self._instance, commits, self.missing))
+        note = self.noted if self.clock is None else self.clock.note()
+        if note is not None:
+            data += _with_check(_NOTE.pack(*note))
         try:
-            _write(self._file, body + _CHECK.pack(crc32(body)), 0)
+            _write(self._file, data, 0)
         except OSError:
             return
 
@@ -75,6 +86,16 @@ class Mark:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
+
+
+def _with_check(data: bytes) -> bytes:
+    return data + _CHECK.pack(crc32(data))
+
+
+def _checked(shape: Struct, data: bytes) -> tuple[Any, ...] | None:
+    """The values, if they are as they were written."""
+    whole = len(data) == shape.size + _CHECK.size and _with_check(data[: shape.size]) == data
+    return shape.unpack(data[: shape.size]) if whole else None
 
 
 def mark_path(path: str) -> str:

@@ -16,6 +16,7 @@ from uuid import UUID
 from tolliver_proto import NoticeKind, StoreError
 
 from .checks import make_known, row_check
+from .clock import StoreClock
 from .file import APPLICATION_ID, Failing, failing
 from .health import StoreHealth
 from .layout import LAYOUT, TABLES
@@ -93,6 +94,9 @@ class MemoryDatabase:
     def health(self) -> StoreHealth:
         """No file, no fault."""
         return StoreHealth()
+
+    def keep_time(self, clock: StoreClock) -> None:
+        """There is no next life."""
 
     def tell_damage(self, text: str) -> None:
         self.news.append((NoticeKind.STORE_ERROR, f"a look at the database in memory found damage: {text}"))

@@ -188,6 +188,7 @@ class SQLiteStore:
             for (kept,) in self._file.connection.execute(_CORRECTION):
                 self._clock.correction += kept
                 self._correction = kept
+            self._file.keep_time(self._clock)
         self._clock.not_before(self._deliveries.newest_stored_at())
 
     def __repr__(self) -> str:
@@ -361,8 +362,13 @@ class SQLiteStore:
             ]
 
     def expiring(self, max_count: int) -> list[Found]:
-        """As `Store.expiring`. One whose place in its batch is damaged is left out: it does not expire (V9)."""
+        """As `Store.expiring`. One whose place in its batch is damaged is left out: it does not expire (V9).
+
+        Where the clock was set since the last look, that is stored.
+        """
         now = self._clock.now()
+        if round(self._clock.correction) != self._correction:
+            self.commit(())
         uuids = {number: uuid for uuid, number in self._peers.items()}
         with self._file.failing("search", *MALFORMED):
             return [
@@ -486,6 +492,7 @@ class SQLiteStore:
 
     def _keep_correction(self) -> int:
         """By how much the wall clock is ahead, for the next life (D-10): ages would jump by it."""
+        self._clock.now()
         correction = round(self._clock.correction)
         if correction != self._correction:
             self._execute(_CORRECT, (correction,))
