@@ -6,9 +6,11 @@
     cross      V15  crossing dials leave one connection                    10,000
     wrap       V17  5,000 messages over the end of the ids, so many times      20
     clocks     V20  clocks that jump, stand still or go back               10,000
+    ages       V20  ages over kills, closes, boots and clocks that are set     300
     crash      V6   a crash before or after every store call, and every pair of such crashes
 
-A proof is a function of a number (`tests/node/proofs.py`); a failure names that number. Exit status 1 if one fails.
+A proof is a function of a number (`tests/node/proofs.py`, `tests/store/ages.py`), which a failure names. Exit status 1
+if one fails.
 """
 
 from __future__ import annotations
@@ -29,15 +31,17 @@ from rich.console import Console  # noqa: E402  # the line above comes first
 from rich.progress import Progress  # noqa: E402  # as above
 
 from tests.node import proofs  # noqa: E402  # as above
+from tests.store.ages import ages  # noqa: E402  # as above
 
 ROWS = {
     "converge": ("V21", "runs", "both sides know the same subscriptions"),
     "cross": ("V15", "pairs", "one connection, nothing lost"),
     "wrap": ("V17", "wraps of 5,000 messages", "nothing lost, no id reused, none 0 or above its end"),
     "clocks": ("V20", "runs", "nothing lost, whatever the clock does"),
+    "ages": ("V20", "stories of 5 kills, closes, boots and clocks that are set", "every age is what passed"),
     "crash": ("V6", "crashes and pairs of crashes", "nothing lost, the outbox drains"),
 }
-SIZES = {"converge": 100_000, "cross": 10_000, "wrap": 20, "clocks": 10_000, "crash": 1_000_000}
+SIZES = {"converge": 100_000, "cross": 10_000, "wrap": 20, "clocks": 10_000, "ages": 300, "crash": 1_000_000}
 
 
 def subjects(name: str, size: int) -> Iterable[Any]:
@@ -65,7 +69,8 @@ def portions(subjects: list[Any]) -> Iterator[list[Any]]:
 
 
 def run(name: str, size: int) -> bool:
-    prove = proofs.scenario if name == "crash" else getattr(proofs, name)
+    others: dict[str, Callable[[Any], object]] = {"crash": proofs.scenario, "ages": ages}
+    prove = others.get(name) or getattr(proofs, name)
     everything = list(subjects(name, size))
     failed: list[tuple[Any, str]] = []
     began = time.monotonic()

@@ -149,9 +149,9 @@ ROWS = (
     Row("V19", "Many connections", "2,000 over TLS at ≤ 100 KiB each; 10,000 in memory", _hostile("many")),
     Row(
         "V20",
-        "Clocks that jump, stand still or go back",
-        "10,000 runs",
-        ("python scripts/proofs.py clocks 10000",),
+        "Clocks that jump, stand still or go back; ages over kills, closes and boots while the wall clock is set",
+        "10,000 runs; 300 stories of 5 kills",
+        ("python scripts/proofs.py clocks 10000", "python scripts/proofs.py ages 300"),
     ),
     Row(
         "V21",

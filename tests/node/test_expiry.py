@@ -193,7 +193,7 @@ def test_offers_expire_whoever_crashes() -> None:
 
 
 def looks(play: Play, seconds: float) -> list[float]:
-    """How long it took from one look of the store at its clocks to the next, until so much later."""
+    """Seconds from one look of the store at its clocks to the next, until so much later."""
     begin = play.now
     play.looked_at_clocks.clear()
     play.wait(seconds)

@@ -17,8 +17,9 @@ from tolliver_proto import (
     StoreMessages,
 )
 
+from .ages import Machine
 from .given import OTHER, PEER, message, open_store
-from .test_clock import DAY, Machine
+from .test_clock import DAY
 
 
 def expiring(seqs: list[int], after: float | None, held: bool = False) -> Operation:

@@ -44,7 +44,7 @@ class Mark:
         self.noted: ClockNote | None = None
         """The clocks of the last commit, as the last life left them."""
         self.clock: StoreClock | None = None
-        """Whose moments are noted from now on."""
+        """The clock that is noted from now on."""
         self._instance = instance_id.bytes
         self._commits = commits
         self._file: int | None = None
