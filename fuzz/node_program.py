@@ -257,7 +257,7 @@ class Program:
         check_memory(node, host.limits)
         due = node.next_timeout()
         check(due is None or due >= 0, "a deadline before the start")
-        quiet = not (host.jobs or node._keeping or node._running or node._searches.busy) and node._batch.empty
+        quiet = not (host.jobs or node._running or node._searches.busy) and node._batch.empty
         if quiet and host.audited != host.store.commits:
             host.audited = host.store.commits
             audit(node, host.store)

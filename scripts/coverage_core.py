@@ -78,6 +78,7 @@ NODE = (
     "throttled",
     "undelivered",
     "upkeep",
+    "windows",
 )
 REACTIVE = (
     "connection",

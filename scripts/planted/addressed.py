@@ -15,10 +15,10 @@ LANE_MAILBOX = "transports/tolliver_transports/_messages/side_by_side.py"
 BUGS = (
     Bug(
         "a message for one peer is given to another that connects",
-        SENDING,
-        "Sending._stop_keeping",
-        "is_new and peer is not None and (to is None or peer.uuid in to)",
-        "is_new and peer is not None",
+        "tolliver_proto/_node/keeping.py",
+        "Kept.is_for",
+        "is_new and (self.to is None or peer.uuid in self.to)",
+        "is_new",
         ("tests/node/test_addressing.py::test_what_is_kept_for_a_peer_that_connects_goes_to_none_but_those",),
     ),
     Bug(

@@ -149,9 +149,9 @@ BUGS = (
     ),
     Bug(
         "what was skipped is given at the next handshake",
-        ROOM,
-        "MakingRoom._use_room",
-        "one.claimed.update((seq, peer) for peer in room.skipped[at])",
+        "tolliver_proto/_node/sending.py",
+        "Sending._store",
+        "self._keeping[seq].exclude(peer)",
         "pass",
         (f"{_NODE}test_what_was_skipped_is_not_given_when_it_connects",),
     ),

@@ -12,13 +12,14 @@ PARKED = "tolliver_proto/_node/parked.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 RETRYING = "tolliver_proto/_node/retrying.py"
 SENDING = "tolliver_proto/_node/sending.py"
-PATIENCE = "tolliver_proto/_node/patience.py"
+KEEPING = "tolliver_proto/_node/keeping.py"
 DIALING = "tolliver_proto/_node/dialing.py"
 CONNECTING = "tests/node/test_connecting.py::"
 DUELS = "tolliver_proto/_node/duels.py"
 DUELLING = "tests/node/test_duels.py::"
 DROPS = "tolliver_proto/_node/drops.py"
 SILENT = "tests/node/test_patience.py::"
+WINDOWS = "tests/node/test_windows.py::"
 TRIES = "tests/node/test_second_tries.py::"
 HOLDING = "tests/node/test_holds.py::"
 ONCE = "tests/cli/test_once.py::"
@@ -52,10 +53,10 @@ BUGS = (
     ),
     Bug(
         "what was claimed by a list that is not stored is claimed for ever",
-        "tolliver_proto/_node/storing.py",
-        "Storing._fail",
-        "kept.claimed.difference_update((message.seq, peer) for message in messages)",
-        "pass",
+        KEEPING,
+        "Kept.disclaim",
+        "self.excluded.remove(peer)",
+        "",
         (CONNECTING + "test_what_one_connection_claimed_goes_over_the_other_where_it_was_not_stored",),
     ),
     Bug(
@@ -78,8 +79,8 @@ BUGS = (
         "an answer comes before its acks",
         SENDING,
         "Sending.watch",
-        "if not receipt.unacked:\n    self._actions.append(Acked([receipt]))\n    return True",
-        "self._actions.append(Acked([receipt]))",
+        "told or not receipt.unacked",
+        "True",
         FIELD,
     ),
     Bug(
@@ -183,27 +184,59 @@ BUGS = (
     ),
     Bug(
         "sends wait until a silent remote is closed",
-        SENDING,
-        "Sending._on_patience_timeout",
-        "kept.holds_up = False",
-        "",
+        KEEPING,
+        "Keeping.wait_no_more",
+        "window.holds_up = False",
+        "pass",
         (SILENT + "test_no_send_waits_for_a_connection_that_is_being_closed",),
     ),
     Bug(
         "sends wait for a silent remote at each try",
-        PATIENCE,
-        "Patience.lose",
+        KEEPING,
+        "Keeping.lose",
         "self._failed[_whom(link)] = None",
         "",
         (SILENT + "test_a_silent_remote_holds_up_sends_for_one_handshake_in_all",),
     ),
     Bug(
         "what is kept for a remote that failed has no bound",
-        SENDING,
-        "Sending._keepers",
-        "kept.holds_up or not self._is_full(kept)",
-        "True",
+        KEEPING,
+        "Keeping.close_full",
+        "self._is_full(one) and not one.holds_up",
+        "False",
         (SILENT + "test_what_is_sent_is_still_kept_for_it_up_to_its_share",),
+    ),
+    Bug(
+        "what is kept for remotes that were never up has no bound",
+        KEEPING,
+        "Keeping.close_full",
+        "self.size >= _SHARES * self._share",
+        "False",
+        (WINDOWS + "test_all_windows_together_keep_four_shares_of_distinct_messages",),
+    ),
+    Bug(
+        "a window ends with the first dial that fails",
+        HANDSHAKES,
+        "Handshakes._forget",
+        "self._stop_keeping(link)",
+        "self._stop_keeping(link, link.remote)",
+        (WINDOWS + "test_what_is_sent_from_the_call_on_reaches_a_new_remote",),
+    ),
+    Bug(
+        "a window delays the answer of what had recipients",
+        "tolliver_proto/_node/removing.py",
+        "Removing._release",
+        "self._tell_watchers(seq, seq)",
+        "pass",
+        (WINDOWS + "test_a_window_delays_no_answer_of_a_send_that_had_recipients",),
+    ),
+    Bug(
+        "what a window lets go is answered as acknowledged",
+        SENDING,
+        "Sending._tell_unowned",
+        "receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)",
+        "pass",
+        (WINDOWS + "test_a_window_lasts_for_twenty_seconds_from_the_call",),
     ),
     Bug(
         "an end long after a message is a strike",

@@ -36,8 +36,8 @@ BUGS = (
         "what is retained is kept for who connects, too",
         SENDING,
         "Sending._store",
-        "self._keeping and change is None",
-        "self._keeping",
+        "bool(self._keeping) and change is None and terms.to != _NOBODY and self._look_at_windows(len(items))",
+        "bool(self._keeping) and terms.to != _NOBODY and self._look_at_windows(len(items))",
         (f"{_NODE}test_it_comes_once_to_a_peer_that_was_connecting",),
     ),
     Bug(

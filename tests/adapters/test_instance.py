@@ -132,7 +132,7 @@ def test_whoever_waits_when_it_closes_is_told(nodes: Nodes) -> None:
 
 def test_after_its_end_every_call_says_so(nodes: Nodes) -> None:
     with nodes.open("left") as left:
-        receipt = left.send("nobody", "", b"x")
+        receipt = left.send("nobody", "", b"x", to=())
     for call in (
         lambda: left.new_connection("127.0.0.1:1"),
         lambda: left.remove_connection("127.0.0.1:1"),

@@ -6,10 +6,12 @@ import random
 
 import pytest
 
+from tests.ports import free_port
 from tolliver_proto import (
     ConnectionClosing,
     Limits,
     LocalProtocolError,
+    NoticeKind,
     OutboxFull,
     OwnLimitExceeded,
     ReservedChannel,
@@ -20,7 +22,7 @@ from tolliver_proto import (
 
 from .facade import until
 from .kinds import EACH_ADAPTER, EVERY_LOOP, ONE_KIND
-from .nodes import AGAIN, Inbox, Nodes, address, connected, subscribed
+from .nodes import AGAIN, Inbox, Nodes, address, connected, noticed, subscribed
 
 MIB = 2**20
 
@@ -123,13 +125,39 @@ def test_the_reserved_channel_is_reserved_everywhere(nodes: Nodes) -> None:
 # Sending.
 
 
-@ONE_KIND
-def test_nobody_subscribed_means_nothing_kept(nodes: Nodes) -> None:
-    with nodes.pair() as (left, _right, _inbox):
-        receipt = left.send("nobody", "", b"x")
-        assert receipt.recipients == 0
-        left.wait_acked(receipt)
+@EACH_ADAPTER
+def test_nobody_subscribed_means_nothing_kept_and_that_is_said(nodes: Nodes) -> None:
+    """T-53: with the notice, the counter, and the answer to who waits."""
+    with nodes.pair() as (left, _right, inbox):
+        receipt = left.send("tides", "", b"x")
+        mixed = left.send_many([("news", "", b"arrives"), ("tides", "", b"y"), ("tides", "", b"z")])
+        assert (receipt.recipients, mixed.counts) == (0, [1, 0, 0])
+        for one, count in ((receipt, 1), (mixed, 2)):
+            with pytest.raises(Undelivered, match="no_recipients") as caught:
+                left.wait_acked(one)
+            assert (caught.value.peer, caught.value.reason, caught.value.count) == (None, "no_recipients", count)
+        assert inbox.bodies == [b"arrives"], "the answer comes when all else is acknowledged"
         assert left.stats()["pending"] == 0
+        assert left.stats()["no_recipients"] == 3
+        assert ["'tides'" in text for text in noticed(left, NoticeKind.NO_RECIPIENTS)] == [True]
+
+
+@EACH_ADAPTER
+@pytest.mark.parametrize("by", ["remotes", "new_connection"])
+def test_what_is_sent_before_a_new_remote_listens_reaches_it(nodes: Nodes, by: str) -> None:
+    """T-62: from the opening, or the call, on; across dials that are refused, TCP and TLS."""
+    listen, inbox = f"127.0.0.1:{free_port()}", Inbox()
+    asked = {"remotes": [listen]} if by == "remotes" else {}
+    with nodes.open("left", limits=Limits(redial_first=0.05, redial_max=0.1), **asked) as left:
+        connecting = left.start("new_connection", listen) if by == "new_connection" else None
+        until(lambda: sum(left.stats().dials_failed.values()))
+        receipts = [left.send("news", "", b"%d" % number) for number in range(3)]
+        with nodes.open("right", listen=listen, subscriptions=["news"], handlers=[("news", "", inbox)]):
+            for receipt in receipts:
+                left.wait_acked(receipt)
+            if connecting is not None:
+                connecting.wait()
+            assert inbox.bodies == [b"0", b"1", b"2"]
 
 
 def test_a_send_to_one_peer_reaches_no_other(nodes: Nodes) -> None:
@@ -185,7 +213,8 @@ def test_send_many_counts_each_one(nodes: Nodes) -> None:
         receipt = left.send_many([("news", "", b"1"), ("nobody", "", b"2"), ("news", "k", b"3")])
         assert list(receipt.counts) == [1, 0, 1]
         assert (receipt.recipients, receipt.deliveries) == (1, 2)
-        left.wait_acked(receipt)
+        with pytest.raises(Undelivered, match=r"^1 messages"):
+            left.wait_acked(receipt)
         assert inbox.bodies == [b"1", b"3"]
 
 

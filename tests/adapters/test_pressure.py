@@ -63,9 +63,11 @@ def test_a_peer_that_never_reads_costs_a_bounded_buffer(nodes: Nodes, certs: Cer
     size = 64 * 1024
     count = 500  # 32 MiB
     with (
-        nodes.pair() as (left, _right, inbox),
+        nodes.pair() as (left, right, inbox),
         RawPeer(left.port or 0, certs.tls("mallory"), certs.uuid("mallory"), ["news"]) as raw,
     ):
+        right.subscribe("for right", handler=lambda _: None)
+        subscribed(left, 2)
         raw.establish()
         until(lambda: connected(left) == 2)
         before = psutil.Process().memory_info().rss

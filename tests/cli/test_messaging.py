@@ -10,12 +10,13 @@ from typing import Any
 from uuid import UUID
 
 import anyio
-from tolliver_transports._cli.send import Tally, job_of_lines, send
+from tolliver_transports._cli.send import Batch, Tally, job_of_lines, send
 from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, listener, run_process, tolliver
 from tests.cli.conftest import Who
 from tests.ports import free_address
+from tolliver_proto import Receipt, UndeliveredReason
 
 
 def objects(lines: list[str]) -> list[dict[str, Any]]:
@@ -147,6 +148,17 @@ def test_subscriptions_of_earlier_runs_stay_until_only(who: Who, tmp_path: Path)
             listed = alice.words.partition("subscribed to ")[2].partition(" (")[0]
             assert sorted(listed.split(", ")) == subscribed
             assert alice.interrupt() == 0
+
+
+def test_a_message_that_got_its_recipient_late_counts_as_stored() -> None:
+    """It was kept for a remote that was just connecting (T-62); the last one was let go for nobody."""
+    tally, receipt = Tally(), Receipt(1, 3, [2, 0, 0])
+    tally.begin(Batch([("c", "", b"x")] * 3, True))
+    tally.add(receipt.counts, True)
+    receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)
+    tally.settle(receipt)
+    assert (tally.stored, tally.unwanted, tally.acknowledged, tally.deliveries) == (2, 1, 2, 3)
+    assert tally.recipients == (1, 2)
 
 
 def test_the_time_of_a_run_ends_before_the_instance_is_closed(tmp_path: Path) -> None:

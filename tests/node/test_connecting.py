@@ -405,11 +405,10 @@ def test_redials_back_off_with_full_jitter() -> None:
     for _ in range(12):
         play.node.dial_failed(cid, ConnectionLost("refused"), now=play.now)
         play.run()
-        due = play.node.next_timeout()
-        assert due is not None
-        waits.append(due - play.now)
-        play.now = due
-        cid = only(play.call("handle_timeout"), Dial).cid
+        [remote] = play.node.remotes()
+        assert remote.next_try is not None
+        waits.append(remote.next_try)
+        cid = only(play.wait(remote.next_try), Dial).cid
     assert waits == pytest.approx([0.05 * 2**n for n in range(9)] + [15.0] * 3)
 
 

@@ -232,9 +232,9 @@ def test_a_list_is_refused(role: Role) -> None:
     assert len(every(actions, ShutdownWrite)) == 1
     assert wire.got() == []
     wire.lose()
-    assert play.send("c", "k", b"x").recipients == 0
     assert play.node.peers() == []
     assert play.commits == []
+    assert play.send("c", "k", b"x").recipients == 0
 
 
 def test_a_list_in_a_second_handshake_is_refused() -> None:

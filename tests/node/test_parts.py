@@ -61,16 +61,20 @@ def test_spans_of_is_shortest(chosen: set[int]) -> None:
 @given(
     st.sampled_from([0, BLOCK - 15]),
     st.lists(st.integers(1, 3), max_size=30),
-    st.lists(st.tuples(st.booleans(), spans), max_size=30),
+    st.lists(st.tuples(st.sampled_from(["take", "give", "drop"]), spans), max_size=30),
 )
-def test_owed_counts_down(start: int, counts: list[int], steps: list[tuple[bool, tuple[int, int]]]) -> None:
+def test_owed_counts_up_and_down(start: int, counts: list[int], steps: list[tuple[str, tuple[int, int]]]) -> None:
     owed, model = RefCounts(), Counter[int]()
     for seq, peers in enumerate(counts, start):
         owed.add(seq, peers)
         model[seq] = peers
-    for take, (first, last) in steps:
+    for step, (first, last) in steps:
         here = [seq for seq in model if first <= seq <= last]
-        if not take:
+        if step == "give":
+            for one, other in spans_of(here):
+                owed.give(one, other)
+            model.update(here)
+        elif step == "drop":
             owed.drop(first, last)
             for seq in here:
                 del model[seq]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import Action, Dial, Limits, Notice, NoticeKind, Policy, Role, Stored
+from tolliver_proto._node.keeping import _REMEMBERED, Keeping
 from tolliver_proto._node.link import Link
-from tolliver_proto._node.patience import _REMEMBERED, Patience
 
 from .play import HIGH, LOW, OTHER, Play, Wire, every, notices
 
@@ -47,6 +47,7 @@ def test_what_is_sent_is_still_kept_for_it_up_to_its_share() -> None:
     known = play.peer(OTHER, WANTED)
     silent(play, play.call("connect", "there"))
     [wire] = silent(play, play.wait(16.0))
+    play.wait(5.0)  # its window is over, and this connection keeps for itself
     actions: list[Action] = []
     for number in range(6):
         receipt = play.node.send("c", "k", bytes(50) + b"%d" % number, now=play.now)
@@ -105,10 +106,14 @@ def test_a_peer_that_dials_us_and_never_finishes_is_waited_for_once() -> None:
 
 
 def test_those_that_failed_are_remembered_within_a_bound() -> None:
-    patience = Patience()
+    keeping = Keeping(100)
     links = [Link(number, Role.CLIENT, number, 1) for number in range(_REMEMBERED + 5)]
     for link in links:
-        patience.lose(link)
-    assert [patience.is_left(links[number]) for number in (4, 5)] == [True, False]
-    patience.regain(links[5])
-    assert patience.is_left(links[5])
+        keeping.lose(link)
+    keeping.regain(links[6])
+    waited_for = {}
+    for number in (4, 5, 6):
+        keeping.begin(links[number], 1)
+        waited_for[number] = keeping.keeps_enough(True)
+        keeping.end(links[number])
+    assert waited_for == {4: True, 5: False, 6: True}

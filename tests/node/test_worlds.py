@@ -463,7 +463,7 @@ class TwoNodes(RuleBasedStateMachine):
         """Whenever nothing is between a node and its store (I1, I3, I4 in numbers)."""
         for host in getattr(self, "hosts", []):
             node = host.node
-            if node and not (host.jobs or node._running or node._keeping) and node._batch.empty:
+            if node and not (host.jobs or node._running) and node._batch.empty:
                 audit(node, host.store)
 
     def teardown(self) -> None:

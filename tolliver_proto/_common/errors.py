@@ -231,18 +231,27 @@ class UndeliveredReason(StrEnum):
     SKIPPED = "skipped"  # the peer was at its quota, as the policy says (D-10)
     UNSUBSCRIBED = "unsubscribed"  # the peer did not subscribe again in time (T-61)
     CANCELLED = "cancelled"
+    NO_RECIPIENTS = "no_recipients"  # no peer was to have it, so nothing of it is kept (T-53)
 
 
 class Undelivered(TolliverError):
-    """`count` messages of a send were given up for `peer`: it will not acknowledge them (T-54)."""
+    """`count` messages of a send were given up for `peer`: it will not acknowledge them (T-54).
 
-    def __init__(self, peer: UUID, reason: UndeliveredReason, count: int) -> None:
+    `peer` is None where they had no recipient at all, for the reason `no_recipients` (T-53).
+    """
+
+    def __init__(self, peer: UUID | None, reason: UndeliveredReason, count: int) -> None:
         super().__init__(peer, reason, count)
         self.peer = peer
         self.reason = reason
         self.count = count
 
     def __str__(self) -> str:
+        if self.peer is None:
+            return (
+                f"{self.count} messages of this send had no recipients, and are not kept: {self.reason}. Wait until a "
+                "peer subscribes, wait_subscribed, or send with require_recipients=1 to have an error first (T-53)"
+            )
         return f"{self.count} messages of this send were given up for peer {self.peer}: {self.reason} (T-54)"
 
 

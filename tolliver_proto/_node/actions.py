@@ -170,7 +170,7 @@ class Receipt:
         self.counts = counts
         self.recipients = 0
         self.unacked = 0  # messages still owed to somebody
-        self._given_up: dict[tuple[UUID, UndeliveredReason], int] | None = None
+        self._given_up: dict[tuple[UUID | None, UndeliveredReason], int] | None = None
 
     @property
     def deliveries(self) -> int:
@@ -179,13 +179,14 @@ class Receipt:
 
     @property
     def undelivered(self) -> tuple[Undelivered, ...]:
-        """Messages of it that were given up so far, by peer and reason (T-54)."""
+        """Messages of it that were given up so far, by peer and reason (T-54); and those that no peer was to have, with
+        None for the peer and the reason `no_recipients` (T-53)."""
         given_up = self._given_up
         if given_up is None:
             return ()
         return tuple(Undelivered(peer, reason, count) for (peer, reason), count in given_up.items())
 
-    def give_up(self, peer: UUID, reason: UndeliveredReason, count: int) -> None:
+    def give_up(self, peer: UUID | None, reason: UndeliveredReason, count: int) -> None:
         """The node's: so many of its messages will not be acknowledged by that peer."""
         given_up = self._given_up = self._given_up or {}
         given_up[peer, reason] = given_up.get((peer, reason), 0) + count
@@ -277,7 +278,8 @@ class NoticeKind(StrEnum):
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
     HELD = "held"  # T-61: a peer's newer list lacks subscriptions, and messages wait for it to subscribe again
     UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as it did not
-    NOT_KEPT = "not_kept"  # T-62: not kept for a remote that is connecting and came to nothing before
+    NOT_KEPT = "not_kept"  # T-62: not kept for a remote that is connecting, beyond what is kept for it
+    NO_RECIPIENTS = "no_recipients"  # T-53: durable sends had no recipient; throttled, with a count
     EXPIRED = "expired"  # D-10: given up after the time that the policy allows
     FORGOTTEN = "forgotten"  # T-77: a peer was not connected for as long as the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes

@@ -42,10 +42,10 @@ from .ids import IdAllocator, Randomness
 from .inbox import Bound, Inbox
 from .intervals import RefCounts
 from .keepalive import KeepAlive
+from .keeping import Keeping
 from .letters import DeadLetters
-from .link import BufferedForConnect, Link, Peer, Recipients
+from .link import Link, Peer, Recipients
 from .opening import Fate, Opening
-from .patience import Patience
 from .policy import Policy
 from .queues import WorkQueue
 from .receipts import HeldReceipts
@@ -133,8 +133,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._round_trips = Histogram()
         self._watched: set[Receipt] = set()
         self._receipts = HeldReceipts()
-        self._keeping: dict[Link, BufferedForConnect] = {}
-        self._patience = Patience()
+        self._keeping = Keeping(limits.keep_bytes)
         self._blocked: deque[tuple[list[Item], Receipt, Terms]] = deque()
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}

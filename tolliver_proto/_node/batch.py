@@ -37,6 +37,7 @@ from .store import (
 )
 
 if TYPE_CHECKING:
+    from .keeping import Kept
     from .link import Link, Peer, Recipients
 
 
@@ -76,7 +77,7 @@ class Batch:
         self.undo: dict[Hashable, Callable[[], None]] = {}  # by what it makes as the store has it until then
         # Messages.
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
-        self.linked: list[tuple[Peer, list[StoredMessage]]] = []  # kept for a peer that connected (T-62)
+        self.linked: list[tuple[Peer, list[Kept]]] = []  # kept for a peer that connected (T-62)
         self.values: dict[tuple[str, str], bytes | None] = {}  # retained, by name; None is cleared (P-30)
         self.moves: list[Move] = []
         # Subscriptions of peers.
@@ -147,8 +148,8 @@ class Batch:
             operations.append(RemoveRetained(cleared))
         for peer in self.lists:
             operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions), tuple(peer.held)))
-        for peer, messages in self.linked:
-            deliveries = [(message.seq, message.wire_id, message.size) for message in messages]
+        for peer, linked in self.linked:
+            deliveries = [(one.message.seq, one.message.wire_id, one.message.size) for one in linked]
             operations.append(AddDeliveries(peer.uuid, deliveries))
         for move in self.moves:
             deliveries = [(one.seq, one.wire_id, one.size) for one in move.messages]

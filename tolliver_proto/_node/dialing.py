@@ -155,7 +155,8 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
-    def add(self, remote: Remote, mute: bool, dialect: Dialect, keep_up: bool, now: float) -> None:
+    def add(self, remote: Remote, mute: bool, dialect: Dialect, keep_up: bool, now: float) -> bool:
+        """True if it was not dialled until now."""
         is_new = remote not in self._remotes
         self._given_up.pop(remote, None)
         dialled = self._remotes.setdefault(remote, Dialled(remote))
@@ -164,6 +165,7 @@ class Dialer:
         dialled.kept_up |= keep_up
         if is_new:
             self.retry(remote, now)
+        return is_new
 
     def is_mute(self, peer: UUID) -> bool:
         """True if a remote that leads to this peer was given so."""

@@ -189,18 +189,16 @@ class Handshakes(HandlingAgain):
         if self._is_stored(peer, link, wanted):
             self._set_told(link, frozenset(wanted))
             self._look_for_wildcard(link)
-            kept = self._stop_keeping(link, peer)
-            if not kept:
+            if not self._claim_kept(link, peer):
                 self._on_list_stored(link, None)
                 return
         else:
             self._hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
             batch.lists[peer] = None
             self._pin(peer, link.identity)
-            kept = self._stop_keeping(link, peer)
+            self._claim_kept(link, peer)
             if giving is not None:
                 self._give_values(peer, giving)
-        self._link(peer, kept)
         link.holding |= Hold.LIST
         batch.then.append(partial(self._on_list_stored, link))
 
@@ -210,7 +208,6 @@ class Handshakes(HandlingAgain):
         self._look_for_wildcard(link)
         self._want_while_connected(peer)
         self._pin(peer, link.identity)
-        self._stop_keeping(link)
         self._on_list_stored(link, None)
 
     def _want_while_connected(self, peer: Peer) -> None:
@@ -241,7 +238,6 @@ class Handshakes(HandlingAgain):
             self._notice(NoticeKind.PROTOCOL_ERROR, peer.uuid, str(error))
             self._refuse(link, error)
             return
-        self._stop_keeping(link)
         self._on_list_stored(link, None)
 
     def _is_stored(self, peer: Peer, link: Link, wanted: Iterable[Subscription]) -> bool:
@@ -270,6 +266,8 @@ class Handshakes(HandlingAgain):
 
     def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
         link.holding &= ~Hold.LIST
+        if error is None:
+            self._stop_keeping(link, link.remote)  # from now on messages are routed to it
         if link.state is LinkState.FORGOTTEN:
             return
         if error is not None:
@@ -297,7 +295,7 @@ class Handshakes(HandlingAgain):
     def _on_established(self, link: Link, event: Established) -> None:
         peer = _peer(link)
         self._limiter.remove(link.cid)
-        self._patience.regain(link)
+        self._keeping.regain(link)
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link
@@ -573,7 +571,7 @@ class Handshakes(HandlingAgain):
             self._timers.cancel((name, link.cid))
         self._take_down(link, link.error)
         if link in self._keeping:
-            self._patience.lose(link)
+            self._keeping.lose(link)
             self._stop_keeping(link)
         self._end_dial(link)
 
@@ -586,6 +584,7 @@ class Handshakes(HandlingAgain):
             return
         failure, error = ending.failure, link.error
         if ending.is_final:
+            self._stop_keeping(link.remote)
             text = f"{link.remote} is not dialled any more: {error}"
             self._notice(NoticeKind.DIAL_GAVE_UP, None, text, link.remote, failure.cause)
             self._actions.append(DialEnded(link.remote, error))

@@ -213,6 +213,11 @@ class RefCounts:
                     del self._blocks[at]
         return gone
 
+    def give(self, first: int, last: int) -> None:
+        """One peer more for each of these, which somebody is owed."""
+        for at, low, high in _pieces(first, last):
+            self._blocks[at].change(low, high, 1)
+
     def drop(self, first: int, last: int) -> None:
         """Nobody is owed these: they were never stored."""
         while any(True for _ in self.within(first, last)):
@@ -335,6 +340,10 @@ class _CountBlock:
             else:
                 del self._firsts[0], self._lasts[0], self._counts[0]
             return [(first, last)]
+        return self.change(first, last, -1)
+
+    def change(self, first: int, last: int, by: int) -> list[Span]:
+        """Count these up or down by one; returns those that count nothing any more."""
         start = bisect_left(self._lasts, first)
         stop = bisect_right(self._firsts, last)
         runs: list[tuple[int, int, int]] = []
@@ -344,8 +353,8 @@ class _CountBlock:
             low, high = max(one, first), min(other, last)
             if one < low:
                 runs.append((one, low - 1, count))
-            if count > 1:
-                runs.append((low, high, count - 1))
+            if count + by:
+                runs.append((low, high, count + by))
             else:
                 gone.append((low, high))
             if high < other:

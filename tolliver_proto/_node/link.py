@@ -27,7 +27,7 @@ from .inbox import Inbox, MessageKey
 from .opening import EarlyMessages
 from .outbox import Outbox, Window
 from .peer_info import PeerCounts
-from .store import LoadedPeer, StoredMessage
+from .store import LoadedPeer
 from .subscriptions import matching
 
 
@@ -125,23 +125,6 @@ class Recipients:
     def __init__(self, peers: tuple[Peer, ...]) -> None:
         self.peers = peers
         self.ids = tuple(peer.uuid for peer in peers)
-
-
-class BufferedForConnect:
-    """Messages that were sent while a connection was being made: the peer may turn out to want them (T-62)."""
-
-    __slots__ = ("claimed", "holds_up", "messages", "size")
-
-    def __init__(self, holds_up: bool) -> None:
-        self.holds_up = holds_up  # sends may wait for it
-        self.claimed: set[tuple[int, Peer]] = set()  # whose some are already, over another connection
-        self.messages: list[tuple[StoredMessage, Recipients, frozenset[UUID] | None]] = []  # the last: only for these
-        self.size = 0
-
-    def add(self, messages: Iterable[StoredMessage], recipients: Recipients, to: frozenset[UUID] | None) -> None:
-        for message in messages:
-            self.messages.append((message, recipients, to))
-            self.size += message.size
 
 
 class ControlSync:

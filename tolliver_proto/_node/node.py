@@ -159,6 +159,7 @@ class Node(Working):
             "age": self._on_age_timeout,
             "silence": self._on_silence_timeout,
             "patience": self._on_patience_timeout,
+            "window": self._on_window_timeout,
             "parked": self._on_parked_timeout,
             "duel": self._on_duel_timeout,
             "try": self._on_try_timeout,
@@ -311,7 +312,8 @@ class Node(Working):
         peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
         if peer is not None and peer.link is not None:
             self._announce_up(peer.link, remote)
-        self._dialer.add(remote, not control_messages, dialect, keep_trying, self._now)
+        if self._dialer.add(remote, not control_messages, dialect, keep_trying, self._now):
+            self._keep_for(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
@@ -325,6 +327,7 @@ class Node(Working):
         if dialled is None:
             return
         self._timers.cancel(("redial", remote))
+        self._stop_keeping(remote)
         links = [self._links.get(dialled.cid or 0)]
         if dialled.peer is not None and self._is_live(dialled.peer):
             links.append(self._peers[dialled.peer].link)

@@ -221,12 +221,12 @@ class Queueing(Requesting):
         at = 0
         for worker, number in given.items():
             run = rows[at : at + number]
-            self._take_in(run, worker.recipients, 0)
+            self._take_in(run, worker.recipients, False)
             worker.peer.outbox.add(number, sum(sizes[at : at + number]))
             worker.jobs.update(one.seq for one in run)
             at += number
         if at < len(rows):
-            self._take_in(rows[at:], queue.recipients, 0)
+            self._take_in(rows[at:], queue.recipients, False)
             waiting.add(len(rows) - at, sum(sizes[at:]))
             self._look_at_filling_queue(queue)
             self._unassigned[queue.channel] = None

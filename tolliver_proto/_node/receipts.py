@@ -33,15 +33,18 @@ class HeldReceipts:
         """First seqs that are remembered, those of receipts that nobody holds any more too."""
         return len(self._firsts)
 
-    def add(self, receipt: Receipt) -> None:
+    def add(self, receipt: Receipt, kept_from: int) -> None:
+        """Messages from `kept_from` on may be owed to somebody else yet (T-62): their receipts stay, acknowledged or
+        not."""
         self._firsts.append(receipt.first_seq)
         self._receipts.append(ref(receipt))
         if len(self._firsts) > self._most:
-            self._drop_gone()
+            self._drop_gone(kept_from)
 
-    def _drop_gone(self) -> None:
+    def _drop_gone(self, kept_from: int) -> None:
         """As many are added before the next time as are left now: so each costs a step or two."""
-        held = [one for found in self._receipts if (one := found()) is not None and one.unacked]
+        receipts = [one for found in self._receipts if (one := found()) is not None]
+        held = [one for one in receipts if one.unacked or one.last_seq >= kept_from]
         self._firsts = [one.first_seq for one in held]
         self._receipts = [*map(ref, held)]
         self._most = 2 * len(held) + _GONE

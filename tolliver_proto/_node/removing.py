@@ -33,13 +33,22 @@ class Removing(NodeState):
         self._room = OutboxSearch(self._actions.append, self._when_stored, self._search_failed, ids)
 
     def _release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
-        """One owner less for these messages; those without any leave the store with the next commit."""
+        """One peer less for these messages; those without any leave the store with the next commit, unless they are
+        kept for who connects (T-62)."""
         for first, last in spans:
-            for gone_first, gone_last in self._refcounts.take(first, last):
-                self._batch.gone.append((gone_first, gone_last))
-                self._ids.give_back(spans_of(map(ids.__getitem__, range(gone_first, gone_last + 1))))
-                self._tell_watchers(gone_first, gone_last)
+            for gone in self._let_go(first, last, ids):
+                self._tell_watchers(*gone)
+            for seq in self._keeping.released(first, last) if self._keeping else ():
+                self._tell_watchers(seq, seq)
         self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+
+    def _let_go(self, first: int, last: int, ids: Mapping[int, int]) -> list[tuple[int, int]]:
+        """One owner less; returns those without any."""
+        gone = self._refcounts.take(first, last)
+        self._batch.gone += gone
+        for gone_first, gone_last in gone:
+            self._ids.give_back(spans_of(map(ids.__getitem__, range(gone_first, gone_last + 1))))
+        return gone
 
     def _tell_watchers(self, first: int, last: int) -> None:
         """Nobody is owed these any more."""
@@ -49,8 +58,10 @@ class Removing(NodeState):
             if not receipt.unacked and receipt in self._watched:
                 self._watched.remove(receipt)
                 done.append(receipt)
-        if done:
-            self._actions.append(Acked(done))
+        well = [receipt for receipt in done if not receipt.undelivered]
+        if well:
+            self._actions.append(Acked(well))
+        self._actions += [Acked([receipt], receipt.undelivered[0]) for receipt in done if receipt.undelivered]
 
     def unwatch(self, receipt: Receipt) -> None:
         """Nobody waits for it any more."""
@@ -62,7 +73,8 @@ class Removing(NodeState):
             receipt.give_up(peer, reason, number)
             if receipt in self._watched:
                 self._watched.remove(receipt)
-                self._actions.append(Acked([receipt], receipt.undelivered[0]))
+                told = next(one for one in receipt.undelivered if one.peer is not None)
+                self._actions.append(Acked([receipt], told))
 
     def _remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
         """Give up deliveries: nobody will acknowledge them any more."""

@@ -239,7 +239,7 @@ class Retaining(Holding):
             return
         numbers = zip(count(self._next_seq), self._ids.take_many(fits), items[:fits], sizes[:fits], strict=False)
         messages = [StoredMessage(seq, wire_id, *item, size) for seq, wire_id, item, size in numbers]
-        self._take_in(messages, peer.alone, 0)
+        self._take_in(messages, peer.alone, False)
         peer.outbox.add(fits, sum(sizes[:fits]))
         self._look_at_filling([peer])
         giving.storing = True

@@ -16,7 +16,7 @@ from typing import Any
 from .._common.errors import TolliverError, UndeliveredReason
 from .actions import NoticeKind, Receipt
 from .batch import GoOn
-from .link import BufferedForConnect, Peer, Recipients
+from .link import Peer, Recipients
 from .moving import Moving
 from .oldest import AHEAD, Share
 from .policy import QuotaPolicy
@@ -73,14 +73,8 @@ class MakingRoom(Moving):
             room.dropped[peer] = oldest
         return room
 
-    def _use_room(
-        self, room: Room, receipt: Receipt, stored: Sequence[int], kept: Sequence[BufferedForConnect]
-    ) -> None:
-        """Give up what goes, and tell. `receipt` is that of what comes, `stored` are the places of its messages that
-        the next seqs are for.
-
-        A peer does not get as one that connects (`kept`) what it did not get as one that is full.
-        """
+    def _use_room(self, room: Room, receipt: Receipt) -> None:
+        """Give up what goes, and tell. `receipt` is that of what comes."""
         for peer, oldest in room.dropped.items():
             self._remove(UndeliveredReason.DROPPED_OLDEST, peer, oldest)
             self._counts["dropped_oldest"] += len(oldest)
@@ -90,9 +84,6 @@ class MakingRoom(Moving):
             self._counts[reason] += number
             receipt.give_up(peer.uuid, reason, number)
             self._tally.add(kind, peer.uuid, number, text, self._now)
-        for seq, at in enumerate(stored if room.skipped else (), self._next_seq):
-            for one in kept:
-                one.claimed.update((seq, peer) for peer in room.skipped[at])
 
     def _look_at_filling(self, peers: Iterable[Peer]) -> None:
         limits = self.limits

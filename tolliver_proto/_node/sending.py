@@ -20,14 +20,18 @@ from .._common.errors import (
     ReservedChannel,
     TolliverError,
     TooFewRecipients,
+    UndeliveredReason,
 )
+from .._common.transport import Remote
 from .._wire.events import PRIVATE_CHANNELS
 from .._wire.frames import Encoder
 from .actions import LOOK, Acked, Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
+from .envelopes import is_envelope
 from .intervals import spans_of
-from .link import BufferedForConnect, Link, Peer, Recipients
+from .keeping import Kept
+from .link import Link, Peer, Recipients
 from .parked import SecondTries
 from .quota import shares_of
 from .retained_sizes import Retention
@@ -38,6 +42,7 @@ from .terms import Terms, To, terms_of, uuids_of
 
 _CLOCK_LOOK = 60.0  # seconds between two looks of the store at its clocks
 _PAIRS_KNOWN = 4096
+_NOBODY: frozenset[UUID] = frozenset()
 
 
 class Sending(MakingRoom):
@@ -68,11 +73,12 @@ class Sending(MakingRoom):
         count = len(recipients.peers)
         receipt = Receipt(self._next_seq, self._next_seq - 1, [count])
         receipt.recipients = count
-        if not count:  # T-53
+        if not count:
+            self._tell_nobody(receipt, [channel])
             self._actions.append(Stored([receipt]))
             return receipt
         message = StoredMessage(self._next_seq, self._ids.take(), channel, key, body, size)
-        self._take_in((message,), recipients, 0)
+        self._take_in((message,), recipients, False)
         for peer in recipients.peers:
             peer.outbox.add(1, size)
         self._hold_receipt(receipt, 1)
@@ -194,13 +200,12 @@ class Sending(MakingRoom):
     def watch(self, receipt: Receipt) -> bool:
         """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
 
-        Returns True where it does so at once.
+        Where some of it had no recipients, that is the answer when all else is acknowledged. Returns True where the
+        answer comes at once.
         """
-        if receipt.undelivered:
-            self._actions.append(Acked([receipt], receipt.undelivered[0]))
-            return True
-        if not receipt.unacked:
-            self._actions.append(Acked([receipt]))
+        told = [one for one in receipt.undelivered if one.peer is not None or not receipt.unacked]
+        if told or not receipt.unacked:
+            self._actions.append(Acked([receipt], told[0] if told else None))
             return True
         self._watched.add(receipt)
         return False
@@ -280,7 +285,7 @@ class Sending(MakingRoom):
         change = receipt if isinstance(receipt, Retention) else None
         if change is not None:
             self._retained.check(change)
-        shares = shares_of(routed, sizes)
+        matched, shares = routed, shares_of(routed, sizes)
         room = None
         if any(self._quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
             room = self._find_room(routed, sizes, shares, partial(self._on_room, receipt))
@@ -288,12 +293,12 @@ class Sending(MakingRoom):
                 return False
             routed, shares = room.routed, room.shares
             _check_recipients(items, routed, terms.required)
-        # A peer that connects gets what is retained by subscribing.
-        kept = self._keepers(len(items)) if self._keeping and change is None else []
-        stored = [at for at, recipients in enumerate(routed) if recipients.peers or kept]  # T-53
+        # A peer that connects gets what is retained by subscribing, and is not in a `to` that names nobody.
+        is_kept = bool(self._keeping) and change is None and terms.to != _NOBODY and self._look_at_windows(len(items))
+        stored = [at for at, recipients in enumerate(routed) if recipients.peers or is_kept]  # T-53
         numbers = zip(count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
-            self._use_room(room, receipt, stored, kept)
+            self._use_room(room, receipt)
         receipt.counts += [len(recipients.peers) for recipients in routed]
         receipt.recipients = len({peer for recipients in set(routed) for peer in recipients.peers})
         receipt.first_seq = self._next_seq
@@ -302,15 +307,21 @@ class Sending(MakingRoom):
                 StoredMessage(seq, wire_id, *items[at], sizes[at])
                 for at, (seq, wire_id) in zip(run, numbers, strict=False)
             ]
-            self._take_in(messages, recipients, len(kept), terms.expire_after)
-            for one in kept:
-                one.add(messages, recipients, terms.to)
+            self._take_in(messages, recipients, is_kept, terms.expire_after)
+            if is_kept:
+                self._keeping.add(messages, recipients, terms.to)
         for peer, share in shares.items():
             peer.outbox.add(*share)
         if room is not None:
             self._look_at_filling(shares)
+        if room is not None and is_kept:  # a full peer does not get it as one that connects
+            for seq, peers in enumerate(room.skipped, receipt.first_seq):
+                for peer in peers:
+                    self._keeping[seq].exclude(peer)
         if change is not None:
             self._retained.take(change, self._batch)
+        elif not is_kept and terms.to != _NOBODY:
+            self._tell_nobody(receipt, [items[at][0] for at, found in enumerate(matched) if not found.peers])
         if stored:
             self._hold_receipt(receipt, len(stored))
             if terms.expire_after is not None:
@@ -343,20 +354,39 @@ class Sending(MakingRoom):
         self,
         messages: Sequence[StoredMessage],
         recipients: Recipients,
-        keepers: int,
+        is_kept: bool,
         expire_after: float | None = None,
     ) -> None:
         """The next messages, for the next commit."""
-        self._batch.store(messages, recipients, keepers > 0, expire_after)
-        self._refcounts.add(self._next_seq, len(recipients.peers) + keepers, len(messages))
+        self._batch.store(messages, recipients, is_kept, expire_after)
+        self._refcounts.add(self._next_seq, len(recipients.peers) + is_kept, len(messages))
         self._next_seq += len(messages)
 
     def _hold_receipt(self, receipt: Receipt, count: int) -> None:
         """Of so many messages, the last that were taken in."""
         receipt.last_seq = self._next_seq - 1
         receipt.unacked = count
-        self._receipts.add(receipt)
+        self._receipts.add(receipt, self._keeping.first(self._next_seq))
         self._batch.tokens.append(receipt)
+
+    def _tell_nobody(self, receipt: Receipt, channels: Iterable[str]) -> None:
+        """Messages on these had no recipients, and are not kept (T-53). A requester that has left is no failure."""
+        channels = [channel for channel in channels if not is_envelope(channel)]
+        if channels:
+            receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, len(channels))
+            self._count_nobody(channels)
+
+    def _count_nobody(self, channels: Sequence[str]) -> None:
+        self._counts["no_recipients"] += len(channels)
+        self._tally.add(
+            NoticeKind.NO_RECIPIENTS,
+            None,
+            len(channels),
+            "messages that were to be stored had no recipients and are not kept, the last one on "
+            f"{channels[-1]!r:.100}: no peer that is known here subscribes to it. Wait until one does "
+            "(wait_subscribed), or send with require_recipients=1 to have an error (T-53)",
+            self._now,
+        )
 
     def _on_room(self, receipt: Receipt, error: TolliverError | None) -> None:
         """The search that this send waits for is over."""
@@ -368,65 +398,98 @@ class Sending(MakingRoom):
     # Keeping what is sent while a connection is made (T-62).
 
     def _keep(self, link: Link) -> None:
-        self._keeping[link] = BufferedForConnect(self._patience.is_left(link))
-        self._timers.set(("patience", link.cid), self._now + self.limits.handshake_timeout)
+        """Its transport stands."""
+        self._keeping.begin(link, self._next_seq)
+        self._timers.set_earlier(("patience", link.cid), self._now + self.limits.handshake_timeout)
+
+    def _keep_for(self, remote: Remote) -> None:
+        """It was asked for just now, and was never up."""
+        self._keeping.begin(remote, self._next_seq)
+        self._timers.set(("window", remote), self._now + 2 * self.limits.handshake_timeout)
+
+    def _on_window_timeout(self, remote: Remote) -> None:
+        self._stop_keeping(remote)
 
     def _on_patience_timeout(self, cid: int) -> None:
-        """Nobody waits for it any longer, though it may take its time to end."""
-        kept = self._keeping.get(self._links[cid])
-        if kept is not None:
-            kept.holds_up = False
+        """No send waits for it any longer, though it may take its time to end."""
+        if self._keeping.wait_no_more(self._links[cid]):
             self._unblock()
 
-    def _is_full(self, kept: BufferedForConnect) -> bool:
-        return kept.size >= self.limits.keep_bytes
-
-    def _keepers(self, count: int) -> list[BufferedForConnect]:
-        """Those that keep so many messages more: one that is full, and for which nobody waits, keeps no more."""
-        keepers = []
-        for link, kept in self._keeping.items():
-            if kept.holds_up or not self._is_full(kept):
-                keepers.append(kept)
-                continue
+    def _look_at_windows(self, count: int) -> bool:
+        """True if some window keeps so many messages more."""
+        for owner in self._keeping.close_full(self._next_seq):
+            link = owner if isinstance(owner, Link) else None
+            whom = owner if link is None else link.identity.address if link.remote is None else link.remote
             self._counts["not_kept"] += count
-            whom = link.remote if link.remote is not None else link.identity.address
             self._tally.add(
                 NoticeKind.NOT_KEPT,
-                link.peer.uuid if link.peer else None,
+                link.peer.uuid if link is not None and link.peer is not None else None,
                 count,
-                f"messages were not kept for {whom}, which is connecting and has {kept.size} bytes of them: what it "
-                "subscribes to only now it will not get of these (T-62)",
+                f"messages were not kept for {whom}, which is connecting, as {self._keeping.size} bytes are kept: what "
+                "it subscribes to only now it will not get of these (T-62)",
                 self._now,
             )
-        return keepers
+        return self._keeping.open > 0
 
     def _must_wait(self) -> bool:
         return self._apart or self._keeps_enough()
 
     def _keeps_enough(self) -> bool:
-        strict = self._policy.strict_block
-        return any(kept.holds_up and (strict or self._is_full(kept)) for kept in self._keeping.values())
+        return self._keeping.keeps_enough(self._policy.strict_block)
 
-    def _stop_keeping(self, link: Link, peer: Peer | None = None) -> list[StoredMessage]:
-        """The end of the window; returns what `peer`, whose list is in the routes now, is to have of it."""
-        kept = self._keeping.pop(link, None)
-        if kept is None:
-            return []
-        taken: list[StoredMessage] = []
-        left: dict[int, int] = {}
-        for message, recipients, to in kept.messages:
-            is_new = peer is not None and peer not in recipients.peers and (message.seq, peer) not in kept.claimed
-            is_for_it = is_new and peer is not None and (to is None or peer.uuid in to)
-            if is_for_it and peer in self._routes.match(message.channel, message.key).peers:
-                taken.append(message)
-            else:
-                left[message.seq] = message.wire_id
-        if peer is not None:
-            for other in self._keeping.values():
-                other.claimed.update((message.seq, peer) for message in taken)
-        self._release(spans_of(left), left)
-        self._unblock()
-        return taken
+    def _claim_kept(self, link: Link, peer: Peer) -> bool:
+        """That peer's list is in the routes now: it is to have what is kept for it. False where that is nothing."""
+        match = self._routes.match
+        claimed = [
+            kept
+            for kept in self._keeping.for_peer(link, peer)
+            if peer in match(kept.message.channel, kept.message.key).peers
+        ]
+        for kept in claimed:
+            if kept.claim(peer):  # its receipt waits again
+                for receipt, _ in self._receipts.within(kept.message.seq, kept.message.seq):
+                    receipt.unacked += 1
+        for first, last in spans_of(kept.message.seq for kept in claimed):
+            self._refcounts.give(first, last)
+        self._link(peer, claimed)
+        return bool(claimed)
+
+    def _disclaim(self, peer: Peer, claimed: Iterable[Kept]) -> None:
+        """They were not stored for that peer: another connection may bring it, as long as they are kept."""
+        for kept in claimed:
+            seq = kept.message.seq
+            kept.disclaim(peer)
+            is_gone = bool(self._let_go(seq, seq, {seq: kept.message.wire_id}))
+            if kept.owners and not kept.owed:
+                self._tell_watchers(seq, seq)
+            elif is_gone:
+                self._tell_unowned([kept])
+
+    def _stop_keeping(self, *owners: Link | Remote) -> None:
+        """The end of these windows. Messages that no peer is owed then leave the store."""
+        for owner in owners:
+            if owner not in self._keeping:
+                continue
+            if not isinstance(owner, Link):
+                self._timers.cancel(("window", owner))
+            left = self._keeping.end(owner)
+            ids = {kept.message.seq: kept.message.wire_id for kept in left}
+            for first, last in spans_of(ids):
+                self._let_go(first, last, ids)
+            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+            self._tell_unowned([kept for kept in left if not kept.owners])
+            self._unblock()
+
+    def _tell_unowned(self, left: Iterable[Kept]) -> None:
+        """They were kept, and no peer was ever to have them (T-53)."""
+        unowned = [kept.message for kept in left if not is_envelope(kept.message.channel)]
+        for message in unowned:
+            for receipt, _ in self._receipts.within(message.seq, message.seq):
+                receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)
+        for kept in left:
+            self._tell_watchers(kept.message.seq, kept.message.seq)
+        if unowned:
+            self._count_nobody([message.channel for message in unowned])
 
     def _unblock(self) -> None:
         """Store the sends that waited, in order, unless they are to go apart."""
@@ -600,13 +663,11 @@ class Sending(MakingRoom):
             for peer in recipients.peers:
                 peer.outbox.add(-len(messages), -size)
         ids = {message.seq: message.wire_id for message in batch.messages()}
-        for kept in self._keeping.values():
-            kept.messages = [one for one in kept.messages if one[0].seq not in ids]
-            kept.size = sum(message.size for message, *_ in kept.messages)
+        self._keeping.take_back(batch.messages())
         linked, self._batch.linked = self._batch.linked, []
-        for peer, messages in linked:  # promised to a peer in the meantime
-            self._link(peer, [message for message in messages if message.seq not in ids])
-            peer.outbox.add(-len(messages), -sum(message.size for message in messages))
+        for peer, claimed in linked:  # promised to a peer in the meantime
+            self._unlink(peer, claimed)
+            self._link(peer, [kept for kept in claimed if kept.message.seq not in ids])
         for first, last in spans_of(ids):
             self._refcounts.drop(first, last)
         self._ids.give_back(spans_of(ids.values()))
@@ -614,11 +675,14 @@ class Sending(MakingRoom):
             receipt.unacked = 0
             self.unwatch(receipt)
 
-    def _link(self, peer: Peer, messages: list[StoredMessage]) -> None:
-        """Messages that are held become this peer's with the next commit (T-62)."""
-        if messages:
-            peer.outbox.add(len(messages), sum(message.size for message in messages))
-            self._batch.linked.append((peer, messages))
+    def _link(self, peer: Peer, claimed: list[Kept]) -> None:
+        """Messages that are kept become this peer's with the next commit (T-62)."""
+        if claimed:
+            peer.outbox.add(len(claimed), sum(kept.message.size for kept in claimed))
+            self._batch.linked.append((peer, claimed))
+
+    def _unlink(self, peer: Peer, claimed: list[Kept]) -> None:
+        peer.outbox.add(-len(claimed), -sum(kept.message.size for kept in claimed))
 
 
 def _subscribed(recipients: Recipients, channel: str, key: str) -> int:

@@ -39,6 +39,7 @@ class NodeStats(Snapshot):
     skipped: int = counter()
     unsubscribed: int = counter()
     not_kept: int = counter()
+    no_recipients: int = counter()
     unreliable_sent: int = counter()
     unreliable_dropped: int = counter()
     requests: int = counter()

@@ -14,7 +14,6 @@ from .._common.errors import DiskFull, TolliverError
 from .actions import Commit, NoticeKind, Stored, SubscriptionsChanged
 from .batch import Batch
 from .handshakes import Handshakes
-from .intervals import spans_of
 from .outbox import Holds, Window
 from .parked import SecondTries
 from .store import RememberHandled, ReplacePeerSubscriptions, Row
@@ -60,8 +59,8 @@ class Storing(Handshakes):
         for recipients, messages in batch.runs:
             for peer in recipients.peers:
                 self._committed_for(peer, messages)
-        for peer, messages in batch.linked:
-            self._read_again(peer, messages[0].seq, messages[-1].seq)
+        for peer, linked in batch.linked:
+            self._read_again(peer, linked[0].message.seq, linked[-1].message.seq)
         for peer in batch.lists:
             peer.stored = True
         for one in batch.put_away:
@@ -110,14 +109,12 @@ class Storing(Handshakes):
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:
         self._restore_lists(batch)
-        for peer, messages in batch.linked:
-            peer.outbox.add(-len(messages), -sum(message.size for message in messages))
+        for peer, linked in batch.linked:
+            self._unlink(peer, linked)
             if peer.voices:  # another connection of this peer has left them to the one that fails now
-                self._link(peer, messages)
+                self._link(peer, linked)
             else:
-                for kept in self._keeping.values():  # it may come over a connection that is being made yet
-                    kept.claimed.difference_update((message.seq, peer) for message in messages)
-                self._release(spans_of(m.seq for m in messages), {m.seq: m.wire_id for m in messages})
+                self._disclaim(peer, linked)
         self._take_back(batch)
         self._letters.take_back(batch.letters_added, batch.letters_gone)
         self._batch.follow(batch)

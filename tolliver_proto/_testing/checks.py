@@ -425,8 +425,16 @@ def audit(node: Node, store: MemoryStore) -> None:
     """
     loaded = store.load()
     stored = {message.seq for message in store.messages}
-    owed = {seq for first, last, _ in loaded.owed for seq in range(first, last + 1)}
-    check(stored == owed, "messages {} are in the store and nobody is owed them", stored - owed)
+    owed = Counter({seq: number for first, last, number in loaded.owed for seq in range(first, last + 1)})
+    kept = {one.message.seq: one for one in node._keeping}
+    kept_size = sum(one.message.size for one in kept.values())
+    check(stored == owed.keys() | kept, "messages {} are in the store and nobody is owed them", stored - owed.keys())
+    check(node._keeping.size == kept_size, "{} bytes are kept, {} are counted", kept_size, node._keeping.size)
+    check(all(owed[seq] == one.owed for seq, one in kept.items()), "kept: {} are owed, others are counted", owed)
+    for receipt, _ in node._receipts.within(0, node._next_seq):
+        waited = [seq for seq in range(receipt.first_seq, receipt.last_seq + 1) if owed[seq] or seq in kept]
+        waited = [seq for seq in waited if owed[seq] or not kept[seq].owners]  # a window delays no answer (T-62)
+        check(receipt.unacked == len(waited), "{} waits for {}, not {} messages", receipt, receipt.unacked, waited)
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
         if is_derived(uuid):
@@ -467,17 +475,20 @@ def audit(node: Node, store: MemoryStore) -> None:
             check(not worker.is_known or worker.jobs == jobs, "{} has {} and not {}", peer_of.uuid, jobs, worker.jobs)
     retained = (node._retained.count, node._retained.bytes)
     check(retained == loaded.retained, "retained values and bytes: {} counted, {} stored", retained, loaded.retained)
-    counted = list(node._refcounts)
-    check(counted == list(loaded.owed), "owed: {} counted, {} stored", counted, loaded.owed)
+    counted = {seq: number for first, last, number in node._refcounts for seq in range(first, last + 1)}
+    check(counted == owed + Counter(kept.keys()), "owed: {} counted, {} stored", node._refcounts, loaded.owed)
     live = IntervalSet(node._ids.live)
     for link in node._links.values():
         for wire_id in link.control.under_way if link.control else ():
             live.discard(wire_id, wire_id)
         if link.control is not None and link.control.probe_id is not None:
             live.discard(link.control.probe_id, link.control.probe_id)
+    for held in kept.values():
+        if not held.owed:
+            live.discard(held.message.wire_id, held.message.wire_id)
     ids = list(live)
     check(ids == list(loaded.live_ids), "live ids: {} counted, {} stored", ids, loaded.live_ids)
-    check(loaded.owed or not node._watched, "receipts are watched that nobody is owed")
+    check(owed or kept or not node._watched, "receipts are watched that nobody is owed")
 
 
 def check_owners(store: MemoryStore, shared: Container[int]) -> None:

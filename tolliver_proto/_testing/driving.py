@@ -175,7 +175,7 @@ class Driving(Clockwork, Generic[H]):
 
     def _look_at(self, host: H, node: Node) -> None:
         check_memory(node, host.limits)
-        if host.jobs or node._keeping or node._running or not node._batch.empty:
+        if host.jobs or node._running or not node._batch.empty:
             return
         host.quiet_points += 1
         if host.quiet_points % 8 == 0 or self._calm:

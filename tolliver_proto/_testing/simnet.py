@@ -31,6 +31,7 @@ from .._node.actions import (
     TakeBack,
     WeighRetained,
 )
+from .._node.dialing import RemoteState
 from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -50,6 +51,7 @@ _RULED = 7  # with access rules
 _RETAINING = 6  # with last values
 _HARMED = 3  # with stores that are copied, cloned, put back, cut, or without any room
 _LATEST = 5.0  # seconds until handlers come
+_WINDOW = 20.0  # seconds for which messages are kept for a remote that was never up
 _RETRIES = 3  # of what was set aside, in the end
 _VOLATILE = (("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", ""))
 _OF_VALUES = ((CHANNEL, "a"), (CHANNEL, ""), (CHANNEL, "b"))
@@ -216,7 +218,7 @@ class Simulation(Handlers):
         if late:
             self._at(self._rng.random() * _LATEST, self._register_late, host, host.born)
         for remote in sorted(host.wishes):
-            self._call(host, "connect", remote)
+            self._ask_for(host, remote)
 
     def _is_late(self, host: Host) -> bool:
         """True if its handlers come after its connections."""
@@ -241,6 +243,7 @@ class Simulation(Handlers):
     def _stop(self, host: Host) -> None:
         """A crash: the commit that runs was applied or was not, as it happens."""
         host.opening.clear()
+        host.asked.clear()
         self._halt(host)
         if not self._calm:
             self._at(self._rng.random() * 8, self._start, host)
@@ -288,8 +291,13 @@ class Simulation(Handlers):
         host.ledger.forgetting.add(peer)
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
-        """Messages sent since the dial's request was queued are for this peer too, if it wants them (T-62)."""
+        """Messages sent since the dial's request was queued are for this peer too, if it wants them; of a remote that
+        was never up, those that were sent since it was asked for, within 20 s (T-62)."""
         since, not_kept = host.opening.pop(action.cid, (0, -1))
+        asked = host.asked.pop(action.remote, None) if not_kept >= 0 else None
+        if asked is not None and host.time(self.now) < asked[0] + _WINDOW:
+            since, not_kept = asked[1:]
+            self.counts["windows"] += since < len(host.log)
         peer, end = self._ledgers.get(action.peer), host.ends.get(action.cid)
         if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None or end is None:
             return  # not one that we dialled, or a share was full, or it is lost already
@@ -413,11 +421,17 @@ class Simulation(Handlers):
         self._trace(f"{host.name} retains {name}: {body!r}")
         self._call(host, "handle_timeout")
 
+    def _ask_for(self, host: Host, remote: tuple[int, int]) -> None:
+        assert host.node is not None
+        if all(one.remote != remote or one.state is RemoteState.GAVE_UP for one in host.node.remotes()):
+            host.asked[remote] = host.time(self.now), len(host.log), host.node._counts["not_kept"]
+        self._call(host, "connect", remote)
+
     def _op_connect(self, host: Host) -> None:
         remote = (self._rng.randrange(len(self._hosts)), self._rng.choice((0, 0, 1)))
         host.wishes.add(remote)
         self._trace(f"{host.name} connects to {remote}")
-        self._call(host, "connect", remote)
+        self._ask_for(host, remote)
 
     def _op_disconnect(self, host: Host) -> None:
         if host.wishes:
@@ -425,6 +439,7 @@ class Simulation(Handlers):
             host.wishes.discard(remote)
             self._trace(f"{host.name} disconnects from {remote}")
             host.dials.pop(remote, None)
+            host.asked.pop(remote, None)
             self._call(host, "disconnect", remote)
 
     def _op_restrict(self, host: Host) -> None:
@@ -439,6 +454,7 @@ class Simulation(Handlers):
     def _set_acl(self, host: Host, acl: Acl) -> None:
         host.acl = acl
         host.opening.clear()  # those that are being made are promised nothing
+        host.asked.clear()
         for waiting in host.ledger.receipts.values():  # sends that wait are routed by the rules of later (T-62)
             for sent in waiting:
                 sent.due_to.clear()
@@ -585,7 +601,7 @@ class Simulation(Handlers):
             host.wishes = {(other, 0) for other in range(len(self._hosts)) if other != index and self._chance(0.7)}
             host.wishes |= {(other, 0) for other in range(index)}
             for remote in sorted(host.wishes):
-                self._call(host, "connect", remote)
+                self._ask_for(host, remote)
             self._op_retry(host)
 
     def _drain(self) -> None:

@@ -78,6 +78,7 @@ class Host(BaseHost):
         self.ends: dict[int, End[Host]] = {}
         self.acl = Acl()
         self.opening: dict[int, tuple[int, int]] = {}  # cid -> how many were sent, and not kept, when it opened (T-62)
+        self.asked: dict[object, tuple[float, int, int]] = {}  # remote -> when it was asked for, and the same
         self.log: list[Sent] = []
         self.retired = False  # it never comes back
         self.twin: Host | None = None  # a second instance with this identity

@@ -187,8 +187,9 @@ def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False) 
 
 
 def _ends_the_command(record: LogRecord) -> bool:
-    """True for a dial that is given up, as the command ends with the same words."""
-    return any(each is NoticeKind.DIAL_GAVE_UP or isinstance(each, DialFailure) for each in record.args or ())
+    """True for a dial that is given up and for messages without recipients: the command ends with words of its own."""
+    ends = (NoticeKind.DIAL_GAVE_UP, NoticeKind.NO_RECIPIENTS)
+    return any(each in ends or isinstance(each, DialFailure) for each in record.args or ())
 
 
 async def reread_rules(acl: Path, apply: Callable[[Acl], object]) -> None:

@@ -23,7 +23,7 @@ import typer
 from attrs import define, field
 from rich.progress import BarColumn, Progress
 
-from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription
+from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription, Undelivered
 
 from .._messages.instance import Item
 from .._options.instance import InstanceOptions
@@ -167,6 +167,15 @@ class Tally:
             low, high = self.recipients
             self.recipients = min(min(wanted), low or wanted[0]), max(max(wanted), high)
 
+    def settle(self, receipt: Receipt) -> None:
+        """Nobody waits for this one any longer. A message without a recipient may have got one since, from what was
+        kept for a remote that was just connecting (T-62)."""
+        nobody = sum(one.count for one in receipt.undelivered if one.peer is None)
+        self.acknowledged += len(receipt.counts) - nobody - receipt.unacked
+        late = 0 if receipt.unacked else receipt.counts.count(0) - nobody
+        self.unwanted -= late
+        self.add([1] * late, True)
+
     def summary(self, job: Job) -> str:
         """One line for people."""
         low, high = self.recipients
@@ -286,7 +295,7 @@ class _Sender:
                 failure = error
             waiting.cancel_scope.cancel()
         for receipt in self._under_way:
-            self._tally.acknowledged += sum(map(bool, receipt.counts)) - receipt.unacked
+            self._tally.settle(receipt)
         if self._under_way:
             self._tally.waiting = [peer for peer in self._instance.peers() if peer.pending]
         if failure is not None:
@@ -315,9 +324,13 @@ class _Sender:
                 await anyio.lowlevel.checkpoint()
 
     async def _wait(self, receipt: Receipt) -> None:
-        await self._instance.wait_acked(receipt)
+        try:
+            await self._instance.wait_acked(receipt)
+        except Undelivered as error:
+            if error.peer is not None:  # else it says that nobody was there, and the summary does too
+                raise
         self._under_way.discard(receipt)
-        self._tally.acknowledged += sum(map(bool, receipt.counts))
+        self._tally.settle(receipt)
         self._acknowledged.set()
         self._show()
 
@@ -328,6 +341,9 @@ class _Sender:
             with anyio.move_on_after(self._job.timeout) as waited:
                 await self._acknowledged.wait()
             if waited.cancelled_caught:
+                self._under_way = {receipt for receipt in self._under_way if receipt.recipients}
+                if not self._under_way:
+                    return  # nothing is stored for anybody: who was to connect has not come
                 late = (
                     f"no acknowledgement within {self._job.timeout:g} s: what is stored goes out with the next run on "
                     "this database, if it was given one"

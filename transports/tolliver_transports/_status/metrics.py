@@ -87,6 +87,7 @@ _OF_INSTANCE = (
     _counter("skipped", "Deliveries that a peer at its quota was not given (D-10)."),
     _counter("unsubscribed", "Deliveries that were given up as their peer subscribes no more (T-61)."),
     _counter("not_kept", "Messages that were not kept for a remote that was connecting (T-62)."),
+    _counter("no_recipients", "Durable messages that had no recipient, and were not kept (T-53)."),
     _counter("unreliable_sent", "Unreliable messages that were queued (T-55)."),
     _counter("unreliable_dropped", "Unreliable messages that were dropped over high water (T-55)."),
     _counter("requests", "Requests that were asked."),

@@ -487,8 +487,9 @@ class Instance(BaseInstance[InstanceCore]):
 
         An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
         own rules refuse it: the wire cannot tell which. Raises Undelivered as soon as some of it was given up for a
-        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Raises TimeoutError after
-        `timeout` seconds.
+        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Where some of it had no recipients,
+        raises Undelivered with None for the peer once all else is acknowledged: what is kept for a
+        remote that connects may have one yet (T-53, T-62). Raises TimeoutError after `timeout` seconds.
         """
         await self._core.wait(self._core.wait_acked(receipt), timeout)
 

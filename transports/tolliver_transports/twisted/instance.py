@@ -488,8 +488,9 @@ class Instance(BaseInstance[InstanceCore]):
 
         An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
         own rules refuse it: the wire cannot tell which. Fails with Undelivered as soon as some of it was given up for a
-        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Fails with TimeoutError after
-        `timeout` seconds.
+        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Where some of it had no recipients,
+        fails with Undelivered with None for the peer once all else is acknowledged: what is kept for a
+        remote that connects may have one yet (T-53, T-62). Fails with TimeoutError after `timeout` seconds.
         """
         return self._core.answer(lambda: self._core.wait_acked(receipt), timeout)
 
