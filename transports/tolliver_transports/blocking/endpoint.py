@@ -7,8 +7,10 @@ database, says which: each such worker has a thread that begins and ends with th
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
+from _thread import LockType
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
@@ -23,10 +25,13 @@ from .._driver.threads import start
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import Listeners
+from .interrupts import StepLock, stop_if_interrupted, undisturbed, unwrap, wait, wrap
 from .loop import Loop
 from .process import running, thread_of
-from .wire import BorrowerWakeup, Transport, Wakeup, limited
+from .waits import locked, release
+from .wire import BorrowerWakeup, Transport, Wakeup
 
+log = logging.getLogger("tolliver")
 T = TypeVar("T")
 
 
@@ -47,11 +52,11 @@ class Endpoint(BaseEndpoint):
 
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
-        self._lock = threading.RLock()
+        self._lock = StepLock(self._broken)
         self._closing = threading.Lock()
         self._workers: dict[str, Worker] = {}
         self._threads: list[threading.Thread] = []
-        self._to_wake: list[threading.Lock] | None = None  # when the lock is free
+        self._to_wake: list[LockType] | None = None  # when the lock is free
         self._is_forked = False
         self._is_direct = False  # this turn writes at once
 
@@ -64,7 +69,7 @@ class Endpoint(BaseEndpoint):
     # The life of an endpoint.
 
     @property
-    def lock(self) -> threading.RLock:
+    def lock(self) -> StepLock:
         """The machine's: held while it is asked or told something, never while anybody waits."""
         if self._is_forked:
             self.check_open()
@@ -75,21 +80,29 @@ class Endpoint(BaseEndpoint):
             super().check_open()
 
     def open(self) -> None:
-        with self._lock:
-            self._claim()
+        wrap(self._lock)
+        is_claimed = False
         try:
-            self._prepare()
-            self._listeners = self._opened.enter_context(closing(Listeners(self.options.listen)))
-            self.addresses = self._listeners.addresses
-            self._loop = self._opened.enter_context(closing(Loop(self._tick)))
-            self._idle = threading.Event()
-            self._workers = {"sockets": self._loop, **self._more_workers()}
-            self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
-            running.add(self)
-            self._start()
+            with undisturbed:
+                with self._lock:
+                    self._claim()
+                    is_claimed = True
+                self._open_all()
         except BaseException:  # Ctrl-C, too
-            self._stop()
+            if is_claimed:
+                self._stop()
             raise
+
+    def _open_all(self) -> None:
+        self._prepare()
+        self._listeners = self._opened.enter_context(closing(Listeners(self.options.listen)))
+        self.addresses = self._listeners.addresses
+        self._loop = self._opened.enter_context(closing(Loop(self._tick)))
+        self._idle = locked()
+        self._workers = {"sockets": self._loop, **self._more_workers()}
+        self._threads = [thread_of(name, worker.run, self._fail) for name, worker in self._workers.items()]
+        running.add(self)
+        self._start()
 
     def _start(self) -> None:
         self._listeners.serve(self._loop, self._take_in)
@@ -106,7 +119,7 @@ class Endpoint(BaseEndpoint):
         """
         if self not in running:
             return
-        with self._closing:
+        with undisturbed, self._closing:
             if self not in running:  # another thread has closed it meanwhile
                 return
             try:
@@ -115,7 +128,7 @@ class Endpoint(BaseEndpoint):
                         self._begin_close()
                 self._loop.soon(lambda: self._listeners.close(self._loop.close_socket))
                 self._loop.attend()
-                self._idle.wait(self.options.limits.close_timeout + 1)
+                wait(self._idle, self.options.limits.close_timeout + 1)
             finally:
                 with self._lock:
                     self._leave_nobody_waiting()
@@ -123,17 +136,19 @@ class Endpoint(BaseEndpoint):
 
     def _stop(self) -> None:
         """However far the opening came."""
-        with self._lock:
-            self._open = False
-        for worker in self._workers.values():
-            worker.stop()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
-        for wire in list(self.wires.values()):
-            wire.end(ConnectionClosing("the instance was closed"))
-        self._finish()
-        running.discard(self)
+        with undisturbed:
+            with self._lock:
+                self._open = False
+            for worker in self._workers.values():
+                worker.stop()
+            for thread in self._threads:
+                if thread.is_alive():
+                    thread.join()
+            for wire in list(self.wires.values()):
+                wire.end(ConnectionClosing("the instance was closed"))
+            self._finish()
+            running.discard(self)
+            unwrap(self._lock)
 
     def disown(self) -> None:
         self._is_forked = True
@@ -146,8 +161,27 @@ class Endpoint(BaseEndpoint):
         with self._lock:
             self._open = False
             self._leave_nobody_waiting()
-            self._idle.set()
+            release(self._idle)
             self._end_work()
+
+    def _broken(self, error: BaseException) -> None:
+        """A signal handler has raised this in a step, half of which is done: it must not go on."""
+        if self not in running:
+            return
+        log.critical(
+            "%s is closed: a signal handler has raised %s in the middle of one of its steps. All that is stored goes "
+            "out when it is opened again. Let the handler note the signal, and raise nothing",
+            self,
+            type(error).__name__,
+            exc_info=error,
+        )
+        with undisturbed:
+            self._fail()
+            if self._closing.acquire(blocking=False):  # else it is being closed, and that goes on
+                try:
+                    self._stop()
+                finally:
+                    self._closing.release()
 
     def _tick(self) -> float | None:
         with self._lock:
@@ -159,41 +193,41 @@ class Endpoint(BaseEndpoint):
 
         Raises TimeoutError after `timeout` seconds, with these words or else the call's own.
         """
-        answered = threading.Lock()
-        answered.acquire()
-        seconds = limited(timeout)
+        answered = locked()
 
         def wake() -> None:
             if self._to_wake is None:
-                answered.release()
+                release(answered)
             else:
                 self._to_wake.append(answered)
 
-        with self.lock:
-            pending = call()
-            pending.when_done(wake)
-        try:
-            if not pending.done:
-                self._loop.attend()
-            is_answered = answered.acquire(timeout=-1 if seconds is None else seconds)
-        except BaseException:  # an interrupt
-            with self._lock:
-                pending.forget(wake)
-            raise
-        if not is_answered:
-            with self._lock:
-                pending.forget(wake)
-                if late:
-                    pending.late = lambda: late
-                raise pending.too_late(timeout or 0.0)
-        return pending.result()
+        with undisturbed:
+            with self.lock:
+                pending = call()
+                pending.when_done(wake)
+            is_answered = False
+            try:
+                if not pending.done:
+                    self._loop.attend()
+                is_answered = wait(answered, timeout)
+            finally:
+                if not is_answered:
+                    with self._lock:
+                        pending.forget(wake)
+            stop_if_interrupted()
+            if not is_answered:
+                with self._lock:
+                    if late:
+                        pending.late = lambda: late
+                    raise pending.too_late(timeout or 0.0)
+            return pending.result()
 
     def tell(self, done: Callable[[], object]) -> None:
         """Tell the machine what another thread has done.
 
         Waiting callers are woken when the lock is free, as they want it next.
         """
-        woken: list[threading.Lock] = []
+        woken: list[LockType] = []
         try:
             with self._lock:
                 self._to_wake = woken
@@ -204,7 +238,7 @@ class Endpoint(BaseEndpoint):
                     self._to_wake = None
         finally:
             for answered in woken:
-                answered.release()
+                release(answered)
 
     # Asked for by the driver and the mailboxes, under the lock (see LoopAdapter and ThreadCore).
 
@@ -237,7 +271,7 @@ class Endpoint(BaseEndpoint):
 
     def idle(self) -> None:
         if self._machine.idle:
-            self._idle.set()
+            release(self._idle)
 
     def abandon(self, dropped: Closable) -> None:
         """Any thread may be interrupted by the garbage collector, whatever locks it holds: so this takes none."""

@@ -8,23 +8,24 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
 from typing import Protocol, TypeVar
 
 from .._driver.ends import is_interrupt
 from .._driver.events import EventFeed, EventsMissed, OnEvent, log_failure
 from .._driver.threads import interrupt_program, start
+from .interrupts import StepLock
 from .iteration import BlockingIterator
-from .waits import WakeupOwner, wait
-from .wire import Wakeup, limited
+from .wire import Wakeup
 
 E = TypeVar("E")
 
 
-class ThreadCore(WakeupOwner, Protocol):
+class ThreadCore(Protocol):
     """The core of an endpoint on threads."""
 
     @property
-    def lock(self) -> threading.RLock: ...
+    def lock(self) -> StepLock: ...
 
     def wakeup(self) -> Wakeup: ...
 
@@ -43,19 +44,29 @@ class Events(BlockingIterator[E | EventsMissed]):
         self._feed = feed
         self._timeout = timeout
         self._wakeup = core.wakeup()
+        self._left: deque[E | EventsMissed] = deque()  # when Ctrl-C came
         with core.lock:
             self._queue = feed.listen(self._wakeup)
 
     def _take(self, timeout: float | None) -> E | EventsMissed | None:
         end = math.inf if timeout is None else time.monotonic() + timeout
-        with self._core.lock:
-            while (event := self._queue.take()) is None and not self._queue.closed:
-                left = end - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(f"after {timeout:g} s nothing has happened: go on")
-                if not wait(self._core, self._wakeup, limited(left)):
-                    break
-        return event
+        event = None
+        try:
+            with self._core.lock:
+                while (event := self._next_event()) is None and not self._queue.closed:
+                    left = end - time.monotonic()
+                    if left <= 0:
+                        raise TimeoutError(f"after {timeout:g} s nothing has happened: go on")
+                    if not self._wakeup.wait(left):
+                        break
+            return event
+        except KeyboardInterrupt:
+            if event is not None:  # it was not handed out
+                self._left.append(event)
+            raise
+
+    def _next_event(self) -> E | EventsMissed | None:
+        return self._left.popleft() if self._left else self._queue.take()
 
     def close(self) -> None:
         """Take no more: those that came before can still be taken."""

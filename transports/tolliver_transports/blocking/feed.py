@@ -9,12 +9,12 @@ end, the other takes from its front, under the lock.
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Protocol
 
 from .._streams.publishing import OutboundCore, OutboundStream, Publication
+from .interrupts import StepLock
 from .waits import Work, working
 from .wire import Wakeup
 
@@ -23,7 +23,7 @@ class ThreadOutboundCore(OutboundCore, Protocol):
     """The core of streams on threads, as far as outbound ones know it."""
 
     @property
-    def lock(self) -> threading.RLock: ...
+    def lock(self) -> StepLock: ...
 
     def wakeup(self) -> Wakeup: ...
 

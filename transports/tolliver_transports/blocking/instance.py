@@ -34,6 +34,7 @@ from ..codecs._requests import Asking, TypedReply, TypedResponding
 from ..codecs._retained import TypedRetainedValue, opened_values
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
+from .interrupts import made
 from .iterators import Messages, Registration, Runs
 from .process import thread_of
 from .queues import TypedWorkQueue, Work, WorkQueue
@@ -55,8 +56,10 @@ class _RunLock:
     def __enter__(self) -> None:
         self._core.lock.acquire()
 
-    def __exit__(self, *_exc: object) -> None:
-        self._core.lock.release()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._core.lock.__exit__(kind, error, trace)
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
@@ -83,8 +86,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration | Registrations:
         if how.is_one:
-            return Registration(self, channel, key, checked(handler), how.pending)
-        return Registrations(self, channel, key, checked(handler), how)
+            return made(lambda: Registration(self, channel, key, checked(handler), how.pending), Registration.close)
+        return made(lambda: Registrations(self, channel, key, checked(handler), how), Registrations.close)
 
     def respond(
         self,
@@ -95,7 +98,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         reply_codec: AnyCodec[Any] | None,
         concurrency: int,
     ) -> Responder:
-        return ThreadResponder(self, channel, key, *checked_responder(handler, codec, reply_codec, concurrency))
+        terms = checked_responder(handler, codec, reply_codec, concurrency)
+        return made(lambda: ThreadResponder(self, channel, key, *terms), Responder.close)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)
@@ -469,8 +473,10 @@ class Instance(BaseInstance[InstanceCore]):
         out.
         """
         if codec is not None:
-            return TypedMessages(Opening(self._core, codec), Messages(self._core, channel, key, subscribe, timeout))
-        return Messages(self._core, channel, key, subscribe, timeout)
+            return TypedMessages(
+                Opening(self._core, codec), self.messages(channel, key, subscribe=subscribe, timeout=timeout)
+            )
+        return made(lambda: Messages(self._core, channel, key, subscribe, timeout), Messages.close)
 
     @overload
     def message_runs(
@@ -499,8 +505,10 @@ class Instance(BaseInstance[InstanceCore]):
     ) -> Runs | TypedRuns[T]:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
         if codec is not None:
-            return TypedRuns(Opening(self._core, codec), Runs(self._core, channel, key, subscribe, timeout))
-        return Runs(self._core, channel, key, subscribe, timeout)
+            return TypedRuns(
+                Opening(self._core, codec), self.message_runs(channel, key, subscribe=subscribe, timeout=timeout)
+            )
+        return made(lambda: Runs(self._core, channel, key, subscribe, timeout), Runs.close)
 
     @overload
     def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue: ...
@@ -556,8 +564,10 @@ class Instance(BaseInstance[InstanceCore]):
         LocalProtocolError where it works there already.
         """
         if codec is not None:
-            return TypedWork(Opening(self._core, codec), Work(self._core, channel, concurrency, lease, timeout))
-        return Work(self._core, channel, concurrency, lease, timeout)
+            return TypedWork(
+                Opening(self._core, codec), self.work(channel, concurrency=concurrency, lease=lease, timeout=timeout)
+            )
+        return made(lambda: Work(self._core, channel, concurrency, lease, timeout), Work.close)
 
     def wait_subscribed(self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None) -> int:
         """Return once a message with these names would go to that many peers, connected or not; returns how many.
@@ -574,7 +584,7 @@ class Instance(BaseInstance[InstanceCore]):
         for `timeout` seconds. One that is read too slowly keeps the newest thousand and has EventsMissed in place of
         the others.
         """
-        return Events(self._core, self._core.feed, timeout)
+        return made(lambda: Events(self._core, self._core.feed, timeout), Events.close)
 
     def flush(self, *, timeout: float | None = None) -> None:
         """Wait until what was sent so far, unreliable messages too, is given to the sockets of the connected peers.

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from abc import abstractmethod
+from collections import deque
 from typing import Protocol, TypeVar
 
 from tolliver_proto import Delivery, OutOfThreads
@@ -22,8 +23,7 @@ from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
 from .._messages.iterators import BaseIterator, Receiver, name_of
 from .iteration import BlockingIterator
 from .loop import PAUSE
-from .waits import wait
-from .wire import BorrowerWakeup, Wakeup, limited
+from .wire import BorrowerWakeup, Wakeup
 
 Item = TypeVar("Item", Delivery, Run)
 
@@ -48,6 +48,7 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
     def __init__(self, core: ThreadCore, channel: str, key: str, subscribe: bool, timeout: float | None) -> None:
         self._timeout = timeout
         self._current: Run | None = None
+        self._left: deque[Item] = deque()  # when Ctrl-C came
         self._wakeup = core.wakeup()
         super().__init__(core, channel, key, self._wakeup)
         if subscribe:
@@ -58,12 +59,22 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
         """The next that it hands out of this run; None where that is through."""
 
     def _take(self, timeout: float | None) -> Item | None:
-        with self._core.lock:
-            end = math.inf if timeout is None else time.monotonic() + timeout
-            while (item := self._take_item()) is None:
-                if not self._wait(timeout, end):
-                    return None
-            return item
+        item = None
+        try:
+            with self._core.lock:
+                end = math.inf if timeout is None else time.monotonic() + timeout
+                while (item := self._left.popleft() if self._left else self._take_item()) is None:
+                    if not self._wait(timeout, end):
+                        return None
+                return item
+        except KeyboardInterrupt:
+            if item is not None:
+                self.put_back(item)
+            raise
+
+    def put_back(self, item: Item) -> None:
+        """Ctrl-C has come before it was handed out."""
+        self._left.append(item)
 
     def _take_item(self) -> Item | None:
         """The next that is there."""
@@ -83,12 +94,13 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
         if left <= 0:
             names = f"{box.channel!r:.100} {box.key!r:.100}"
             raise TimeoutError(f"after {timeout:g} s no message of {names} has come: go on")
-        return wait(self._core, self._wakeup, limited(left))
+        return self._wakeup.wait(left)
 
     def close(self) -> None:
         """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
         with self._core.lock:
             self._current = None
+            self._left.clear()
             super().close()
 
 

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from .interrupts import forget
+
 log = logging.getLogger("tolliver")
 
 
@@ -38,6 +40,7 @@ def _disown_all() -> None:
     for resident in running:
         resident.disown()
     running.clear()
+    forget()
 
 
 atexit.register(_close_all)

@@ -29,6 +29,7 @@ from ..codecs._codec import AnyCodec, coding_of
 from .endpoint import Endpoint, Worker
 from .events import Events, call_on_thread
 from .feed import ThreadOutboundStream, is_async
+from .interrupts import made, undisturbed
 from .process import thread_of
 from .subscription import Subscription
 
@@ -101,13 +102,14 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
             cids.append(cid)
             return call
 
-        try:
-            return self.ask(begin, timeout)
-        except BaseException:
-            with self.lock:
-                for cid in cids:
-                    self.give_up(cid)
-            raise
+        with undisturbed:
+            try:
+                return self.ask(begin, timeout)
+            except BaseException:
+                with self.lock:
+                    for cid in cids:
+                        self.give_up(cid)
+                raise
 
     def subscription(
         self,
@@ -119,10 +121,14 @@ class StreamsCore(Endpoint, BaseStreamsCore["Peer"]):
         timeout: float | None,
     ) -> Subscription[T]:
         coding = coding_of(codec)
-        with self.lock:
-            wakeup = self.wakeup()
-            stream = self.subscribe(name, demand, prefetch, coding._replace(decode=None), peer, wakeup)
-        return Subscription(self, stream, wakeup, coding, timeout)
+
+        def begin() -> Subscription[T]:
+            with self.lock:
+                wakeup = self.wakeup()
+                stream = self.subscribe(name, demand, prefetch, coding._replace(decode=None), peer, wakeup)
+            return Subscription(self, stream, wakeup, coding, timeout)
+
+        return made(begin, Subscription.cancel)
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
         if self._sources >= self.max_feeds:
@@ -290,7 +296,7 @@ class Streams(BaseStreams[Peer]):
         The loop ends, too, after `timeout` seconds without one. One that is read too slowly keeps the newest thousand
         and has EventsMissed in place of the others.
         """
-        return Events(self._core, self._core.feed, timeout)
+        return made(lambda: Events(self._core, self._core.feed, timeout), Events.close)
 
     @overload
     def publish(
@@ -330,8 +336,12 @@ class Streams(BaseStreams[Peer]):
                 "adapter of your event loop"
             )
         coding = coding_of(codec)
-        with self._core.lock:
-            return self._core.publish(name, source, coding, element_size)
+
+        def publish() -> Publication:
+            with self._core.lock:
+                return self._core.publish(name, source, coding, element_size)
+
+        return made(publish, Publication.close)
 
     @overload
     def subscribe(

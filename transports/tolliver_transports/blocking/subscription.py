@@ -18,8 +18,7 @@ from .._driver.ends import is_interrupt
 from .._streams.sources import converted
 from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
 from ..codecs._codec import Coding
-from .waits import wait
-from .wire import Wakeup, limited
+from .wire import Wakeup
 
 T = TypeVar("T")
 
@@ -46,22 +45,19 @@ class Subscription(BaseSubscription, Generic[T]):
 
     def __next__(self) -> T:
         try:
-            element = self._take(self._timeout)
+            return self._take(self._timeout)
         except TimeoutError:
             raise StopIteration from None
-        return self._decoded((element,))[0]
 
     def next(self, timeout: float | None = None) -> T:
         """The next element. Raises TimeoutError after `timeout` seconds, and StopIteration at the end of the stream."""
-        element = self._take(timeout)
-        return self._decoded((element,))[0]
+        return self._take(timeout)
 
     def next_run(self, most: int, timeout: float | None = None) -> list[T]:
         """The next elements that have come, `most` of them or fewer. Raises as `next`, and ValueError for no number."""
         if most < 1:
             raise ValueError(f"most is {most}: give a number of elements, 1 or more")
-        run = self._take_run(most, timeout)
-        return self._decoded(run)
+        return self._take_run(most, timeout)
 
     def runs(self) -> Iterator[list[T]]:
         """For bulk: lists of elements that have come, at most a quarter of the window each."""
@@ -70,7 +66,7 @@ class Subscription(BaseSubscription, Generic[T]):
                 run = self._take_run(None, self._timeout)
             except (StopIteration, TimeoutError):
                 return
-            yield self._decoded(run)
+            yield run
 
     def for_each(self, handler: Callable[[T], object]) -> None:
         """Call the handler with each element, here, until the iteration ends; then cancel, also if the handler raises.
@@ -100,21 +96,34 @@ class Subscription(BaseSubscription, Generic[T]):
 
     # Taking.
 
-    def _take(self, timeout: float | None) -> bytes:
-        with self._core.lock:
-            if not self._current:
-                self._wait(timeout)
-            return self._current.popleft()
+    def _take(self, timeout: float | None) -> T:
+        taken: list[bytes] = []
+        try:
+            with self._core.lock:
+                if not self._current:
+                    self._wait(timeout)
+                taken.append(self._current.popleft())
+            return self._decoded(taken)[0]
+        except KeyboardInterrupt:
+            self._put_back(taken)
+            raise
 
-    def _take_run(self, most: int | None, timeout: float | None) -> list[bytes]:
-        with self._core.lock:
-            if not self._current:
-                self._wait(timeout, most)
-            if most is not None and most < len(self._current):
-                return [self._current.popleft() for _ in range(most)]
-            run = list(self._current)
-            self._current.clear()
-            return run
+    def _take_run(self, most: int | None, timeout: float | None) -> list[T]:
+        taken: list[bytes] = []
+        try:
+            with self._core.lock:
+                if not self._current:
+                    self._wait(timeout, most)
+                there = len(self._current)
+                taken += [self._current.popleft() for _ in range(there if most is None else min(most, there))]
+            return self._decoded(taken)
+        except KeyboardInterrupt:
+            self._put_back(taken)
+            raise
+
+    def _put_back(self, taken: Sequence[bytes]) -> None:
+        """Ctrl-C has come before they were handed out."""
+        self._current.extendleft(reversed(taken))
 
     def _wait(self, timeout: float | None, most: int | None = None) -> None:
         """Until there is a current element. Raises as `next`, and what a failed stream failed with."""
@@ -129,7 +138,7 @@ class Subscription(BaseSubscription, Generic[T]):
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
-            if not wait(self._core, self._wakeup, limited(left)):
+            if not self._wakeup.wait(left):
                 raise StopIteration
 
     def _decoded(self, elements: Sequence[bytes]) -> list[T]:

@@ -1,49 +1,38 @@
-"""Waits of threads for a wakeup.
+"""Waits of threads, and what ends them.
 
 A thread that reads a stream's source waits no longer than that stream runs. The source is the application's, and so is
-the thread's stack: a generator over a subscription, say. The wait itself ends, as no other thread can interrupt it; it
-knows for which stream its thread works.
+the thread's stack: a generator over a subscription, say. In the same way the main thread waits no longer when Ctrl-C
+has come. All waits are for a lock that somebody releases; a thread knows what it works for, and that knows the lock.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import Protocol
-
-from .._driver.endpoint import Closable, Closing
-from .wire import Wakeup
-
-
-class WakeupOwner(Protocol):
-    """Core whose lock the wakeup is a condition of."""
-
-    def abandon(self, dropped: Closable) -> None: ...
+from _thread import LockType, allocate_lock
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 
 class Work:
-    """Work for a stream, until that is over: in a thread, one wait after the other."""
+    """Work of a thread, until that is over: one wait after the other."""
 
     def __init__(self) -> None:
         self.over = False
-        self._wake: Callable[[], None] | None = None
+        self._waits_for: LockType | None = None
 
     def end(self) -> None:
-        """From any thread, whatever locks it holds: the wakeup is set in a turn of its owner's."""
+        """From any thread, whatever locks it holds, and from a signal handler."""
         self.over = True
-        wake = self._wake
-        if wake is not None:
-            wake()
+        lock = self._waits_for
+        if lock is not None:
+            release(lock)
 
-    @contextmanager
-    def waiting(self, owner: WakeupOwner, wakeup: Wakeup) -> Iterator[None]:
-        self._wake = partial(owner.abandon, Closing(wakeup.set))  # before `over` is looked at
+    def wait(self, lock: LockType, timeout: float) -> bool:
+        self._waits_for = lock  # before `over` is looked at
         try:
-            yield
+            return not self.over and lock.acquire(timeout=timeout)
         finally:
-            self._wake = None
+            self._waits_for = None
 
 
 class _Here(threading.local):
@@ -63,6 +52,11 @@ def working(work: Work) -> Iterator[None]:
         _here.work = None
 
 
+def adopt(work: Work) -> None:
+    """This thread does so for as long as it is there."""
+    _here.work = work
+
+
 def still_wanted() -> bool:
     """In a source: False once the stream that this thread reads it for is over. Elsewhere it is True.
 
@@ -72,13 +66,26 @@ def still_wanted() -> bool:
     return work is None or not work.over
 
 
-def wait(owner: WakeupOwner, wakeup: Wakeup, timeout: float | None) -> bool:
-    """Until the wakeup is set, or for `timeout` seconds, under its lock. False: what this thread works for is over."""
+def locked() -> LockType:
+    """A lock to wait for."""
+    lock = allocate_lock()
+    lock.acquire()
+    return lock
+
+
+def release(lock: LockType) -> None:
+    """Let the thread go on that waits for it. The second time does nothing."""
+    with suppress(RuntimeError):
+        lock.release()
+
+
+def wait_for(lock: LockType, timeout: float | None = None) -> bool:
+    """Until it is released. False: after `timeout` seconds, or as what this thread works for is over."""
     work = _here.work
-    if work is None:
-        wakeup.wait(timeout)
-        return True
-    with work.waiting(owner, wakeup):
-        if not work.over:
-            wakeup.wait(timeout)
-    return not work.over
+    seconds = limited(timeout)
+    return lock.acquire(timeout=seconds) if work is None else work.wait(lock, seconds)
+
+
+def limited(timeout: float | None) -> float:
+    """Seconds that the system's clocks can count; -1 where there is no end."""
+    return -1.0 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)

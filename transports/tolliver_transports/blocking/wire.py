@@ -9,7 +9,7 @@ machine or come out of it, and never while the system takes or gives them.
 from __future__ import annotations
 
 import socket
-import threading
+from _thread import LockType
 from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
@@ -23,20 +23,46 @@ from .._driver.sockets import Address, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import Dialling, resolve
+from .interrupts import StepLock, undisturbed
 from .loop import LOOK, PAUSE, READ, WRITE, Loop
+from .waits import locked, release, still_wanted, wait_for
 
 
-class Wakeup(threading.Condition):
+class Wakeup:
     """Tells the threads that wait for one thing to look again. It is set under the lock."""
 
+    def __init__(self, lock: StepLock) -> None:
+        self._lock = lock
+        self._waiters: list[LockType] = []
+
     def set(self) -> None:
-        self.notify_all()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            release(waiter)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it is set, or for so many seconds. Under the lock, held once. False: its thread is to wait no longer,
+        as what it works for is over, or as Ctrl-C has come."""
+        waiter = locked()
+        self._waiters.append(waiter)
+        with undisturbed:
+            self._lock.release()
+            try:
+                wait_for(waiter, timeout)
+            except BaseException as error:  # of a signal handler
+                self._lock.harmless = error
+                raise
+            finally:
+                self._lock.acquire()
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+        return still_wanted()
 
 
 class BorrowerWakeup(Wakeup):
     """The wakeup of one thread, which reads the sockets while it waits."""
 
-    def __init__(self, lock: threading.RLock, loop: Loop) -> None:
+    def __init__(self, lock: StepLock, loop: Loop) -> None:
         super().__init__(lock)
         self._loop = loop
         self._borrowing = False
@@ -49,7 +75,7 @@ class BorrowerWakeup(Wakeup):
         if self._borrowing:
             self._loop.nudge()
         elif self._waiting:  # else it looks before it waits
-            self.notify_all()
+            super().set()
             if self.lends:
                 self._loop.lend()
 
@@ -70,18 +96,13 @@ class BorrowerWakeup(Wakeup):
 
     def _borrow(self, is_there: Callable[[], object]) -> bool:
         self._borrowing = True
-        self.release()
+        self._lock.release()
         try:
             return self._loop.borrow(is_there)
         finally:
-            self.acquire()
+            self._lock.acquire()
             self._borrowing = False
             self._looked = monotonic()
-
-
-def limited(timeout: float | None) -> float | None:
-    """Seconds that the system's clocks can count."""
-    return timeout if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
 
 
 class TransportOwner(Protocol):
@@ -107,7 +128,7 @@ class Transport(SocketSession):
         role: Role,
         pump: AnyPump,
         loop: Loop,
-        lock: threading.RLock,
+        lock: StepLock,
     ) -> None:
         super().__init__(driver, cid, role, pump, lock)
         self._owner = owner
