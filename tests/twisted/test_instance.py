@@ -431,7 +431,7 @@ def test_without_a_reactor_it_lives_on_the_global_one(tmp_path: Any, certs: Cert
         async def main():
             options = InstanceOptions(database=f"{sys.argv[1]}/alone.db", plaintext=True)
             async with await create_instance(options) as alone:
-                print((await alone.send("news", "", b"to nobody")).recipients)
+                print((await alone.send("news", "", b"to nobody", to=())).recipients)
 
         react(lambda _reactor: Deferred.fromCoroutine(main()))
     """

@@ -7,6 +7,7 @@ nothing is on its way between the two.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from typing import Protocol
@@ -431,10 +432,11 @@ def audit(node: Node, store: MemoryStore) -> None:
     check(stored == owed.keys() | kept, "messages {} are in the store and nobody is owed them", stored - owed.keys())
     check(node._keeping.size == kept_size, "{} bytes are kept, {} are counted", kept_size, node._keeping.size)
     check(all(owed[seq] == one.owed for seq, one in kept.items()), "kept: {} are owed, others are counted", owed)
+    unowned = (seq for seq, one in kept.items() if not one.owners)  # a window delays no answer of others (T-62)
+    waited = sorted({*owed, *unowned})
     for receipt, _ in node._receipts.within(0, node._next_seq):
-        waited = [seq for seq in range(receipt.first_seq, receipt.last_seq + 1) if owed[seq] or seq in kept]
-        waited = [seq for seq in waited if owed[seq] or not kept[seq].owners]  # a window delays no answer (T-62)
-        check(receipt.unacked == len(waited), "{} waits for {}, not {} messages", receipt, receipt.unacked, waited)
+        count = bisect_right(waited, receipt.last_seq) - bisect_left(waited, receipt.first_seq)
+        check(receipt.unacked == count, "{} waits for {}, not {} messages", receipt, receipt.unacked, count)
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
         if is_derived(uuid):

@@ -178,7 +178,7 @@ class Driving(Clockwork, Generic[H]):
         if host.jobs or node._running or not node._batch.empty:
             return
         host.quiet_points += 1
-        if host.quiet_points % 8 == 0 or self._calm:
+        if host.quiet_points % 10 == 0 or self._calm:
             audit(node, host.store)
 
     def _timeout(self, host: H, born: int, due: float) -> None:
