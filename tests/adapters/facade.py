@@ -30,6 +30,7 @@ from tolliver_proto import (
     Job,
     NodeStats,
     Notice,
+    NoticeKind,
     PeerInfo,
     Receipt,
     RemoteInfo,
@@ -371,6 +372,9 @@ class Facade(Opened):
 
     def remotes(self) -> list[RemoteInfo]:
         return self._call("remotes")  # type: ignore[no-any-return]  # as above
+
+    def notice(self, kind: NoticeKind, detail: str) -> None:
+        self._call("notice", kind, detail)
 
     def notices(self) -> list[Notice]:
         return self._call("notices")  # type: ignore[no-any-return]  # as above

@@ -14,10 +14,10 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Acl, ConnectionClosing, ConnectionLost, IdentityConflict, Limits, StoreError
+from tolliver_proto import Acl, ConnectionClosing, ConnectionLost, IdentityConflict, Limits, NoticeKind, StoreError
 
 from .facade import until
-from .nodes import SOMEBODY, Nodes, address, connected, silent_port
+from .nodes import SOMEBODY, Nodes, address, connected, noticed, silent_port
 
 # Its identity.
 
@@ -133,6 +133,9 @@ def test_whoever_waits_when_it_closes_is_told(nodes: Nodes) -> None:
 def test_after_its_end_every_call_says_so(nodes: Nodes) -> None:
     with nodes.open("left") as left:
         receipt = left.send("nobody", "", b"x", to=())
+        left.notice(NoticeKind.RELOAD_REFUSED, "the program's own file")
+        assert noticed(left, NoticeKind.RELOAD_REFUSED) == ["the program's own file"]
+        assert left.stats()["notices_reload_refused"] == 1
     for call in (
         lambda: left.new_connection("127.0.0.1:1"),
         lambda: left.remove_connection("127.0.0.1:1"),
@@ -152,13 +155,14 @@ def test_after_its_end_every_call_says_so(nodes: Nodes) -> None:
         lambda: left.dead_letters(),
         lambda: left.drop_dead_letters([1]),
         lambda: left.replay([]),
+        lambda: left.notice(NoticeKind.RELOAD_REFUSED, "x"),
         lambda: left.set_acl(Acl()),
         lambda: left.reload_tls(),
     ):
         with pytest.raises(ConnectionClosing):
             call()
     assert not left.peers()
-    assert not left.notices()
+    assert [one.kind for one in left.notices()] == [NoticeKind.RELOAD_REFUSED]
     assert left.stats()["peers"] == 0
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.request import urlopen
 
 import pytest
 from tolliver_transports._cli.config import KEYS, load
@@ -22,9 +23,10 @@ from tolliver_transports._options.reading import leaves, read
 from tolliver_transports.staging import Position, StageFolder
 
 from scripts import draw_options
-from tests.cli.commands import COMMAND, SECONDS, running, tolliver
+from tests.cli.commands import COMMAND, SECONDS, Listener, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
+from tests.ports import free_address
 
 HANDLE = """
 import os, pathlib, sys
@@ -67,7 +69,8 @@ def until_lines(path: Path, count: int) -> list[str]:
 
 
 def test_messages_go_to_a_file_and_rules_are_read_again(who: Who, tmp_path: Path) -> None:
-    path = config(tmp_path, who, 'deliver.file = "got.jsonl"')
+    status = free_address()
+    path = config(tmp_path, who, f'deliver.file = "got.jsonl"\nstatus = "{status}"')
     with running(tmp_path / "out", "run", path, "--json") as service:
         (said,) = service.lines()
         assert json.loads(said)["addresses"] == [service.address]
@@ -88,6 +91,15 @@ def test_messages_go_to_a_file_and_rules_are_read_again(who: Who, tmp_path: Path
         path.write_text(f"{'databse = 5'}\n{good}")
         service.process.send_signal(signal.SIGHUP)
         assert "is database meant?" in service.until_said("all stays as it was")[-1]
+        path.write_text(good)
+        pair = [tmp_path / "certificates" / f"alice.{end}" for end in ("pem", "key")]
+        kept = pair[1].read_bytes()
+        pair[1].write_bytes((tmp_path / "certificates" / "bob.key").read_bytes())  # half of a pair, as it is renewed
+        service.process.send_signal(signal.SIGHUP)
+        service.until_said("is not the key of")
+        assert metric(status, 'tolliver_notices_total{kind="reload_refused"}') == 2
+        assert tolliver(*send, "with the old pair").exit_code == 0
+        pair[1].write_bytes(kept)
         path.write_text(f'acl = "rules"\ndedupe = 5\n{good}')
         service.process.send_signal(signal.SIGHUP)
         told = service.until_said("these take effect with a restart: dedupe")
@@ -96,6 +108,50 @@ def test_messages_go_to_a_file_and_rules_are_read_again(who: Who, tmp_path: Path
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(SECONDS) == 0
     assert len(until_lines(tmp_path / "got.jsonl", 1)) == 1
+
+
+def metric(address: str, name: str) -> float:
+    """A sample of the instance with that status endpoint."""
+    with urlopen(f"http://{address}/metrics", timeout=SECONDS) as answer:
+        samples = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#")
+    return float(samples[name])
+
+
+SLOW = """
+import pathlib, time
+HERE = pathlib.Path(__file__).parent
+def until(name):
+    (HERE / f"{name}-began").write_text("x")
+    while not (HERE / name).exists():
+        time.sleep(0.01)
+until("import")
+def take(delivery):
+    until("take")
+"""
+
+
+def test_a_hangup_ends_nothing_while_the_service_starts_or_closes(who: Who, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    path, errors = config(tmp_path, who, 'deliver.python = "slow:take"'), tmp_path / "errors"
+    with errors.open("wb") as out, subprocess.Popen([*COMMAND, "run", str(path)], stderr=out) as process:
+        try:
+            until_there(tmp_path / "import-began")
+            process.send_signal(signal.SIGHUP)
+            (tmp_path / "import").touch()
+            service = Listener(process, errors, errors)
+            service.until_said("was read again")
+            send = ("send", "c", "k", "x", "--connect", service.address, *who("bob", own=True))
+            with started(*COMMAND, *send) as sending:
+                until_there(tmp_path / "take-began")
+                process.send_signal(signal.SIGTERM)
+                for _ in range(10):
+                    process.send_signal(signal.SIGHUP)
+                    time.sleep(0.02)
+                (tmp_path / "take").touch()
+                assert process.wait(SECONDS) == 0, errors.read_text()
+                assert sending.wait(SECONDS) == 0
+        finally:
+            process.kill()
 
 
 def test_a_command_runs_for_each_message_and_again_where_it_fails(who: Who, tmp_path: Path) -> None:
@@ -177,6 +233,8 @@ def test_the_page_has_the_table() -> None:
     ("text", "said"),
     [
         ("listen = ", "bad.toml: "),
+        ("plaintext = true\n[deliver]\nfile = 'x'", "nothing is subscribed to, so nothing would come"),
+        ("plaintext = true\n[[deliver]]\nfile = 'x'\n[bridge]\nlisten = '127.0.0.1:0'", "nothing is subscribed to"),
         ("databse = 'x'", "there is no option 'databse': is database meant?"),
         ("plaintext = true\nsubscriptions = ['c']", "where do messages of 'c' go?"),
         ("plaintext = true\ndeliver.file = 'x'\ndeliver.command = ['true']", "it has file and command: give one of"),
@@ -318,7 +376,7 @@ def test_a_message_that_is_being_handled_may_end_after_sigterm(ends: bool, who: 
 
 def test_a_command_with_a_slash_is_relative_to_the_file(tmp_path: Path) -> None:
     path, program = tmp_path / "a.toml", tmp_path / "handle"
-    path.write_text('plaintext = true\ndeliver.command = ["./handle", "x"]')
+    path.write_text('plaintext = true\nsubscriptions = ["c"]\ndeliver.command = ["./handle", "x"]')
     assert "there is no program" in the_line(tolliver("config", "check", path))
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -107,4 +107,8 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 def test_the_unit_says_what_the_page_promises() -> None:
     lines = UNIT.read_text().splitlines()
-    assert {"Type=notify", "DynamicUser=yes", "LoadCredential=key.pem:/etc/tolliver/%i.key", "UMask=0077"} <= {*lines}
+    pair = {f"LoadCredential={name}.pem:/etc/tolliver/%i.{end}" for name, end in (("cert", "pem"), ("key", "key"))}
+    assert {"Type=notify", "DynamicUser=yes", "UMask=0077", *pair} <= {*lines}
+    page = (ROOT / "docs" / "service.md").read_text()
+    for name in ("cert", "key"):
+        assert f'{name} = "/run/credentials/tolliver@alice.service/{name}.pem"' in page

@@ -287,6 +287,7 @@ class NoticeKind(StrEnum):
     DISK_LOW = "disk_low"  # D-13: new messages are refused
     RESERVE_USED = "reserve_used"  # D-13: the disk is full
     RESERVE_RESTORED = "reserve_restored"  # D-13
+    RELOAD_REFUSED = "reload_refused"  # a file that a program was to read again is wrong: the earlier one stays
     LEASE_OVER = "lease_over"  # a producer was gone for too long: what was not begun of its jobs is let go
     BACKOFF_FULL = "backoff_full"  # T-52: sends to that peer pause
 

@@ -6,6 +6,7 @@ nothing itself, and where something is missing, at the start or in a command, it
 
 from __future__ import annotations
 
+import signal
 import sys
 
 _EXTRA = {"typer", "click", "rich", "textual", "anyio", "attr", "attrs", "cryptography", "psutil"}
@@ -14,6 +15,10 @@ _SPARK = {"pyspark", "pyarrow", "numpy"}
 
 def main() -> None:
     """Run the command line with the arguments of the process."""
+    if hasattr(signal, "pthread_sigmask"):  # POSIX
+        # A service reads its file again at a SIGHUP, and this one might end it while it starts: it waits until the
+        # command is known, and until a service watches for it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         from ._cli.commands import app
 

@@ -124,6 +124,11 @@ def load(path: Path) -> Config:
         given = dict(leaves(document, KEYS)) | {KEY: tables} if tables else dict(leaves(document, KEYS))
         found = destinations([read({KEY: one}, KEYS, path.parent) for one in tables], path.parent)
         config = Config(path, given, read(document, KEYS, path.parent), found)
+        if found and not config.subscriptions and not config.value("bridge.subscribe"):
+            raise ValueError(
+                "nothing is subscribed to, so nothing would come: give each [[deliver]] its channel, or "
+                'subscriptions = ["CHANNEL"]; "" is every channel'
+            )
         if "bridge.listen" not in config.values:
             check_all_go_somewhere(config.value("subscriptions") or (), found)
     except ValueError as error:  # of TOML and of UTF-8 too

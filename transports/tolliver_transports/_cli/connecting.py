@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -241,6 +241,17 @@ def _innermost(error: Exception) -> Exception:
 async def _signal() -> None:
     with signals() as told:
         await told()
+
+
+@contextmanager
+def hangups() -> Iterator[AsyncIterator[signal.Signals]]:
+    """SIGHUPs, those that came since the start of the process, too. Behind it they wait, and end nothing."""
+    with anyio.open_signal_receiver(signal.SIGHUP) as come:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        try:
+            yield come
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 @contextmanager

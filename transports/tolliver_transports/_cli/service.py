@@ -8,8 +8,7 @@ how it goes.
 from __future__ import annotations
 
 import logging
-import signal
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import anyio
 import anyio.abc
 from attrs import evolve
 
-from tolliver_proto import Acl, TolliverError
+from tolliver_proto import Acl, NoticeKind, TolliverError
 
 from .._options.acl_file import load_acl
 from .._options.instance import Remote
@@ -26,7 +25,7 @@ from . import words
 from .bridging import Bridging
 from .changes import when_changed
 from .config import Config, load
-from .connecting import alongside, signals
+from .connecting import alongside, hangups, signals
 from .delivering import Deliveries
 from .letters import keep_requests
 from .manager import ServiceManager
@@ -41,12 +40,13 @@ async def serve(config: Config, as_json: bool) -> None:
     _set_level(config)
     options = config.options()
     bridge, manager = config.bridge(), ServiceManager()
-    with signals() as told:
+    with hangups() as come, signals() as told:
         async with create_instance(evolve(options, remotes=())) as instance:
             _say_where(instance, config, as_json)
             bridging = Bridging(instance, bridge)
-            keep = partial(_Running(instance, config, bridging, manager).keep, options.remotes)
-            status = partial(manager.keep_told, partial(_status, instance))
+            running = _Running(instance, config, bridging, manager)
+            keep = partial(running.keep, options.remotes, come)
+            status = partial(manager.keep_told, running.status)
             manager.tell("READY=1")
             # The instance lives on until these have ended.
             letters = partial(keep_requests, instance, options.database)
@@ -58,11 +58,6 @@ async def _until(told: Callable[[], Awaitable[None]], manager: ServiceManager) -
         await told()
     finally:
         manager.tell("STOPPING=1")
-
-
-def _status(instance: Instance) -> str:
-    numbers = instance.stats()
-    return f"{words.count(numbers.peers_up, 'peer')} connected, {words.count(numbers.pending, 'message')} to be sent"
 
 
 def _say_where(instance: Instance, config: Config, as_json: bool) -> None:
@@ -95,9 +90,16 @@ class _Running:
         self._bridging = bridging
         self._manager = manager
         self._one_at_a_time = anyio.Lock()
+        self._refused = ""  # why the last reload was
         self._dialled: set[Remote] = set()
 
-    async def keep(self, remotes: Collection[Remote]) -> None:
+    def status(self) -> str:
+        """A line for the service manager."""
+        numbers = self._instance.stats()
+        to_send = words.count(numbers.pending, "message")
+        return f"{words.count(numbers.peers_up, 'peer')} connected, {to_send} to be sent{self._refused}"
+
+    async def keep(self, remotes: Collection[Remote], hangups: AsyncIterator[object]) -> None:
         """Dials, delivers, and on SIGHUP reads the file again. Raises what ends a dial for good."""
         async with anyio.create_task_group() as tasks:
             config = self._config
@@ -110,9 +112,8 @@ class _Running:
             every = config.value("reload_every")
             if every is not None:
                 tasks.start_soon(when_changed, self._files, every, partial(self._read_again, tasks))
-            with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
-                async for _ in hangups:
-                    await self._read_again(tasks)
+            async for _ in hangups:
+                await self._read_again(tasks)
 
     def _files(self) -> list[Path]:
         """Files that are read again."""
@@ -161,8 +162,11 @@ class _Running:
                 if one not in before.subscriptions:
                     await self._instance.subscribe(*one)
         except (OSError, TypeError, ValueError, TolliverError) as error:
-            words.say(words.line(f"all stays as it was: {error}"))
+            detail = words.line(f"{before.path} is not read again, all stays as it was: {error}")
+            self._refused = f"; {detail}"
+            self._instance.notice(NoticeKind.RELOAD_REFUSED, detail)
             return
+        self._refused = ""
         self._instance.set_acl(acl)
         self._deliveries.change(now.destinations)
         self._bridging.change(bridge)

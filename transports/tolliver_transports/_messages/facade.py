@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 from uuid import UUID
 
-from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, PeerInfo, RemoteInfo, Subscription
+from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, NoticeKind, PeerInfo, RemoteInfo, Subscription
 
 from .._driver.facade import BaseFacade
 from .._options.instance import Remote
@@ -35,6 +35,15 @@ class BaseInstance(BaseFacade[C]):
         """
         with self._core.lock:
             self._core.remove_connection(remote, block)
+
+    def notice(self, kind: NoticeKind, detail: str) -> None:
+        """Tell an operator something of the program, as the instance tells of itself: counted, logged as a warning, in
+        `notices` and in the status. The text is one line without bodies (D-14).
+
+        Raises ConnectionClosing where the instance is not open.
+        """
+        with self._core.lock:
+            self._core.notice(kind, detail)
 
     def subscriptions(self) -> list[Subscription]:
         """Our own subscriptions, (channel, key) pairs, as the next handshake will list them."""

@@ -290,6 +290,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def notices(self) -> list[Notice]:
         return list(self._driver.notices)
 
+    def notice(self, kind: NoticeKind, detail: str) -> None:
+        self.check_open()
+        self.node.notice(kind, detail, None, monotonic())
+        self.run_actions()
+
     def stats(self) -> NodeStats:
         return self.node.stats()
 

@@ -6,6 +6,7 @@ imported when the command runs, so that `tolliver --help` does not wait for all 
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -28,8 +29,13 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_SERVICES = ("run",)
+"""Commands that watch for SIGHUP from their start on, which waits until they do."""
+
+
 @app.callback()
 def main(
+    ctx: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -41,6 +47,8 @@ def main(
     ] = words.Level.WARNING,
 ) -> None:
     """Brokerless messaging over mutual TLS: reliable messages between processes."""
+    if ctx.invoked_subcommand not in _SERVICES and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     words.write_stderr(log_json, log_level)
     # Names and bodies may hold characters that the terminal's encoding does not have.
     for stream in (sys.stdout, sys.stderr):
