@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         StoreError,
         TolliverError,
         TooFewRecipients,
+        Unconfirmed,
         Undelivered,
         UndeliveredReason,
         UnexpectedEOF,
@@ -175,8 +176,8 @@ else:
                 "ConnectionClosing, ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, "
                 "LimitExceeded, LocalProtocolError, MalformedFrame, NoResponders, NotOpenYet, OutboxFull, "
                 "OutOfThreads, OwnLimitExceeded, ProtocolError, RemoteProtocolError, RequestFailed, ReservedChannel, "
-                "SelfConnection, StoreError, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason, "
-                "UnexpectedEOF, UnexpectedFrame"
+                "SelfConnection, StoreError, TolliverError, TooFewRecipients, Unconfirmed, Undelivered, "
+                "UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
             ),
             "._common.failures": "DialFailure, failure_of",
             "._common.snapshot": "Snapshot, counter, gauge",
@@ -360,6 +361,7 @@ __all__ = [
     "TolliverError",
     "TooFewRecipients",
     "Transmit",
+    "Unconfirmed",
     "Undelivered",
     "UndeliveredReason",
     "UnexpectedEOF",

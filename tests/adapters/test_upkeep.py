@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -367,6 +368,17 @@ def test_commits_that_are_missing_are_told_at_opening(nodes: Nodes) -> None:
         until(lambda: noticed(left, NoticeKind.COMMITS_MISSING))
         assert left.stats()["notices_commits_missing"] == 1
         assert f"{left.database} lacks 3 commits that were confirmed" in noticed(left, NoticeKind.COMMITS_MISSING)[0]
+
+
+def test_a_log_that_is_emptied_while_the_instance_runs_is_told_at_once(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        left.subscribe("news")
+        os.truncate(f"{left.database}-wal", 0)
+        with pytest.raises(StoreError, match="was cut while it was open, and nothing more is stored"):
+            left.subscribe("other")
+        until(lambda: noticed(left, NoticeKind.COMMITS_MISSING))
+        assert "was cut while the instance used it" in noticed(left, NoticeKind.COMMITS_MISSING)[0]
+        until(lambda: "a commit failed, nothing of it was stored" in noticed(left, NoticeKind.STORE_ERROR)[0])
 
 
 def test_what_cannot_be_read_is_told_and_goes_out_later(nodes: Nodes) -> None:

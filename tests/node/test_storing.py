@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tolliver_proto import (
     Fetch,
     Limits,
     Message,
+    Notice,
     NoticeKind,
     ReserveIds,
     Stored,
@@ -13,6 +16,7 @@ from tolliver_proto import (
     StoreMessages,
     Subscribe,
     Subscription,
+    Unconfirmed,
     Unsubscribe,
 )
 
@@ -72,6 +76,24 @@ def test_a_failed_commit_is_as_if_it_had_never_been_and_the_next_one_works() -> 
     play.wait(2.0)
     assert [message.body for message in play.store.messages] == [b"waiting"]
     assert play.pending() == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (StoreError("no"), "a commit failed, nothing of it was stored: no"),
+        (Unconfirmed("who knows"), "a commit failed: who knows"),
+    ],
+    ids=["certain", "unconfirmed"],
+)
+def test_nobody_says_that_nothing_was_stored_where_that_is_not_known(error: StoreError, said: str) -> None:
+    play = Play()
+    play.peer(LOW, ("c", ""))
+    play.hold_commits = True
+    receipt = play.send("c", "k", b"x")
+    actions = play.fail(error)
+    assert only(actions, Notice).detail == said
+    assert [(stored.tokens, stored.error) for stored in every(actions, Stored)] == [([receipt], error)]
 
 
 def test_removals_of_a_failed_commit_come_again_later() -> None:

@@ -64,6 +64,18 @@ def opener(path: Path) -> None:
         say(error)
 
 
+def unsynced(path: Path) -> None:
+    """Its disk syncs no log from some time on; says what it was told, and stays until it is killed."""
+    store = open_store(path)
+    store.commit([storing([1])])
+    Path(os.environ["TOLLIVER_DISK_FAILS"]).touch()
+    try:
+        store.commit([storing(range(2, 27))])
+    except StoreError as error:
+        say(f"{type(error).__name__}: {error}")
+    sys.stdin.read()
+
+
 def forker(path: Path) -> None:
     """Dies and leaves a forked child behind, which says what the store tells it and lives until its input ends."""
     store = open_store(path)
@@ -135,6 +147,7 @@ def limited(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    {program.__name__: program for program in (holder, stayer, filler, opener, forker, migrator, writer, limited)}[
-        sys.argv[1]
-    ](Path(sys.argv[2]))
+    {
+        program.__name__: program
+        for program in (holder, stayer, filler, opener, forker, migrator, writer, limited, unsynced)
+    }[sys.argv[1]](Path(sys.argv[2]))

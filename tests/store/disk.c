@@ -6,6 +6,7 @@
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -107,8 +108,21 @@ ssize_t pwrite64(int fd, const void *data, size_t length, off64_t offset) {
 }
 int ftruncate(int fd, off_t size) { WHILE_TOLD(int, REAL(ftruncate)(fd, size), tell('T', inode, size, "", 0)) }
 int ftruncate64(int fd, off64_t size) { WHILE_TOLD(int, REAL(ftruncate64)(fd, size), tell('T', inode, size, "", 0)) }
-int fsync(int fd) { WHILE_TOLD(int, REAL(fsync)(fd), tell(directory ? 'D' : 'S', inode, 0, "", 0)) }
-int fdatasync(int fd) { WHILE_TOLD(int, REAL(fdatasync)(fd), tell(directory ? 'D' : 'S', inode, 0, "", 0)) }
+/* While the file TOLLIVER_DISK_FAILS is there, no log of SQLite can be synced. */
+static int fails(int fd) {
+    char link[64], path[PATH_MAX];
+    const char *sign = getenv("TOLLIVER_DISK_FAILS");
+    if (!sign || access(sign, F_OK))
+        return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length < 0 ? 0 : length] = 0;
+    errno = EIO;
+    return strstr(path, "-wal") != NULL;
+}
+
+int fsync(int fd) { if (fails(fd)) return -1; WHILE_TOLD(int, REAL(fsync)(fd), tell(directory ? 'D' : 'S', inode, 0, "", 0)) }
+int fdatasync(int fd) { if (fails(fd)) return -1; WHILE_TOLD(int, REAL(fdatasync)(fd), tell(directory ? 'D' : 'S', inode, 0, "", 0)) }
 
 int unlink(const char *path) {
     pthread_mutex_lock(&turn);

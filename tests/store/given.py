@@ -43,7 +43,7 @@ def seqs(rows: Iterable[Row]) -> list[int]:
     return [row.seq for row in rows]
 
 
-def start(program: str, path: Path) -> subprocess.Popen[str]:
+def start(program: str, path: Path, **environment: str) -> subprocess.Popen[str]:
     """A program of `children`, with pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.store.children", program, str(path)],
@@ -51,4 +51,5 @@ def start(program: str, path: Path) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        env={**os.environ, **environment},
     )

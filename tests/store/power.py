@@ -88,16 +88,19 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc")
 
 
+def library(directory: Path) -> Path:
+    """`disk.c`, to be loaded before the C library."""
+    made, gcc = directory / "disk.so", compiler()
+    assert gcc is not None
+    subprocess.run([gcc, "-shared", "-fPIC", "-O1", "-o", made, Path(__file__).with_name("disk.c"), "-ldl"], check=True)
+    return made
+
+
 def record(directory: Path, seed: int, synchronous: str = "FULL") -> list[tuple[str, int, int, bytes]]:
     """Use a store and return what it asked of the disk: (kind, inode, offset, data) each, as in `disk.c`."""
-    library, account, disk = directory / "disk.so", directory / "account", directory / "disk"
+    account, disk = directory / "account", directory / "disk"
     disk.mkdir()
-    gcc = compiler()
-    assert gcc is not None
-    subprocess.run(
-        [gcc, "-shared", "-fPIC", "-O1", "-o", library, Path(__file__).with_name("disk.c"), "-ldl"], check=True
-    )
-    names = {"LD_PRELOAD": str(library), "TOLLIVER_DISK": str(disk), "TOLLIVER_DISK_LOG": str(account)}
+    names = {"LD_PRELOAD": str(library(directory)), "TOLLIVER_DISK": str(disk), "TOLLIVER_DISK_LOG": str(account)}
     command = [sys.executable, "-m", "tests.store.power", str(disk / "node.db"), str(seed), synchronous]
     subprocess.run(command, cwd=Path(__file__).parents[2], env={**os.environ, **names}, check=True, timeout=120)
     content = account.read_bytes()

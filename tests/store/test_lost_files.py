@@ -15,7 +15,7 @@ import pytest
 from tolliver_transports._store import lock
 from tolliver_transports._store.sqlite import SQLiteStore
 
-from tolliver_proto import NoticeKind, Operation, RemoveDeliveries, RemoveMessages, StoreError
+from tolliver_proto import NoticeKind, Operation, RemoveDeliveries, RemoveMessages, StoreError, Unconfirmed
 
 from .given import OTHER, PEER, everything, open_store, seqs, start, storing
 
@@ -191,27 +191,113 @@ def test_a_database_that_was_here_is_not_made_anew(path: Path, harm: Callable[[P
 # While it is open.
 
 
-@pytest.mark.parametrize(
-    ("name", "replaced"),
-    [("node.db", False), ("node.db", True), ("node.db-wal", False)],
-    ids=["removed", "replaced", "log removed"],
-)
-def test_no_commit_is_confirmed_into_a_file_that_is_not_at_its_name(path: Path, name: str, replaced: bool) -> None:
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_no_commit_is_confirmed_into_a_file_that_is_not_at_its_name(path: Path, replaced: bool) -> None:
+    """Nor called lost: it is in that file, and is sent where somebody puts that back."""
     store = open_store(path)
-    file = path.with_name(name)
-    away = file.rename(path.with_name("away"))
+    away = path.rename(path.with_name("away"))
     if replaced:
-        shutil.copy(away, file)
+        shutil.copy(away, path)
     there = {one.name for one in path.parent.iterdir()}
-    for _ in range(2):
-        with pytest.raises(StoreError, match=f"{file} was removed or replaced while it was open: nothing is confirmed"):
-            store.commit([storing([1000])])
+    with pytest.raises(Unconfirmed, match=f"{path} was removed or replaced while it was open.*shows at the next"):
+        store.commit([storing([1000])])
+    with pytest.raises(StoreError, match=f"{path} was removed or replaced while it was open") as caught:
+        store.commit([storing([1001])])
+    assert not isinstance(caught.value, Unconfirmed), "of this one nothing was begun"
     store.close()
-    if name == "node.db":  # else SQLite has copied its log into the database, and removed it by its name
-        assert {one.name for one in path.parent.iterdir()} - {"node.db-shm"} == there - {"node.db-shm"}
-    os.replace(away, file)
+    assert {one.name for one in path.parent.iterdir()} - {"node.db-shm"} == there - {"node.db-shm"}
+    os.replace(away, path)
     with closing(open_store(path)) as store:
-        assert seqs(everything(store))[:COMMITS] == list(range(1, COMMITS + 1))
+        assert seqs(everything(store)) == [*range(1, COMMITS + 1), 1000]
+        assert told(store) == []
+
+
+def test_a_commit_into_a_log_that_has_no_name_any_more_is_confirmed_where_it_can_be(path: Path) -> None:
+    """SQLite copies its log into the database at the end, and removes it by its name: the commit is there."""
+    store = open_store(path)
+    log_of(path).unlink()
+    store.commit([storing(range(1000, 1025))])
+    with pytest.raises(StoreError, match=f"{log_of(path)} was removed or replaced while it was open"):
+        store.commit([storing([2000])])
+    store.close()
+    with closing(open_store(path)) as store:
+        assert seqs(everything(store)) == [*range(1, COMMITS + 1), *range(1000, 1025)]
+        assert told(store) == []
+
+
+def test_what_cannot_be_looked_at_after_a_commit_is_confirmed(path: Path) -> None:
+    """The name leads nowhere for a while, as where a disk does not answer or a directory may not be searched."""
+    home = path.parent / "home"
+    away = path.parent / "away"
+    home.mkdir()
+    for one in [*path.parent.glob("node.db*")]:
+        one.rename(home / one.name)
+    store = open_store(home / path.name)
+    home.rename(away)
+    home.symlink_to(home)
+    store.commit([storing(range(1000, 1025))])
+    home.unlink()
+    away.rename(home)
+    store.commit([storing([2000])])
+    store.close()
+    with closing(open_store(home / path.name)) as store:
+        assert seqs(everything(store))[COMMITS:] == [*range(1000, 1025), 2000]
+        assert told(store) == []
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["killed", "closed"])
+@pytest.mark.parametrize(
+    "harm", [lambda path: os.truncate(log_of(path), 0), cut, cut_one], ids=["emptied", "cut", "one"]
+)
+def test_a_log_that_is_cut_while_it_is_open_is_told_at_the_next_commit(
+    path: Path, harm: Callable[[Path], None], closed: bool
+) -> None:
+    """And nothing is written over what is left: the database stays one, and its opening says what is missing."""
+    with closing(open_store(path)):
+        pass  # it begins with an empty log
+    store = open_store(path)
+    for seq in range(1000, 1010):
+        store.commit([storing([seq])])
+    harm(path)
+    if not closed:
+        with pytest.raises(StoreError, match=r"log .* was cut while it was open, and nothing more is stored"):
+            store.commit([storing([2000])])
+        [(kind, text)] = store.news()
+        assert (kind, "docs/backup.md" in text) == (NoticeKind.COMMITS_MISSING, True)
+    store.close()
+    with closing(open_store(path)) as store:
+        found = seqs(everything(store))
+        assert found == [*range(1, COMMITS + 1), *range(1000, 1010)][: len(found)]
+        assert told(store) == [NoticeKind.COMMITS_MISSING]
+        assert store.missing >= COMMITS + 10 - len(found) > 0
+        assert [line for line in store.check() if "-wal" not in line] == []
+        store.commit([storing([2001])])
+
+
+def test_an_end_of_the_log_that_no_commit_needs_may_be_cut(path: Path) -> None:
+    """A log that begins anew keeps the length that it had."""
+    with closing(open_store(path)) as store:
+        store.commit([storing(range(1000, 1500))])
+        store._file.connection.execute("PRAGMA wal_checkpoint(RESTART)")
+        store.commit([storing([2000])])
+        cut(path)
+        store.commit([storing([2001])])
+        assert told(store) == []
+    with closing(open_store(path)) as store:
+        assert seqs(everything(store))[-3:] == [1499, 2000, 2001]
+        assert told(store) == []
+
+
+def test_a_log_that_another_program_has_emptied_in_order_lacks_nothing(path: Path) -> None:
+    with closing(open_store(path)) as store:
+        with closing(sqlite3.connect(path)) as foreign:
+            assert foreign.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() == (0, 0, 0)
+        assert log_of(path).stat().st_size == 0
+        store.commit([storing([1000])])
+        assert told(store) == []
+    with closing(open_store(path)) as store:
+        assert seqs(everything(store)) == [*range(1, COMMITS + 1), 1000]
+        assert told(store) == []
 
 
 # One file, one instance.

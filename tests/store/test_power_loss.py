@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .given import everything, message, open_store, seqs, start, storing
-from .power import Verdict, compiler, images
+from .power import Verdict, compiler, images, library
 
 IMAGES = 150
 KILLS = 10
@@ -42,6 +42,24 @@ def test_what_was_committed_survives_a_loss_of_power(scratch: Path) -> None:
 def test_less_than_every_commit_synced_is_not_enough(scratch: Path, synchronous: str) -> None:
     """The control: such images do show what a sync is for."""
     assert any(one.lost for one in images(scratch, 8, 20, synchronous))
+
+
+@needs_compiler
+def test_a_commit_that_is_not_synced_does_not_come_back(scratch: Path) -> None:
+    """SQLite leaves it in the log, whole, and the next opening would find it: something else takes its place there.
+
+    Nobody knows what a loss of power would leave, and the error says so.
+    """
+    names = {"LD_PRELOAD": str(library(scratch)), "TOLLIVER_DISK_FAILS": str(scratch / "fails")}
+    with start("unsynced", scratch / "node.db", **names) as child:
+        assert child.stdout is not None
+        told = child.stdout.readline()
+        child.kill()
+    assert told.startswith("Unconfirmed: cannot commit to the database")
+    assert "SQLITE_IOERR_FSYNC" in told
+    assert "Whether this commit was stored shows at the next opening" in told
+    with closing(open_store(scratch / "node.db")) as store:
+        assert seqs(everything(store)) == [1]
 
 
 def test_a_checkpoint_that_power_cut_off_is_no_damage(scratch: Path) -> None:

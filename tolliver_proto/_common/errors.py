@@ -290,5 +290,10 @@ class StoreError(TolliverError):
     """The store failed: disk full, locked, corrupt. Nothing is half-written; try again when the cause is gone."""
 
 
+class Unconfirmed(StoreError):
+    """The disk failed at the end of a commit, or its file was taken away: the next opening shows whether it was stored
+    (D-13). Messages that are there are sent then."""
+
+
 class DiskFull(StoreError):
     """No room for what was to be stored: nothing of it was. Commits without a message may still find room (D-13)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from .._common.errors import DiskFull, TolliverError
+from .._common.errors import DiskFull, TolliverError, Unconfirmed
 from .actions import Commit, NoticeKind, Stored, SubscriptionsChanged
 from .batch import Batch
 from .handshakes import Handshakes
@@ -88,7 +88,8 @@ class Storing(Handshakes):
         if batch is None:
             return
         self._ids.forget_reserve()
-        self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed, nothing of it was stored: {error}")
+        sure = "" if isinstance(error, Unconfirmed) else ", nothing of it was stored"
+        self._notice(NoticeKind.STORE_ERROR, None, f"a commit failed{sure}: {error}")
         no_room = batch.stores and isinstance(error, DiskFull)
         if no_room:
             self._apart, self._no_letters_until = True, self._now + _STORE_RETRY

@@ -4,7 +4,7 @@ Nothing is touched before it is known to be ours. A lock is taken, the header is
 anything, and only then is the file opened for writing. From there on every failure, SQLite's or the system's, becomes a
 StoreError with the file, the cause and the next step. Damage that is found on the way and can be done without is told
 by `check`. Commits are counted, for the mark (`mark`), and none is confirmed unless the file is still the one at its
-name.
+name, as far as it can be looked at, and its log is as long as it was.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from types import TracebackType
 from uuid import UUID
 from weakref import WeakSet
 
-from tolliver_proto import NoticeKind, StoreError
+from tolliver_proto import NoticeKind, StoreError, Unconfirmed
 
 from .._private import must_be_file, open_private, take_place
 from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, store_error
@@ -55,9 +55,18 @@ _AGAIN = 0.05  # seconds until a check that was about to begin is interrupted on
 # The number of the last commit stands in the newest batch, where that came with it and is still there, else here. It
 # is no part of a check: what a wrong one leads to is told.
 _COUNT = "UPDATE instance SET commits = ?"
+_COUNTED = "SELECT MAX(commits, IFNULL((SELECT number FROM batch ORDER BY first_seq DESC LIMIT 1), 0)) FROM instance"
+_NOTHING = f"PRAGMA application_id = {APPLICATION_ID}"  # it writes its page; a row that stays as it is writes none
 _TAKE_COUNT = """
     UPDATE instance
     SET commits = MAX(commits, IFNULL((SELECT number FROM batch ORDER BY first_seq DESC LIMIT 1), 0))"""
+_BEFORE_ITS_END = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, getattr(sqlite3, "SQLITE_IOERR_WRITE", None))
+"""Errors of a COMMIT that has not written all of itself into the log."""
+_UNCONFIRMED = "Whether this commit was stored shows at the next opening: messages that are there are sent then"
+_CUT = (
+    "the log {path}-wal was cut while the instance used it: commits that were confirmed are missing. Messages whose "
+    "`send` returned may be lost, and some may come twice. Stop the instance; docs/backup.md says what to do (D-13)"
+)
 _MISSING = (
     "the database {path} lacks {count} commits that were confirmed: its log ({path}-wal) was removed or cut, the disk "
     "lost what it had promised, or a copy was put in its place. Messages whose `send` returned may be lost, and some "
@@ -191,6 +200,7 @@ class DatabaseFile:
         [(self._commits,)] = connection.execute("SELECT commits FROM instance").fetchall()
         self._mark = Mark(self.path, self.instance_id, self._commits)
         self._mark.write(self._commits)
+        self._lock.lost()  # the log is as long as it is now
         self.missing = self._mark.missing
         if self.missing:
             self._tell(NoticeKind.COMMITS_MISSING, _MISSING.format(path=self.path, count=self.missing))
@@ -330,10 +340,13 @@ class DatabaseFile:
             self._room.closed()
 
     def _release(self) -> None:
+        self._end()
+        self._let_go()
+
+    def _end(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        self._let_go()
 
     def _let_go(self) -> None:
         mark, self._mark = self._mark, None
@@ -378,6 +391,7 @@ class DatabaseFile:
 
         `work` returns True where the newest batch has the number of this commit: then it is not written twice.
         """
+        self._refuse_cut_log()
         connection = self.connection
         try:
             if connection.in_transaction:  # the last error was followed by one in its ROLLBACK
@@ -387,7 +401,7 @@ class DatabaseFile:
             if self._mark is not None and not numbered:
                 connection.execute(_COUNT, (self.next_commit,))
             began = time.monotonic()
-            connection.execute("COMMIT")
+            self._commit(connection)
             self.sync_seconds = time.monotonic() - began
         except BaseException:
             with suppress(sqlite3.Error):
@@ -397,24 +411,76 @@ class DatabaseFile:
         if self._mark is not None:
             self._confirm(self._mark)
 
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        """Raises Unconfirmed where a commit that failed may be there at the next opening: all of it was written, and
+        only its sync failed. Another one, of nothing, takes its place in the log, if the disk takes that."""
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction or getattr(error, "sqlite_errorcode", None) in _BEFORE_ITS_END:
+                raise
+            try:
+                for statement in ("BEGIN IMMEDIATE", _NOTHING, "COMMIT"):
+                    connection.execute(statement)
+            except sqlite3.Error:
+                text = store_error(error, f"commit to the database {self.path}")
+                raise Unconfirmed(f"{text}. {_UNCONFIRMED}") from error
+            raise
+
     def _confirm(self, mark: Mark) -> None:
-        """The commit is on the disk. It counts if it is in the file that the next opening finds."""
+        """The commit is on the disk. It counts if it is in the file that the next opening finds, or if that cannot be
+        looked at: then nothing says that it is not."""
         self._commits += 1
         lost = self._lock.lost()
         if lost is None:
             mark.write(self._commits)
             return
-        self._release()
         self._ended = (
-            f"cannot be used any more, as {lost} was removed or replaced while it was open: nothing is confirmed. Stop "
-            "the instance, put that file or a copy of the database back (docs/backup.md), and start it again"
+            f"cannot be used any more, as {lost} was removed or replaced while it was open. Stop the instance, put "
+            "that file or a copy of the database back (docs/backup.md), and start it again"
         )
+        self._end()  # SQLite copies its log into the file then, also one that has no name any more
+        is_there = lost != self.path and self._is_counted("mode=ro&immutable=1")
+        if is_there:
+            mark.write(self._commits)
+        self._let_go()
+        if not is_there:
+            raise Unconfirmed(f"the database {self.path} {self._ended}. {_UNCONFIRMED}")
+
+    def _is_counted(self, options: str, in_whole: bool = False) -> bool:
+        """The last commit is there, for another connection with these options, and every page, if that is asked."""
+        with suppress(sqlite3.Error), closing(connect_beside(self.path, options)) as another:
+            is_there = another.execute(_COUNTED).fetchall() == [(self._commits,)]
+            return is_there and (not in_whole or another.execute("PRAGMA quick_check(1)").fetchall() == [("ok",)])
+        return False
+
+    def _refuse_cut_log(self) -> None:
+        """Before anything is added to it: SQLite takes its log for what it was, and would bury the rest under zeros."""
+        if self._mark is None or not self._lock.is_cut():
+            return
+        empty = not os.path.getsize(f"{self.path}-wal")  # as a program leaves it that has copied it into the file
+        if self._is_counted("mode=ro", in_whole=not empty):
+            return
+        self._tell(NoticeKind.COMMITS_MISSING, _CUT.format(path=self.path))
+        self._ended = (
+            f"cannot be used any more, as its log {self.path}-wal was cut while it was open, and nothing more is "
+            "stored. Stop the instance and start it again: it says then what is missing"
+        )
+        self._leave_log()
         raise StoreError(f"the database {self.path} {self._ended}")
+
+    def _leave_log(self) -> None:
+        """As after a kill: the last connection would copy what is left of the log into the file."""
+        with closing(connect_beside(self.path, "mode=ro")) as another:
+            with suppress(sqlite3.Error):
+                another.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
+            self._release()
 
     def write(self, job: Callable[[], object], growth: Growth | None = None) -> None:
         """Do the job, which commits. `growth` says how many bytes of messages it stores; one that stores none is given
         the reserve where the disk is full."""
         connection = self.connection
+        self._refuse_cut_log()
         if growth is not None:
             self._room.require(connection, growth)
         try:
@@ -423,7 +489,8 @@ class DatabaseFile:
             if growth is not None:
                 raise
             self._do_with_reserve(job, error)
-        self._room.restore(connection)
+        if self._connection is not None:  # else it has ended with the job
+            self._room.restore(connection)
 
     def _do_with_reserve(self, job: Callable[[], object], error: sqlite3.Error) -> None:
         """The job has failed so. Raises what it fails with in the end."""

@@ -61,6 +61,7 @@ class Lock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._log = f"{path}-wal"
+        self.log_size = 0
         self._file: int | None = None
         self._identity: Identity | None = None
         self._beside = self._take_beside() if FLOCK else None
@@ -110,14 +111,25 @@ class Lock:
         _used.add(identity)
 
     def lost(self) -> str | None:
-        """The name at which a file of the database, which is open, lies no more; or none."""
-        try:
-            found = os.stat(self._path)
-        except FileNotFoundError:
-            return self._path
-        if (found.st_dev, found.st_ino) != self._identity:
-            return self._path
-        return None if os.access(self._log, os.F_OK) else self._log
+        """The name at which a file of the database, which is open, lies no more; or none. One that cannot be
+        looked at is not lost."""
+        for name in (self._path, self._log):
+            try:
+                found = os.stat(name)
+            except (FileNotFoundError, NotADirectoryError):
+                return name
+            except OSError:
+                return None
+            if name == self._path and (found.st_dev, found.st_ino) != self._identity:
+                return name
+        self.log_size = found.st_size
+        return None
+
+    def is_cut(self) -> bool:
+        """The log is shorter than `lost` saw it last."""
+        with suppress(OSError):
+            return os.stat(self._log).st_size < self.log_size
+        return False
 
     def close(self) -> None:
         """After SQLite has closed the file."""
