@@ -78,20 +78,13 @@ class Rig:
         return len([*self.checkpoint.glob("commits/[0-9]*")])
 
 
-class Driver:
+class Program:
     """A driver program with a JVM of its own, at its gate."""
 
-    def __init__(self, rig: Rig, **more: object) -> None:
-        command = [
-            sys.executable,
-            str(_HERE / "driver.py"),
-            json.dumps(rig.options(**more)),
-            str(rig.output),
-            str(rig.checkpoint),
-        ]
+    def __init__(self, program: Path, *arguments: str) -> None:
         environment = os.environ | {"PYTHONPATH": SOURCES, "PYSPARK_PYTHON": sys.executable}
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, str(program), *arguments],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -100,14 +93,16 @@ class Driver:
             start_new_session=True,
         )
 
-    def go(self) -> None:
-        assert self.process.stdout is not None
+    def go(self, word: str = "go") -> None:
         assert self.process.stdin is not None
-        for line in self.process.stdout:
-            if line == "ready\n":
-                break
-        self.process.stdin.write("go\n")
+        assert self.says("ready\n"), "it has ended"
+        self.process.stdin.write(word + "\n")
         self.process.stdin.flush()
+
+    def says(self, word: str) -> bool:
+        """Wait for this line; False if it ends before."""
+        assert self.process.stdout is not None
+        return any(line == word for line in self.process.stdout)
 
     def kill(self) -> None:
         """It and its JVM, at once."""
@@ -122,6 +117,14 @@ class Driver:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+class Driver(Program):
+    """A live stream into Parquet."""
+
+    def __init__(self, rig: Rig, **more: object) -> None:
+        given = json.dumps(rig.options(**more))
+        super().__init__(_HERE / "driver.py", given, str(rig.output), str(rig.checkpoint))
 
 
 @contextmanager
