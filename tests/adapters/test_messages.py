@@ -152,6 +152,8 @@ def test_what_is_sent_before_a_new_remote_listens_reaches_it(nodes: Nodes, by: s
         connecting = left.start("new_connection", listen) if by == "new_connection" else None
         until(lambda: sum(left.stats().dials_failed.values()))
         receipts = [left.send("news", "", b"%d" % number) for number in range(3)]
+        with pytest.raises(TimeoutError, match="kept for remotes that connect"):
+            left.wait_acked(receipts[0], timeout=0.05)
         with nodes.open("right", listen=listen, subscriptions=["news"], handlers=[("news", "", inbox)]):
             for receipt in receipts:
                 left.wait_acked(receipt)

@@ -132,8 +132,8 @@ class NodeState(ConnectionTable[Link, Action]):
         self._stored_times = StoredTimes((seq, self._now - age) for seq, age in loaded.ages)
         self._round_trips = Histogram()
         self._watched: set[Receipt] = set()
-        self._receipts = HeldReceipts()
         self._keeping = Keeping(limits.keep_bytes)
+        self._receipts = HeldReceipts(self._keeping.first)
         self._blocked: deque[tuple[list[Item], Receipt, Terms]] = deque()
         self._frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._name_sizes: dict[str, int] = {}

@@ -18,6 +18,7 @@ from .link import Link, Peer, Recipients
 from .store import StoredMessage
 
 _SHARES = 4  # so many times `Limits.keep_bytes` are kept for all remotes that were never up
+_ABOVE_ALL = 2**63
 _REMEMBERED = 10_000  # those that failed: peers that dial us bring any number
 
 Owner = Hashable
@@ -103,9 +104,9 @@ class Keeping:
     def __iter__(self) -> Iterator[Kept]:
         return iter(self._kept.values())
 
-    def first(self, next_seq: int) -> int:
-        """The first message that is kept; where none is, the next one that is sent."""
-        return next(iter(self._kept), next_seq)
+    def first(self) -> int:
+        """The first message that is kept; where none is, a number above all."""
+        return next(iter(self._kept), _ABOVE_ALL)
 
     def begin(self, owner: Owner, next_seq: int) -> None:
         """From now on what is sent is kept for it: once, however often its peer says its request (T-63). Sends may wait
@@ -192,7 +193,7 @@ class Keeping:
 
     def released(self, first: int, last: int) -> Iterator[int]:
         """A peer is not owed these any more. Returns those of them that are kept and that no peer is owed."""
-        for seq in range(max(first, self.first(last + 1)), min(last, self._last) + 1):
+        for seq in range(max(first, self.first()), min(last, self._last) + 1):
             kept = self._kept.get(seq)
             if kept is not None:
                 kept.owed -= 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from weakref import ref
 
 from .actions import Receipt
@@ -20,7 +20,10 @@ _GONE = 64  # places of receipts that nobody holds or that are acknowledged, bef
 class HeldReceipts:
     """Receipts of sends that stored something, until all of it is acknowledged."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept_from: Callable[[], int]) -> None:
+        """Messages from `kept_from()` on may be owed to somebody else yet (T-62): their receipts stay, acknowledged or
+        not."""
+        self._kept_from = kept_from
         self._firsts: list[int] = []
         self._receipts: list[ref[Receipt]] = []
         self._most = _GONE
@@ -33,16 +36,15 @@ class HeldReceipts:
         """First seqs that are remembered, those of receipts that nobody holds any more too."""
         return len(self._firsts)
 
-    def add(self, receipt: Receipt, kept_from: int) -> None:
-        """Messages from `kept_from` on may be owed to somebody else yet (T-62): their receipts stay, acknowledged or
-        not."""
+    def add(self, receipt: Receipt) -> None:
         self._firsts.append(receipt.first_seq)
         self._receipts.append(ref(receipt))
         if len(self._firsts) > self._most:
-            self._drop_gone(kept_from)
+            self._drop_gone()
 
-    def _drop_gone(self, kept_from: int) -> None:
+    def _drop_gone(self) -> None:
         """As many are added before the next time as are left now: so each costs a step or two."""
+        kept_from = self._kept_from()
         receipts = [one for found in self._receipts if (one := found()) is not None]
         held = [one for one in receipts if one.unacked or one.last_seq >= kept_from]
         self._firsts = [one.first_seq for one in held]

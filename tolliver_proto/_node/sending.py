@@ -366,7 +366,7 @@ class Sending(MakingRoom):
         """Of so many messages, the last that were taken in."""
         receipt.last_seq = self._next_seq - 1
         receipt.unacked = count
-        self._receipts.add(receipt, self._keeping.first(self._next_seq))
+        self._receipts.add(receipt)
         self._batch.tokens.append(receipt)
 
     def _tell_nobody(self, receipt: Receipt, channels: Iterable[str]) -> None:

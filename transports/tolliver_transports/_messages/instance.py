@@ -337,9 +337,12 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def _unacked(self, receipt: Receipt) -> str:
         """Words for whoever waits for this receipt."""
+        kept = "they are stored, and sent again until they are"
+        if not receipt.recipients:
+            kept = "they had none when they were sent, and are kept for remotes that connect (T-62)"
         return (
             f"{receipt.unacked} of {len(receipt.counts)} messages are not acknowledged by all their recipients yet: "
-            f"they are stored, and sent again until they are{self._not_connected()}"
+            f"{kept}{self._not_connected()}"
         )
 
     def _unflushed(self, receipt: Receipt) -> str:

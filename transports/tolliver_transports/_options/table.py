@@ -126,7 +126,9 @@ TABLE: Mapping[str, Entry] = {
     "limits.subscription_grace": Entry(
         "SECONDS", "after the opening, in which what nobody wants is not dropped yet (T-46)"
     ),
-    "limits.keep_bytes": Entry("BYTES", "kept for a peer that is just connecting (T-62)"),
+    "limits.keep_bytes": Entry(
+        "BYTES", "kept for a peer that is just connecting; four times as much for all that were never up (T-62)"
+    ),
     "limits.removal_delay": Entry("SECONDS", "for which acknowledged rows wait for a commit to ride with"),
     "limits.crossing_dial_window": Entry(
         "SECONDS", "in which two connections of one peer are two dials that crossed (T-70)"
