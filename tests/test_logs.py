@@ -42,6 +42,7 @@ def named_loggers() -> dict[str, str]:
 def test_every_logger_is_one_of_an_area_that_the_page_lists() -> None:
     assert set(named_loggers()) - {"tolliver"} <= LOGGERS
     assert {logs.of(kind).name for kind in NoticeKind} <= LOGGERS
+    assert set(named_loggers()) <= {logger.name for logger in logs.ALL}, "else its tracebacks are not escaped"
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, object]:

@@ -27,6 +27,22 @@ RECORDER = "transports/tolliver_transports/_messages/recorder.py"
 
 BUGS = (
     Bug(
+        "a commit that was not synced comes back after a kill",
+        SQLITE_FILE,
+        "",
+        '_NOTHING = f"PRAGMA application_id = {APPLICATION_ID}"',
+        '_NOTHING = "UPDATE instance SET commits = commits"',
+        ("tests/store/test_power_loss.py::test_a_commit_that_is_not_synced_does_not_come_back",),
+    ),
+    Bug(
+        "a log that was cut is written on",
+        SQLITE_FILE,
+        "DatabaseFile._refuse_cut_log",
+        "not self._lock.is_cut()",
+        "True",
+        ("tests/store/test_lost_files.py::test_a_log_that_is_cut_while_it_is_open_is_told_at_the_next_commit",),
+    ),
+    Bug(
         "a pipe is taken for a file",
         FILES,
         "_check",

@@ -12,6 +12,17 @@ from uuid import UUID
 
 from .causes import DialCause
 
+SHOWN = 1000
+"""Characters that are shown of a text of somebody else."""
+
+
+def shown(text: str) -> str:
+    """A text that somebody else chose, for people and logs: control characters escaped, and cut off (D-14)."""
+    start = text[: SHOWN + 1]
+    if not start.isprintable():
+        start = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in start)
+    return start if len(start) <= SHOWN else f"{start[:SHOWN]}..."
+
 
 class TolliverError(Exception):
     """The root: `except TolliverError` catches all that this project raises."""
@@ -210,9 +221,11 @@ class NoResponders(TolliverError):
 
 
 class RequestFailed(TolliverError):
-    """A responder's handler failed, and this is why, in its own words. `peer` is whose it was (P-12)."""
+    """A responder's handler failed, and this is why, in its own words, escaped and cut (D-14). `peer` is whose it was
+    (P-12)."""
 
     def __init__(self, peer: UUID, text: str) -> None:
+        text = shown(text)
         super().__init__(peer, text)
         self.peer = peer
         self.text = text

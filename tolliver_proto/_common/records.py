@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
+_MOST = 1000  # characters of a value that are shown
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -46,13 +47,21 @@ def _finished(cls: type[_T]) -> type[_T]:
         return hash(hashed(self))
 
     def __repr__(self: Any) -> str:
-        return f"{self.__class__.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        return f"{self.__class__.__qualname__}({', '.join(f'{name}={_shown(getattr(self, name))}' for name in shown)})"
 
     for method in (__eq__, __hash__, __repr__):
         if method.__name__ not in cls.__dict__:
             method.__qualname__ = f"{cls.__qualname__}.{method.__name__}"
             setattr(cls, method.__name__, method)
     return cls
+
+
+def _shown(value: Any) -> str:
+    """A text or a body may be a peer's, and as long as that may make it (D-14)."""
+    if type(value) not in (str, bytes):
+        return repr(value)
+    text = repr(value[:_MOST])
+    return text if len(text) <= _MOST else f"{text[:_MOST]}... ({len(value)} in all)"
 
 
 def _values(*names: str) -> Callable[[Any], Any]:

@@ -13,6 +13,7 @@ from functools import partial
 from uuid import UUID
 
 from .._common.errors import (
+    SHOWN,
     ConnectionClosing,
     ConnectionLost,
     LocalProtocolError,
@@ -200,7 +201,7 @@ class Requesting(Flushing):
         if status == Status.ANSWER:
             asked.replies.append(Reply(peer.uuid, body))
         elif status != Status.NOBODY:
-            failure = RequestFailed(peer.uuid, body.decode(errors="replace"))
+            failure = RequestFailed(peer.uuid, body[: 4 * SHOWN + 4].decode(errors="replace"))
             asked.error = asked.error or failure
             if asked.gathers:
                 asked.replies.append(Reply(peer.uuid, b"", failure))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._common.causes import DialCause
-from .._common.errors import HandshakeRejected, TolliverError
+from .._common.errors import HandshakeRejected, TolliverError, shown
 from .._wire.events import HandshakeStatus
 
 
@@ -53,4 +53,4 @@ class StreamError(TolliverError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"the stream {self.name!r:.200} ended with an error: {self.text}"
+        return f"the stream {self.name!r:.200} ended with an error: {shown(self.text)}"

@@ -119,7 +119,7 @@ def as_json(record: logging.LogRecord) -> str:
     }
     shown |= {name: value for name, value in vars(record).items() if name not in _USUAL}
     if record.exc_info:
-        shown["traceback"] = logging.Formatter().formatException(record.exc_info)
+        shown["traceback"] = record.exc_text or logging.Formatter().formatException(record.exc_info)
     return json.dumps(shown, default=str)
 
 

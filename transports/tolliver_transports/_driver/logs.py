@@ -1,7 +1,8 @@
 """Loggers, one for each area, and the fields of their records.
 
 A field is an attribute of the record (`extra=`), for those who search logs by program; its text says the same to
-people. docs/troubles.md lists areas and fields. None of them holds a body, the key of a message or a secret.
+people. docs/troubles.md lists areas and fields. None of them holds a body, the key of a message or a secret. Tracebacks
+are escaped and cut where they are shown, as `exc_text`, which every formatter takes (D-14); `exc_info` stays as it is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import logging
 
 from tolliver_proto import NoticeKind
 
+from .ends import traced
+
 dial = logging.getLogger("tolliver.dial")
 events = logging.getLogger("tolliver.events")
 messages = logging.getLogger("tolliver.messages")
@@ -17,6 +20,27 @@ store = logging.getLogger("tolliver.store")
 status = logging.getLogger("tolliver.status")
 streams = logging.getLogger("tolliver.streams")
 tls = logging.getLogger("tolliver.tls")
+
+_OTHERS = (
+    logging.getLogger("tolliver"),
+    logging.getLogger("tolliver.spark"),
+    logging.getLogger("tolliver.staging"),
+)
+ALL = (dial, events, messages, store, status, streams, tls, *_OTHERS)
+"""Loggers of this package."""
+
+
+class _Escaping(logging.Filter):
+    """Tracebacks have words of peers in them: what a handler made of a body, for one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+            record.exc_text = traced(record.exc_info[1])
+        return True
+
+
+for _logger in ALL:
+    _logger.addFilter(_Escaping())
 
 _AREAS = {
     dial: (
