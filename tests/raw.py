@@ -133,14 +133,19 @@ class RawListener:
     """
 
     def __init__(
-        self, context: ssl.SSLContext | None, serve: Callable[[socket.socket], None], *, rude: bool = False
+        self,
+        context: ssl.SSLContext | None,
+        serve: Callable[[socket.socket], None],
+        *,
+        rude: bool = False,
+        port: int = 0,
     ) -> None:
         self.accepted = 0
         self.errors: list[str] = []
         self._context = context
         self._serve = serve
         self._rude = rude
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._server = socket.create_server(("127.0.0.1", port))
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
@@ -152,6 +157,10 @@ class RawListener:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Listen no more; the second time does nothing."""
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()

@@ -202,7 +202,9 @@ BUGS = (
         "HandshakeGate.denial",
         "not self.acl.rights(peer).connect",
         "False",
-        ("tests/node/test_access.py::test_a_dial_that_leads_to_somebody_who_is_kept_out_ends",),
+        (
+            "tests/node/test_access.py::test_a_dial_that_leads_to_somebody_who_is_kept_out_is_made_again_under_other_rules",
+        ),
     ),
     Bug(
         "access: a wildcard lies within a name",
@@ -253,12 +255,12 @@ BUGS = (
         ("tests/node/test_connecting.py::test_a_connection_to_oneself_ends_that_dial",),
     ),
     Bug(
-        "a connection that was denied is dialled again",
+        "a remote that is refused is dialled as often as one that is away",
         DIALING,
-        "",
-        "HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
-        "HOPELESS = (CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)",
-        ("tests/node/test_access.py::test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request",),
+        "Dialer._pause",
+        "is_refused",
+        "False",
+        ("tests/node/test_connecting.py::test_a_remote_that_is_refused_is_dialled_on",),
     ),
     Bug(
         "derived: any prefix will do",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -99,6 +100,15 @@ def silent_port() -> Iterator[str]:
     """An address where TCP connects and then nothing is ever said."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def asked(node: Facade, path: str, method: str = "GET") -> tuple[int, str]:
+    """Status code and body of one request."""
+    assert node.status_address is not None
+    with closing(http.client.HTTPConnection(*node.status_address, timeout=20)) as connection:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
 
 
 def connected(node: Facade) -> int:

@@ -14,8 +14,11 @@ from tests.certificates import Certificates
 from tests.ports import free_port
 from tests.raw import RawListener
 from tolliver_proto import (
+    AccessDenied,
+    Acl,
     CertificateError,
     ConnectionClosing,
+    DialCause,
     DialFailed,
     HandshakeRejected,
     HandshakeResponse,
@@ -24,15 +27,17 @@ from tolliver_proto import (
     Limits,
     MalformedFrame,
     NoticeKind,
+    RemoteState,
     Revision,
+    Rights,
     SelfConnection,
     UnexpectedFrame,
     encode,
 )
 
 from .facade import Cancelled, Facade, until
-from .kinds import ONE_KIND
-from .nodes import SOMEBODY, Inbox, Nodes, address, connected, error_of, gave_up, noticed, silent_port
+from .kinds import EACH_ADAPTER, ONE_KIND
+from .nodes import SOMEBODY, Inbox, Nodes, address, asked, connected, error_of, gave_up, noticed, silent_port
 from .relay import Relay
 
 QUICK = {"limits": Limits(redial_first=0.005, redial_max=0.05)}
@@ -198,6 +203,58 @@ def test_initial_remotes_are_dialled_in_the_background(nodes: Nodes) -> None:
         assert connected(left) == 0
         with nodes.open("right", listen=remote):
             until(lambda: connected(left))
+
+
+# Peers that refuse or are refused (T-73).
+
+
+@EACH_ADAPTER
+def test_an_edge_that_restarts_while_its_hubs_certificate_has_ended_comes_back(
+    nodes: Nodes, certs: Certificates
+) -> None:
+    """Everybody who asks is told meanwhile, and nothing is lost."""
+    inbox = Inbox()
+    with nodes.open("right") as hub, nodes.open("left") as edge:
+        hub.subscribe("news")
+        remote = address(hub)
+        edge.new_connection(remote)
+    lapsed = RawListener(server_context(certs.tls("expired")), lambda _stream: None, port=hub.port or 0)
+    with lapsed, nodes.open("left", remotes=[remote], status="127.0.0.1:0") as edge, nodes.open("third") as third:
+        until(lambda: edge.remotes()[0].cause is DialCause.CERTIFICATE)
+        (info,) = edge.remotes()
+        assert (info.state, "has expired" in info.error) == (RemoteState.WAITING, True)
+        assert info.next_try is not None
+        assert info.next_try <= 300
+        assert "has expired" in noticed(edge, NoticeKind.DIAL_FAILED)[0]
+        assert isinstance(error_of(edge, remote), CertificateError), "as the draft has it"
+        told_by = {path: asked(edge, path) for path in ("/readyz", "/metrics")}
+        assert told_by["/readyz"][0] == 503
+        assert (
+            f"no remote is connected, and these are refused, by one side or the other: {remote}"
+            in (told_by["/readyz"][1])
+        )
+        assert "has expired" in told_by["/readyz"][1]
+        assert f'tolliver_remote_refused{{remote="{remote}",cause="certificate"}} 1' in told_by["/metrics"][1]
+        edge.new_connection(address(third))
+        until(lambda: asked(edge, "/readyz")[0] == 200)
+        assert remote in asked(edge, "/readyz")[1]
+        edge.send("news", "", b"waits")
+        lapsed.close()
+        with nodes.open("right", listen=remote, handlers=[("news", "", inbox)]):
+            edge.reload_tls()
+            inbox.holds(1)
+            until(lambda: asked(edge, "/readyz") == (200, "ready\n"))
+
+
+@EACH_ADAPTER
+def test_other_access_rules_have_those_dialled_that_were_kept_out(nodes: Nodes) -> None:
+    with nodes.open("right") as right, nodes.open("left", acl=Acl(default=Rights.none())) as left:
+        remote = address(right)
+        assert isinstance(left.start("new_connection", remote, keep_trying=True).outcome(), AccessDenied)
+        until(lambda: not left.stats()["connections"])
+        assert left.remotes()[0].cause is DialCause.ACCESS
+        left.set_acl(Acl())
+        until(lambda: connected(left))
 
 
 # Peers that may be there. (The whole table is in test_tls_matrix.)

@@ -153,20 +153,17 @@ def test_the_cause_is_seen(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> No
 def check(node: Facade, remote: str, case: Case, caplog: pytest.LogCaptureFixture) -> None:
     until(lambda: info_of(node, remote).cause is case.cause, f"{case.cause} of {remote}: {info_of(node, remote)}, it")
     info = info_of(node, remote)
-    kind, state = NoticeKind.DIAL_FAILED, {RemoteState.DIALLING, RemoteState.WAITING}
-    final = case.cause is DialCause.CERTIFICATE
-    if final:
-        kind, state = NoticeKind.DIAL_GAVE_UP, {RemoteState.GAVE_UP}
-    assert info.state in state
+    kind = NoticeKind.DIAL_FAILED
+    assert info.state in {RemoteState.DIALLING, RemoteState.WAITING}
     assert info.tries > 0
     assert info.error.startswith(case.cause.text)
     assert case.words in info.error
     about = [notice.detail for notice in node.notices() if notice.kind is kind and remote in notice.detail]
-    told = [detail for detail in about if case.words in detail and (final or case.cause.text in detail)]
+    told = [detail for detail in about if case.words in detail and case.cause.text in detail]
     assert len(told) == 1 or case.form == "hurried", f"once, however often it is tried: {about}"
     assert any(record.getMessage() == f"{kind}: {told[0]}" for record in caplog.records)
-    if final:
-        return
+    if case.cause.is_refusal:
+        return  # it ends the call
     with pytest.raises(TimeoutError, match=r"after 0\.001 s there is no connection to") as late:
         node.new_connection(remote, timeout=0.001, keep_trying=True)
     if case.form != "hurried":  # where a busy machine may have had another reason meanwhile

@@ -59,7 +59,7 @@ def test_a_peer_that_is_listed_is_closed_out(nodes: Nodes, members: dict[str, Me
         assert "127.0.0.1" in said
         assert "was closed: we refuse the certificate" in said
         assert "certificate revoked" in said
-        until(lambda: noticed(dialler, NoticeKind.DIAL_GAVE_UP))  # which dialled again
+        until(lambda: dialler.remotes()[0].cause is DialCause.CERTIFICATE)  # which dialled again
         assert "refuses our certificate: certificate revoked" in str(error_of(dialler, address(middle)))
 
         revoke(crl.parent, [third.cert])
@@ -68,7 +68,10 @@ def test_a_peer_that_is_listed_is_closed_out(nodes: Nodes, members: dict[str, Me
         assert isinstance(error_of(middle, address(dialled)), CertificateError)
         (remote,) = middle.remotes()
         assert remote.cause is DialCause.CERTIFICATE
-        assert "certificate revoked" in noticed(middle, NoticeKind.DIAL_GAVE_UP)[0]
+        assert "certificate revoked" in noticed(middle, NoticeKind.DIAL_FAILED)[0]
+        crl.write_bytes(good)
+        middle.reload_tls()  # a mistake in the list is mended: those that are dialled come back at once (T-73)
+        until(lambda: connected(middle) == 1)
 
 
 def test_streams_of_a_peer_that_is_listed_end(stage: Stage, members: dict[str, Member]) -> None:

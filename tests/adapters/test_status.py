@@ -16,18 +16,9 @@ from tolliver_proto import CannotListen, DiskFull, NotOpenYet, UndeliveredReason
 
 from .facade import Facade, until
 from .kinds import EACH_ADAPTER, EVERY_LOOP, ONE_KIND
-from .nodes import SOMEBODY, Inbox, Nodes, address, subscribed
+from .nodes import SOMEBODY, Inbox, Nodes, address, asked, subscribed
 
 STATUS = {"status": "127.0.0.1:0"}
-
-
-def asked(node: Facade, path: str, method: str = "GET") -> tuple[int, str]:
-    """Status code and body of one request."""
-    assert node.status_address is not None
-    with closing(http.client.HTTPConnection(*node.status_address, timeout=20)) as connection:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
 
 
 def told(node: Facade) -> dict[str, Any]:

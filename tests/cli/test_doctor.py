@@ -30,7 +30,7 @@ from tests.cli.commands import Result, tolliver
 from tests.ports import free_address, free_port
 from tests.raw import RawListener
 from tests.store.given import open_store
-from tolliver_proto import Acl, NoticeKind, Revision, Rights
+from tolliver_proto import AccessDenied, Acl, DialCause, NoticeKind, Revision, Rights
 from tolliver_proto.reactive import ServerHello, encode
 
 LOOK = ("--no-handshake",)
@@ -532,6 +532,23 @@ def test_the_clock_of_an_instance(members: Members) -> None:
         assert causes(result) == []
         assert lines(result)[-1].startswith("ok   clock: that of ")
         assert causes(tolliver("doctor", f"{host}:{port}", *members.who("bob"))) == ["http"]
+
+
+def test_a_remote_that_an_instance_refuses_is_told_though_all_else_is_well() -> None:
+    """T-73: what is well for the doctor may not be for the instance, which has rules and files of its own."""
+    listens = InstanceOptions(database=":memory:", plaintext=True, listen="127.0.0.1:0")
+    rules = Acl(default=Rights.none())
+    keeps_out = InstanceOptions(database=":memory:", plaintext=True, status="127.0.0.1:0", acl=rules)
+    with create_instance(listens) as there, create_instance(keeps_out) as itself:
+        assert itself.status_address is not None
+        where, remote = "{}:{}".format(*itself.status_address), f"127.0.0.1:{there.port}"
+        with pytest.raises(AccessDenied):
+            itself.new_connection(remote, keep_trying=True)
+        result = tolliver("doctor", remote, "--plaintext", "--status", where)
+        assert causes(result) == ["remote"]
+        told = f"the instance at {where} is not connected to {remote}: {DialCause.ACCESS.text}: "
+        assert told in result.stdout
+        assert result.exit_code == 2
 
 
 # Form.

@@ -17,6 +17,7 @@ from tolliver_proto import (
     ConnectionLost,
     Dial,
     DialEnded,
+    DialFailed,
     HandshakeRequest,
     Limits,
     Message,
@@ -294,14 +295,15 @@ def test_a_false_name_is_told_as_such() -> None:
     assert notices(wire.request()) == ["identity_mismatch"]
 
 
-def test_a_dial_that_leads_to_somebody_who_is_kept_out_ends() -> None:
-    play = Play(acl=NOBODY)
+def test_a_dial_that_leads_to_somebody_who_is_kept_out_is_made_again_under_other_rules() -> None:
+    play = Play(acl=NOBODY, tell_events=True)
     wire = connecting(play)
     actions = wire.respond(("c", ""))
-    assert notices(actions) == ["access_denied", "dial_gave_up"]
-    assert isinstance(only(actions, DialEnded).error, AccessDenied)
+    assert notices(actions) == ["access_denied", "dial_failed"]
+    assert isinstance(only(actions, DialFailed).error, AccessDenied)
+    assert every(play.wait(59.0), Dial) == []
     play.call("set_acl", Acl())
-    new = only(play.call("connect", "there"), Dial)
+    new = only(play.wait(0.0), Dial)
     assert (wire.end(), wire.lose()) == ([], []), "the old connection's end does not end what was begun since"
     play.node.dial_failed(new.cid, ConnectionLost("refused"))
     play.run()
@@ -317,15 +319,17 @@ def test_who_is_kept_out_by_its_certificate_alone_does_not_see_our_request() -> 
     actions = []
     while (action := play.node.next_action()) is not None:
         actions.append(action)
-    assert {type(action) for action in actions} == {Notice, DialEnded, Abort}, "nothing is transmitted"
-    assert isinstance(only(actions, DialEnded).error, AccessDenied)
+    assert {type(action) for action in actions} == {Notice, Abort}, "nothing is transmitted"
     assert (aborted(actions), play.node.stats()["connections"]) == ([cid], 0)
 
 
-def test_a_dial_that_was_denied_is_not_tried_again() -> None:
+def test_a_dial_that_was_denied_and_is_not_kept_up_is_not_tried_again() -> None:
     play = Play(acl=NOBODY)
-    wire = connecting(play)
-    wire.respond()
+    play.node.connect("there", keep_trying=False)
+    wire = play.dialled(play.run())
+    actions = wire.respond()
+    assert isinstance(only(actions, DialEnded).error, AccessDenied)
+    assert notices(actions) == ["access_denied", "dial_gave_up"]
     assert wire.end() + wire.lose() + play.wait(1000.0) == []
 
 
@@ -380,13 +384,12 @@ def test_a_peer_that_loses_the_right_to_connect_is_gone_at_once() -> None:
     low_inbound = play.accepted(HIGH)
     low_inbound.request()
     actions = set_acl(play, low_may(Rights.none()))
-    assert notices(actions) == ["access_denied", "dial_gave_up"]
+    assert notices(actions) == ["access_denied", "dial_failed"]
     assert isinstance(only(actions, PeerDown).error, AccessDenied)
-    assert isinstance(only(actions, DialEnded).error, AccessDenied)
     assert [peer.uuid for peer in play.node.peers() if peer.connected] == [HIGH]
-    assert every(play.wait(1000.0), Dial) == []
+    assert every(play.wait(59.0), Dial) == []
     set_acl(play, Acl())
-    assert every(play.call("connect", "there"), Dial)
+    assert every(play.wait(0.0), Dial)
 
 
 def test_rules_that_change_while_a_list_is_stored() -> None:

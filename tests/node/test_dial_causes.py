@@ -140,13 +140,15 @@ def test_a_connection_that_ended_is_no_dial_that_failed() -> None:
 
 
 def test_a_peer_that_is_revoked_while_it_is_connected_is_told_with_its_cause() -> None:
-    """One that we dialled is dialled no more, and one that dialled us is named."""
+    """One that we dialled is dialled on, and one that dialled us is named."""
     play = Play()
     wire = play.dialled(play.call("connect", "there"))
     wire.respond()
     actions = wire.lose(CertificateError("revoked"))
-    assert told(actions, NoticeKind.DIAL_GAVE_UP) == ["there is not dialled any more: revoked"]
-    assert (info(play).state, info(play).cause) == (RemoteState.GAVE_UP, DialCause.CERTIFICATE)
+    assert told(actions) == [
+        "there is not connected, and dialled every 1 to 5 minutes: a certificate is refused: revoked"
+    ]
+    assert (info(play).state, info(play).cause) == (RemoteState.WAITING, DialCause.CERTIFICATE)
     assert play.node.stats()["dials_failed_certificate"] == 0
     wire = play.peer(HIGH)
     notice = only(wire.lose(CertificateError("revoked")), Notice)
@@ -163,27 +165,6 @@ def test_a_remote_whose_peer_is_connected_otherwise_is_connected() -> None:
     play.peer(LOW)
     play.wait(1.0)
     assert info(play).state is RemoteState.CONNECTED
-
-
-def test_one_that_is_given_up_is_shown_until_it_is_removed_or_dialled_again() -> None:
-    play = Play()
-    error = CertificateError("expired")
-    actions = fails(play, play.call("connect", "there"), error)
-    assert told(actions) == []
-    assert told(actions, NoticeKind.DIAL_GAVE_UP) == ["there is not dialled any more: expired"]
-    assert (info(play).state, info(play).cause) == (RemoteState.GAVE_UP, DialCause.CERTIFICATE)
-    actions = play.call("connect", "there")
-    assert (info(play).state, info(play).cause) == (RemoteState.DIALLING, None)
-    fails(play, actions, error)
-    play.call("disconnect", "there")
-    assert play.node.remotes() == []
-
-
-def test_of_those_that_were_given_up_a_thousand_are_shown() -> None:
-    play = Play()
-    for number in range(1001):
-        fails(play, play.call("connect", number), CertificateError("expired"))
-    assert [one.remote for one in play.node.remotes()] == list(range(1, 1001))
 
 
 @pytest.mark.parametrize("stands", [False, True])

@@ -45,7 +45,7 @@ def asking(**options: object) -> tuple[Play, int]:
 def fail(play: Play, cid: int) -> int:
     """That dial comes to nothing; returns the cid of the next one."""
     play.node.dial_failed(cid, ConnectionLost("refused"), now=play.now)
-    return only(play.run() + play.wait(0.1), Dial).cid
+    return only(play.run() + play.wait(2.0), Dial).cid
 
 
 def stands(play: Play, cid: int, uuid: object = LOW) -> Wire:
@@ -162,7 +162,9 @@ def test_a_remote_that_was_up_has_none() -> None:
 
 @pytest.mark.parametrize("how", ["refused for good", "closed", "disconnected"])
 def test_a_window_ends_with_its_remote(how: str) -> None:
-    play, cid = asking()
+    play = Play()
+    play.node.connect("there", keep_trying=how != "refused for good")
+    cid = only(play.run(), Dial).cid
     receipt = play.send("c", "k", b"x")
     play.node.watch(receipt)
     endings: dict[str, Callable[[], list[Action]]] = {

@@ -8,10 +8,12 @@ from uuid import UUID
 
 import pytest
 from tolliver_transports._options.instance import InstanceOptions
-from tolliver_transports._status.readiness import not_ready
+from tolliver_transports._status.readiness import not_ready, warnings
 from tolliver_transports._store.health import StoreHealth
 from tolliver_transports.sqlite import SQLiteStore
-from tolliver_transports.status import PeerStatus, QueueStatus
+from tolliver_transports.status import PeerStatus, QueueStatus, RemoteStatus
+
+from tolliver_proto import DialCause, RemoteState
 
 from .samples import PEER, US, peer
 
@@ -27,10 +29,11 @@ def reasons(
     crl_left: float | None = None,
     peers: Sequence[PeerStatus] = (),
     queues: Sequence[QueueStatus] = (),
+    remotes: Sequence[RemoteStatus] = (),
     behind: float | None = 600.0,
 ) -> list[str]:
     options = InstanceOptions(plaintext=True, listen="127.0.0.1:0", ready_behind=behind)
-    return [*not_ready(options, is_open, listening, StoreHealth(faults), left, crl_left, peers, queues)]
+    return [*not_ready(options, is_open, listening, StoreHealth(faults), left, crl_left, peers, queues, remotes)]
 
 
 def test_one_that_works_has_no_reason() -> None:
@@ -63,6 +66,34 @@ def test_peers_are_named_as_far_as_that_is_readable() -> None:
     assert f"{UUID(int=8)} for 1008 s" in reason
     assert "6 others" in reason
     assert reasons(peers=peers, behind=None) == []
+
+
+def remote(number: int, cause: DialCause | None = None, state: RemoteState = RemoteState.WAITING) -> RemoteStatus:
+    return RemoteStatus(f"host{number}:7011", state, None, 1, 9.0, cause, f"why {number}" if cause else "")
+
+
+UP = remote(0, state=RemoteState.CONNECTED)
+
+
+def test_a_refused_remote_is_a_reason_where_no_remote_is_connected_and_else_a_warning() -> None:
+    """T-73. Where one is only away it may be starting, and may wait until this one is ready."""
+    refused = remote(1, DialCause.CERTIFICATE)
+    for some in ([], [UP], [remote(2, DialCause.REFUSED)], [UP, remote(2, DialCause.CLOSED)]):
+        assert (reasons(remotes=some), [*warnings(some)]) == ([], [])
+    for away in ([refused], [remote(2, DialCause.REFUSED), refused]):
+        (reason,) = reasons(remotes=away)
+        assert reason.startswith(
+            "no remote is connected, and these are refused, by one side or the other: host1:7011 (w"
+        )
+        assert [*warnings(away)] == []
+    (warning,) = warnings([refused, UP])
+    assert reasons(remotes=[refused, UP]) == []
+    assert warning.startswith("remotes are refused, by one side or the other: host1:7011 (why 1). Mend ")
+
+
+def test_refused_remotes_are_named_as_far_as_that_is_readable() -> None:
+    (warning,) = warnings([UP, *(remote(number, DialCause.VERSION) for number in range(1, 10))])
+    assert "host3:7011 (why 3), 6 others. " in warning
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.8.8.8"])

@@ -44,11 +44,18 @@ class DialCause(StrEnum):
         """The same for people, to stand before a colon."""
         return _TEXTS[self]
 
+    @property
+    def is_refusal(self) -> bool:
+        """True where one of the two sides refused the other (T-73): time, or somebody who mends it, may heal that."""
+        return self in _REFUSALS
+
     @staticmethod
     def told_by(first: bytes) -> DialCause | None:
         """HTTP, NEEDS_TLS or STREAMS, where these first bytes of a peer belong to such a protocol."""
         return next((cause for cause, beginnings in _LOOKS if first.startswith(beginnings)), None)
 
+
+_REFUSALS = frozenset({DialCause.CERTIFICATE, DialCause.IDENTITY, DialCause.VERSION, DialCause.ACCESS, DialCause.SELF})
 
 _TEXTS = {
     DialCause.REFUSED: "nobody listens there",

@@ -261,7 +261,7 @@ class NoticeKind(StrEnum):
     STORE_ERROR = "store_error"
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
     DIAL_FAILED = "dial_failed"  # T-73: told at the first failure, and at each change of cause
-    DIAL_GAVE_UP = "dial_gave_up"  # T-73: trying again will not help
+    DIAL_GAVE_UP = "dial_gave_up"  # T-73: whoever asked for it has the error, or it is this instance itself
     UNWANTED = "unwanted"  # T-46: acknowledged and dropped; throttled, with counts by channel, as are the next two
     REFUSED = "refused"  # D-5: the same, as the peer may not publish it
     IGNORED = "ignored"  # T-10, T-20, T-27: the same, as it cannot be understood
@@ -449,7 +449,7 @@ class SubscriptionsChanged:
 
 @record
 class DialEnded:
-    """Nobody dials this remote any more: `error` says why trying again is no use (T-73), None after `disconnect`."""
+    """This remote is not dialled any more: `error` says why (T-73), None after `disconnect`."""
 
     remote: Remote
     error: TolliverError | None
@@ -460,8 +460,9 @@ class DialFailed:
     """A dial has failed, and the remote is dialled on. Told where the node was made with `tell_events=True`.
 
     It is told at the first failure of the remote and when the cause is another one, which `is_news` says, and whenever
-    what answered is no peer of this protocol or contradicts itself: then `error` is for those who wait for the remote
-    and do not keep trying (T-73). `text` says why, for people.
+    `error` is for those who wait for the remote (T-73): where one of the two sides has refused the other
+    (`cause.is_refusal`) for all of them; where what answered is no peer of this protocol or contradicts itself, for
+    those who do not keep trying. `text` says why, for people.
     """
 
     remote: Remote

@@ -1,45 +1,35 @@
 """Remotes to dial, with reconnect backoff (full jitter, 0.1 to 30 s).
 
-Each remote is in one of four conditions: being dialled or connected (it has a cid), waiting for its time, parked
-because its peer has a live connection anyway (T-70), or given up. Failures that cannot heal end it, and so does an
-answer that is no handshake, unless the remote is to be kept up (T-73); everything else is tried again with full jitter
-(0.1 to 30 s), for ever, until `disconnect` (T-76). Why the last try failed is kept with each, and is news once, and
-again where the cause is another one. A connection on which something
-was acknowledged has the pauses begin anew, so what bounds a link that always breaks is the number of dials in a minute.
+Each remote is in one of three conditions: being dialled or connected (it has a cid), waiting for its time, or parked
+because its peer has a live connection anyway (T-70). A try that failed is followed by another one, with full jitter
+(0.1 to 30 s), for ever, until `disconnect` (T-76). A refusal, of a certificate or a version, say, is followed by one
+within 1 to 5 minutes, as a clock, a renewal or an upgrade heals it (T-73). A remote that is not to be kept up goes with
+a refusal, and with an answer that is no handshake: whoever asked for it has the error. One that leads to ourselves is
+dialled no more in any case. Why the last try failed is kept with each, and is news once, and again where the cause is
+another one. A connection on which something was acknowledged has the pauses begin anew, so what bounds the dials of a
+link that always breaks is a token bucket.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from .._common.causes import DialCause
-from .._common.errors import (
-    AccessDenied,
-    CertificateError,
-    HandshakeRejected,
-    IdentityConflict,
-    RemoteProtocolError,
-    SelfConnection,
-    TolliverError,
-    UnexpectedEOF,
-)
+from .._common.errors import RemoteProtocolError, TolliverError, UnexpectedEOF
 from .._common.failures import DialFailure, failure_of
 from .._common.records import frozen
+from .._common.token_bucket import TokenBucket
 from .._common.transport import Remote
 from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.limits import Limits
 
-HOPELESS = (AccessDenied, CertificateError, HandshakeRejected, IdentityConflict, SelfConnection)
-"""Errors that trying again does not mend."""
-
-_STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten
-_FRUITFUL = 1.0  # and where a message was acknowledged meanwhile
-_DIALS, _WITHIN = 30, 60.0  # at most so many in any so many seconds
-_GIVEN_UP_KEPT = 1000  # that `states` still shows
+_STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten, though nothing was acknowledged
+_BURST, _DIALS_PER_SECOND = 5, 0.5  # of dials of one remote, however often its connections break
+_REFUSED_FIRST, _REFUSED_SPREAD = 60.0, 240.0  # seconds until one that was refused is dialled again
 
 
 class RemoteState(StrEnum):
@@ -48,21 +38,22 @@ class RemoteState(StrEnum):
     CONNECTED = "connected"
     DIALLING = "dialling"
     WAITING = "waiting"  # for the next try
-    GAVE_UP = "gave_up"  # trying again would not help (T-73)
+    GAVE_UP = "gave_up"  # it leads to this instance itself (T-71)
 
 
 class Ending(NamedTuple):
     """End of a connection to a remote, or of a try to make one.
 
     `is_news` where it is the first failure of the remote, or has another cause than the one before; `is_final` where it
-    is not dialled on; `is_no_handshake` where what answered is no peer of this protocol, or contradicts itself (T-73).
+    is not dialled on; `ends_calls` where those who asked for the remote get the error: it was refused, or what answered
+    is no peer of this protocol, or contradicts itself (T-73).
     """
 
     failure: DialFailure
     peer: UUID | None
     is_final: bool
     is_news: bool
-    is_no_handshake: bool
+    ends_calls: bool
 
 
 @frozen
@@ -71,6 +62,7 @@ class RemoteInfo:
 
     `peer` is who answered there last. `cause` and `error`, its text for people, say why it is not connected, None and
     "" where no try has failed. `tries` counts the dials since it was connected last, `next_try` is in seconds from now.
+    Where `cause.is_refusal`, one of the two sides has refused the other, and somebody may have to mend that.
     """
 
     remote: Remote
@@ -86,9 +78,10 @@ class Dialled:
     """One remote."""
 
     __slots__ = (
+        "again",
+        "bucket",
         "cid",
         "dialect",
-        "dials",
         "failure",
         "failures",
         "kept_up",
@@ -110,7 +103,8 @@ class Dialled:
         self.mute = False  # its peer is sent no control messages
         self.dialect = AS_EVERYBODY
         self.kept_up = False  # it is dialled on, whatever answers there (T-73)
-        self.dials: deque[float] = deque(maxlen=_DIALS)  # the times of the last ones
+        self.bucket = TokenBucket(_BURST, _DIALS_PER_SECOND)  # of its dials
+        self.again = False  # it was asked for while it was dialled: a refusal may be of what is no more
         self.up_since: float | None = None
         self.tries = 0  # since it was up
         self.failure: DialFailure | None = None  # why it is not
@@ -120,7 +114,13 @@ class Dialled:
     def state(self) -> RemoteState:
         if self.up_since is not None or self.parked_on is not None:
             return RemoteState.CONNECTED
-        return RemoteState.WAITING if self.cid is None else RemoteState.DIALLING
+        if self.cid is not None:
+            return RemoteState.DIALLING
+        return RemoteState.GAVE_UP if self.failure and self.failure.cause is DialCause.SELF else RemoteState.WAITING
+
+    @property
+    def is_refused(self) -> bool:
+        return self.parked_on is None and self.failure is not None and self.failure.cause.is_refusal
 
 
 class Dialer:
@@ -149,7 +149,6 @@ class Dialer:
         self._counts = counts
         self._remotes: dict[Remote, Dialled] = {}
         self._parked: dict[UUID, list[Remote]] = {}
-        self._given_up: dict[Remote, Dialled] = {}  # to be seen
 
     def peer_of(self, remote: Remote) -> UUID | None:
         dialled = self._remotes.get(remote)
@@ -158,14 +157,26 @@ class Dialer:
     def add(self, remote: Remote, mute: bool, dialect: Dialect, keep_up: bool, now: float) -> bool:
         """True if it was not dialled until now."""
         is_new = remote not in self._remotes
-        self._given_up.pop(remote, None)
         dialled = self._remotes.setdefault(remote, Dialled(remote))
         dialled.mute = mute
         dialled.dialect = dialect
         dialled.kept_up |= keep_up
         if is_new:
             self.retry(remote, now)
+        elif dialled.is_refused and dialled.cid is None:
+            self._dial_in(dialled, 0.0, now)
         return is_new
+
+    def dial_refused(self, now: float) -> None:
+        """Dial them at once: the reason for the refusal may be gone."""
+        for dialled in self._remotes.values():
+            dialled.again = dialled.state is RemoteState.DIALLING
+            if dialled.is_refused and dialled.cid is None:
+                self._dial_in(dialled, 0.0, now)
+
+    def _dial_in(self, dialled: Dialled, seconds: float, now: float) -> None:
+        """In so many seconds, or as soon as its bucket allows one more dial."""
+        self._wait(dialled.remote, max(seconds, dialled.bucket.pause(now)))
 
     def is_mute(self, peer: UUID) -> bool:
         """True if a remote that leads to this peer was given so."""
@@ -179,12 +190,10 @@ class Dialer:
         return list(self._remotes)
 
     def states(self, now: float) -> list[RemoteInfo]:
-        """Each remote, and those that were given up."""
-        shown = [(one, one.state) for one in self._remotes.values()]
-        shown += [(one, RemoteState.GAVE_UP) for one in self._given_up.values()]
-        return [self._info(one, state, now) for one, state in shown]
+        return [self._info(one, now) for one in self._remotes.values()]
 
-    def _info(self, dialled: Dialled, state: RemoteState, now: float) -> RemoteInfo:
+    def _info(self, dialled: Dialled, now: float) -> RemoteInfo:
+        state = dialled.state
         failure = None if state is RemoteState.CONNECTED else dialled.failure
         due = self._due(dialled.remote) if state is RemoteState.WAITING else None
         return RemoteInfo(
@@ -198,7 +207,6 @@ class Dialer:
         )
 
     def remove(self, remote: Remote) -> Dialled | None:
-        self._given_up.pop(remote, None)
         return self._remotes.pop(remote, None)
 
     def retry(self, remote: Remote, now: float) -> None:
@@ -209,11 +217,8 @@ class Dialer:
             dialled.parked_on = dialled.peer
             self._parked.setdefault(dialled.peer, []).append(remote)
             return
-        free_at = dialled.dials[0] + _WITHIN if len(dialled.dials) == _DIALS else now
-        if now < free_at:
-            self._wait(remote, free_at - now)
-            return
-        dialled.dials.append(now)
+        dialled.bucket.spend(now)
+        dialled.again = False
         dialled.tries += 1
         self._counts["dials"] += 1
         dialled.cid = self._start(remote)
@@ -222,6 +227,7 @@ class Dialer:
         dialled = self._remotes[remote]
         dialled.peer = peer
         dialled.up_since = now
+        dialled.again = False
         dialled.tries = 0
         dialled.failure = dialled.told = None
         dialled.kept_up = True
@@ -235,7 +241,6 @@ class Dialer:
     ) -> Ending | None:
         """Its connection, or the try to make one, is over. None where that is not its last one.
 
-
         `first` are the first bytes that came on it; `fruitful` if a message of an outbox was acknowledged on it, ours
         or the peer's.
         """
@@ -243,26 +248,34 @@ class Dialer:
         if dialled is None or dialled.cid != cid:
             return None
         dialled.cid = None
-        was_up = dialled.up_since is not None
+        up_since = dialled.up_since
         failure = self._fail(dialled, error, first)
-        is_no_handshake = not was_up and _is_no_handshake(error)
-        if isinstance(error, HOPELESS) or (is_no_handshake and not dialled.kept_up):
-            self._give_up(dialled)
-            return Ending(failure, dialled.peer, is_final=True, is_news=True, is_no_handshake=is_no_handshake)
-        if dialled.up_since is not None and now - dialled.up_since >= (_FRUITFUL if fruitful else _STEADY):
-            dialled.failures = 0
         dialled.up_since = None
+        if fruitful or (up_since is not None and now - up_since >= _STEADY):
+            dialled.failures = 0
+        is_self, is_refused = failure.cause is DialCause.SELF, failure.cause.is_refusal
+        ends_calls = is_refused or (up_since is None and _is_no_handshake(error))
+        is_final = is_self or (ends_calls and not dialled.kept_up)
+        if not is_final:
+            self._dial_in(dialled, self._pause(dialled, is_refused), now)
+        elif not dialled.kept_up:
+            del self._remotes[remote]
+        is_news, dialled.told = dialled.told is not failure.cause, failure.cause
+        return Ending(failure, dialled.peer, is_final, is_news, ends_calls)
+
+    def _pause(self, dialled: Dialled, is_refused: bool) -> float:
+        """Seconds until the next try."""
+        if is_refused:
+            return 0.0 if dialled.again else _REFUSED_FIRST + _REFUSED_SPREAD * self._jitter()
         ceiling = min(self._limits.redial_max, self._limits.redial_first * 2.0 ** min(dialled.failures, 30))
         dialled.failures += 1
-        self._wait(remote, ceiling * self._jitter())
-        is_news, dialled.told = dialled.told is not failure.cause, failure.cause
-        return Ending(failure, dialled.peer, is_final=False, is_news=is_news, is_no_handshake=is_no_handshake)
+        return ceiling * self._jitter()
 
     def _fail(self, dialled: Dialled, error: TolliverError | None, first: bytes) -> DialFailure:
         if dialled.up_since is None:
             failure = failure_of(error, first)
             self._counts[f"dials_failed_{failure.cause}"] += 1
-        elif isinstance(error, HOPELESS):
+        elif error is not None and error.cause is not None and error.cause.is_refusal:
             failure = failure_of(error, first)
         else:
             failure = DialFailure(DialCause.LOST, str(error or "in order, by the other side or by us"))
@@ -270,19 +283,13 @@ class Dialer:
         dialled.failure = failure
         return failure
 
-    def _give_up(self, dialled: Dialled) -> None:
-        del self._remotes[dialled.remote]
-        self._given_up[dialled.remote] = dialled
-        if len(self._given_up) > _GIVEN_UP_KEPT:
-            del self._given_up[next(iter(self._given_up))]
-
-    def peer_left(self, peer: UUID) -> None:
+    def peer_left(self, peer: UUID, now: float) -> None:
         """Its live connection is over: those that were parked on it are dialled again."""
         for remote in self._parked.pop(peer, ()):
             dialled = self._remotes.get(remote)
             if dialled is not None and dialled.parked_on == peer:
                 dialled.parked_on = None
-                self._wait(remote, self._limits.redial_first * self._jitter())
+                self._dial_in(dialled, self._limits.redial_first * self._jitter(), now)
 
 
 def _is_no_handshake(error: TolliverError | None) -> bool:

@@ -538,7 +538,7 @@ class Handshakes(HandlingAgain):
             if peer.duel.waiting is not None:
                 self._timers.set(("duel", peer.uuid), self._now)
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
-            self._dialer.peer_left(peer.uuid)
+            self._dialer.peer_left(peer.uuid, self._now)
         if link in peer.voices:
             del peer.voices[link]
             if peer.derived:
@@ -590,11 +590,12 @@ class Handshakes(HandlingAgain):
             self._actions.append(DialEnded(link.remote, error))
             return
         if ending.is_news:
-            text = f"{link.remote} is not connected, and dialled again: {failure}"
+            again = "every 1 to 5 minutes" if failure.cause.is_refusal else "again"
+            text = f"{link.remote} is not connected, and dialled {again}: {failure}"
             self._notice(NoticeKind.DIAL_FAILED, ending.peer, text, link.remote, failure.cause)
-        if self._tells_events and (ending.is_news or ending.is_no_handshake):
-            answered = error if ending.is_no_handshake else None
-            self._actions.append(DialFailed(link.remote, failure.cause, str(failure), answered, ending.is_news))
+        if self._tells_events and (ending.is_news or ending.ends_calls):
+            told = error if ending.ends_calls else None
+            self._actions.append(DialFailed(link.remote, failure.cause, str(failure), told, ending.is_news))
 
 
 def look_of(link: Link) -> str:

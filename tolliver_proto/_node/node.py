@@ -281,7 +281,7 @@ class Node(Working):
             self._send_waiting(link)
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
-        """The Dial came to nothing: CertificateError is final, anything else is tried again (T-73)."""
+        """The Dial came to nothing: DialEnded says that it is not made again, DialFailed why (T-73)."""
         self.lost(cid, error, now)
 
     # Connections: what the application wants.
@@ -298,10 +298,11 @@ class Node(Working):
         """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
 
         Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers; `dialect` is
-        how it speaks, over what `Policy.dialects` says of its peer (C6). Without `keep_trying` an answer that is no
-        handshake of this protocol, or that contradicts itself, ends the dialling of a remote that was never up; else
-        it is dialled on, and DialFailed tells (T-73). Raises ValueError and OwnLimitExceeded for a revision that
-        cannot carry what there is.
+        how it speaks, over what `Policy.dialects` says of its peer (C6). Without `keep_trying` the dialling of a remote
+        that was never up ends with a refusal, by either side, of a certificate, a version, an identity or by access
+        rules, and with an answer that is no handshake of this protocol, or contradicts itself. Else it is dialled on,
+        after a refusal every 1 to 5 minutes, and DialFailed tells (T-73). A remote that was refused and is asked for
+        again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that cannot carry what there is.
         PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
         self._tick(now)
@@ -347,10 +348,11 @@ class Node(Working):
 
         Messages that a peer may no longer have are not routed to it any more; what waits for it already stays, until
         `forget_peer`. Its stored subscriptions stay too, and count again if later rules allow them. Connections of
-        peers whose rights are other ones are closed: their next handshake brings their whole lists. A remote whose peer
-        is kept out is dialled no more (DialEnded); when it is let in again, `connect` to it again.
+        peers whose rights are other ones are closed: their next handshake brings their whole lists. Remotes that were
+        refused are dialled at once (T-73).
         """
         self._tick(now)
+        self._dialer.dial_refused(self._now)
         before, self._gate.acl = self._gate.acl, acl
         self._on_event[Message] = self._on_message if acl.is_open else self._on_guarded_message
         for uuid, peer in self._peers.items():
@@ -364,6 +366,11 @@ class Node(Working):
                 self._deny(link, link.peer.uuid, denial)
             else:
                 self._end(link)
+
+    def dial_refused(self, now: float | None = None) -> None:
+        """Dial the remotes that were refused at once: our certificate, say, is another one now (T-73)."""
+        self._tick(now)
+        self._dialer.dial_refused(self._now)
 
     def close(self, now: float | None = None) -> None:
         """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""

@@ -18,6 +18,7 @@ from .dice import Dice
 
 TAIL = 60  # lines of the trace in a failure's text
 _MOST_STEPS = 200_000
+_QUIET = 1.0  # seconds without an event: then it is worth a look whether all is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,12 @@ class Clockwork:
             self._steps += 1
             check(self._steps < _MOST_STEPS, "the simulation does not end: somebody is busy for ever")
             function(*arguments)
-            if self._steps % 32 == 0 and done():
+            if (self._steps % 32 == 0 or self._is_quiet()) and done():
                 return
         self.now = max(self.now, end) if not done() else self.now
+
+    def _is_quiet(self) -> bool:
+        return bool(self._events) and self._events[0][0] - self.now > _QUIET
 
     def _failure(self, error: Exception) -> SimFailure:
         """The error with its place in the story."""

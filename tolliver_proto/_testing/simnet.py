@@ -289,6 +289,7 @@ class Simulation(Handlers):
         host.ledger.knows.pop(peer, None)
         host.ledger.forgot.add(peer)
         host.ledger.forgetting.add(peer)
+        host.ledger.said_gone = {one for one in host.ledger.said_gone if one[0] != peer}  # nobody is left to be told
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
         """Messages sent since the dial's request was queued are for this peer too, if it wants them; of a remote that

@@ -93,6 +93,7 @@ class Cause(StrEnum):
     VERSION = "version"
     CLOCK = "clock"
     STATUS = "status"
+    REMOTE = "remote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -638,6 +639,16 @@ def clocks(where: str, theirs: float, ours: float, precision: float) -> Finding:
         Cause.CLOCK,
         f"that of {where} is {_span(apart)} {way} ours: {_when(theirs)}, and here {_when(ours)}",
         "let both machines set their clocks by NTP (`timedatectl`): certificates and expiries depend on them",
+    )
+
+
+def refused_remote(where: str, remote: str, error: str) -> Finding:
+    return fail(
+        "remotes",
+        Cause.REMOTE,
+        f"the instance at {where} is not connected to {remote:.100}: {error:.300}",
+        f"run `tolliver doctor {remote:.100}` with the files of that instance, and mend what is told; the remote is "
+        "dialled every 1 to 5 minutes, and at once after a reload (SIGHUP, reload_tls, set_acl)",
     )
 
 

@@ -119,7 +119,7 @@ def examine(job: Job) -> Iterator[Finding]:
         yield _spark_python(job.timeout)
     yield from _other_end(job, can_shake)
     if job.status is not None:
-        yield _clock(*job.status, job.timeout)
+        yield from _status(*job.status, job.timeout)
 
 
 # This machine.
@@ -330,10 +330,13 @@ def _our_uuid(tls: TLS | None) -> UUID:
     return uuid7()
 
 
-def _clock(host: str, port: int, seconds: float) -> Finding:
+def _status(host: str, port: int, seconds: float) -> Iterator[Finding]:
     where = str(Remote(host, port))
     try:
         clock = probe.clock_of(host, port, seconds)
     except (OSError, ValueError) as error:
-        return diagnosis.no_status(where, error)
-    return diagnosis.clocks(where, clock.theirs, clock.ours, clock.precision)
+        yield diagnosis.no_status(where, error)
+        return
+    yield diagnosis.clocks(where, clock.theirs, clock.ours, clock.precision)
+    for remote, why in clock.refused:
+        yield diagnosis.refused_remote(where, remote, why)

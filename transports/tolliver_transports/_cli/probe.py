@@ -13,7 +13,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -278,11 +278,15 @@ def _send(line: Line, connection: Connection | reactive.Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The time of another machine and ours, of one moment, which is known as precisely as `precision` says (s)."""
+    """The time of another machine and ours, of one moment, which is known as precisely as `precision` says (s).
+
+    `refused` are remotes of an instance there that are refused, each with the reason.
+    """
 
     theirs: float
     ours: float
     precision: float
+    refused: Sequence[tuple[str, str]] = ()
 
 
 def clock_of(host: str, port: int, seconds: float) -> Clock:
@@ -310,7 +314,15 @@ def _clock_at(address: tuple[Any, ...], where: str, seconds: float) -> Clock:
             if len(answer) > _MOST_STATUS:
                 raise ValueError("its answer is longer than any status is")
     theirs, precision = time_in(answer)
-    return Clock(theirs, asked + took / 2, took / 2 + precision)
+    return Clock(theirs, asked + took / 2, took / 2 + precision, refused_in(answer))
+
+
+def refused_in(answer: bytes) -> list[tuple[str, str]]:
+    """Remotes that are refused, and why, by a status in an answer of HTTP."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        remotes = json.loads(answer.partition(b"\r\n\r\n")[2])["remotes"]
+        return [(str(one["remote"]), str(one["error"])) for one in remotes if one["refused"] is True]
+    return []
 
 
 def time_in(answer: bytes) -> tuple[float, float]:

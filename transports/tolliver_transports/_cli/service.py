@@ -8,7 +8,7 @@ how it goes.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Set
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 from attrs import evolve
 
-from tolliver_proto import Acl, NoticeKind, TolliverError
+from tolliver_proto import Acl, ConnectionClosing, NoticeKind, SelfConnection, TolliverError
 
 from .._options.acl_file import load_acl
 from .._options.instance import Remote
@@ -92,6 +92,7 @@ class _Running:
         self._one_at_a_time = anyio.Lock()
         self._refused = ""  # why the last reload was
         self._dialled: set[Remote] = set()
+        self._kept_out: set[Remote] = set()  # of these: they are dialled on, and nobody waits for them
 
     def status(self) -> str:
         """A line for the service manager."""
@@ -108,7 +109,7 @@ class _Running:
             )
             self._deliveries.change(config.destinations)
             await self._drop_earlier(config)
-            self._change(remotes, tasks)
+            self._change({*remotes}, tasks)
             every = config.value("reload_every")
             if every is not None:
                 tasks.start_soon(when_changed, self._files, every, partial(self._read_again, tasks))
@@ -126,19 +127,22 @@ class _Running:
             await self._reload(tasks)
             self._manager.tell("READY=1")
 
-    def _change(self, remotes: Collection[Remote], tasks: anyio.abc.TaskGroup) -> None:
+    def _change(self, remotes: Set[Remote], tasks: anyio.abc.TaskGroup) -> None:
         for gone in self._dialled.difference(remotes):
             self._instance.remove_connection(gone)
-        for new in set(remotes) - self._dialled:
-            tasks.start_soon(self._dial, new)
-        self._dialled = set(remotes)
+        asked_again, self._kept_out = self._kept_out.intersection(remotes), set()
+        for one in asked_again.union(remotes - self._dialled):
+            tasks.start_soon(self._dial, one)
+        self._dialled = {*remotes}
 
     async def _dial(self, remote: Remote) -> None:
         try:
             peer = await self._instance.new_connection(remote, keep_trying=True)
         except TolliverError as error:
-            self._dialled.discard(remote)
-            words.say(words.line(f"{remote} is not dialled any more, until this is read again: {error}"))
+            self._kept_out.add(remote)
+            is_over = isinstance(error, SelfConnection | ConnectionClosing)
+            how = "not dialled any more, until" if is_over else "dialled every 1 to 5 minutes, and at once when"
+            words.say(words.line(f"{remote} is {how} this is read again: {error}"))
         else:
             words.say(f"connected to {remote}, which is {peer}")
 
@@ -172,7 +176,7 @@ class _Running:
         self._bridging.change(bridge)
         if now.subscriptions != before.subscriptions:
             await self._drop_earlier(now)
-        self._change(options.remotes, tasks)
+        self._change({*options.remotes}, tasks)
         _set_level(now)
         self._config = now
         words.say(f"{before.path} was read again, with certificates and access rules{_needs_restart(before, now)}")

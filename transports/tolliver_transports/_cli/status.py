@@ -46,6 +46,8 @@ def _print(looks: Sequence[Look]) -> None:
     for trail in trails:
         for reason in trail.status.texts("not_ready") if trail.status is not None else ():
             typer.echo(f"{trail.name} is not ready: {reason}")
+        for warning in trail.status.texts("warnings") if trail.status is not None else ():
+            typer.echo(f"{trail.name} is to be looked at: {warning}")
     several = len(trails) > 1
     for view in (PEERS, REMOTES, CHANNELS, QUEUES):
         rows = of_all(view, trails)

@@ -183,8 +183,6 @@ PEERS = View(
 
 # Remotes, handlers, queues.
 
-_STATES = {"connected": GOOD, "gave_up": BAD}
-
 REMOTES = View(
     "Remotes",
     lambda trail: trail.rows("remotes", "remote"),
@@ -192,7 +190,10 @@ REMOTES = View(
         _text("remote", "remote"),
         Column(
             "state",
-            lambda row: Cell(row.part.text("state"), _STATES.get(row.part.text("state"), WARN)),
+            lambda row: Cell(
+                row.part.text("state"),
+                GOOD if row.part.text("state") == "connected" else BAD if row.part.flag("refused") else WARN,
+            ),
             lambda row: row.part.text("state"),
             "c",
             right=False,

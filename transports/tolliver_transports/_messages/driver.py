@@ -271,7 +271,8 @@ class NodeDriver(Driver):
 
     def _on_dial_failed(self, action: DialFailed) -> None:
         if action.error is not None:
-            self.calls.settle((Dial, action.remote, False), None, action.error)
+            for keeps_trying in (False, True) if action.cause.is_refusal else (False,):
+                self.calls.settle((Dial, action.remote, keeps_trying), None, action.error)
         if action.is_news:
             self._tell(replace(action, error=None))  # which would keep a socket for as long as nobody listens
 

@@ -75,7 +75,7 @@ class BaseInstance(BaseFacade[C]):
     def remotes(self) -> list[RemoteInfo]:
         """Every remote that is dialled: its state, why it is not connected, tries, seconds until the next one.
 
-        One that was given up, as trying again is no use (T-73), stays until `remove_connection`.
+        Where `cause.is_refusal`, one of the two sides refuses the other: it is dialled every 1 to 5 minutes (T-73).
         """
         with self._core.lock:
             return self._core.remotes()

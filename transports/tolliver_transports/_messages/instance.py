@@ -281,6 +281,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.check_open()
         return self._driver.when_read(self._read_tls, self.use_tls)
 
+    def use_tls(self, pumps: Pumps) -> None:
+        super().use_tls(pumps)
+        self.node.dial_refused(monotonic())
+        self.schedule_run()
+
     def peers(self) -> list[PeerInfo]:
         return self.node.peers()
 

@@ -16,7 +16,7 @@ from tolliver_proto import Node
 
 from .._driver.sockets import address_of
 from .._options.instance import InstanceOptions
-from .._status.readiness import not_ready
+from .._status.readiness import not_ready, warnings
 from .._status.snapshot import (
     ChannelStatus,
     HistogramStatus,
@@ -63,7 +63,8 @@ def status_of(core: StatusCore) -> InstanceStatus:
     if commits.failure is not None:
         health = health._replace(faults=(*health.faults, f"the last commit failed: {commits.failure}"))
     queues = tuple(_queues(core.node))
-    reasons = tuple(not_ready(core.options, core._open, listening, health, left, crl_left, peers, queues))
+    remotes = tuple(_remotes(core.node, now))
+    reasons = tuple(not_ready(core.options, core._open, listening, health, left, crl_left, peers, queues, remotes))
     gauges: dict[str, float | None] = {
         "ready": int(not reasons),
         "uptime_seconds": now - core.began,
@@ -102,10 +103,11 @@ def status_of(core: StatusCore) -> InstanceStatus:
             "round_trip_seconds": HistogramStatus.of(core.node.round_trips),
         },
         peers=peers,
-        remotes=tuple(_remotes(core.node, now)),
+        remotes=remotes,
         channels=tuple(_channels(core.channels)),
         queues=queues,
         notices=tuple(_notices(core._driver)),
+        warnings=tuple(warnings(remotes)),
     )
 
 

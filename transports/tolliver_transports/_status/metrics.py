@@ -173,7 +173,8 @@ _OF_PEER = (
     Metric("certificate_expires", "gauge", "seconds", "End of the peer's certificate, in seconds since 1970.", "peer"),
 )
 _OTHERS = (
-    Metric("connected", "gauge", "", "1 where the remote is connected, 0 where it is dialled or given up.", "remote"),
+    Metric("connected", "gauge", "", "1 where the remote is connected, 0 where it is not.", "remote"),
+    Metric("refused", "gauge", "", "1 where the remote or this side refuses the other (T-73).", "remote", "cause"),
     Metric("attempt", "gauge", "", "Dials since the remote was connected.", "remote"),
     Metric("handled", "counter", "", "Messages of the channel that a handler handled well.", "channel"),
     Metric("failed", "counter", "", "Messages of the channel that a handler failed.", "channel"),
@@ -228,7 +229,14 @@ def _of_peers(status: InstanceStatus) -> Owned:
 
 def _of_remotes(status: InstanceStatus) -> Owned:
     return [
-        ({"remote": one.remote}, {"connected": int(one.state == "connected"), "attempt": one.attempt})
+        (
+            {"remote": one.remote},
+            {
+                "connected": int(one.state == "connected"),
+                "attempt": one.attempt,
+                **({f"refused_{one.cause}": 1} if one.refused else {}),
+            },
+        )
         for one in status.remotes
     ]
 

@@ -102,8 +102,8 @@ def respond(path: str, status: InstanceStatus | None) -> Response:
     if path == "/status.json":
         return _response(200, json.dumps(status.as_dict(), allow_nan=False).encode(), "application/json")
     if path == "/readyz" and not status.ready:
-        return _response(503, _said("not ready", *status.not_ready))
-    return _response(200, _said("ready" if path == "/readyz" else "alive"))
+        return _response(503, _said("not ready", *status.not_ready, *status.warnings))
+    return _response(200, _said(*(("ready", *status.warnings) if path == "/readyz" else ("alive",))))
 
 
 def too_late(seconds: float) -> Response:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tolliver_proto import RemoteState
+
 from .._options.instance import InstanceOptions
 from .._store.health import StoreHealth
-from .snapshot import PeerStatus, QueueStatus
+from .snapshot import PeerStatus, QueueStatus, RemoteStatus
 
-_SAID = 3  # peers in one text
+_SAID = 3  # peers, or remotes, in one text
 
 
 def not_ready(
@@ -23,6 +25,7 @@ def not_ready(
     crl_left: float | None,
     peers: Sequence[PeerStatus],
     queues: Sequence[QueueStatus],
+    remotes: Sequence[RemoteStatus] = (),
 ) -> Iterator[str]:
     """Reasons in the order in which they are to be mended. Seconds are left of our certificate, and of our list."""
     if not is_open:
@@ -47,6 +50,29 @@ def not_ready(
         ]
     )
     yield from _behind(options.ready_behind, peers)
+    if _all_away(remotes):
+        yield from _refused(remotes)
+
+
+def warnings(remotes: Sequence[RemoteStatus]) -> Iterator[str]:
+    """Faults that are to be mended though the instance is ready, or beside what it is not ready for."""
+    if not _all_away(remotes):
+        yield from _refused(remotes)
+
+
+def _all_away(remotes: Sequence[RemoteStatus]) -> bool:
+    return all(one.state is not RemoteState.CONNECTED for one in remotes)
+
+
+def _refused(remotes: Sequence[RemoteStatus]) -> Iterator[str]:
+    """One that only does not answer is none of these: it may be starting, and may wait for this one to be ready."""
+    refused = [f"{one.remote:.100} ({one.error:.300})" for one in remotes if one.refused]
+    if refused:
+        whose = "no remote is connected, and these are" if _all_away(remotes) else "remotes are"
+        yield (
+            f"{whose} refused, by one side or the other: {_some(refused)}. Mend certificate, clock, version or access "
+            "rules of that side; they are dialled every 1 to 5 minutes, and at once after reload_tls() or set_acl()"
+        )
 
 
 def _where(one: PeerStatus) -> str:

@@ -66,7 +66,10 @@ class PeerStatus:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStatus:
-    """A remote that is dialled, or was given up: `attempt` dials since it was connected, the next one `next_in` s."""
+    """A remote: `attempt` dials since it was connected, the next one `next_in` s.
+
+    `refused` where one of the two sides refuses the other: its certificate, identity or version, or by access rules.
+    """
 
     remote: str
     state: RemoteState
@@ -75,6 +78,10 @@ class RemoteStatus:
     next_in: float | None
     cause: DialCause | None
     error: str
+    refused: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refused", self.cause is not None and self.cause.is_refusal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,7 @@ class InstanceStatus:
     """Everything that an operator may ask of an instance, at one moment. docs/watching.md explains each name.
 
     `time` and the ends of certificates are seconds since 1970; `uptime` and all ages are seconds. `not_ready` says in a
-    sentence each why the instance is not ready, with the remedy.
+    sentence each why the instance is not ready, with the remedy, and `warnings` what to mend though it is.
     """
 
     uuid: UUID
@@ -139,6 +146,7 @@ class InstanceStatus:
     channels: tuple[ChannelStatus, ...]
     queues: tuple[QueueStatus, ...]
     notices: tuple[NoticeStatus, ...]
+    warnings: tuple[str, ...] = ()
     ready: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -127,11 +127,12 @@ class Instance(BaseInstance[InstanceCore]):
         """Connect, keep the connection, and fire with the peer's UUID.
 
         Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
-        Fails with CertificateError, HandshakeRejected, SelfConnection, IdentityConflict: there trying again is no use
-        (T-73). Fails with RemoteProtocolError (MalformedFrame, UnexpectedFrame, LimitExceeded) where what answers is no
-        peer of this protocol or contradicts itself, unless `keep_trying`; a remote of the options, and one that was
-        once up, is dialled on after that. Connected already: fires with that peer. Fails with ValueError for plaintext
-        beyond this machine (D-15).
+        Fails with CertificateError, HandshakeRejected, IdentityConflict, AccessDenied, SelfConnection where one of the
+        two sides refuses the other, and with RemoteProtocolError (MalformedFrame, UnexpectedFrame, LimitExceeded) where
+        what answers is no peer of this protocol or contradicts itself, unless `keep_trying` (T-73). The dialling ends
+        with that, but for a remote of the options, one that was once up, and one given with `keep_trying`: these are
+        dialled on, after a refusal every 1 to 5 minutes, and at once by this call, `reload_tls` and `set_acl`.
+        Connected already: fires with that peer. Fails with ValueError for plaintext beyond this machine (D-15).
         """
         return self._core.answer(lambda: self._core.new_connection(remote, keep_trying), timeout)
 
