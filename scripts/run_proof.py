@@ -2,10 +2,16 @@
 
     python scripts/run_proof.py [STEPS] [--seed N]      100 steps by default
 
-A sender of this process sends all the time, on five channels, which a `tolliver run` takes to a file, a command, a
-socket, a function and a stage. Every step something befalls that process. At the end all that was sent drains, and
-what `send` returned for must stand in the five places. Exit status 1 if a message is missing, or one came that was
-never sent, or if the process ended with another status than it should.
+A sender of this process sends all the time, on six channels, which a `tolliver run` takes to a file, by a second table
+and another name to the same file, to a command, a socket, a function and a stage; a process beside it appends to the
+file, too, under its lock. The function ends in odd ways at first tries: SystemExit, KeyboardInterrupt, CancelledError.
+Every step something befalls the service. At the end all that was sent drains, and what `send` returned for must stand
+in its place. Exit status 1 if a message is missing, or one came that was never sent, if the file has a NUL in it, or if
+the process ended with another status than it should.
+
+Then the same file alone: three processes append to it as a `tolliver run` does, while no file of theirs may grow beyond
+a little more than it has, and are killed three times as often as there are steps. Every line that was said to be on
+the disk must stand there.
 """
 
 from __future__ import annotations
@@ -40,7 +46,7 @@ from tolliver_proto import Limits, Message, TolliverError, decode  # noqa: E402 
 from tolliver_proto.recording import Block, read_blocks  # noqa: E402  # as above
 
 PATIENCE = 300.0  # seconds for what must come
-PLACES = ("file", "command", "socket", "function", "stage")
+PLACES = ("file", "twin", "command", "socket", "function", "stage")
 RARE = 50  # a command is a process: one message of so many
 FILE = """
 listen = "{address}"
@@ -55,6 +61,10 @@ ca = "ca.pem"
 [[deliver]]
 channel = "file"
 file = "file.jsonl"
+
+[[deliver]]
+channel = "twin"
+file = "twin.jsonl"
 
 [[deliver]]
 channel = "command"
@@ -75,11 +85,47 @@ channel = "stage"
 stage = "staged"
 """
 TAKING = """
-import pathlib
+import asyncio, itertools, pathlib
 PLACE = pathlib.Path(__file__).with_name("function.txt")
-def take(delivery):
+ODD = itertools.cycle((SystemExit, KeyboardInterrupt, asyncio.CancelledError))
+async def take(delivery):
+    if delivery.attempt == 1 and delivery.message_id % 97 == 0:
+        raise next(ODD)
     with PLACE.open("ab", 0) as out:
         out.write(delivery.body)
+"""
+BESIDE = """
+import fcntl, sys, time
+number = 0
+while True:
+    with open(sys.argv[1], "ab", 0) as out:
+        fcntl.flock(out, fcntl.LOCK_EX)
+        out.write(b'"beside-%d"\\n' % number)
+    number += 1
+    time.sleep(0.01)
+"""
+
+
+APPENDS = """
+import os, random, resource, sys
+from pathlib import Path
+from uuid import UUID
+from tolliver.anyio import Run
+from tolliver_proto import Delivery, Message
+from tolliver_transports._cli.appending import append
+path, name, number, rng = Path(sys.argv[1]), sys.argv[2], 0, random.Random(sys.argv[2])
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+peer = UUID("01890000-0000-7000-8000-000000000001")
+while True:
+    bodies = [b"%s-%d" % (name.encode(), number + one) for one in range(3)]
+    run = Run([Delivery(1, peer, Message("c", "k", body, 7)) for body in bodies], lambda *_: None)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + rng.randrange(1200), hard))
+    try:
+        append(path, [run])
+    except OSError:
+        continue
+    os.write(1, b"".join(body + b"\\n" for body in bodies))
+    number += 3
 """
 
 
@@ -244,7 +290,9 @@ def arrived(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Channel and body of all that stands in the five places. A line that is torn counts as none."""
     for line in _lines(folder / "file.jsonl"):
         with suppress(ValueError):
-            yield "file", base64.b64decode(json.loads(line)["body"]).rstrip()
+            one = json.loads(line)
+            if isinstance(one, dict):  # else it is of the process beside
+                yield one["channel"], base64.b64decode(one["body"]).rstrip()
     for place in ("command", "socket", "function"):
         for line in _lines(folder / f"{place}.txt"):
             yield place, line
@@ -276,9 +324,12 @@ def prove(folder: Path, steps: int, seed: int) -> Counter[str]:
     for name in ("hub", "sender"):
         make_certificate(folder, name)
     (folder / "taking.py").write_text(TAKING)
+    (folder / "file.jsonl").touch(0o600)
+    (folder / "twin.jsonl").hardlink_to(folder / "file.jsonl")
     Server(folder, seed).start()
     counts: Counter[str] = Counter()
     hub = Hub(folder, rng)
+    beside = subprocess.Popen([sys.executable, "-c", BESIDE, str(folder / "file.jsonl")])
     try:
         options = InstanceOptions(
             database=folder / "sender.db",
@@ -304,6 +355,8 @@ def prove(folder: Path, steps: int, seed: int) -> Counter[str]:
         hub.stop()
     finally:
         hub.end()
+        beside.kill()
+        beside.wait()
     came, sent = Counter(arrived(folder)), set(sender.sent)
     missing = sent - came.keys()
     for channel, body in sorted(missing)[:5]:
@@ -312,8 +365,47 @@ def prove(folder: Path, steps: int, seed: int) -> Counter[str]:
     counts["lost"] = len(missing)
     counts["unexpected"] = sum(1 for one in came if one not in sent and not _is_torn(one, sent))
     counts["duplicates"] = came.total() - len(came)
+    counts["NULs"] = (folder / "file.jsonl").read_bytes().count(0)
     counts["twice staged"] = sum(number - 1 for (place, _), number in came.items() if place == "stage")
     return counts
+
+
+def prove_file(folder: Path, kills: int, seed: int) -> Counter[str]:
+    """Counts of `lines` that were on the disk, and of those that are `lost`, and of NULs."""
+    rng, path = random.Random(seed), folder / "lines.jsonl"
+    path.touch(0o600)
+    said: list[Path] = []
+
+    def begin() -> tuple[subprocess.Popen[bytes], Path]:
+        """A writer, and where it says what it has written."""
+        place = folder / f"said-{len(said)}.txt"
+        said.append(place)
+        command = [sys.executable, "-c", APPENDS, str(path), f"{seed}.{len(said)}"]
+        with place.open("wb") as out:
+            return subprocess.Popen(command, stdout=out, env=_ENV), place
+
+    writers = [begin() for _ in range(3)]
+    try:
+        for _ in range(kills):
+            number = rng.randrange(len(writers))
+            process, place = writers[number]
+            _await(lambda: place.stat().st_size or process.poll() is not None, "nothing is written")  # noqa: B023
+            time.sleep(rng.uniform(0.0, 0.2))
+            if process.poll() is not None:
+                raise RuntimeError(f"a writer ended with status {process.returncode}")
+            process.kill()
+            process.wait()
+            writers[number] = begin()
+    finally:
+        for process, _ in writers:
+            process.kill()
+            process.wait()
+    there = set()
+    for line in _lines(path):
+        with suppress(ValueError):
+            there.add(base64.b64decode(json.loads(line)["body"]))
+    ours = {line for one in said for line in one.read_bytes().split(b"\n")[:-1]}
+    return Counter(lines=len(ours), lost=len(ours - there), NULs=path.read_bytes().count(0))
 
 
 def _is_torn(one: tuple[str, bytes], sent: set[tuple[str, bytes]]) -> bool:
@@ -328,12 +420,19 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         counts = prove(Path(folder), options.steps, options.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        file = prove_file(Path(folder), 3 * options.steps, options.seed)
     befell = ", ".join(f"{counts[name]} {name}" for name in ("kill", "stop", "fill", "reload", "restore"))
     print(
         f"result: run | {befell} | {counts['messages']:,} messages, {counts['lost']} lost, {counts['unexpected']} "
-        f"unexpected, {counts['twice staged']} twice staged, {counts['duplicates']:,} duplicates"
+        f"unexpected, {counts['NULs']} NULs, {counts['twice staged']} twice staged, {counts['duplicates']:,} duplicates"
     )
-    return 1 if counts["lost"] or counts["unexpected"] or counts["twice staged"] else 0
+    print(
+        f"result: run | {3 * options.steps} kills of three writers of one file | {file['lines']:,} lines on a full disk, "
+        f"{file['lost']} lost, {file['NULs']} NULs"
+    )
+    bad = [counts[name] for name in ("lost", "unexpected", "NULs", "twice staged")]
+    return 1 if any(bad) or file["lost"] or file["NULs"] else 0
 
 
 if __name__ == "__main__":
