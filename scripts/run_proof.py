@@ -428,7 +428,7 @@ def main() -> int:
         f"unexpected, {counts['NULs']} NULs, {counts['twice staged']} twice staged, {counts['duplicates']:,} duplicates"
     )
     print(
-        f"result: run | {3 * options.steps} kills of three writers of one file | {file['lines']:,} lines on a full disk, "
+        f"result: run | {3 * options.steps} kills of three writers of one file | {file['lines']:,} lines, a full disk, "
         f"{file['lost']} lost, {file['NULs']} NULs"
     )
     bad = [counts[name] for name in ("lost", "unexpected", "NULs", "twice staged")]

@@ -268,7 +268,7 @@ ROWS = (
     ),
     Row(
         "run",
-        "`tolliver run` under load: kills, restarts, full disks, changed files, copies put back; several writers of a file",
+        "`tolliver run` under load: kills, restarts, full disks, changed files, copies put back; writers of one file",
         "100 of them, 0 lost, none twice in the stage; 300 kills of three writers, 0 lines lost",
         ("python scripts/run_proof.py 30",),
         full=("python scripts/run_proof.py 100",),
