@@ -75,6 +75,19 @@ def error_of(actions: Sequence[Any]) -> BaseException | None:
 # The requester.
 
 
+def test_the_words_of_a_handler_that_failed_are_escaped_and_cut() -> None:
+    """They are the responder's choice, up to the limit of a body (D-14)."""
+    play, wire = ready()
+    asked = ask(play)
+    play.run()
+    error = error_of(wire.send(reply(asked, FAILED, b"\x1b[2J\xff" + "\u20ac".encode() * 800_000)))
+    assert isinstance(error, RequestFailed)
+    assert str(error) == error.text
+    assert error.text.startswith("\\x1b[2J\ufffd\u20ac")
+    assert error.text.isprintable()
+    assert len(error.text) == 1003
+
+
 def test_the_first_request_follows_the_subscription_to_replies() -> None:
     """On the wire, so that its responder never has to wait for it (P-15)."""
     play = Play()
