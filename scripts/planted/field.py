@@ -175,6 +175,14 @@ BUGS = (
         (CONNECTING + "test_after_an_acknowledgement_the_pauses_begin_anew",),
     ),
     Bug(
+        "a line that breaks has the whole window again",
+        "tolliver_proto/_node/outbox.py",
+        "Window.__init__",
+        "max(outbox.proved, _SMALL)",
+        "limits.window_bytes",
+        ("tests/node/test_lines.py::test_a_line_that_passes_little_at_a_time_passes_all_in_time",),
+    ),
+    Bug(
         "dials have no bound",
         DIALING,
         "Dialer._dial_in",

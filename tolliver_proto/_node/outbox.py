@@ -23,6 +23,12 @@ from .poison import PoisonDetector
 from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 
 _SEQ = attrgetter("seq")
+_SMALL = 4096
+"""Bytes with which the window of a connection begins at least, where the one before broke (T-76).
+
+A message or more, a third of what TCP sends at once at its start, and with the handshakes a third of the 20 kB or so
+that the worst lines pass before they break: so that the first acknowledgement is back by then.
+"""
 
 Holds = Callable[[str, str], bool] | None
 """Tells of a channel and a key whether such a message is held (T-61); None where none is."""
@@ -42,6 +48,7 @@ class Outbox:
         "pending",
         "pending_bytes",
         "poison",
+        "proved",
         "sent_to",
         "tries",
         "waits_from",
@@ -55,6 +62,9 @@ class Outbox:
         self.parked = loaded.parked
         self.parked_bytes = loaded.parked_bytes
         self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
+        self.proved: int | None = (
+            None  # bytes that the last connection got acknowledged, if it broke with some in flight
+        )
         self.poison = PoisonDetector()
         self.oldest = Oldest()
         self.calm_below: tuple[float, float] | None = None  # that it fills was told; not again until it was below this
@@ -86,6 +96,7 @@ class Outbox:
 
     def left(self, window: Window) -> None:
         """Nobody reads it from here on."""
+        self.proved = window.acked_bytes if window.in_flight else None
         self.waits_from = max(self.waits_from, window.oldest_seq()) if self.pending else self.last_seq + 1
 
     def add_parked(self, count: int, size: int) -> None:
@@ -131,9 +142,11 @@ class Window:
         "_limits",
         "_loaded_to",
         "_resend_first",
+        "_start_bytes",
         "_unacked",
         "_unacked_bytes",
         "_wanted",
+        "acked_bytes",
         "full",
         "lists_under_way",
         "only",
@@ -153,6 +166,9 @@ class Window:
         self._loaded_to = 0 if outbox.pending else outbox.last_seq
         self._unacked: dict[int, StoredMessage] = {}
         self._unacked_bytes = 0
+        # Bytes that may be in flight: these, and as many again as were acknowledged, so twice as many each round trip.
+        self._start_bytes = limits.window_bytes if outbox.proved is None else max(outbox.proved, _SMALL)
+        self.acked_bytes = 0
         self._backoff: dict[int, _Resend] = {}
         self._again: deque[StoredMessage] = EMPTY  # due and with a body
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
@@ -286,9 +302,11 @@ class Window:
                 acked[wire_id] = message.seq, message.size
             elif (found := self.acked(wire_id)) is not None:
                 acked[wire_id] = found
+                self.acked_bytes += found[1]
             else:
                 others.append(wire_id)
         self._unacked_bytes -= size
+        self.acked_bytes += size
         return others
 
     def drop(self, ids: Mapping[int, int]) -> None:
@@ -324,7 +342,8 @@ class Window:
         run: list[StoredMessage] = []
         size, until = self._unacked_bytes, self._unacked_bytes + (1 if alone else room)
         limits = self._limits
-        count, most, most_bytes = len(unacked), limits.window_messages, limits.window_bytes
+        count, most = len(unacked), limits.window_messages
+        most_bytes = min(limits.window_bytes, self._start_bytes + self.acked_bytes)
         while fresh and size < until:
             message = fresh[0]
             if count and (count >= most or size + message.size > most_bytes):
@@ -416,7 +435,8 @@ class Window:
         return others
 
     def _leave_window(self, wire_id: int, now: float) -> None:
-        """Its first resend is due: from now on it blocks nobody (T-52)."""
+        """Its first resend is due: from now on it blocks nobody (T-52). A line that stood for so long is no bad one."""
+        self._start_bytes = self._limits.window_bytes
         if self._again is EMPTY:
             self._again = deque()
         if len(self._backoff) >= self._limits.backoff_messages:
