@@ -10,10 +10,11 @@ started again, and the query goes on from its checkpoint. In the end each number
 format("tolliver-rs"): of a stream nothing is taken up again (R-31), so with each stager that is killed a window of
 numbers may be missing, and none comes twice. Exit status 1 if more is missing, or one is there twice.
 
-With --copies it is the stager alone that is killed, and while it is down its folder is copied, or at every second kill
-replaced by the copy; then it goes on, and so do the peers. Messages that came after the copy are gone, by intent. But a
-query must read all that stands in the stage, or end and say that it cannot; then it goes on with failOnDataLoss=false.
-Exit status 1 if a message stood in the stage that no query read, or if a query ended where nothing had been restored.
+With --copies a process fills a stage and is killed, and while it is down the folder is copied, or at every second kill
+replaced by the copy; then another process goes on with other messages. Messages that came after the copy are gone, by
+intent. But a query must read all that stands in the stage, or end and say that it cannot; then it goes on with
+failOnDataLoss=false. Exit status 1 if a message stood in the stage that no query read, or if a query ended where
+nothing had been restored.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
@@ -40,19 +42,22 @@ sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 from tolliver_transports.blocking import StreamsOptions, create_streams  # noqa: E402
 from tolliver_transports.spark import register  # noqa: E402
 from tolliver_transports.spark.local import local_session  # noqa: E402
-from tolliver_transports.staging import StageFolder, StageOptions, Stager  # noqa: E402
+from tolliver_transports.staging import FolderOptions, StageFolder, StageOptions, Stager, StageWriter  # noqa: E402
 
 from tests.certificates import Certificates  # noqa: E402
 from tests.spark.quick import SOURCES  # noqa: E402
 from tests.spark.rig import Driver, Rig  # noqa: E402
 from tests.spark.senders import ends, stager_of  # noqa: E402
 from tests.staging.stages import staged  # noqa: E402
+from tolliver_proto import Message, Revision  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATIENCE = 600.0  # seconds for one step
 OTHER = 10**9  # where the second peer's numbers begin
+LIFE = 10**6  # numbers of a process that fills a stage
+BLOCK = 10  # messages that it stages at once
 WINDOW = 256  # elements of a stream that may be on their way
 
 
@@ -123,7 +128,7 @@ class Soak:
             stack.callback(self._end)
             for sender in self.senders:
                 stack.enter_context(sender)
-            self.stage()
+            self._stage()
             yield
 
     def _end(self) -> None:
@@ -134,8 +139,7 @@ class Soak:
             self.stager.kill()
             self.stager.wait()
 
-    def stage(self) -> None:
-        """Start the receiver, where the query is none."""
+    def _stage(self) -> None:
         if self.faucet is not None:
             tls = self.rig.certs.tls("job")
             identity = ["--cert", tls.cert, "--key-file", tls.key, "--ca", tls.ca]
@@ -173,20 +177,15 @@ class Soak:
                 assert self.external or ends(stager, PATIENCE), f"the stager {stager} lives on without its JVM"
                 driver = self._next_driver()
             elif self.stager is not None:
-                self.kill_stager()
-                self.stage()
+                self.stager.kill()
+                self.stager.wait()
+                self.stagers_killed += 1
+                self._stage()
             else:
                 self._kill_within(stager)
         driver.kill()
         for sender in self.senders:
             sender.allowed = float("inf")
-
-    def kill_stager(self) -> None:
-        """The process of its own."""
-        assert self.stager is not None
-        self.stager.kill()
-        self.stager.wait()
-        self.stagers_killed += 1
 
     def _kill_within(self, stager: int) -> None:
         """The one that the query has: the batch that runs may end without it, so the next one is waited for."""
@@ -217,77 +216,94 @@ class Soak:
 
 
 class Copies:
-    """A stage whose folder is restored from backups, between kills of the service that fills it."""
+    """A stage whose folder is restored from a copy, between kills of the service that fills it.
 
-    def __init__(self, soak: Soak, spark: SparkSession) -> None:
-        self._soak, self._spark = soak, spark
-        self._copy = soak.rig.directory / "copy"
-        self.put_back = self.told = self.false_alarms = 0
+    All messages have one size, and all blocks: so places where a query has been are places again after that.
+    """
+
+    def __init__(self, rig: Rig, kills: int, messages: int, rng: random.Random, spark: SparkSession) -> None:
+        self._rig, self._kills, self._rng, self._spark = rig, kills, rng, spark
+        self._share = messages // (2 * kills)
+        self._copy = rig.directory / "copy"
+        self.restored = self.told = self.false_alarms = self._read_to = 0
         self.stood: set[int] = set()
         self.unread: set[int] = set()
 
     def run(self) -> None:
-        soak = self._soak
-        share = min(sender.count for sender in soak.senders) // (2 * soak.kills)
-        for number in range(1, soak.kills + 1):
-            self._send(share)
-            time.sleep(soak.rng.uniform(0, 1.0))
-            soak.kill_stager()
-            restored = number % 2 == 0
-            at, to = (self._copy, soak.rig.stage) if restored else (soak.rig.stage, self._copy)
+        with self._filled(0, self._share):
+            wait_for(lambda: self._has(BLOCK))
+            time.sleep(self._rng.uniform(0, 1.0))
+        for number in range(1, self._kills + 1):
+            is_restored = number % 2 == 0
+            at, to = (self._copy, self._rig.stage) if is_restored else (self._rig.stage, self._copy)
             shutil.rmtree(to, ignore_errors=True)
             shutil.copytree(at, to)
-            self.put_back += restored
-            print(f"kill {number}: the stager{', and a backup is restored' if restored else ''}", flush=True)
-            soak.stage()
-            due = self._frames() + share // 2
-            self._send(share)
-            wait_for(partial(self._has, due))
-            self._read(is_restored=restored)
-        for sender in soak.senders:
-            sender.allowed = float("inf")
-        for sender in soak.senders:
-            assert sender.drained(PATIENCE), "the peers still wait for acknowledgements"
+            self.restored += is_restored
+            print(f"kill {number}{', and a copy is restored' if is_restored else ''}", flush=True)
+            with self._filled(number, (3 if is_restored else 1) * self._share):
+                # Behind the place where the query is: what came instead would be passed over there.
+                wait_for(partial(self._has, max(self._frames(), self._read_to) + self._share // 8))
+                self._read(is_restored=is_restored)
         self._read(is_restored=False)
 
-    def _send(self, share: int) -> None:
-        for sender in self._soak.senders:
-            sender.allowed += share
+    @contextmanager
+    def _filled(self, life: int, count: int) -> Iterator[None]:
+        """By a process that is killed in the end."""
+        words = ["--fill", str(self._rig.stage), str(life * LIFE + OTHER), str(count)]
+        process = subprocess.Popen([sys.executable, __file__, *words])
+        try:
+            yield
+            time.sleep(self._rng.uniform(0, 0.5))
+        finally:
+            process.kill()
+            process.wait()
 
     def _frames(self) -> int:
-        head = StageFolder(self._soak.rig.stage).head()
+        head = StageFolder(self._rig.stage).head()
         return 0 if head is None else head.frames
 
     def _has(self, frames: int) -> bool:
-        return self._frames() >= frames
+        return (self._rig.stage / "head").exists() and self._frames() >= frames
 
     def _read(self, *, is_restored: bool) -> None:
         """All that stands there now is in the table, once a query has ended well that began later."""
-        there = {int(message.body) for _, message in staged(self._soak.rig.stage)}
+        there = {int(message.body) for _, message in staged(self._rig.stage)}
         self.stood |= there
         if (error := self._query(failOnDataLoss=True)) is not None:
             assert "failOnDataLoss=false" in str(error), error
             self.told += is_restored
             self.false_alarms += not is_restored
             assert (error := self._query(failOnDataLoss=False)) is None, error
-        self.unread |= there - set(self._soak.rig.numbers(self._spark))
+        self._read_to = self._frames()
+        self.unread |= there - set(self._rig.numbers(self._spark))
 
     def _query(self, **more: object) -> Any:
         given = {"staging": "external", "deleteConsumed": False, **more}
-        query = self._soak.rig.query(self._spark, now=True, **given)
+        query = self._rig.query(self._spark, now=True, **given)
         wait_for(lambda: not query.isActive)
         return query.exception()
 
 
-def prove_copies(soak: Soak) -> int:
+def fill(directory: str, first: int, count: int) -> None:
+    """The process that stages numbers, a block at a time, until it is killed."""
+    writer = StageWriter(FolderOptions(directory=Path(directory), lock_timeout=60.0))
+    for start in range(first, first + count, BLOCK):
+        bodies = range(start, start + BLOCK)
+        writer.add(UUID(int=1), 1, Revision.DRAFT_2, [Message("readings", "", b"%d" % at, at) for at in bodies])
+        writer.sync()
+        time.sleep(0.002)
+    signal.pause()
+
+
+def prove_copies(rig: Rig, kills: int, messages: int, rng: random.Random) -> int:
     """Exit status."""
     begun = time.monotonic()
-    with soak.running(), local_session() as spark:
-        copies = Copies(soak, spark)
+    with local_session() as spark:
+        copies = Copies(rig, kills, messages, rng, spark)
         copies.run()
-    print(f"{soak.kills} kills in {time.monotonic() - begun:.0f} s")
+    print(f"{kills} kills in {time.monotonic() - begun:.0f} s")
     print(
-        f"result: copies | {soak.kills} kills, {copies.put_back} of them with a backup restored, staging=external | "
+        f"result: copies | {kills} kills, {copies.restored} of them with a copy restored, staging=external | "
         f"{len(copies.stood):,} messages stood in the stage, {len(copies.unread)} unread, {copies.told} times told of "
         f"it, {copies.false_alarms} times without reason"
     )
@@ -316,6 +332,9 @@ def main() -> int:
     if sys.argv[1:2] == ["--stage"]:
         stage(*sys.argv[2:])
         return 1
+    if sys.argv[1:2] == ["--fill"]:
+        fill(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        return 1
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kills", type=int, nargs="?", default=20)
     parser.add_argument("messages", type=int, nargs="?", default=1_000_000)
@@ -331,16 +350,16 @@ def main() -> int:
         directory = Path(name)
         (made := directory / "certificates").mkdir()
         rig = Rig(directory, Certificates(made))
+        if given.copies:
+            return prove_copies(rig, given.kills, given.messages, random.Random(given.seed))
         soak = Soak(
             rig,
             given.kills,
             given.messages,
-            external=given.external or given.copies,
+            external=given.external,
             streams=given.streams,
             rng=random.Random(given.seed),
         )
-        if given.copies:
-            return prove_copies(soak)
         with soak.running():
             soak.run()
             with local_session() as spark:

@@ -194,7 +194,7 @@ ROWS = (
     ),
     Row(
         "copies",
-        "A stage restored from a backup, between kills: Spark reads all that stands in it then, or says so",
+        "A stage restored from a copy, between kills: Spark reads all that stands in it then, or says so",
         "20 kills, 100,000 messages, 0 unread, 0 times told without reason",
         ("python scripts/spark_soak.py 6 30000 --copies",),
         full=("python scripts/spark_soak.py 20 100000 --copies",),

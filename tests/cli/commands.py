@@ -5,13 +5,16 @@ Every wait has a bound, and no process outlives its test.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +24,21 @@ from typer.testing import CliRunner
 
 SECONDS = 60.0
 COMMAND = (sys.executable, "-m", "tolliver_transports.cli")
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+
+
+def unread(process: subprocess.Popen[bytes]) -> int:
+    """Bytes in the pipe of its standard input."""
+    assert process.stdin is not None
+    count = array("i", [0])
+    fcntl.ioctl(process.stdin, termios.FIONREAD, count)
+    return count[0]
 
 
 class Result(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import time
 from pathlib import Path
 from uuid import UUID
@@ -14,7 +16,7 @@ from tolliver_transports.derived import new_prefix
 from tests.ports import free_address
 from tolliver_proto import is_derived
 
-from .commands import SECONDS, listener, tolliver
+from .commands import COMMAND, SECONDS, listener, tolliver, unread, until
 from .conftest import Who
 
 
@@ -64,3 +66,24 @@ def test_with_a_certificate_for_many_senders_each_run_is_one_of_its_own(who: Who
     refused = tolliver("send", "c", "k", "x", *to, "--no-wait")
     assert refused.exit_code == 1
     assert "give --database FILE with --no-wait" in refused.stderr
+
+
+def test_a_signal_waits_for_acknowledgements_where_nothing_is_kept(who: Who, tmp_path: Path) -> None:
+    """The database ends with the command: what was read would be lost with it."""
+    directory = Path(str(who("alice")[1]))
+    make_certificate(directory, "sender", derive=new_prefix())
+    with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0") as alice:
+        words = ("send", "c", "k", "-", "--connect", alice.address, "--certs", directory, "--name", "sender")
+        with subprocess.Popen([*COMMAND, *map(str, words)], stdin=subprocess.PIPE) as sender:
+            assert sender.stdin is not None
+            sender.stdin.write(b"first\n")
+            sender.stdin.flush()
+            until(lambda: len(alice.lines()) == 1)
+            alice.process.send_signal(signal.SIGSTOP)
+            sender.stdin.write(500 * b"line\n")
+            sender.stdin.flush()
+            until(lambda: unread(sender) == 0)
+            sender.send_signal(signal.SIGTERM)
+            alice.process.send_signal(signal.SIGCONT)
+            assert sender.wait(SECONDS) == 128 + signal.SIGTERM
+        assert len(alice.lines()) == 501

@@ -20,9 +20,15 @@ def main() -> None:
         # command is known, and until a service watches for it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
+        from ._cli.standard import StreamClosed, fill_gaps
+
+        fill_gaps()
         from ._cli.commands import app
 
-        app(prog_name="tolliver")
+        try:
+            app(prog_name="tolliver")
+        except StreamClosed as error:
+            sys.exit(f"tolliver: {error}")
     except ModuleNotFoundError as error:
         if "pip install" in str(error):  # its user has said so itself
             sys.exit(f"tolliver: {error}")

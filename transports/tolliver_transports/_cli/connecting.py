@@ -25,6 +25,7 @@ from .._tls.policy import Pumps
 from ..anyio import run as run_loop
 from ..derived import derived_identity
 from . import words
+from .standard import off_the_loop
 
 if TYPE_CHECKING:
     from logging import LogRecord
@@ -173,6 +174,11 @@ class Place:
 class Interrupted(Exception):
     """SIGINT or SIGTERM: the work was cancelled and has cleaned up behind itself."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.status = 128 + number
+        """As a shell has it of a process that the signal has ended."""
+
 
 def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False) -> T:
     """The work's result. Raises Interrupted after a signal, and what the work raises.
@@ -181,7 +187,7 @@ def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False) 
     """
     if trio and importlib.util.find_spec("trio") is None:
         raise ValueError("--trio needs trio: pip install trio")
-    with words.logging_to_stderr(lambda record: not _ends_the_command(record)):
+    with off_the_loop(), words.logging_to_stderr(lambda record: not _ends_the_command(record)):
         watched = work if watches else partial(alongside, work, [_signal])
         return run_loop(watched, backend="trio" if trio else "asyncio")
 
@@ -264,8 +270,8 @@ def signals() -> Iterator[Callable[[], Awaitable[None]]]:
         come = watching.enter_context(anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))
 
         async def told() -> None:
-            async for _ in come:
+            async for number in come:
                 watching.close()
-                raise Interrupted
+                raise Interrupted(number)
 
         yield told

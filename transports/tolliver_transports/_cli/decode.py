@@ -49,6 +49,7 @@ from tolliver_proto.recording import Block, BlockHeader, Damage, in_order
 
 from . import words
 from .recordings import Filter, blocks_in, in_words, is_recording
+from .standard import standard_input
 
 KINDS: dict[type, str] = {
     HandshakeRequest: "handshake_request",
@@ -146,7 +147,7 @@ def _until_error(rows: Iterator[Placed], start: int, failures: list[str]) -> Ite
 def open_file(path: Path) -> tuple[BufferedReader, str]:
     """The file and what to call it; "-" is standard input."""
     if str(path) == "-":
-        return open(0, "rb", closefd=False), "standard input"
+        return BufferedReader(standard_input()), "standard input"
     return path.open("rb"), str(path)
 
 

@@ -7,7 +7,6 @@ printed: nothing is thrown away because this run asked for something else. `--on
 from __future__ import annotations
 
 import json
-import sys
 from binascii import b2a_base64
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
@@ -23,9 +22,11 @@ from ..anyio import Instance, Runs, TypedRuns, create_instance
 from ..codecs import Codec
 from . import words
 from .connecting import alongside, reread_rules
+from .standard import Output
 
 Values = Callable[[Delivery], str]
 Show = Callable[[Iterable[Delivery]], str]
+_AT_ONCE = 100  # messages that are printed, and then acknowledged
 
 
 def as_text(run: Iterable[Delivery], value: Values | None = None) -> str:
@@ -90,6 +91,7 @@ async def listen(
 
     With a codec, a message that it does not decode fails, which is told on standard error.
     """
+    output = Output()
     async with create_instance(options, subscriptions=wanted) as instance:
         runs: Runs | TypedRuns[Any] = (
             instance.message_runs("", "", subscribe=False)
@@ -102,7 +104,7 @@ async def listen(
         others = [partial(_dial, instance, remote) for remote in remotes]
         if acl is not None:
             others.append(partial(reread_rules, acl, instance.set_acl))
-        await alongside(partial(_print, runs, count, show), others)
+        await alongside(partial(_print, runs, count, show, output), others)
 
 
 async def _dial(instance: Instance, remote: Remote) -> None:
@@ -123,14 +125,16 @@ def _say_where(instance: Instance) -> None:
     words.say(f"subscribed to {listed} ('' is anything); Ctrl-C ends")
 
 
-async def _print(runs: Runs | TypedRuns[Any], count: int | None, show: Show) -> None:
+async def _print(runs: Runs | TypedRuns[Any], count: int | None, show: Show, output: Output) -> None:
     left = count
+    runs.be_patient()  # a pager may stand still all day
     async for run in runs:
-        taken: list[Any] = list(run)[:left]
-        sys.stdout.write(show(taken))
-        sys.stdout.flush()
-        run.settle(taken, True)
+        wanted: list[Any] = list(run)[:left]
+        for at in range(0, len(wanted), _AT_ONCE):
+            taken = wanted[at : at + _AT_ONCE]
+            await output.write(output.encoded(show(taken)))
+            run.settle(taken, True)
         if left is not None:
-            left -= len(taken)
+            left -= len(wanted)
             if not left:
                 return

@@ -7,9 +7,9 @@ more than was cut from the last one; standard input is waited for and never read
 from __future__ import annotations
 
 import io
+import json
 import os
 import stat
-import sys
 from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from itertools import count
@@ -26,10 +26,10 @@ from .._options.streams import StreamsOptions
 from ..anyio import Streams, create_streams
 from . import words
 from .connecting import alongside
+from .standard import Output, pieces, standard_input
 from .watching import PATIENCE, Watch
 
 LISTEN = "127.0.0.1"
-_PIECE = 65536  # bytes
 _POLL = 0.1  # seconds between two looks at a file that is followed
 _MOST = Limits().max_element
 
@@ -49,6 +49,7 @@ class Content:
         if self.file is None:
             if self.follow:
                 raise ValueError("standard input is read until it ends: --follow needs a FILE")
+            standard_input()
             return
         with self.open() as file:
             status = os.fstat(file.fileno())
@@ -60,10 +61,8 @@ class Content:
                 f"{status.st_size % self.record_size} would be left over"
             )
 
-    def open(self) -> io.FileIO:
-        if self.file is None:
-            return io.FileIO(sys.stdin.fileno(), closefd=False)
-        return io.FileIO(self.file)
+    def open(self) -> io.RawIOBase:
+        return standard_input() if self.file is None else io.FileIO(self.file)
 
     def cutter(self) -> Cutter:
         return Lines() if self.record_size is None else Records(self.record_size)
@@ -119,10 +118,10 @@ class Records:
 class Reading:
     """One stream of it: an async iterator of elements, which says how it goes."""
 
-    def __init__(self, content: Content, number: int, name: str, as_json: bool) -> None:
+    def __init__(self, content: Content, number: int, name: str, output: Output | None) -> None:
         self._title = f"stream {number} of {words.name(name)}"
         self._facts = {"stream": number, "name": name}
-        self._as_json = as_json
+        self._output = output
         self._runs = _runs(content)
         self._current: Iterator[bytes] = iter(())
         self._count = 0
@@ -151,42 +150,36 @@ class Reading:
 
     async def aclose(self) -> None:
         said = f"{self._title} ends after {words.count(self._count, 'element')}: {self._end}"
-        words.tell(self._as_json, said, **self._facts, elements=self._count, end=self._end)
+        if self._output is None:
+            words.say(said)
+        else:
+            facts = {**self._facts, "elements": self._count, "end": self._end}
+            await self._output.write(self._output.encoded(f"{json.dumps(facts)}\n"))
         await self._runs.aclose()
 
 
 async def _runs(content: Content) -> AsyncGenerator[list[bytes], None]:
     cutter = content.cutter()
     with content.open() as file:
-        waits = _has_to_be_waited_for(file)
         while True:
-            if waits:
-                await anyio.wait_readable(file)
-            piece = file.read(_PIECE)
-            if piece:
+            async for piece in pieces(file):
                 yield cutter.cut(piece)
-            elif not content.follow:
+            if not content.follow:
                 break
-            elif os.fstat(file.fileno()).st_size < file.tell():
+            if os.fstat(file.fileno()).st_size < file.tell():
                 raise ValueError("the file has become shorter: subscribe again to read it from its beginning")
-            else:
-                await anyio.sleep(_POLL)
+            await anyio.sleep(_POLL)
     yield cutter.end()
-
-
-def _has_to_be_waited_for(file: io.FileIO) -> bool:
-    mode = os.fstat(file.fileno()).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
 
 
 async def publish(
     options: StreamsOptions, remotes: list[Remote], name: str, content: Content, as_json: bool = False
 ) -> None:
     """For ever; or, where nobody can come because it does not listen, until the peers that were dialled are gone."""
-    numbers = count(1)
+    numbers, output = count(1), Output() if as_json else None
 
     def reading(wanted: str) -> Reading:
-        return Reading(content, next(numbers), wanted, as_json)
+        return Reading(content, next(numbers), wanted, output)
 
     watch = Watch(words.say)
     async with create_streams(evolve(options, on_event=watch)) as streams:

@@ -21,7 +21,7 @@ from tolliver_proto.recording import BlockHeader, Direction
 
 from .decode import Placed, frames_in
 from .recordings import Filter
-from .send import BATCH, Batch, Job
+from .send import BATCH, Batch, Job, off_loop
 
 _REMEMBERED = 100_000  # messages, among which a copy is known
 _PACES = 10  # batches a second where a rate is asked for
@@ -30,14 +30,21 @@ _Name = tuple[UUID | None, int]
 
 
 def job_of_recordings(
-    files: list[Path], wanted: Filter, failures: list[str], *, rate: float | None, waits: bool, timeout: float
+    files: list[Path],
+    wanted: Filter,
+    failures: list[str],
+    *,
+    rate: float | None,
+    waits: bool,
+    timeout: float,
+    keeps: bool,
 ) -> Job:
     """Everything in `files` that is wanted, in order. Damage is appended to `failures` as it is met. Raises OSError."""
     if wanted.direction is None:
         wanted = evolve(wanted, direction=Direction.OUT)
     most = BATCH if rate is None else max(1, min(BATCH, int(rate / _PACES)))
     return Job(
-        batches=partial(_batches, files, wanted, most, failures),
+        batches=partial(off_loop, partial(_batches, files, wanted, most, failures)),
         wanted=None,
         waits=waits,
         timeout=timeout,
@@ -45,6 +52,7 @@ def job_of_recordings(
         verb="sent again",
         unwanted="no peer is subscribed to them, or what is in flight to them has no room for more",
         total=sum(path.stat().st_size for path in files),
+        keeps=keeps,
     )
 
 

@@ -7,16 +7,21 @@ them.
 
 from __future__ import annotations
 
+import io
 import json
-import sys
+import os
+import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 import anyio
+import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 import typer
@@ -28,10 +33,12 @@ from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription, Undelive
 from .._messages.instance import Item
 from .._options.instance import InstanceOptions
 from ..anyio import Instance, create_instance
-from . import words
+from . import standard, words
 from .bar import progress
+from .connecting import Interrupted, alongside, signals
 from .schema import Encode
 
+T = TypeVar("T")
 BATCH = 1000  # messages in one commit
 USUAL = {"limits.window_messages": 2048}
 """Options that files go out with: with less on its way each end waits while the other one works."""
@@ -54,13 +61,13 @@ class Batch:
 class Job:
     """Messages to send, and the manner of sending.
 
-    `batches` gives an iterator that reads as it goes, off the loop. `wanted` is what a recipient should be subscribed
-    to before it begins (None: anything), `rate` messages a second. `verb` and `unwanted` are words for people: what is
+    `batches` gives an iterator that reads as it goes. `wanted` is what a recipient should be subscribed to
+    before it begins (None: anything), `rate` messages a second. `verb` and `unwanted` are words for people: what is
     counted, and why a message had no recipient. `shown` says whether there is a progress bar, `total` its bytes. `to`
-    are the peers that it is for, None is any (P-25).
+    are the peers that it is for, None is any (P-25). `keeps` says whether the next run has what this one has stored.
     """
 
-    batches: Callable[[], Iterator[Batch]]
+    batches: Callable[[], AsyncGenerator[Batch, None]]
     wanted: Subscription | None
     waits: bool
     timeout: float
@@ -70,6 +77,7 @@ class Job:
     shown: bool = True
     total: int | None = None
     to: list[UUID] | None = None
+    keeps: bool = True
 
 
 def job_of_lines(
@@ -82,6 +90,7 @@ def job_of_lines(
     timeout: float,
     to: list[UUID] | None = None,
     encode: Encode | None = None,
+    keeps: bool = True,
 ) -> Job:
     """`source` is a body, or a path of which each line is one (None is standard input).
 
@@ -90,33 +99,83 @@ def job_of_lines(
     if encode is not None and isinstance(source, bytes):
         source, encode = encode(source, "the message"), None
     full = "" if reliable else ", or what is in flight to them has no room for more"
+    batch = partial(_batch, channel, key, reliable, encode)
     return Job(
-        batches=partial(_batches, channel, key, source, reliable, encode),
+        batches=partial(_batches, source, batch),
         wanted=Subscription(channel, key),
         waits=waits and reliable,
         timeout=timeout,
         verb="stored" if reliable else "sent",
         unwanted=f"no peer is subscribed to {words.name(channel)} {words.name(key)}{full}",
         shown=not isinstance(source, bytes),
-        total=source.stat().st_size if isinstance(source, Path) else None,
+        total=source.stat().st_size or None if isinstance(source, Path) else None,
         to=to,
+        keeps=keeps,
     )
 
 
-def _batches(
-    channel: str, key: str, source: bytes | Path | None, reliable: bool, encode: Encode | None
-) -> Iterator[Batch]:
+def _batch(
+    channel: str, key: str, reliable: bool, encode: Encode | None, bodies: list[bytes], before: int, size: int
+) -> Batch:
+    """Of these bodies, before which so many lines stand."""
+    if encode is not None:
+        bodies = [encode(body, f"line {at}") for at, body in enumerate(bodies, before + 1)]
+    return Batch([(channel, key, body) for body in bodies], reliable, size)
+
+
+_Make = Callable[[list[bytes], int, int], Batch]
+
+
+async def _batches(source: bytes | Path | None, make: _Make) -> AsyncGenerator[Batch, None]:
+    """A body, the lines of a file, or those of a pipe, which go as they come: nobody waits for more."""
     if isinstance(source, bytes):
-        yield Batch([(channel, key, source)], reliable, len(source))
-        return
-    number = 0
-    with sys.stdin.buffer if source is None else source.open("rb") as file:
+        yield make([source], 0, len(source))
+    elif isinstance(source, Path) and _is_regular(source):
+        async for batch in off_loop(partial(_of_a_file, source, make)):
+            yield batch
+    else:
+        count = 0
+        async for lines, size in _lines(standard.standard_input() if source is None else _opened(source)):
+            yield make(lines, count, size)
+            count += len(lines)
+
+
+def _is_regular(path: Path) -> bool:
+    return stat.S_ISREG(path.stat().st_mode)
+
+
+async def off_loop(batches: Callable[[], Iterator[Batch]]) -> AsyncGenerator[Batch, None]:
+    """Each of them, read by a thread."""
+    reading = batches()
+    while (batch := await anyio.to_thread.run_sync(next, reading, None)) is not None:
+        yield batch
+
+
+def _of_a_file(path: Path, make: _Make) -> Iterator[Batch]:
+    count = 0
+    with path.open("rb") as file:
         while lines := list(islice(file, BATCH)):
-            bodies = [line.removesuffix(b"\n") for line in lines]
-            if encode is not None:
-                bodies = [encode(body, f"line {at}") for at, body in enumerate(bodies, number + 1)]
-            number += len(lines)
-            yield Batch([(channel, key, body) for body in bodies], reliable, sum(map(len, lines)))
+            yield make([line.removesuffix(b"\n") for line in lines], count, sum(map(len, lines)))
+            count += len(lines)
+
+
+def _opened(path: Path) -> io.FileIO:
+    """A named pipe: its writer may come later."""
+    return io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+
+async def _lines(file: io.RawIOBase) -> AsyncGenerator[tuple[list[bytes], int], None]:
+    """All whole lines that have come, and their size; the last one need not have an end."""
+    parts: list[bytes] = []  # of a line that goes on
+    with file:
+        async for piece in standard.pieces(file):
+            parts.append(piece)
+            if b"\n" in piece:
+                *lines, rest = b"".join(parts).split(b"\n")
+                parts = [rest] if rest else []
+                yield lines, sum(map(len, lines)) + len(lines)
+    if parts:
+        yield [b"".join(parts)], sum(map(len, parts))
 
 
 @define
@@ -222,15 +281,26 @@ class Tally:
 
 
 async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[[], None]) -> None:
-    """Send it all, counting in `tally`; `show` is called when that changed. Raises TimeoutError where acks stay out."""
+    """Send it all, counting in `tally`; `show` is called when that changed. Raises TimeoutError where acks stay out.
+
+    A signal is the end of what is to be sent: what was read is stored, and Interrupted raised.
+    """
+    pauses = _Pauses()
+    with signals() as told:
+        await alongside(partial(_send, options, job, tally, show, pauses), [partial(pauses.watch, told)])
+
+
+async def _send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[[], None], pauses: _Pauses) -> None:
     async with create_instance(options) as instance:
         await _meet(instance, options, job)
         tally.begun = time.monotonic()
         tally.connected = sum(peer.connected for peer in instance.peers())
         try:
-            await _Sender(instance, job, tally, show).send()
+            await _Sender(instance, job, tally, show, pauses).send()
         finally:
             tally.ended = time.monotonic()
+    if pauses.interrupted is not None:
+        raise pauses.interrupted
 
 
 async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
@@ -263,8 +333,38 @@ def _wants(peer: PeerInfo, job: Job) -> bool:
     )
 
 
+class _Pauses:
+    """Waits that a signal ends. The work between them is done to its end."""
+
+    interrupted: Interrupted | None = None
+
+    def __init__(self) -> None:
+        self._scope: anyio.CancelScope | None = None
+        self._begun = False
+
+    async def watch(self, told: Callable[[], Awaitable[None]]) -> None:
+        """Raises Interrupted where nothing has been read yet."""
+        try:
+            await told()
+        except Interrupted as signalled:
+            if not self._begun:
+                raise
+            self.interrupted = signalled
+            if self._scope is not None:
+                self._scope.cancel()
+
+    async def wait(self, work: Callable[[], Awaitable[T]], otherwise: T) -> T:
+        """The result of the work; or the other value, once a signal has come."""
+        self._begun = True
+        with anyio.CancelScope() as self._scope:
+            if self.interrupted is None:
+                return await work()
+        return otherwise
+
+
 class _Sender:
-    def __init__(self, instance: Instance, job: Job, tally: Tally, show: Callable[[], None]) -> None:
+    def __init__(self, instance: Instance, job: Job, tally: Tally, show: Callable[[], None], pauses: _Pauses) -> None:
+        self._pauses = pauses
         self._instance = instance
         self._job = job
         self._tally = tally
@@ -273,24 +373,21 @@ class _Sender:
         self._acknowledged = anyio.Event()
 
     async def send(self) -> None:
-        batches = self._job.batches()
         failure: Exception | None = None
         async with anyio.create_task_group() as waiting:
             try:
-                while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
-                    await self._keep_pace()
-                    self._tally.begin(batch)
-                    if batch.reliable:
-                        receipt = await self._store(batch.items)
-                        self._tally.add(receipt.counts, True)
-                        if self._job.waits:
-                            self._under_way.add(receipt)
-                            waiting.start_soon(self._wait, receipt)
-                    else:
-                        await self._send_unreliably(batch.items)
-                    self._show()
-                    await self._settle_to(_UNDER_WAY)
-                await self._settle_to(0)
+                async with aclosing(self._job.batches()) as batches:
+                    while (batch := await self._pauses.wait(partial(anext, batches, None), None)) is not None:
+                        await self._pauses.wait(self._keep_pace, None)
+                        self._tally.begin(batch)
+                        for at in range(0, len(batch.items), BATCH):
+                            await self._send_some(batch.items[at : at + BATCH], batch.reliable, waiting)
+                        self._show()
+                        await self._pauses.wait(partial(self._settle_to, _UNDER_WAY), None)
+                if self._job.keeps:
+                    await self._pauses.wait(partial(self._settle_to, 0), None)
+                else:
+                    await self._settle_to(0)
             except Exception as error:  # carried out of the task group, which would wrap it
                 failure = error
             waiting.cancel_scope.cancel()
@@ -300,6 +397,16 @@ class _Sender:
             self._tally.waiting = [peer for peer in self._instance.peers() if peer.pending]
         if failure is not None:
             raise failure
+
+    async def _send_some(self, items: list[Item], reliable: bool, waiting: anyio.abc.TaskGroup) -> None:
+        if not reliable:
+            await self._send_unreliably(items)
+            return
+        receipt = await self._store(items)
+        self._tally.add(receipt.counts, True)
+        if self._job.waits:
+            self._under_way.add(receipt)
+            waiting.start_soon(self._wait, receipt)
 
     async def _keep_pace(self) -> None:
         if self._job.rate is not None:
@@ -313,7 +420,7 @@ class _Sender:
             try:
                 return await self._instance.send_many(items, to=self._job.to)
             except OutboxFull:
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or self._pauses.interrupted is not None:
                     raise
             await anyio.sleep(_POLL)
 

@@ -23,6 +23,7 @@ from ..anyio import create_streams
 from . import words
 from .bar import progress
 from .connecting import alongside
+from .standard import Output
 from .watching import PATIENCE, Watch
 
 _TICK = 0.5  # seconds between two looks at the rate
@@ -126,7 +127,7 @@ async def _stream(
             await anyio.sleep(_TICK)
             show(meter.look())
 
-    watch = Watch(_say_nothing)
+    output, watch = Output(), Watch(_say_nothing)
     async with create_streams(evolve(options, on_event=watch)) as streams:
         for host, port in streams.addresses:
             words.say(f"listening on {host}:{port}; Ctrl-C ends")
@@ -138,18 +139,17 @@ async def _stream(
         except ConnectionClosing as closing:  # it has said goodbye already, and why
             raise await watch.last_words() from closing
         async with subscription:
-            await alongside(partial(_take, subscription.runs(), job, meter), [keep_showing])
+            await alongside(partial(_take, subscription.runs(), job, meter, output), [keep_showing])
 
 
 def _say_nothing(_line: str) -> None:
     """The stream's own end says it all."""
 
 
-async def _take(runs: AsyncIterator[list[bytes]], job: Job, meter: Meter) -> None:
+async def _take(runs: AsyncIterator[list[bytes]], job: Job, meter: Meter, output: Output) -> None:
     async for run in runs:
         wanted = run if job.count is None else run[: job.count - meter.elements]
-        sys.stdout.buffer.write(job.written(wanted))
-        sys.stdout.buffer.flush()
+        await output.write(job.written(wanted))
         meter.add(wanted)
         if meter.elements == job.count:
             return

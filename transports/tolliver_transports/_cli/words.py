@@ -22,6 +22,8 @@ import typer
 
 from tolliver_proto import TolliverError
 
+from .standard import complain
+
 _UTF8 = codecs.getincrementaldecoder("utf-8")
 _BODY = 1000  # characters of a body
 
@@ -103,7 +105,7 @@ def say(line: str, level: Level = Level.INFO) -> None:
         line = as_json(logging.makeLogRecord({"name": "tolliver.cli", "levelname": level.upper(), "msg": line}))
     else:
         line = f"tolliver: {line}"
-    typer.echo(line, err=True)
+    complain(line)
 
 
 _USUAL = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "taskName"}
@@ -123,6 +125,11 @@ def as_json(record: logging.LogRecord) -> str:
     return json.dumps(shown, default=str)
 
 
+class _OnStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(self.format(record))
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return as_json(record)
@@ -139,7 +146,7 @@ def tell(as_json: bool, said: str, **facts: object) -> None:
 @contextmanager
 def logging_to_stderr(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
     """The log of this package, for the length of the block, as the command line says."""
-    handler = logging.StreamHandler()
+    handler = _OnStandardError()
     handler.setFormatter(_JsonLines() if _stderr.as_json else logging.Formatter("tolliver: %(message)s"))
     handler.addFilter(is_shown)
     log, before = logging.getLogger("tolliver"), logging.getLogger("tolliver").level

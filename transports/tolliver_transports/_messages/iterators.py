@@ -34,6 +34,10 @@ class Receiver:
         """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
         self._mailbox.close()
 
+    def be_patient(self) -> None:
+        """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
+        self._mailbox.is_timed = False
+
     def __repr__(self) -> str:
         box = self._mailbox
         state = " (closed)" if box.closed else ""
@@ -53,10 +57,6 @@ class BaseIterator(Receiver):
 
     def _open(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
         return Mailbox(core, channel, key, wakeup)
-
-    def be_patient(self) -> None:
-        """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
-        self._mailbox.is_timed = False
 
     def __del__(self) -> None:
         if hasattr(self, "_mailbox"):  # it was refused, where there is none

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ..recordings import Filter
     from ..schema import Schema
 
-INTERRUPTED = 130  # as a shell expects it after SIGINT
-INTERRUPTIBLE = {INTERRUPTED: "Ctrl-C, or SIGTERM"}
+INTERRUPTIBLE = {130: "Ctrl-C", 143: "SIGTERM"}
 FROM_BOB = "--certs certs --name bob --database certs/bob.db --connect 127.0.0.1:7011"
 
 Channel = Annotated[str, typer.Argument(help="The channel.", show_default=False)]
@@ -242,13 +241,14 @@ def filter_of(
 
 
 @contextmanager
-def interruptible(status: int) -> Iterator[None]:
-    """Commands that Ctrl-C or SIGTERM ends, with this status."""
+def interruptible(*, in_order: bool) -> Iterator[None]:
+    """Commands that Ctrl-C or SIGTERM ends: with status 0 where they run until then, else with the signal's."""
     from ..connecting import Interrupted
 
     try:
         yield
-    except Interrupted:
-        if status:
-            words.say("interrupted")
-        raise typer.Exit(status) from None
+    except Interrupted as signalled:
+        if in_order:
+            raise typer.Exit from None
+        words.say("interrupted")
+        raise typer.Exit(signalled.status) from None

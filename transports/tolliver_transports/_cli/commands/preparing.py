@@ -102,7 +102,7 @@ def run(
     from ..connecting import run
     from ..service import serve
 
-    with words.clear_errors(), interruptible(0):
+    with words.clear_errors(), interruptible(in_order=True):
         run(partial(serve, load(config), json), trio, watches=True)
 
 

@@ -16,7 +16,6 @@ from ..groups import grouped
 from ..helping import App
 from .choices import (
     FROM_BOB,
-    INTERRUPTED,
     INTERRUPTIBLE,
     Json,
     JsonResult,
@@ -95,9 +94,10 @@ def replay(
     from ..recordings import files_in
     from ..replay import job_of_recordings
 
-    with words.clear_errors(), interruptible(INTERRUPTED):
+    with words.clear_errors(), interruptible(in_order=False):
         failures: list[str] = []
-        job = job_of_recordings(files_in(files), wanted, failures, rate=rate, waits=wait, timeout=timeout)
+        keeps = place.database is not None
+        job = job_of_recordings(files_in(files), wanted, failures, rate=rate, waits=wait, timeout=timeout, keeps=keeps)
         with place.once(waits=wait, usual=sending.USUAL) as options:
             complete = sending.send_and_report(job, partial(run, trio=trio), options, json)
         for failure in failures:

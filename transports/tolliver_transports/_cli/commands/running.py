@@ -13,7 +13,7 @@ from .. import words
 from ..groups import grouped
 from ..helping import App
 from ..measures import Kind
-from .choices import INTERRUPTED, INTERRUPTIBLE, Timeout, Trio, identity_of, interruptible, place_of
+from .choices import INTERRUPTIBLE, Timeout, Trio, identity_of, interruptible, place_of
 
 if TYPE_CHECKING:
     from ..connecting import Meeting, Place
@@ -208,7 +208,7 @@ def bench(
     from ..connecting import run
     from ..watching import options_of
 
-    with words.clear_errors(), interruptible(0 if serve else INTERRUPTED):
+    with words.clear_errors(), interruptible(in_order=serve):
         if serve and kinds == [Kind.STREAM]:
             run(partial(serve_streams, options_of(place.meeting)), trio)
         elif serve:
