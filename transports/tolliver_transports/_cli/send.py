@@ -283,7 +283,7 @@ class Tally:
 async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[[], None]) -> None:
     """Send it all, counting in `tally`; `show` is called when that changed. Raises TimeoutError where acks stay out.
 
-    A signal is the end of what is to be sent: what was read is stored, and Interrupted raised.
+    A signal, for which it watches, is the end of what is to be sent: what was read is stored, and Interrupted raised.
     """
     pauses = _Pauses()
     with signals() as told:
@@ -356,9 +356,13 @@ class _Pauses:
     async def wait(self, work: Callable[[], Awaitable[T]], otherwise: T) -> T:
         """The result of the work; or the other value, once a signal has come."""
         self._begun = True
+        if self.interrupted is not None:
+            return otherwise
         with anyio.CancelScope() as self._scope:
-            if self.interrupted is None:
+            try:
                 return await work()
+            finally:
+                self._scope = None
         return otherwise
 
 

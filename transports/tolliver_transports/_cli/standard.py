@@ -105,7 +105,7 @@ def standard_input() -> io.RawIOBase:
 
 
 async def pieces(file: io.RawIOBase) -> AsyncGenerator[bytes, None]:
-    """The bytes of the file as they come, to its end. The loop waits for them, and a wait that is cancelled loses none."""
+    """The bytes of the file as they come, to its end. A wait for them that is cancelled loses none."""
     waits = _has_to_be_waited_for(file)
     while True:
         if waits:

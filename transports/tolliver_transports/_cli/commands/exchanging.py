@@ -140,7 +140,7 @@ def send(
             keeps=place.database is not None,
         )
         with place.once(waits=job.waits or unreliable, usual=sending.USUAL) as options:
-            complete = sending.send_and_report(job, partial(run, trio=trio), options, json)
+            complete = sending.send_and_report(job, partial(run, trio=trio, watches=True), options, json)
         if not complete:
             raise typer.Exit(1)
 
