@@ -227,9 +227,9 @@ def test_a_peer_of_another_world_is_none_of_the_ledger() -> None:
 
 def test_a_storm_of_dials_is_found() -> None:
     net = SimNet(0, nodes=2)
-    for _ in range(30):
+    for _ in range(7):  # the burst, and two that may be seen late
         net._count_dial(net._hosts[0], (1, 0))
-    with pytest.raises(SimFailure, match="in a minute"):
+    with pytest.raises(SimFailure, match="times within"):
         net._count_dial(net._hosts[0], (1, 0))
 
 
