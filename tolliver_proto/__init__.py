@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         Notice,
         NoticeKind,
         PeerDown,
+        PeersMoved,
         PeerUp,
         Receipt,
         Reply,
@@ -187,8 +188,8 @@ else:
             "._node.access": "Acl, Rights",
             "._node.actions": (
                 "Acked, Action, Answered, Asked, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, "
-                "FindRetained, GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeerUp, Receipt, Reply, Request, "
-                "Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
+                "FindRetained, GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeersMoved, PeerUp, Receipt, Reply, "
+                "Request, Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ends": "EndCause",
@@ -311,6 +312,7 @@ __all__ = [
     "PeerInfo",
     "PeerNumbers",
     "PeerUp",
+    "PeersMoved",
     "PinPeer",
     "Policy",
     "Probe",

@@ -334,6 +334,9 @@ class Facade(Opened):
     def wait_subscribed(self, channel: str, key: str = "", **options: Any) -> int:
         return self._call("wait_subscribed", channel, key, **options)  # type: ignore[no-any-return]  # as above
 
+    def wait_responder(self, channel: str, key: str = "", **options: Any) -> int:
+        return self._call("wait_responder", channel, key, **options)  # type: ignore[no-any-return]  # as above
+
     def events(self) -> Items:
         return Items(self.world, self._call("events"))
 

@@ -80,6 +80,9 @@ def test_what_cannot_be_subscribed_to_ends_the_opening(nodes: Nodes) -> None:
         {"handlers": 1},
         {"handlers": [("a", "b")]},
         {"handlers": [("a", "b", 1)]},
+        {"responders": 1},
+        {"responders": [("a", "b")]},
+        {"responders": [("a", "b", print, {"ordered_by": "key"})]},
     ],
     ids=str,
 )

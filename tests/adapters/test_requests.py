@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tolliver_transports.codecs import Json
 
 from tests.certificates import Certificates
 from tolliver_proto import (
@@ -112,7 +113,7 @@ def test_an_answer_a_failure_nobody_and_no_time(nodes: Nodes) -> None:
         with pytest.raises(RequestFailed, match="limit"):
             left.request("double", b"large")
         with pytest.raises(NoResponders):
-            left.request("others", b"x")
+            left.request("others", b"x", wait=False)
         with pytest.raises(TimeoutError, match="no answer in time"):
             left.request("double", b"wait", timeout=0.01)
         gate.open(b"late")
@@ -121,9 +122,43 @@ def test_an_answer_a_failure_nobody_and_no_time(nodes: Nodes) -> None:
         assert "double" in repr(responder)
         responder.close()
         with pytest.raises(NoResponders):
-            left.request("double", b"x")
+            left.request("double", b"x", wait=False)
         responder.close()
         assert "(closed)" in repr(responder)
+
+
+def test_a_request_waits_for_its_responder_within_its_time(nodes: Nodes) -> None:
+    """P-13: from a client's second start on the subscription of a responder that is away is known, and no responder."""
+    with nodes.open("left") as left, nodes.open("right", responders=[("double", "", double)]) as right:
+        left.new_connection(address(right))
+        assert left.wait_responder("double", timeout=30) == 1
+        assert left.request("double", b"x", wait=False).body == b"xx"
+    with nodes.open("left") as left:
+        assert left.wait_subscribed("tolliver.request/double") == 1
+        for call in ("request", "gather"):
+            with pytest.raises(NoResponders, match=r"wait_responder\('double'\) waits"):
+                left._call(call, "double", b"x", wait=False)
+            with pytest.raises(NoResponders):
+                left._call(call, "double", b"x", timeout=0.01)
+        with pytest.raises(TimeoutError, match="fewer than 1 connected peers respond to 'double' ''"):
+            left.wait_responder("double", timeout=0.01)
+        with pytest.raises(TimeoutError, match="fewer than 1 connected peers subscribe to"):
+            left.wait_subscribed("tolliver.request/double", connected=True, timeout=0.01)
+        with pytest.raises(LocalProtocolError):
+            left.wait_responder("")
+        calls = [
+            left.start("request", "double", b"x", timeout=50),
+            left.start("gather", "double", b"y", timeout=50),
+            left.start("request", "double", 21, codec=Json(int), timeout=50),
+            left.start("wait_responder", "double", timeout=50),
+            left.start("wait_subscribed", "tolliver.request/double", connected=True, timeout=50),
+        ]
+        until(lambda: left.stats().requests == 5)
+        with nodes.open("right", responders=[("double", "", double, {"concurrency": 1})]) as right:
+            right.new_connection(address(left))
+            reply, replies, typed, *counted = [call.wait() for call in calls]
+            assert (reply.body, [one.body for one in replies], typed.value) == (b"xx", [b"yy"], 2121)
+            assert counted == [1, 1]
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -254,7 +289,7 @@ def test_a_durable_request_outlives_both_ends(nodes: Nodes) -> None:
         del responder
         until(lambda: not connected(left))
         with pytest.raises(NoResponders):
-            left.request("double", b"x")
+            left.request("double", b"x", wait=False)
         with pytest.raises(TimeoutError):
             left.request("double", b"42", durable=True, request_id=42, timeout=0.01)
     with nodes.open("left") as left, nodes.open("right", listen=where) as right:
@@ -309,7 +344,7 @@ def test_two_responders_of_one_instance(nodes: Nodes) -> None:
         second.close()
         assert "tolliver.request/double" not in answers()
         with pytest.raises(NoResponders):
-            left.request("double", b"x")
+            left.request("double", b"x", wait=False)
 
 
 @EACH_ADAPTER

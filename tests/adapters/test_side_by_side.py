@@ -111,7 +111,7 @@ def test_handlers_of_the_options_and_choices_that_cannot_be_meant(nodes: Nodes) 
         with pytest.raises(ValueError, match="ordered_by"):
             left.register_callback("news", "", print, concurrency=2, ordered_by="channel")
     for fourth in ("two", {"pace": 2}):
-        with pytest.raises(TypeError, match="the fourth is a dict"):
+        with pytest.raises(TypeError, match="give as the fourth a dict"):
             nodes.options("other", handlers=[("news", "", print, fourth)])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tolliver_proto import Limits, PeerUp, Policy, Subscribe, SubscriptionsChanged, Unsubscribe
+from tolliver_proto import Limits, PeersMoved, PeerUp, Policy, Subscribe, SubscriptionsChanged, Unsubscribe
 
 from .play import LOW, OTHER, Play, every, only, subscribed
 
@@ -15,7 +15,7 @@ def test_the_list_of_a_new_peer_is_told_once_it_is_stored_before_the_peer_is_up(
     wire = play.accepted(LOW)
     assert not every(wire.request(C), SubscriptionsChanged)
     told = play.finish()
-    assert [type(one) for one in told] == [SubscriptionsChanged, PeerUp]
+    assert [type(one) for one in told] == [SubscriptionsChanged, PeerUp, PeersMoved]
     assert told[0] == SubscriptionsChanged(LOW, frozenset(subscribed(C)))
 
 

@@ -127,7 +127,7 @@ def test_what_changes_until_it_is_stored() -> None:
     wire = play.peer(LOW, (ASKED, ""))
     play.hold_commits = True
     ask(play, timeout=1)
-    gone = ask(play)
+    gone, waits = ask(play, wait=False), ask(play)
     play.run()
     assert isinstance(error_of(play.wait(2)), TimeoutError)
     wire.lose()
@@ -135,6 +135,8 @@ def test_what_changes_until_it_is_stored() -> None:
     actions = play.finish()
     assert isinstance(error_of(actions), NoResponders)
     assert ended(actions).asked is gone
+    wire = play.peer(LOW, (ASKED, ""))
+    assert ended(wire.send(reply(waits))).replies
 
 
 def test_what_cannot_be_sent_when_it_is_stored() -> None:
@@ -186,8 +188,10 @@ def test_who_subscribes_to_everything_is_no_responder() -> None:
     ask(play, key="k")
     play.run()
     assert everything.messages() == []
-    with pytest.raises(NoResponders, match=r"for 'other' 'k'.*wait_subscribed\('tolliver\.request/other'\) waits"):
-        play.node.request("other", "k", b"", 1, play.now)
+    with pytest.raises(NoResponders, match=r"for 'other' 'k'.*wait_responder\('other', 'k'\) waits"):
+        play.node.request("other", "k", b"", 1, play.now, wait=False)
+    with pytest.raises(NoResponders, match=r"wait_responder\('other'\) waits"):
+        play.node.request("other", "", b"", 1, play.now, wait=False)
 
 
 def test_it_may_be_narrowed() -> None:
@@ -199,7 +203,7 @@ def test_it_may_be_narrowed() -> None:
     assert every(low.send(reply(asked)), Answered) == [], "nobody asked that peer"
     assert ended(high.send(reply(asked))).replies
     with pytest.raises(NoResponders):
-        ask(play, to=OTHER)
+        ask(play, to=OTHER, wait=False)
 
 
 def test_a_failure_is_the_answer_when_nobody_else_may_give_one() -> None:
@@ -223,14 +227,86 @@ def test_a_failure_is_the_answer_when_nobody_else_may_give_one() -> None:
 
 def test_nobody_there() -> None:
     play, low = ready()
-    asked = ask(play)
+    asked = ask(play, wait=False)
     play.run()
     assert isinstance(error_of(low.send(reply(asked, NOBODY, b""))), NoResponders)
     low.lose()
     play.run()
     with pytest.raises(NoResponders):
-        ask(play)
+        ask(play, wait=False)
     assert play.node.stats().requests_failed == 1
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_it_waits_for_a_responder_within_its_time(gathers: bool) -> None:
+    """P-13: a peer that is away and subscribed is none."""
+    before, low = ready()
+    low.lose()
+    play = before.restart()
+    assert (play.node.subscribed(ASKED, ""), play.node.subscribed(ASKED, "", is_connected=True)) == (1, 0)
+    asked, late = ask(play, timeout=9, gathers=gathers), ask(play, timeout=1, gathers=gathers)
+    play.run()
+    actions = play.wait(2)
+    assert isinstance(error_of(actions), NoResponders)
+    assert ended(actions).asked is late
+    assert play.node.stats().requests_failed == 1
+    low = play.accepted(LOW)
+    low.request((ASKED, ""))
+    assert play.node.responders("sums", "") == 1
+    assert [message.body for message in low.messages()] == [pack(">Q", asked.request_id) + BODY]
+    assert ended(low.send(reply(asked))).replies
+    play.peer(OTHER, ("other", ""))
+    assert play.node.stats().requests_outstanding == 0
+
+
+def test_it_waits_for_whom_it_is_for() -> None:
+    play, low = ready()
+    asked = ask(play, to=[HIGH, OTHER])
+    play.run()
+    high = play.accepted(HIGH)
+    high.request((ASKED, "other key"))
+    assert (low.messages(), high.messages()) == ([], [])
+    high.send(Subscribe(ASKED, "", 7))
+    assert len(high.messages()) == 1
+    assert ended(high.send(reply(asked))).replies
+
+
+def test_where_nobody_whom_it_went_to_has_a_handler_it_waits_for_one_who_has() -> None:
+    """Each is asked again when something has changed with it."""
+    play, low = ready()
+    high = play.peer(HIGH, (ASKED, ""))
+    asked = ask(play, timeout=9)
+    play.run()
+    for wire in (low, high):
+        wire.messages()
+        assert every(wire.send(reply(asked, NOBODY)), Answered) == []
+    low.send(Subscribe("news", "", 7))
+    assert (len(low.messages()), high.messages()) == (1, [])
+    assert every(low.send(reply(asked, NOBODY)), Answered) == []
+    high.lose()
+    high = play.accepted(HIGH)
+    high.request((ASKED, ""))
+    assert (low.messages(), len(high.messages())) == ([], 1)
+    assert ended(high.send(reply(asked))).replies
+    asked = ask(play, timeout=1)
+    play.run()
+    low.send(reply(asked, NOBODY))
+    high.lose()
+    assert isinstance(error_of(play.wait(2)), ConnectionLost), "it may have been handled there"
+
+
+def test_one_that_waits_for_a_responder_may_be_cancelled_or_find_no_room() -> None:
+    play, low = ready(limits=Limits(high_water=200, low_water=100, outbox_bytes=600))
+    low.lose()
+    gone, large = ask(play), ask(play, bytes(700))
+    play.node.cancel_request(gone, play.now)
+    play.hold_writes = True
+    low = play.accepted(LOW)
+    play.node.subscribe("x" * 250, "", play.now)
+    actions = low.request((ASKED, ""))
+    assert isinstance(error_of(actions), OutboxFull)
+    assert ended(actions).asked is large
+    assert low.messages() == []
 
 
 def test_its_time() -> None:
@@ -383,10 +459,22 @@ def test_gathering() -> None:
     asked = ask(play, gathers=True)
     play.run()
     low.send(reply(asked, NOBODY))
-    assert isinstance(error_of(high.send(reply(asked, NOBODY))), NoResponders)
+    assert every(high.send(reply(asked, NOBODY)), Answered) == []
+    assert isinstance(error_of(play.wait(6)), NoResponders)
 
 
 # Durable ones.
+
+
+def test_a_durable_request_waits_until_somebody_is_known_who_may_answer() -> None:
+    play = Play()
+    asked = ask(play, durable=True)
+    play.run()
+    low = play.accepted(LOW)
+    low.request((ASKED, ""))
+    assert [message.body for message in low.messages()] == [pack(">Q", asked.request_id) + BODY]
+    assert play.pending() == 1
+    assert ended(low.send(reply(asked, message_id=5))).replies
 
 
 def test_a_durable_request_waits_for_its_responder() -> None:
@@ -662,6 +750,7 @@ def test_where_no_handler_is_left_that_is_the_answer() -> None:
     play.node.stop_responding("sums", "", "handler", play.now, is_over=False)
     play.run()
     assert (ASKED, "") in play.node.subscriptions()
+    play.wait(play.node.limits.handler_grace)
     assert responding.asks(5) == []
     assert responding.replies() == [(5, NOBODY, b"")]
     play.node.stop_responding("sums", "", "handler", play.now)
@@ -670,6 +759,30 @@ def test_where_no_handler_is_left_that_is_the_answer() -> None:
     assert responding.asks(6) == []
     assert responding.asks(6, message_id=3) == []
     assert responding.replies() == [(6, NOBODY, b"")]
+
+
+def test_a_request_that_comes_before_its_responder_waits_a_moment_for_it() -> None:
+    """As any message waits for its handler (T-46)."""
+    before = Responding().play
+    before.run()
+    play = before.restart()
+    play.node.subscribe("other", "", play.now)
+    wire = play.peer(LOW, (TO_LOW, ""))
+    assert every(wire.send(Message(ASKED, "", bytes(8), None)), Deliver) == []
+    assert wire.messages() == []
+    play.node.respond("sums", "", "handler", play.now)
+    (delivery,) = only(play.run(), Deliver).deliveries
+    assert Request(delivery).request_id == 0
+    play.node.stop_responding("sums", "", "handler", play.now, is_over=False)
+    wire.send(Message(ASKED, "", pack(">Q", 1), None))
+    assert wire.messages() == []
+    play.wait(play.node.limits.handler_grace)
+    assert [message.body for message in wire.messages()] == [pack(">QB", 1, NOBODY)]
+    again = before.restart()
+    wire = again.peer(LOW, (TO_LOW, ""))
+    again.node.close(again.now)
+    wire.send(Message(ASKED, "", pack(">Q", 2), None))
+    assert again.node.stats().replies_dropped + len(wire.messages()) == 1, "it will get no handler"
 
 
 def test_what_is_not_handled_is_told() -> None:

@@ -22,7 +22,7 @@ def test_a_trace_goes_from_the_send_to_the_handler(loop: Loop, nodes: Nodes) -> 
             await left.wait_acked(await one.send("news", "", event("1"), codec=EVENTS))
             await nodes.until(lambda: len(memory.spans) == 2)
             with pytest.raises(NoResponders):
-                await one.request("nobody", b"")
+                await one.request("nobody", b"", wait=False)
             assert [point.value for point in memory.numbers()["tolliver.acked"]].count(1) == 1
 
     loop.wait(scenario)

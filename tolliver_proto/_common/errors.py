@@ -205,8 +205,13 @@ class TooFewRecipients(TolliverError):
         )
 
 
+def _names(channel: str, key: str) -> str:
+    """As they are written in a call."""
+    return ", ".join(f"{one!r:.100}" for one in ((channel, key) if key else (channel,)))
+
+
 class NoResponders(TolliverError):
-    """Nobody is there who answers requests for these names: it was sent to nobody, or nobody had a handler (P-13)."""
+    """Nobody answers requests for these names: nobody was there, or whoever was asked had no handler (P-13)."""
 
     def __init__(self, channel: str, key: str) -> None:
         super().__init__(channel, key)
@@ -215,8 +220,9 @@ class NoResponders(TolliverError):
 
     def __str__(self) -> str:
         return (
-            f"nobody answers requests for {self.channel!r:.100} {self.key!r:.100}: is the peer connected, and does it "
-            f"call `respond`? wait_subscribed({f'tolliver.request/{self.channel}'!r:.100}) waits for one (P-13)"
+            f"no connected peer answers requests for {self.channel!r:.100} {self.key!r:.100}, nothing was handled: is "
+            f"the peer connected, and does it call `respond`? wait_responder({_names(self.channel, self.key)}) waits "
+            "until one does, and so does the request itself, for as long as its timeout (P-13)"
         )
 
 

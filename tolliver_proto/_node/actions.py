@@ -210,7 +210,21 @@ class Reply:
 class Asked:
     """A request that was asked, until Answered names it. `durable` ones are stored, `gathers` collects all answers."""
 
-    __slots__ = ("body", "channel", "durable", "error", "gathers", "key", "left", "lost", "replies", "request_id", "to")
+    __slots__ = (
+        "body",
+        "channel",
+        "durable",
+        "error",
+        "gathers",
+        "key",
+        "left",
+        "lost",
+        "not_there",
+        "replies",
+        "request_id",
+        "to",
+        "waits",
+    )
 
     def __init__(
         self,
@@ -221,15 +235,18 @@ class Asked:
         durable: bool,
         gathers: bool,
         to: frozenset[UUID] | None,
+        waits: bool,
     ) -> None:
         self.request_id = request_id
         self.channel = channel  # as it travels
         self.key = key
-        self.body = body  # with its envelope; dropped when it is on its way
+        self.body = body  # with its envelope; dropped when it is on its way and will not be asked again
         self.durable = durable
         self.gathers = gathers
         self.to = to
+        self.waits = waits  # for a responder, where there is none
         self.left: set[Hashable] = set()  # peers that may answer yet
+        self.not_there: set[Hashable] = set()  # peers that said that they have no handler, and have not moved since
         self.replies: list[Reply] = []
         self.error: RequestFailed | None = None  # the first of them
         self.lost = False  # a connection ended that may have brought it
@@ -448,6 +465,15 @@ class SubscriptionsChanged:
 
 
 @record
+class PeersMoved:
+    """Some peer has come or gone, or wants something else: look again whether `subscribed` or `peer_at` say by now what
+    a call waits for.
+
+    Told where the node was made with `tell_events=True`, once for all that has come together.
+    """
+
+
+@record
 class DialEnded:
     """This remote is not dialled any more: `error` says why (T-73), None after `disconnect`."""
 
@@ -499,6 +525,7 @@ Action = (
     | PeerUp
     | PeerDown
     | SubscriptionsChanged
+    | PeersMoved
     | DialEnded
     | DialFailed
     | CertificateExpires

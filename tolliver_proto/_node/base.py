@@ -170,6 +170,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._waiting: dict[Link, WaitingFrames] = {}
         # Peers.
         self._peers: dict[UUID, Peer] = {}
+        self._peers_moved: dict[Peer, None] = {}  # see `_on_move`; not looked at yet
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
@@ -238,7 +239,7 @@ class NodeState(ConnectionTable[Link, Action]):
         for subscription in routed - peer.routed:
             routes.add(subscription, peer)
         peer.routed = routed
-        self._look_at_queues()
+        self._on_move(peer)
 
     def _set_takes_reliable(self, peer: Peer, takes: bool) -> None:
         """A connection tells which layout its peer speaks now."""
@@ -249,10 +250,15 @@ class NodeState(ConnectionTable[Link, Action]):
             routes.discard(subscription, peer)
             others.add(subscription, peer)
         peer.takes_reliable = takes
+        self._on_move(peer)
+
+    def _on_move(self, peer: Peer) -> None:
+        """This peer has come or gone, or wants something else: all that waits for a peer is to look again."""
+        self._peers_moved[peer] = None
         self._look_at_queues()
 
     def _look_at_queues(self) -> None:
-        """Somebody has come or gone, or wants something else: who may be given jobs?"""
+        """Who may be given jobs?"""
         for queue in self._queues.values():
             queue.changed = True
             self._unassigned[queue.channel] = None

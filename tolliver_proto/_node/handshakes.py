@@ -95,6 +95,7 @@ class Handshakes(HandlingAgain):
         link.exposure.round_trip = self._now - link.began
         if link.remote is not None:
             self._dialer.answered(link.remote, frame.instance_id)
+            self._on_move(_peer(link))  # it may be connected already, the other way round
         if self._stands_back(link, frame):
             return
         if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:

@@ -318,3 +318,8 @@ class Link(BaseLink):
     def up(self) -> bool:
         """True if it is established and the peer's live link."""
         return self.window is not None
+
+    @property
+    def is_live(self) -> bool:
+        """True if messages can be sent on it."""
+        return self.connection is not None and self.connection.live

@@ -310,11 +310,19 @@ class Node(Working):
             raise ConnectionClosing("the instance is closing: make a new one to connect")
         self._check_revision(dialect)
         self._gate.unblock(remote)
-        peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
-        if peer is not None and peer.link is not None:
-            self._announce_up(peer.link, remote)
+        link = self._link_to(remote)
+        if link is not None:
+            self._announce_up(link, remote)
         if self._dialer.add(remote, not control_messages, dialect, keep_trying, self._now):
             self._keep_for(remote)
+
+    def peer_at(self, remote: Remote) -> UUID | None:
+        """Peer that this remote led to last, if it is connected, over whichever connection."""
+        return None if self._link_to(remote) is None else self._dialer.peer_of(remote)
+
+    def _link_to(self, remote: Remote) -> Link | None:
+        peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
+        return None if peer is None else peer.link
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
@@ -395,7 +403,7 @@ class Node(Working):
         """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
         and what is asked for until then goes into one commit."""
         return self._running is not None and not (
-            self._actions or self._readable or self._sendable or self._writable or self._unassigned
+            self._actions or self._readable or self._sendable or self._writable or self._unassigned or self._peers_moved
         )
 
     # The next thing to do.
@@ -414,6 +422,8 @@ class Node(Working):
                     self._frames.clear()
             elif self._unassigned:
                 self._assign(self._unassigned.popitem()[0])
+            elif self._peers_moved:
+                self._look_for_responders()
             elif self._writable:
                 self._write(_pop(self._writable))
             elif self._running is None and (

@@ -472,7 +472,7 @@ class Queueing(Requesting):
             if worker is not None:
                 worker.lease_over = False
                 self._timers.cancel(("lease", (queue.channel, worker.peer.uuid)))
-        self._look_at_queues()
+        self._on_move(link.peer)
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         peer, was_up = link.peer, link.up
@@ -483,7 +483,7 @@ class Queueing(Requesting):
             worker = queue.workers.get(peer)
             if worker is not None and peer.link is None:
                 self._timers.set(("lease", (queue.channel, peer.uuid)), self._now + queue.lease)
-        self._look_at_queues()
+        self._on_move(peer)
 
     def _settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
         super()._settle(link, acked)

@@ -145,7 +145,7 @@ class Receiving(Handling):
         if fate is Fate.DOUBTFUL and self._now >= self._opening.subscriptions_due:
             self._on_subscriptions_timeout(None)
             fate = Fate.UNWANTED
-        if fate is Fate.WANTED and self._keep_early(link, message):
+        if fate is Fate.WANTED and message_id is not None and self._keep_early(link, message):
             return
         self._counts["unwanted" if fate is Fate.UNWANTED else "withheld"] += 1
         if message_id is None:
@@ -161,7 +161,7 @@ class Receiving(Handling):
 
     def _keep_early(self, link: Link, message: Message) -> bool:
         """Keep it for its handler, which may come yet; False where it is left to its sender."""
-        if self._now >= self._opening.handlers_due or message.message_id is None:
+        if self._now >= self._opening.handlers_due:
             return False
         link.early = link.early or EarlyMessages(self.limits)
         self._timers.set_earlier("handlers", self._opening.handlers_due)

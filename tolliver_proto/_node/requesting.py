@@ -23,12 +23,13 @@ from .._common.errors import (
     TolliverError,
 )
 from .._wire.events import Message, Subscription
-from .actions import Answered, Asked, Delivery, Handler, Receipt, Reply
+from .actions import Answered, Asked, Delivery, Handler, PeersMoved, Receipt, Reply
 from .envelopes import LAST_REQUEST_ID, REQUESTS, Status, id_in, read_reply, reply_body, reply_channel, request_body
 from .flushing import Flushing
 from .link import Link, Peer
 from .opening import Fate
 from .requests import WaitingFrames
+from .sending import connected
 from .terms import To, uuids_of
 
 _LOST = "the connection ended before the answer came: the request may have been handled"
@@ -56,13 +57,15 @@ class Requesting(Flushing):
         durable: bool = False,
         request_id: int | None = None,
         gathers: bool = False,
+        wait: bool = True,
     ) -> Asked:
         """Ask the peers that respond to these names, or of them those of `to`; Answered names the request, once.
 
-        The first answer ends it; with `gathers` all of them, or what has come after `timeout` seconds. A `durable` one
-        is stored, as by `send`, and so is its reply: peers that are away count (P-16). `request_id`, which the program
-        gives and remembers, lets it ask the same again after a restart. Raises, before anything changes, NoResponders,
-        OutboxFull, ReservedChannel, OwnLimitExceeded, LocalProtocolError, ConnectionClosing, ValueError, TypeError.
+        The first answer ends it; with `gathers` all of them, or what has come after `timeout` seconds. Where nobody
+        responds it waits for a peer that does, within `timeout` (P-13). A `durable` one is stored, as by `send`, and so
+        is its reply: peers that are away count (P-16). `request_id`, which the program gives and remembers, lets it ask
+        the same again after a restart. Raises, before anything changes, OutboxFull, ReservedChannel, OwnLimitExceeded,
+        LocalProtocolError, ConnectionClosing, ValueError, TypeError, and NoResponders unless it may `wait`.
         """
         self._tick(now)
         if self.closing:
@@ -77,20 +80,54 @@ class Requesting(Flushing):
         framed = request_body(request_id, body)
         if (channel, key) not in self._pair_sizes or len(framed) > self.limits.max_body:
             self._size(channel, key, framed)
-        asked = Asked(request_id, channel, key, framed, durable, gathers, None if to is None else uuids_of(to))
+        whom = None if to is None else uuids_of(to)
+        asked = Asked(request_id, channel, key, framed, durable, gathers, whom, wait)
         peers = self._responders(asked)
-        if not peers:
+        if not (peers or wait):
             raise _nobody(asked)
-        if self._hears_replies:
-            self._ask(asked, peers)
-        else:
-            self._hear_replies()
-            self._unready.append(asked)
+        self._begin_request(asked, peers)
         due = self._now + timeout
         table.add(asked, due)
         self._timers.set_earlier("requests", due)
         self._counts["requests"] += 1
         return asked
+
+    def responders(self, channel: str, key: str) -> int:
+        """Connected peers that respond to these names: `request` asks them. Raises ReservedChannel, OwnLimitExceeded,
+        LocalProtocolError."""
+        return self.subscribed(self._request_channel(channel), key, is_connected=True)
+
+    def _begin_request(self, asked: Asked, peers: Sequence[Peer]) -> None:
+        """Ask them; where there is none, it waits for one. Raises as `_ask` does."""
+        if not peers:
+            self._requests.seeking[asked] = None
+            return
+        self._requests.seeking.pop(asked, None)
+        if self._hears_replies:
+            self._ask(asked, peers)
+        else:
+            self._hear_replies()
+            self._unready.append(asked)
+
+    def _look_for_responders(self) -> None:
+        """Some peers have moved: who is there for the requests that wait?"""
+        for asked in [*self._requests.seeking]:
+            asked.not_there.difference_update(self._peers_moved)
+            self._go_on_asking(asked)
+        self._peers_moved.clear()
+        if self._tells_events:
+            self._actions.append(PeersMoved())
+
+    def _go_on_asking(self, asked: Asked) -> None:
+        """One that was not asked yet, or of nobody who has a handler."""
+        peers = self._responders(asked)
+        if not (peers or asked.waits):
+            self._end_request(asked)
+            return
+        try:
+            self._begin_request(asked, peers)
+        except TolliverError as error:
+            self._end_request(asked, error)
 
     def cancel_request(self, asked: Asked, now: float | None = None) -> None:
         """Nobody waits for this one any more: it is over, no Answered follows, and its reply is late (P-14).
@@ -128,11 +165,7 @@ class Requesting(Flushing):
         recipients = self._routes.match(channel, key) if asked.to is None else self._narrow(channel, key, asked.to)
         if asked.durable:
             return recipients.peers
-        return [
-            peer
-            for peer in recipients.peers
-            if peer.link is not None and _is_live(peer.link) and not (peer.kept_back and peer.holds(channel, key))
-        ]
+        return [peer for peer in connected(recipients, channel, key) if peer not in asked.not_there]
 
     def _hear_replies(self) -> None:
         """Subscribe to replies, once: requests go out behind the message that says so, so that none comes too soon."""
@@ -146,18 +179,16 @@ class Requesting(Flushing):
         for asked in unready:
             if not self._is_outstanding(asked):
                 continue  # its time is over, or it was cancelled
-            peers = self._responders(asked)
-            if error is None and peers:
-                try:
-                    self._ask(asked, peers)
-                    continue
-                except TolliverError as failure:
-                    error = failure
-            self._end_request(asked, error or _nobody(asked))
+            if error is None:
+                self._go_on_asking(asked)
+            else:
+                self._end_request(asked, error)
 
     def _ask(self, asked: Asked, peers: Sequence[Peer]) -> None:
         """Send it to them. Raises OutboxFull and what else `send` raises."""
-        framed, asked.body = asked.body, b""
+        framed = asked.body
+        if asked.durable or not asked.waits:
+            asked.body = b""
         if asked.durable:
             receipt = self.send(asked.channel, asked.key, framed, to=frozenset(peer.uuid for peer in peers))
             for peer in peers:
@@ -200,12 +231,18 @@ class Requesting(Flushing):
         self._requests.heard(asked, peer)
         if status == Status.ANSWER:
             asked.replies.append(Reply(peer.uuid, body))
-        elif status != Status.NOBODY:
+        elif status == Status.NOBODY:
+            asked.not_there.add(peer)
+        else:
             failure = RequestFailed(peer.uuid, body[: 4 * SHOWN + 4].decode(errors="replace"))
             asked.error = asked.error or failure
             if asked.gathers:
                 asked.replies.append(Reply(peer.uuid, b"", failure))
-        if not asked.left or (asked.replies and not asked.gathers):
+        if asked.left and (asked.gathers or not asked.replies):
+            return
+        if asked.waits and not (asked.replies or asked.error or asked.lost):
+            self._go_on_asking(asked)  # nobody whom it went to has a handler: it waits for one who has
+        else:
             self._end_request(asked)
 
     def _end_request(self, asked: Asked, error: TolliverError | TimeoutError | None = None) -> None:
@@ -226,7 +263,9 @@ class Requesting(Flushing):
 
     def _on_requests_timeout(self, _subject: None) -> None:
         for asked in self._requests.due(self._now):
-            if asked.gathers:
+            if asked in self._requests.seeking:
+                self._end_request(asked, _nobody(asked))
+            elif asked.gathers:
                 self._requests.end(asked)
                 self._counts["requests_answered" if asked.replies else "requests_timed_out"] += 1
                 self._actions.append(Answered(asked, asked.replies))
@@ -367,8 +406,11 @@ class Requesting(Flushing):
         if fate is Fate.REPLY:
             self._on_reply(link, message)
             return
+        is_asked = message.message_id is None and message.channel.startswith(REQUESTS)
+        if is_asked and fate is Fate.WANTED and not self.closing and self._keep_early(link, message):
+            return  # somebody waits for it: its responder may be a moment late, as any handler may (T-46)
         super()._leave(link, message, fate)
-        if message.message_id is None and message.channel.startswith(REQUESTS) and link.peer is not None:
+        if is_asked and link.peer is not None:
             status = Status.FAILED if fate is Fate.STUCK else Status.NOBODY
             text = b"the responder is stuck: it was not handled" if fate is Fate.STUCK else b""
             self._answer(Delivery(link.cid, link.peer.uuid, message), status, text)
@@ -448,10 +490,6 @@ class Requesting(Flushing):
             self._timers.set(("replies", peer), held[0][0])
         else:
             del self._held_replies[peer]
-
-
-def _is_live(link: Link) -> bool:
-    return link.connection is not None and link.connection.live
 
 
 def _nobody(asked: Asked) -> NoResponders:

@@ -40,13 +40,14 @@ class WaitingFrames:
 class OpenRequests:
     """Requests without an end. Each has a deadline in one heap: none of them has a timer of its own."""
 
-    __slots__ = ("_next_id", "_rng", "by_id", "by_peer", "deadlines")
+    __slots__ = ("_next_id", "_rng", "by_id", "by_peer", "deadlines", "seeking")
 
     def __init__(self, rng: Randomness) -> None:
         self._rng = rng
         self._next_id: int | None = None
         self.by_id: dict[int, Asked] = {}
         self.by_peer: dict[Hashable, set[int]] = {}  # unreliable ones, which end with the connection
+        self.seeking: dict[Asked, None] = {}  # those that nobody is there for
         self.deadlines = Timers()
 
     def __len__(self) -> int:
@@ -84,6 +85,7 @@ class OpenRequests:
 
     def end(self, asked: Asked) -> None:
         del self.by_id[asked.request_id]
+        self.seeking.pop(asked, None)
         self.deadlines.cancel(asked.request_id)
         for peer in [*asked.left]:
             self.heard(asked, peer)

@@ -193,9 +193,11 @@ class Sending(MakingRoom):
                 self._now,
             )
 
-    def subscribed(self, channel: str, key: str) -> int:
-        """Peers that a reliable message with these names would go to now, as `require_recipients` counts them."""
-        return _subscribed(self._routes.match(channel, key), channel, key)
+    def subscribed(self, channel: str, key: str, is_connected: bool = False) -> int:
+        """Peers that a reliable message with these names would go to now, as `require_recipients` counts them; where
+        `is_connected` those of them alone that are."""
+        recipients = self._routes.match(channel, key)
+        return len(connected(recipients, channel, key)) if is_connected else _subscribed(recipients, channel, key)
 
     def watch(self, receipt: Receipt) -> bool:
         """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
@@ -688,6 +690,15 @@ class Sending(MakingRoom):
 def _subscribed(recipients: Recipients, channel: str, key: str) -> int:
     """Peers that want it now: a subscription that is held may never come back (T-61)."""
     return sum(not peer.holds(channel, key) for peer in recipients.peers)
+
+
+def connected(recipients: Recipients, channel: str, key: str) -> list[Peer]:
+    """Those of them that such a message may be sent to now."""
+    return [
+        peer
+        for peer in recipients.peers
+        if peer.link is not None and peer.link.is_live and not (peer.kept_back and peer.holds(channel, key))
+    ]
 
 
 def _check_recipients(items: Sequence[Item], routed: Sequence[Recipients], required: int) -> None:

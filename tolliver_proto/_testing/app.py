@@ -127,10 +127,15 @@ class App:
         receipt: Receipt = self._call("flush")
         return receipt
 
-    def subscribed(self, channel: str, key: str = "") -> int:
-        """Peers that a message with these names would go to now."""
+    def subscribed(self, channel: str, key: str = "", *, connected: bool = False) -> int:
+        """Peers that a message with these names would go to now; with `connected` those of them alone that are."""
         self._check()
-        return self.node.subscribed(channel, key)
+        return self.node.subscribed(channel, key, connected)
+
+    def responders(self, channel: str, key: str = "") -> int:
+        """Connected peers that a request for these names would go to now."""
+        self._check()
+        return self.node.responders(channel, key)
 
     def subscribe(self, channel: str, key: str = "", handler: Handling | None = None, *, settles: bool = False) -> None:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). The handler comes first."""
@@ -181,12 +186,12 @@ class App:
         durable: bool = False,
         request_id: int | None = None,
         gathers: bool = False,
+        wait: bool = True,
     ) -> Asked:
         """Ask the peers that `respond` to these names; `when_answered` tells what comes of it. With `gathers` it waits
         for the answers of all. Raises as an adapter's `request` does where nothing was asked."""
-        asked: Asked = self._call(
-            "request", channel, key, body, timeout, to=to, durable=durable, request_id=request_id, gathers=gathers
-        )
+        terms = {"to": to, "durable": durable, "request_id": request_id, "gathers": gathers, "wait": wait}
+        asked: Asked = self._call("request", channel, key, body, timeout, **terms)
         return asked
 
     def when_answered(self, asked: Asked, told: Callable[[Answered], object]) -> None:

@@ -24,7 +24,7 @@ import typer
 from attrs import define, evolve
 from rich.progress import BarColumn, Progress
 
-from tolliver_proto import Delivery, NoResponders
+from tolliver_proto import Delivery
 
 from .._options.instance import InstanceOptions, Remote
 from .._options.reading import arguments, parse
@@ -297,7 +297,7 @@ class _Messages:
             await sender.new_connection(remote)
             for channel in (PUBLISH, SEND):
                 await sender.wait_subscribed(channel)
-            await _answers(sender)
+            await sender.wait_responder(COUNT)
             return
         why = "; ".join(missing(sender)) or "the peer there is no `tolliver bench --serve`"
         raise TimeoutError(f"{remote}: not ready within {self._job.timeout:g} s: {why}")
@@ -395,17 +395,6 @@ class _Messages:
             await sender.request(REQUEST, body, key, timeout=self._job.timeout)
             answer.add(perf_counter() - begun)
             measure.done += 1
-
-
-async def _answers(sender: Instance) -> None:
-    """Wait until its peer answers requests."""
-    while True:
-        try:
-            await sender.request(COUNT, b"")
-        except NoResponders:
-            await anyio.sleep(_POLL)
-        else:
-            return
 
 
 class _Streams:

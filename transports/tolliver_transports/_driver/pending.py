@@ -114,9 +114,13 @@ class PendingCalls:
 
     def give_up(self) -> None:
         """The endpoint is closed: nobody is left waiting."""
-        error = AlreadyClosed("the instance was closed before this was done")
         for name in list(self._calls):
-            self.settle(name, None, error)
+            self.settle(name, None, closed())
+
+
+def closed() -> AlreadyClosed:
+    """For whoever waits when the endpoint is closed."""
+    return AlreadyClosed("the instance was closed before this was done")
 
 
 def as_it_is(value: T) -> T:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
 
 from tolliver_proto import (
@@ -34,6 +34,7 @@ from tolliver_proto import (
     Notice,
     NoticeKind,
     PeerDown,
+    PeersMoved,
     PeerUp,
     Receipt,
     Reply,
@@ -49,10 +50,11 @@ from tolliver_proto import (
 from .._driver import logs
 from .._driver.adapter import Done, Job, StoringAdapter, Transport
 from .._driver.driver import Driver
-from .._driver.pending import PendingCall, PendingCalls, as_it_is
+from .._driver.pending import PendingCall, PendingCalls
 from .events import Event
 from .inbox import Mailbox, Votes
 from .store_jobs import News, StoreJobs
+from .waits import Connected, Waits
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -62,14 +64,6 @@ T = TypeVar("T")
 NOTICES_KEPT = 1000
 _LOGGED_EACH = frozenset({NoticeKind.HANDLER_FAILED, NoticeKind.RESPONDER_FAILED})
 """Kinds that are logged where they happen, and not as notices."""
-
-
-class _Awaited(NamedTuple):
-    """So many peers that a message with these names would go to."""
-
-    channel: str
-    key: str
-    peers: int
 
 
 class NodeDriver(Driver):
@@ -91,7 +85,7 @@ class NodeDriver(Driver):
         self.noticed_at: deque[float] = deque(maxlen=NOTICES_KEPT)  # seconds since 1970
         self._stored, self._acked = PendingCalls(), PendingCalls()  # by their receipts
         self._answered = PendingCalls()  # by what was asked
-        self._awaited: dict[_Awaited, PendingCall[int]] = {}
+        self.waits = Waits(node)
         self._storing = world.store
         self._beside = world.beside
         self._schedule_run = world.schedule_run
@@ -116,10 +110,11 @@ class NodeDriver(Driver):
                 Answered: self._on_answered,
                 PeerUp: self._on_peer_up,
                 PeerDown: self._on_peer_down,
-                SubscriptionsChanged: self._on_subscriptions_changed,
+                SubscriptionsChanged: self._on_event,
+                PeersMoved: self.waits.look_again,
                 DialEnded: self._on_dial_ended,
                 DialFailed: self._on_dial_failed,
-                CertificateExpires: self._on_certificate_expires,
+                CertificateExpires: self._on_event,
                 Notice: self.on_notice,
             }
         )
@@ -180,23 +175,9 @@ class NodeDriver(Driver):
         self.node.cancel_request(asked, time.monotonic())
 
     def give_up(self) -> None:
-        for calls in (self._stored, self._acked, self._answered):
+        for calls in (self._stored, self._acked, self._answered, self.waits):
             calls.give_up()
         super().give_up()
-
-    def when_subscribed(self, channel: str, key: str, peers: int) -> PendingCall[int]:
-        """Answered with how many peers a message with these names would go to, once they are so many."""
-        wanted = _Awaited(channel, key, peers)
-        call: PendingCall[int] = self.calls.of(wanted, as_it_is)
-        self._awaited[wanted] = call
-        self._look_at(wanted)
-        return call
-
-    def _look_at(self, wanted: _Awaited) -> None:
-        found = self.node.subscribed(wanted.channel, wanted.key)
-        if found >= wanted.peers:
-            del self._awaited[wanted]
-            self.calls.settle(wanted, found)
 
     def when_read(self, job: Callable[[], R], answer: Callable[[R], T]) -> PendingCall[T]:
         """Answered with what the job finds, off the loop and in its turn with what the store has to do."""
@@ -247,7 +228,7 @@ class NodeDriver(Driver):
         extra = logs.fields(version=action.version, remote=action.remote, **self._known(action.peer))
         logs.dial.info("peer %s is up, version %d", self._who(action.peer), action.version, extra=extra)
         for keeps_trying in (False, True):
-            self.calls.settle((Dial, action.remote, keeps_trying), action.peer)
+            self.waits.settle(Connected(action.remote, keeps_trying), action.peer)
         self._tell(action)
         identity = self.node.identity_of(action.peer)
         if identity.not_after is not None:
@@ -259,24 +240,19 @@ class NodeDriver(Driver):
         logs.dial.info("peer %s is gone: %s", self._who(action.peer), why, extra=self._known(action.peer))
         self._tell(action)
 
-    def _on_subscriptions_changed(self, action: SubscriptionsChanged) -> None:
-        for wanted in [*self._awaited]:
-            self._look_at(wanted)
-        self._tell(action)
-
     def _on_dial_ended(self, action: DialEnded) -> None:
         error = action.error or ConnectionClosing(f"{action.remote} was removed while it was being dialled")
         for keeps_trying in (False, True):
-            self.calls.settle((Dial, action.remote, keeps_trying), None, error)
+            self.waits.settle(Connected(action.remote, keeps_trying), None, error)
 
     def _on_dial_failed(self, action: DialFailed) -> None:
         if action.error is not None:
             for keeps_trying in (False, True) if action.cause.is_refusal else (False,):
-                self.calls.settle((Dial, action.remote, keeps_trying), None, action.error)
+                self.waits.settle(Connected(action.remote, keeps_trying), None, action.error)
         if action.is_news:
             self._tell(replace(action, error=None))  # which would keep a socket for as long as nobody listens
 
-    def _on_certificate_expires(self, action: CertificateExpires) -> None:
+    def _on_event(self, action: SubscriptionsChanged | CertificateExpires) -> None:
         self._tell(action)
 
     def complain(self, kind: NoticeKind, peer: UUID, detail: str, error: BaseException | None, channel: str) -> None:

@@ -251,7 +251,7 @@ class Core(Protocol):
 
 
 class Mailbox:
-    """Deliveries that match one registration. The node knows it as a handler."""
+    """Deliveries that match one registration. The node knows it as a handler from `open` to `close`."""
 
     def __init__(
         self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str = "", pending: int | None = None
@@ -263,25 +263,31 @@ class Mailbox:
         self.channel = channel
         self.key = key
         self.wakeup = wakeup
-        self.closed = False
+        self.closed = True  # until it is opened
         self.is_timed = True
         self.end_with_settling = not calls
         self._core = core
         self._calls = calls
+        self._pending = pending
         self._runs: dict[UUID, deque[Run]] = {}  # by their peers, who take turns
         self._served: UUID | None = None  # the peer that had the last turn
         self._held: list[Run] = []
-        with core.lock:
-            core.check_open()
-            self._register(pending)
-            core.mailboxes.add(self)
-            self._counts = core.channels.begin(channel)
+
+    def open(self) -> None:
+        """Take from now on. What waits already comes within this call: whoever takes is to be ready for it."""
+        with self._core.lock:
+            self._core.check_open()
+            self._register()
+            self.closed = False
+            self._core.mailboxes.add(self)
+            self._counts = self._core.channels.begin(self.channel)
+            self._core.run_actions()
 
     def __str__(self) -> str:
         return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
 
-    def _register(self, pending: int | None) -> None:
-        self._core.node.register(self.channel, self.key, self, pending)
+    def _register(self) -> None:
+        self._core.node.register(self.channel, self.key, self, self._pending)
 
     def _unregister(self) -> None:
         self._core.node.unregister(self.channel, self.key, self)

@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
     Acl,
     DeadLetter,
     Delivery,
-    Dial,
     IdentityConflict,
     Node,
     NodeStats,
@@ -43,12 +42,15 @@ from .._options.instance import InstanceOptions, Remote
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
+from ..codecs._codec import AnyCodec
 from .channels import ChannelTable
 from .driver import NodeDriver
 from .inbox import Handler, Lock, Mailbox
 from .opening import open_instance
 from .queues import QueueCalls
+from .responding import Responding
 from .side_by_side import SideBySide, chosen
+from .waits import Condition, Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
     from .._status.server import StatusServer
@@ -70,6 +72,7 @@ class RequestTerms(TypedDict, total=False):
     to: To
     durable: bool
     request_id: int | None
+    wait: bool
 
 
 class BaseInstanceCore(BaseEndpoint, QueueCalls):
@@ -105,6 +108,18 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         """Register a handler."""
 
     @abstractmethod
+    def respond(
+        self,
+        channel: str,
+        key: str,
+        handler: Responding,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
+        concurrency: int = ...,
+    ) -> object:
+        """Register a handler of requests, and subscribe to them."""
+
+    @abstractmethod
     def call_on_event(self, function: OnEvent) -> None:
         """Have it called for each event."""
 
@@ -113,9 +128,9 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def new_connection(self, remote: str | Remote, keep_trying: bool) -> PendingCall[UUID]:
         self.check_open()
         wanted = self.options.remote(remote)
-        call: PendingCall[UUID] = self._driver.calls.of((Dial, wanted, keep_trying), as_it_is)
-        call.late = partial(self._unconnected, wanted)
         self._connect(wanted, keep_trying)
+        call: PendingCall[UUID] = self._driver.waits.of(Connected(wanted, keep_trying))
+        call.late = partial(self._unconnected, wanted)
         self.run_actions()
         return call
 
@@ -143,13 +158,23 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.check_open()
         return self._driver.when_stored(self.node.unsubscribe(channel, key, monotonic()), _nothing)
 
-    def wait_subscribed(self, channel: str, key: str, peers: int) -> PendingCall[int]:
+    def wait_subscribed(self, channel: str, key: str, peers: int, connected: bool) -> PendingCall[int]:
         self.check_open()
-        call = self._driver.when_subscribed(channel, key, peers)
-        call.late = lambda: (
-            f"fewer than {peers} peers subscribe to {channel!r:.100} {key!r:.100}: see instance.peers()"
-            f"{self._not_connected()}"
+        who = "connected peers" if connected else "peers"
+        return self._when_there(
+            Subscribed(channel, key, peers, connected), f"{peers} {who} subscribe to {channel!r:.100} {key!r:.100}"
         )
+
+    def wait_responder(self, channel: str, key: str, peers: int) -> PendingCall[int]:
+        self.check_open()
+        return self._when_there(
+            Responded(channel, key, peers),
+            f"{peers} connected peers respond to {channel!r:.100} {key!r:.100}, by calling `respond`",
+        )
+
+    def _when_there(self, condition: Condition, what: str) -> PendingCall[int]:
+        call = self._driver.waits.of(condition)
+        call.late = lambda: f"fewer than {what}: see instance.peers(){self._not_connected()}"
         return call
 
     def subscriptions(self) -> list[Subscription]:
@@ -206,32 +231,23 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     # Requests.
 
-    def request(
-        self, channel: str, key: str, body: bytes, timeout: float, to: To, durable: bool, request_id: int | None
-    ) -> PendingCall[Reply]:
-        return self._ask(channel, key, body, timeout, to, durable, request_id, False, _first)
+    def request(self, channel: str, key: str, body: bytes, terms: RequestTerms) -> PendingCall[Reply]:
+        return self._ask(channel, key, body, terms, False, _first)
 
-    def gather(
-        self, channel: str, key: str, body: bytes, timeout: float, to: To, durable: bool, request_id: int | None
-    ) -> PendingCall[list[Reply]]:
-        return self._ask(channel, key, body, timeout, to, durable, request_id, True, list)
+    def gather(self, channel: str, key: str, body: bytes, terms: RequestTerms) -> PendingCall[list[Reply]]:
+        return self._ask(channel, key, body, terms, True, list)
 
     def _ask(
         self,
         channel: str,
         key: str,
         body: bytes,
-        timeout: float,
-        to: To,
-        durable: bool,
-        request_id: int | None,
+        terms: RequestTerms,
         gathers: bool,
         answer: Callable[[Sequence[Reply]], T],
     ) -> PendingCall[T]:
         self.check_open()
-        asked = self.node.request(
-            channel, key, body, timeout, monotonic(), to=to, durable=durable, request_id=request_id, gathers=gathers
-        )
+        asked = self.node.request(channel, key, body, now=monotonic(), gathers=gathers, **terms)
         call = self._driver.when_answered(asked, answer)
         self.schedule_run()
         return call
@@ -451,6 +467,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self.beside(self._store.check, self._on_checked)
         for channel, key, handler, *how in self.options.handlers:
             self.handle(channel, key, handler, chosen(**(how[0] if how else {})))
+        for channel, key, handler, *how in self.options.responders:
+            self.respond(channel, key, handler, **(how[0] if how else {}))
         for remote in self.options.remotes:
             self._connect(remote, keep_trying=True)
 

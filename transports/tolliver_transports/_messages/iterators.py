@@ -53,9 +53,10 @@ class BaseIterator(Receiver):
 
     def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> None:
         self._core = core
-        self._mailbox = self._open(core, channel, key, wakeup)
+        self._mailbox = self._make_mailbox(core, channel, key, wakeup)
+        self._mailbox.open()
 
-    def _open(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+    def _make_mailbox(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
         return Mailbox(core, channel, key, wakeup)
 
     def __del__(self) -> None:
@@ -145,7 +146,7 @@ class Messages(AsyncIterator):
         super().__init__(core, channel, key, subscribe)
         self._current: Run | None = None
 
-    def _open(self, _core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+    def _make_mailbox(self, _core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
         return GatheringMailbox(self._loop, channel, key, wakeup)
 
     async def __anext__(self) -> Delivery:
@@ -189,6 +190,7 @@ class _HandlerCalls:
         self._keeps_task = iscoroutinefunction(handler)
         self._run: Run | None = None
         self.mailbox = Mailbox(core, channel, key, self, name_of(handler), pending)
+        self.mailbox.open()
         if self._keeps_task:
             self._begin_work()
 

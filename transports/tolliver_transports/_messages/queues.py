@@ -115,9 +115,8 @@ class JobBox(Mailbox):
     def __str__(self) -> str:
         return f"a worker on {self.channel!r:.100}"
 
-    def _register(self, _pending: int | None) -> None:
+    def _register(self) -> None:
         self._core.node.work(self.channel, self, self._concurrency, self._lease, monotonic())
-        self._core.run_actions()
 
     def _unregister(self) -> None:
         self._core.node.stop_work(self.channel, monotonic())
@@ -153,7 +152,7 @@ class Work(Messages):
         self._concurrency, self._lease = concurrency, lease
         super().__init__(core, channel, "", subscribe=False)
 
-    def _open(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+    def _make_mailbox(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
         self._box = JobBox(core, channel, wakeup, self._concurrency, self._lease)
         return self._box
 

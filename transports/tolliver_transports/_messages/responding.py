@@ -13,7 +13,7 @@ from typing import Any
 
 from tolliver_proto import BodyNotDecoded, Delivery, LocalProtocolError, NoticeKind, Request, TolliverError
 
-from .._driver.adapter import AwaitableWakeup, Wakeup
+from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt, told
 from ..codecs._codec import AnyCodec
 from ..codecs._requests import answering
@@ -35,12 +35,7 @@ class RequestBox(Mailbox):
     """Requests for one responder. Its subscription is how requesters know of it, and outlives the instance: durable
     requests wait for the next one (P-16)."""
 
-    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str) -> None:
-        super().__init__(core, channel, key, wakeup, calls)
-        with core.lock:
-            core.run_actions()
-
-    def _register(self, _pending: int | None) -> None:
+    def _register(self) -> None:
         self._core.node.respond(self.channel, self.key, self, monotonic())
 
     def _unregister(self) -> None:
@@ -190,6 +185,7 @@ class _LoopCalls(RequestCalls):
         self._idle: list[_Worker] = []
         self._workers: list[_Worker] = []
         self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
+        self.mailbox.open()
 
     def set(self) -> None:
         """Something has come, or nothing will any more."""

@@ -108,6 +108,7 @@ class SideBySideCalls:
         self._context = core.context()
         self._tasks: dict[Delivery, Callable[[], object] | None] = {}
         self.mailbox = LaneMailbox(core, channel, key, self, name, how)
+        self.mailbox.open()
 
     def close(self) -> None:
         for cancel in [*self._tasks.values()]:

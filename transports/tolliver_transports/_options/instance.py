@@ -30,8 +30,12 @@ STATUS_PORT = 9464  # where scrapers look for an exporter that is told no other
 Registering = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
 """Channel, key and handler, and the choices of `register_callback` where they are not the usual ones."""
 
+RespondingTo = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
+"""Channel, key and handler of requests, and the choices of `respond` where they are not the usual ones."""
+
 _A_REVISION = f"give one of {', '.join(f'Revision.{revision.name}' for revision in Revision)}"
-_CHOICES = frozenset({"concurrency", "ordered_by", "pending"})
+_OF_A_HANDLER = frozenset({"concurrency", "ordered_by", "pending"})
+_OF_A_RESPONDER = frozenset({"codec", "reply_codec", "concurrency"})
 _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
@@ -199,15 +203,26 @@ def _remotes(value: Iterable[str | Remote]) -> tuple[Remote, ...]:
 
 
 def _handlers(value: Iterable[Registering]) -> tuple[Registering, ...]:
+    return _functions("handlers", value, _OF_A_HANDLER)
+
+
+def _responders(value: Iterable[RespondingTo]) -> tuple[RespondingTo, ...]:
+    return _functions("responders", value, _OF_A_RESPONDER)
+
+
+def _functions(option: str, value: Iterable[Any], choices: frozenset[str]) -> tuple[Any, ...]:
+    """Functions by channel and key, of which each may have these choices."""
     if not isinstance(value, Iterable):
-        raise TypeError(f"handlers is {value!r}: give a list of (channel, key, handler)")
-    handlers = tuple(value)
-    for one in handlers:
+        raise TypeError(f"{option} is {value!r}: give a list of (channel, key, handler)")
+    functions = tuple(value)
+    for one in functions:
         if not isinstance(one, tuple) or len(one) not in (3, 4) or not callable(one[2]):
-            raise TypeError(f"handlers has {one!r}: give (channel, key, handler), of which the last is a function")
-        if len(one) == 4 and not (isinstance(one[3], Mapping) and one[3].keys() <= _CHOICES):
-            raise TypeError(f"handlers has {one!r}: the fourth is a dict with {' and '.join(sorted(_CHOICES))}")
-    return handlers
+            raise TypeError(f"{option} has {one!r}: give (channel, key, handler), of which the last is a function")
+        if len(one) == 4 and not (isinstance(one[3], Mapping) and one[3].keys() <= choices):
+            raise TypeError(
+                f"{option} has {one!r}: give as the fourth a dict with some of {', '.join(sorted(choices))}"
+            )
+    return functions
 
 
 def _speaks_no_other(_version: int) -> bool:
@@ -273,6 +288,9 @@ class InstanceOptions(EndpointOptions):
       the start, else 30 seconds after the opening (T-46).
     - `handlers`: (channel, key, handler) of functions that are registered then, as by `register_callback`; a fourth
       part may be a dict of its choices, such as {"concurrency": 4, "ordered_by": "key"}.
+    - `responders`: (channel, key, handler) of functions that answer requests from then on, as by `respond`, so that a
+      request which waits already finds them; a fourth part may be a dict of its choices, such as {"concurrency": 4} or
+      {"codec": Json(Load)}.
     - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
       may be async, on threads it has a thread of its own. A failure is logged with its traceback.
     - `revision`: the wire layout of all connections, but for remotes that have their own, and for peers that dial us
@@ -317,6 +335,7 @@ class InstanceOptions(EndpointOptions):
     remotes: tuple[Remote, ...] = field(default=(), converter=_remotes)
     subscriptions: tuple[Subscription, ...] | None = field(default=None, converter=converters.optional(_subscriptions))
     handlers: tuple[Registering, ...] = field(default=(), converter=_handlers, eq=False, repr=False)
+    responders: tuple[RespondingTo, ...] = field(default=(), converter=_responders, eq=False, repr=False)
     on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
     revision: Revision = field(default=Revision.DRAFT_2, validator=_is(Revision, _A_REVISION))
     revisions: Mapping[UUID, Revision] = field(
@@ -457,10 +476,13 @@ class InstanceOptions(EndpointOptions):
             self.remote(remote)
 
     def given(
-        self, subscriptions: Iterable[str | tuple[str, str]] | None, handlers: Iterable[Registering] | None
+        self,
+        subscriptions: Iterable[str | tuple[str, str]] | None,
+        handlers: Iterable[Registering] | None,
+        responders: Iterable[RespondingTo] | None,
     ) -> InstanceOptions:
-        """These options with other subscriptions and handlers, where they are not None."""
-        changes: dict[str, Any] = {"subscriptions": subscriptions, "handlers": handlers}
+        """These options with other subscriptions, handlers and responders, where they are not None."""
+        changes: dict[str, Any] = {"subscriptions": subscriptions, "handlers": handlers, "responders": responders}
         return evolve(self, **{name: value for name, value in changes.items() if value is not None})
 
     @property

@@ -31,7 +31,7 @@ from .._messages.queues import Work
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
 from .._messages.side_by_side import OrderedBy, SideBySide, chosen, chosen_with
 from .._messages.typed import Opening, TypedMessages, TypedRuns, TypedWork
-from .._options.instance import InstanceOptions, Registering, Remote
+from .._options.instance import InstanceOptions, Registering, Remote, RespondingTo
 from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import AnyCodec
 from ..codecs._requests import Asking, TypedReply, TypedResponding
@@ -94,9 +94,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         channel: str,
         key: str,
         handler: Responding,
-        codec: AnyCodec[Any] | None,
-        reply_codec: AnyCodec[Any] | None,
-        concurrency: int,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
+        concurrency: int = CONCURRENCY,
     ) -> Responder:
         return LoopResponder(self, channel, key, *checked_responder(handler, codec, reply_codec, concurrency))
 
@@ -457,14 +457,22 @@ class Instance(BaseInstance[InstanceCore]):
         return Work(self._core, channel, concurrency, lease)
 
     async def wait_subscribed(
-        self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None
+        self, channel: str, key: str = "", *, peers: int = 1, connected: bool = False, timeout: float | None = None
     ) -> int:
-        """Return once a message with these names would go to that many peers, connected or not; returns how many.
+        """Return once a message with these names would go to that many peers; returns how many.
 
-        It counts as `require_recipients` does: a subscription that is held does not (T-61). Raises TimeoutError
-        after `timeout` seconds.
+        Peers that are away count, as the message waits for them; with `connected` they do not. A subscription that is
+        held does not count, as in `require_recipients` (T-61). Raises TimeoutError after `timeout` seconds.
         """
-        return await self._core.wait(self._core.wait_subscribed(channel, key, peers), timeout)
+        return await self._core.wait(self._core.wait_subscribed(channel, key, peers, connected), timeout)
+
+    async def wait_responder(self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None) -> int:
+        """Return once that many connected peers respond to requests for these names (P-13); returns how many.
+
+        A request waits for one by itself: this is for who wants to know before it asks, or gathers from several.
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, and TimeoutError after `timeout` seconds.
+        """
+        return await self._core.wait(self._core.wait_responder(channel, key, peers), timeout)
 
     def events(self) -> Events[Event]:
         """`async for event in instance.events()`: what happens from now on, until the instance is closed.
@@ -526,22 +534,31 @@ class Instance(BaseInstance[InstanceCore]):
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
+        wait: bool = True,
     ) -> Reply | TypedReply[Any]:
         """Ask the peers that `respond` to these names and return the first answer: `reply.body`, `reply.peer_id`.
 
-        `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by `send`, and so is
-        its reply; with a `request_id` of its own a program asks the same again after a restart (P-16). Raises
-        NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
-        ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises OutboxFull,
-        StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
+        Where nobody responds it waits for a connected peer that does, within `timeout` seconds; with `wait=False` it
+        does not (P-13). `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by
+        `send`, and so is its reply; with a `request_id` of its own a program asks the same again after a restart
+        (P-16). Raises NoResponders where nobody was there in time, RequestFailed with the words of a handler that
+        raised, ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises
+        OutboxFull, StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
 
         With a `codec`, `body` is a value that it encodes, and the reply has a `value`, of the `reply_codec` where that
         is another one. A reply that does not decode is RequestFailed (P-46). Raises BodyNotEncoded, TypeError.
         """
+        terms: RequestTerms = {
+            "timeout": timeout,
+            "to": to,
+            "durable": durable,
+            "request_id": request_id,
+            "wait": wait,
+        }
         if codec is None and reply_codec is None:
-            return await self._core.wait(self._core.request(channel, key, body, timeout, to, durable, request_id))
+            return await self._core.wait(self._core.request(channel, key, body, terms))
         asking = Asking(codec, reply_codec, channel, key)
-        call = self._core.request(channel, key, asking.body(body), timeout, to, durable, request_id)
+        call = self._core.request(channel, key, asking.body(body), terms)
         return asking.first(await self._core.wait(call))
 
     @overload
@@ -576,16 +593,25 @@ class Instance(BaseInstance[InstanceCore]):
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
+        wait: bool = True,
     ) -> list[Reply] | list[TypedReply[Any]]:
         """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
+        It waits for one responder, and asks those who are there then.
 
         A handler that failed is a reply with an `error`, and so is, with a `codec`, a reply that does not decode: its
         `value` raises that. Raises as `request` does, but no TimeoutError.
         """
+        terms: RequestTerms = {
+            "timeout": timeout,
+            "to": to,
+            "durable": durable,
+            "request_id": request_id,
+            "wait": wait,
+        }
         if codec is None and reply_codec is None:
-            return await self._core.wait(self._core.gather(channel, key, body, timeout, to, durable, request_id))
+            return await self._core.wait(self._core.gather(channel, key, body, terms))
         asking = Asking(codec, reply_codec, channel, key)
-        call = self._core.gather(channel, key, asking.body(body), timeout, to, durable, request_id)
+        call = self._core.gather(channel, key, asking.body(body), terms)
         return asking.each(await self._core.wait(call))
 
     @overload
@@ -693,15 +719,16 @@ def create_instance(
     *,
     subscriptions: Iterable[str | tuple[str, str]] | None = None,
     handlers: Iterable[Registering] | None = None,
+    responders: Iterable[RespondingTo] | None = None,
 ) -> Instance:
     """`async with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
 
-    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
-    (T-46).
+    `subscriptions`, `handlers` and `responders` take the place of those of the options: they are in force before it
+    listens or dials (T-46).
 
     Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
     """
-    return Instance(options.given(subscriptions, handlers))
+    return Instance(options.given(subscriptions, handlers, responders))
 
 
 def run(main: Callable[[Unpack[Arguments]], Awaitable[T]], *args: *Arguments, backend: str = "asyncio") -> T:

@@ -136,6 +136,7 @@ class Registration(Receiver):
         self._at: Delivery | None = None  # the handler is
         self._wakeup = core.borrower_wakeup()
         self._mailbox = Mailbox(core, channel, key, self._wakeup, name_of(handler), pending)
+        self._mailbox.open()
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
             start(threading.Thread(target=self._work, name=name, daemon=True))

@@ -105,7 +105,7 @@ class Work(Messages):
         self._concurrency, self._lease = concurrency, lease
         super().__init__(core, channel, "", subscribe=False, timeout=timeout)
 
-    def _open(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
+    def _make_mailbox(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
         self._box = JobBox(core, channel, wakeup, self._concurrency, self._lease)
         return self._box
 

@@ -41,11 +41,14 @@ class _ThreadCalls(RequestCalls):
         self._idle: list[BorrowerWakeup] = []
         self._wakeups: list[BorrowerWakeup] = []
         self.mailbox = RequestBox(core, channel, key, self, name_of(handler))
-        try:
-            self._start()
-        except OutOfThreads:
-            self.mailbox.leave()
-            raise
+        with core.lock:
+            self.mailbox.open()
+            try:
+                if not self._wakeups:  # what waited has not started one
+                    self._start()
+            except OutOfThreads:
+                self.mailbox.leave()
+                raise
 
     def set(self) -> None:
         """Something has come, or nothing will any more. Under the lock."""

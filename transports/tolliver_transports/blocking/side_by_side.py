@@ -27,6 +27,7 @@ class Registrations(Receiver):
         self._handler = checked_plain(handler)
         self._wakeup = core.wakeup()
         self._mailbox = LaneMailbox(core, channel, key, self._wakeup, name_of(handler), how)
+        self._mailbox.open()
         name = f"tolliver calls {getattr(handler, '__name__', handler)!s:.100}"
         try:
             for number in range(how.concurrency):

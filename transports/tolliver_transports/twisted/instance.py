@@ -29,7 +29,7 @@ from .._messages.queues import Work
 from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
 from .._messages.side_by_side import OrderedBy, SideBySide, chosen, chosen_with
 from .._messages.typed import Opening, TypedMessages, TypedRuns, TypedWork
-from .._options.instance import InstanceOptions, Registering, Remote
+from .._options.instance import InstanceOptions, Registering, Remote, RespondingTo
 from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import AnyCodec
 from ..codecs._requests import Asking, TypedReply, TypedResponding
@@ -62,9 +62,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         channel: str,
         key: str,
         handler: Responding,
-        codec: AnyCodec[Any] | None,
-        reply_codec: AnyCodec[Any] | None,
-        concurrency: int,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
+        concurrency: int = CONCURRENCY,
     ) -> Responder:
         return LoopResponder(self, channel, key, *checked_responder(handler, codec, reply_codec, concurrency))
 
@@ -458,14 +458,24 @@ class Instance(BaseInstance[InstanceCore]):
         return Work(self._core, channel, concurrency, lease)
 
     def wait_subscribed(
+        self, channel: str, key: str = "", *, peers: int = 1, connected: bool = False, timeout: float | None = None
+    ) -> Deferred[int]:
+        """Fire once a message with these names would go to that many peers; fires with how many.
+
+        Peers that are away count, as the message waits for them; with `connected` they do not. A subscription that is
+        held does not count, as in `require_recipients` (T-61). Fails with TimeoutError after `timeout` seconds.
+        """
+        return self._core.answer(lambda: self._core.wait_subscribed(channel, key, peers, connected), timeout)
+
+    def wait_responder(
         self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None
     ) -> Deferred[int]:
-        """Fire once a message with these names would go to that many peers, connected or not; fires with how many.
+        """Fire once that many connected peers respond to requests for these names (P-13); fires with how many.
 
-        It counts as `require_recipients` does: a subscription that is held does not (T-61). Fails with TimeoutError
-        after `timeout` seconds.
+        A request waits for one by itself: this is for who wants to know before it asks, or gathers from several.
+        Fails with ReservedChannel, OwnLimitExceeded, LocalProtocolError, and TimeoutError after `timeout` seconds.
         """
-        return self._core.answer(lambda: self._core.wait_subscribed(channel, key, peers), timeout)
+        return self._core.answer(lambda: self._core.wait_responder(channel, key, peers), timeout)
 
     def events(self) -> Events[Event]:
         """`async for event in instance.events()`: what happens from now on, until the instance is closed.
@@ -527,24 +537,33 @@ class Instance(BaseInstance[InstanceCore]):
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
+        wait: bool = True,
     ) -> Deferred[Reply] | Deferred[TypedReply[Any]]:
         """Ask the peers that `respond` to these names and fire with the first answer: `reply.body`, `reply.peer_id`.
 
-        `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by `send`, and so is
-        its reply; with a `request_id` of its own a program asks the same again after a restart (P-16). Fails with
-        NoResponders at once where nobody is there, RequestFailed with the words of a handler that raised,
-        ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Fails with
+        Where nobody responds it waits for a connected peer that does, within `timeout` seconds; with `wait=False` it
+        does not (P-13). `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by
+        `send`, and so is its reply; with a `request_id` of its own a program asks the same again after a restart
+        (P-16). Fails with NoResponders where nobody was there in time, RequestFailed with the words of a handler that
+        raised, ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Fails with
         OutboxFull, StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
 
         With a `codec`, `body` is a value that it encodes, and the reply has a `value`, of the `reply_codec` where that
         is another one. A reply that does not decode is RequestFailed (P-46). Fails with BodyNotEncoded, TypeError.
         """
+        terms: RequestTerms = {
+            "timeout": timeout,
+            "to": to,
+            "durable": durable,
+            "request_id": request_id,
+            "wait": wait,
+        }
         if codec is None and reply_codec is None:
-            return self._core.answer(lambda: self._core.request(channel, key, body, timeout, to, durable, request_id))
+            return self._core.answer(lambda: self._core.request(channel, key, body, terms))
         asking = Asking(codec, reply_codec, channel, key)
 
         def call() -> PendingCall[Reply]:
-            return self._core.request(channel, key, asking.body(body), timeout, to, durable, request_id)
+            return self._core.request(channel, key, asking.body(body), terms)
 
         return self._core.answer(call).addCallback(asking.first)
 
@@ -582,18 +601,27 @@ class Instance(BaseInstance[InstanceCore]):
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
+        wait: bool = True,
     ) -> Deferred[list[Reply]] | Deferred[list[TypedReply[Any]]]:
         """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
+        It waits for one responder, and asks those who are there then.
 
         A handler that failed is a reply with an `error`, and so is, with a `codec`, a reply that does not decode: its
         `value` raises that. Fails as `request` does, but with no TimeoutError.
         """
+        terms: RequestTerms = {
+            "timeout": timeout,
+            "to": to,
+            "durable": durable,
+            "request_id": request_id,
+            "wait": wait,
+        }
         if codec is None and reply_codec is None:
-            return self._core.answer(lambda: self._core.gather(channel, key, body, timeout, to, durable, request_id))
+            return self._core.answer(lambda: self._core.gather(channel, key, body, terms))
         asking = Asking(codec, reply_codec, channel, key)
 
         def call() -> PendingCall[list[Reply]]:
-            return self._core.gather(channel, key, asking.body(body), timeout, to, durable, request_id)
+            return self._core.gather(channel, key, asking.body(body), terms)
 
         return self._core.answer(call).addCallback(asking.each)
 
@@ -709,17 +737,18 @@ def create_instance(
     *,
     subscriptions: Iterable[str | tuple[str, str]] | None = None,
     handlers: Iterable[Registering] | None = None,
+    responders: Iterable[RespondingTo] | None = None,
 ) -> Deferred[Instance]:
     """Opens the database, listens, dials. `async with await create_instance(options) as instance:` closes in order.
 
-    `subscriptions` and `handlers` take the place of those of the options: they are in force before it listens or dials
-    (T-46).
+    `subscriptions`, `handlers` and `responders` take the place of those of the options: they are in force before it
+    listens or dials (T-46).
 
     Fails with CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError. If the
     Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
     """
     try:
-        instance = Instance(options.given(subscriptions, handlers), reactor)
+        instance = Instance(options.given(subscriptions, handlers, responders), reactor)
     except Exception:
         return fail()
     return instance._core.open().addCallback(lambda _: instance)

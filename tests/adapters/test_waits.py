@@ -1,0 +1,190 @@
+"""Whoever waits for a condition is woken whenever that may have come true."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tolliver_transports._driver.pending import PendingCall
+from tolliver_transports._messages.waits import WAKES, Condition, Connected, Responded, Subscribed, Waits
+
+from tests.certificates import Certificates
+from tests.node.play import HIGH, LOW, Play, Wire
+from tests.raw import RawPeer
+from tolliver_proto import (
+    Acl,
+    Action,
+    Answered,
+    Asked,
+    ConnectionLost,
+    Dial,
+    Limits,
+    Policy,
+    Rights,
+    Subscribe,
+    Unsubscribe,
+)
+
+from .facade import until
+from .nodes import Nodes, subscribed
+
+REQUESTS = "tolliver.request/sums"
+NAMES = ("news", REQUESTS, "")
+PEERS = (LOW, HIGH)
+REMOTES = ("one", "two")
+CONDITIONS: list[Condition] = [
+    *(Connected(remote, keeps_trying) for remote in REMOTES for keeps_trying in (False, True)),
+    *(Subscribed(name, "", peers, connected) for name in NAMES[:2] for peers in (1, 2) for connected in (False, True)),
+    *(Responded("sums", "", peers) for peers in (1, 2)),
+]
+LISTS = st.frozensets(st.sampled_from(NAMES)).map(lambda names: tuple((name, "") for name in sorted(names)))
+
+
+class Scene(Play):
+    """A node with a call for each condition, as an adapter has them, and requests that wait for a responder."""
+
+    def __init__(self) -> None:
+        self.dials: list[Dial] = []
+        self.asked: list[Asked] = []
+        self.told: set[bytes] = set()
+        super().__init__(limits=Limits(redial_first=0.1), policy=Policy(unsubscribed_hold=3), tell_events=True)
+        self.waits = Waits(self.node)
+        self.calls: dict[Condition, PendingCall[Any]] = {}
+        self.look()
+
+    def run(self) -> list[Action]:
+        actions = super().run()
+        for action in actions:
+            if type(action) in WAKES:
+                self.waits.look_again(action)
+            elif isinstance(action, Dial):
+                self.dials.append(action)
+            elif isinstance(action, Answered):
+                self.asked.remove(action.asked)
+        for wire in self.wires.values():
+            self.told.update(message.body[:8] for message in wire.messages())
+        return actions
+
+    def look(self) -> None:
+        """Nobody is left waiting for what is so. Those who got their answer wait anew."""
+        for condition in CONDITIONS:
+            call = self.calls.get(condition)
+            if call is None or call.done:
+                self.calls[condition] = self.waits.of(condition)
+            else:
+                assert condition.answer(self.node) is None, f"{condition} is left waiting"
+        if not self.held and self.node.responders("sums", ""):
+            assert all(asked.request_id.to_bytes(8) in self.told for asked in self.asked), "a request is left waiting"
+
+    # What may happen. A number says to which of those that there are.
+
+    def comes(self, peer: UUID, listed: tuple[tuple[str, str], ...]) -> None:
+        self.accepted(peer).request(*listed)
+
+    def is_dialled(self, which: int, peer: UUID, listed: tuple[tuple[str, str], ...] | None) -> None:
+        if not self.dials:
+            return
+        dial = self.dials.pop(which % len(self.dials))
+        if listed is None:
+            self.call("dial_failed", dial.cid, ConnectionLost("nobody is there"))
+        else:
+            self.dialled([dial], peer).respond(*listed)
+
+    def says(self, which: int, name: str, wants: bool) -> None:
+        wire = self._wire(which)
+        if wire is not None:
+            wire.send((Subscribe if wants else Unsubscribe)(name, "", 7))
+
+    def goes(self, which: int) -> None:
+        wire = self._wire(which)
+        if wire is not None:
+            wire.lose()
+
+    def ends(self, which: int) -> None:
+        wire = self._wire(which)
+        if wire is not None:
+            wire.end()
+
+    def asks(self, timeout: float) -> None:
+        self.asked.append(self.node.request("sums", "", b"", timeout, self.now))
+        self.run()
+
+    def connects(self, remote: str) -> None:
+        self.call("connect", remote)
+
+    def disconnects(self, remote: str) -> None:
+        self.call("disconnect", remote)
+
+    def forgets(self, peer: UUID) -> None:
+        self.call("forget_peer", peer)
+
+    def allows(self, peer: UUID, patterns: tuple[tuple[str, str], ...]) -> None:
+        self.call("set_acl", Acl(peers={peer: Rights(subscribe=patterns)}))
+
+    def stores(self, well: bool) -> None:
+        """The commit that runs ends."""
+        if self.held:
+            (self.finish if well else self.fail)()
+
+    def holds(self, commits: bool) -> None:
+        """From now on they take their time, or none."""
+        self.hold_commits = commits
+
+    def waits_for(self, seconds: float) -> None:
+        self.wait(seconds)
+
+    def _wire(self, which: int) -> Wire | None:
+        wires = [*self.wires.values()]
+        return wires[which % len(wires)] if wires else None
+
+
+def happens(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[str, tuple[Any, ...]]]:
+    return st.tuples(st.just(name), st.tuples(*arguments))
+
+
+WHICH, PEER, REMOTE, NAME = st.integers(0, 7), st.sampled_from(PEERS), st.sampled_from(REMOTES), st.sampled_from(NAMES)
+EVENTS = st.one_of(
+    happens("comes", PEER, LISTS),
+    happens("connects", REMOTE),
+    happens("is_dialled", WHICH, PEER, st.none() | LISTS),
+    happens("says", WHICH, NAME, st.booleans()),
+    happens("goes", WHICH),
+    happens("ends", WHICH),
+    happens("asks", st.sampled_from((1.0, 100.0))),
+    happens("disconnects", REMOTE),
+    happens("forgets", PEER),
+    happens("allows", PEER, st.sampled_from(((), (("news", "*"),), (("*", "*"),)))),
+    happens("stores", st.booleans()),
+    happens("holds", st.booleans()),
+    happens("waits_for", st.sampled_from((0.0, 0.5, 4.0, 15.0))),
+)
+
+
+@given(st.lists(EVENTS, min_size=5, max_size=30))
+def test_nobody_is_left_waiting_for_what_is_so(events: list[tuple[str, tuple[Any, ...]]]) -> None:
+    """What a call would be answered with at once, it has been answered with."""
+    scene = Scene()
+    for name, arguments in events:
+        getattr(scene, name)(*arguments)
+        scene.look()
+
+
+def test_a_peer_that_went_without_a_word_comes_back_and_wants_more(nodes: Nodes, certs: Certificates) -> None:
+    """Its list is stored while its old connection is the live one, and counts from the take-over on (T-70)."""
+
+    def bob(*wants: str) -> RawPeer:
+        return RawPeer(alice.port or 0, certs.tls("bob"), certs.uuid("bob"), wants)
+
+    with nodes.open("alice") as alice, bob("other") as old, bob("other", "news", REQUESTS) as new:
+        old.establish()
+        subscribed(alice)
+        calls = [
+            alice.start("wait_subscribed", "news", timeout=50),
+            alice.start("wait_subscribed", "news", connected=True, timeout=50),
+            alice.start("wait_responder", "sums", timeout=50),
+        ]
+        until(lambda: alice.stats().connections == 2)
+        new.establish()
+        assert [call.wait() for call in calls] == [1, 1, 1]
