@@ -55,6 +55,7 @@ INSTANCE = {
     "unreliable_send",
     "unsubscribe",
     "wait_acked",
+    "wait_responder",
     "wait_subscribed",
     "work",
     "work_queue",
@@ -135,7 +136,9 @@ def calls(kind: type) -> Iterator[tuple[str, Any]]:
 
 ANY = {
     ("create_instance", "handlers"): "options of a registration by name, checked when it is opened",
+    ("create_instance", "responders"): "as above",
     ("given", "handlers"): "as above",
+    ("given", "responders"): "as above",
     ("create_instance", "reactor"): "Twisted's reactor has interfaces of zope, which a type checker does not know",
     ("create_streams", "reactor"): "as above",
     ("open", "return"): "a run through the source of a publication, which is the program's",

@@ -1,4 +1,4 @@
-"""Whatever waits is there for a call that comes late: tables of what can wait and of the calls that take it.
+"""Late calls take all that waits: tables of things that can wait, and of the calls that take them.
 
 Bob has taken such things once, so alice knows what he subscribes to. While he is away she gives him another one. He
 comes back, what she gave arrives, and only then his program makes the call: nothing is lost, and nothing ends.
@@ -133,7 +133,7 @@ def test_a_late_call_takes_what_waits(nodes: Nodes, waits: Kind) -> None:
             bob.register_callback("mark", "", Inbox())
             bob.new_connection(address(alice))
             given = given or {one: waits.give(alice, one, SECOND) for one in waits.calls}
-            alice.wait_acked(alice.send("mark", "", b""))  # what was before it is there, too
+            alice.wait_acked(alice.send("mark", "", b""))  # all that she wrote before it is there, too
             for channel, take in waits.calls.items():
                 look = take(bob, channel)
                 until(partial(_has, look, SECOND), f"{channel} takes what waited")

@@ -1,4 +1,4 @@
-"""Whoever waits for a condition is woken whenever that may have come true."""
+"""Calls that wait for a condition are woken whenever it may have come true."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Scene(Play):
         if not self.held and self.node.responders("sums", ""):
             assert all(asked.request_id.to_bytes(8) in self.told for asked in self.asked), "a request is left waiting"
 
-    # What may happen. A number says to which of those that there are.
+    # Events. A number says to which of those that there are.
 
     def comes(self, peer: UUID, listed: tuple[tuple[str, str], ...]) -> None:
         self.accepted(peer).request(*listed)
@@ -164,7 +164,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, min_size=5, max_size=30))
 def test_nobody_is_left_waiting_for_what_is_so(events: list[tuple[str, tuple[Any, ...]]]) -> None:
-    """What a call would be answered with at once, it has been answered with."""
+    """A call that would be answered at once, if it were made now, has been answered."""
     scene = Scene()
     for name, arguments in events:
         getattr(scene, name)(*arguments)

@@ -274,7 +274,7 @@ class Mailbox:
         self._held: list[Run] = []
 
     def open(self) -> None:
-        """Take from now on. What waits already comes within this call: whoever takes is to be ready for it."""
+        """Take from now on. Deliveries that wait already come within this call: the taker is to be ready for them."""
         with self._core.lock:
             self._core.check_open()
             self._register()

@@ -2,8 +2,8 @@
 
 An answer that comes once, such as a commit, an acknowledgement or a reply, has an action that names its call. A
 condition comes and goes with the peers: each is a question that may be asked of the node at any time, and `WAKES` says
-after which actions the answer may be another one. Whoever waits is left waiting only where the question, asked now,
-would be answered with "not yet".
+after which actions the answer may be another one. A call is left waiting only where the question, asked now, would be
+answered with "not yet".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Condition(Hashable, Protocol):
     """Something that a call waits for."""
 
     def answer(self, node: Node) -> Any:
-        """What the call returns, or None where it is not so yet."""
+        """The result of the call, or None where it is not so yet."""
 
 
 @dataclass(frozen=True)

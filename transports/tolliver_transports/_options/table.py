@@ -181,6 +181,7 @@ PROGRAM_DEFAULTS: Mapping[str, Any] = {
 
 CODE = {
     "handlers": "functions of a program",
+    "responders": "functions of a program",
     "on_event": "a function of a program",
     "limits.resend_first": "`retry_interval` says it",
 }

@@ -44,7 +44,7 @@ class _ThreadCalls(RequestCalls):
         with core.lock:
             self.mailbox.open()
             try:
-                if not self._wakeups:  # what waited has not started one
+                if not self._wakeups:  # a request that waited may have started one
                     self._start()
             except OutOfThreads:
                 self.mailbox.leave()
