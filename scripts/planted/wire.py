@@ -102,10 +102,10 @@ BUGS = (
     Bug(
         "handshakes on a live connection without a bound",
         CONNECTION,
-        "Connection._take",
-        "not self._renewals.spend(self._now)",
-        "False",
-        ("tests/wire/test_connection.py::test_more_than_a_burst_of_repeated_requests_closes",),
+        "Connection._pause_before",
+        "_spent(self._renewals, self._now)",
+        "0.0",
+        ("tests/wire/test_connection.py::test_repeated_requests_beyond_a_burst_wait_their_turn",),
     ),
     Bug(
         "another UUID in a second handshake",

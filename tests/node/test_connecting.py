@@ -30,12 +30,14 @@ from tolliver_proto import (
     Message,
     Notice,
     NoticeKind,
+    PauseReading,
     PeerDown,
     PeerIdentity,
     PeerUp,
     Policy,
     RemoteProtocolError,
     RemoteState,
+    ResumeReading,
     Rights,
     Role,
     SelfConnection,
@@ -148,6 +150,38 @@ def test_a_newer_client_is_up_after_its_final() -> None:
     assert receipt.recipients == 0
     assert only(wire.send(HandshakeFinal(True)), PeerUp).version == 1
     assert wire.bodies() == [b"meanwhile"]
+
+
+def test_a_client_that_repeats_its_request_before_its_final_keeps_what_was_sent_meanwhile() -> None:
+    """T-63, T-66: each is answered, those beyond a burst in their turn, and the last list is its own."""
+    play = Play()
+    wire = play.accepted()
+    wire.request(("other", ""), version=9)
+    play.send("c", "k", b"meanwhile")
+    for _ in range(4):
+        wire.request(("c", ""), version=9)
+    assert [type(frame) for frame in wire.got()] == [HandshakeResponse] * 4
+    wire.send(HandshakeFinal(True))
+    assert (wire.got(), play.knows()) == ([], set())
+    play.wait(1.0)
+    answer, kept = wire.got()
+    assert isinstance(answer, HandshakeResponse)
+    assert isinstance(kept, Message)
+    assert kept.body == b"meanwhile"
+    assert "handshake_timeout" not in notices(play.run())
+
+
+def test_a_peer_that_strays_without_end_is_not_read_without_end() -> None:
+    """T-65: each waits a tenth of a second, and what fills the memory behind them waits at its sender."""
+    play = Play(handlers=[("", "", "all")], limits=Limits(low_water=1000, high_water=2000))
+    play.call("subscribe", "c", "")
+    wire = play.peer()
+    wire.send(*[HandshakeFinal(True)] * 17)
+    assert every(wire.send(Message("c", "k", b"." * 3000, 1)), PauseReading)
+    actions = play.wait(0.1)
+    assert every(actions, ResumeReading)
+    assert len(deliveries(actions)) == 1
+    assert play.node.stats()["hurried"] == 1
 
 
 def test_nothing_is_kept_after_a_refusal() -> None:
@@ -608,7 +642,6 @@ NO_HANDSHAKE = {
     "a request for an answer": encode(HandshakeRequest(1, LOW)),
     "a status that contradicts the versions": encode(HandshakeResponse(1, LOW, HandshakeStatus.OLDER)),
     "a list above the limit": encode(HandshakeResponse(1, LOW, HandshakeStatus.SAME_VERSION))[:-4] + b"\xff" * 4,
-    "finals without end": encode(HandshakeFinal(True)) * 17,
 }
 
 

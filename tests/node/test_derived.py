@@ -590,3 +590,13 @@ def test_reaching_oneself_is_seen_among_derived_ones_too() -> None:
     assert notices(play.accepted(ONE, CERTIFICATE).request()) == [NoticeKind.SELF_CONNECTION]
     assert len(every(play.accepted(TWO, CERTIFICATE).request(), PeerUp)) == 1
     assert every(play.run(), Abort) == []
+
+
+def test_strict_uuid7_takes_those_that_a_certificate_binds_and_no_other_of_version_8() -> None:
+    """T-03."""
+    play = Play(policy=Policy(strict_uuid7=True))
+    assert every(play.accepted(writer(1), CERTIFICATE).request(), PeerUp)
+    assert every(play.accepted(writer(2, "f00dbabe0002"), CERTIFICATE).request(), ShutdownWrite)
+    eight = UUID(int=writer(3).int & ~(1 << 127))
+    assert eight.version == 8
+    assert every(play.accepted(eight, PeerIdentity()).request(), ShutdownWrite)

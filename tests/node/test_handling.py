@@ -295,6 +295,47 @@ def test_a_message_that_two_calls_have_handled_is_remembered_once(durable: bool)
     assert [*play.node._dedupe._known] == [*play.store.reopen().load().handled] or not durable
 
 
+def test_with_a_timeout_of_zero_each_copy_goes_to_the_application() -> None:
+    """T-48, as draft 2 has it: while the first one queues, while it is handled, and each has an ack of its own."""
+    play = subscriber(policy=Policy(handling_timeout=0))
+    wire = play.peer()
+    first, second = deliveries(wire.send(message(1), message(1)))
+    play.call("begin", "c", [first])
+    actions = wire.send(message(1))
+    [third] = deliveries(actions)
+    assert told(actions, NoticeKind.HANDED_OUT_AGAIN) == []
+    assert [one.attempt for one in (first, second, third)] == [1, 1, 1]
+    for one in (second, third, first):
+        play.call("acknowledge", [one])
+        assert wire.acks() == [1]
+
+
+def test_that_has_the_bound_of_credit_and_those_beyond_wait() -> None:
+    play = subscriber(policy=Policy(handling_timeout=0), limits=Limits(inbox_messages=3))
+    wire = play.peer()
+    given = deliveries(wire.send(*[message(1)] * 10))
+    assert len(given) == 3
+    play.call("acknowledge", given)
+    assert 3 <= len(wire.acks()) <= 10
+
+
+def test_jobs_requests_and_what_may_take_its_time_get_no_copy_all_the_same() -> None:
+    for name in ("a job", "a request", "patience"):
+        play = Play(policy=Policy(handling_timeout=0))
+        if name == "a job":
+            play.call("work", "c", "handler")
+        elif name == "a request":
+            play.call("respond", "c", "", "handler")
+        else:
+            play.call("subscribe", "c", "")
+            play.node.register("c", "", "handler")
+            play.node.hand_out_once("handler")
+        wire = play.peer()
+        channel = next(one.channel for one in play.node.subscriptions() if not one.key) if name == "a request" else "c"
+        one = Message(channel, "", b"body", 1)
+        assert len(deliveries(wire.send(one, one))) == 1, name
+
+
 def test_without_a_timeout_a_copy_waits_for_ever() -> None:
     play = subscriber(policy=Policy(stuck_after=None, handling_timeout=None))
     wire = play.peer()
@@ -536,10 +577,10 @@ def test_what_a_simulated_handler_has_not_begun_is_taken_back() -> None:
 
 
 def test_simulated_handlers_are_never_at_a_message_twice_at_once() -> None:
-    """They hang, and time out, and get it again."""
+    """They hang, and time out, and get it again: here at once."""
     counts: Counter[str] = Counter()
-    policy = Policy(stuck_after=1.0, handling_timeout=4.0)
     for seed in range(6):
+        policy = Policy(stuck_after=1.0, handling_timeout=4.0 if seed % 2 else 0.0)
         weather = Weather(handler_hangs=0.02, handler_slow=0.2)
         counts.update(SimNet(seed, nodes=2, operations=150, policy=policy, weather=weather).run().counts)
     assert counts["stuck"]
@@ -547,6 +588,6 @@ def test_simulated_handlers_are_never_at_a_message_twice_at_once() -> None:
 
 
 def test_options_of_time_must_be_times() -> None:
-    for name in ("stuck_after", "handling_timeout"):
+    for name, wrong in (("stuck_after", 0), ("handling_timeout", -1)):
         with pytest.raises(ValueError, match=name):
-            Policy(**{name: 0})  # type: ignore[arg-type]  # one of two
+            Policy(**{name: wrong})  # type: ignore[arg-type]  # one of two

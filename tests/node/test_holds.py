@@ -7,11 +7,14 @@ import pytest
 from tolliver_proto import (
     Ack,
     Acked,
+    Action,
+    Dialect,
     Fetch,
     HandshakeRequest,
     HandshakeResponse,
     Limits,
     LoadedPeer,
+    Notice,
     NoticeKind,
     OutboxFull,
     Policy,
@@ -513,3 +516,76 @@ def test_it_is_never_said_in_draft_1() -> None:
     wire = play.accepted(LOW, revision=Revision.DRAFT_1)
     wire.request()
     assert len(wire.got()) == 1
+
+
+# A peer of a Go layout loses its own subscribe in a race, and then says an empty list.
+
+HOUR, DAY = 3600.0, 86400.0
+GO = [Revision.GO_SEED, Revision.GO_D05F89B, Revision.GO_499B76D, Revision.GO_2026]
+
+
+def gone_quiet(play: Play, revision: Revision) -> tuple[Wire, list[Action]]:
+    """It had subscribed, is back with an empty list, and a message waits for it."""
+    play.accepted(LOW, revision=revision).request(C)
+    for cid in list(play.wires):
+        play.wires[cid].lose()
+    wire = play.accepted(LOW, revision=revision)
+    actions = wire.request()
+    play.send("c", "k", b"x")
+    return wire, actions
+
+
+@pytest.mark.parametrize("revision", GO)
+def test_an_empty_list_of_a_go_program_is_held_for_a_day_with_the_cure(revision: Revision) -> None:
+    play = Play(revision=revision)
+    wire, actions = gone_quiet(play, revision)
+    [text] = [one.detail for one in every(actions, Notice) if one.kind is NoticeKind.HELD]
+    assert "86400 s" in text
+    assert "let it subscribe again, or start it anew" in text
+    play.wait(DAY - 1.0)
+    assert held(play) == subscribed(C)
+    assert wire.cid in play.wires, "no connection is ended for it"
+    wire.send(Subscribe(*C, 99))
+    assert wire.bodies() == [b"x"]
+    wire.lose()
+    gone = play.accepted(LOW, revision=revision)
+    gone.request()
+    play.wait(DAY + 1.0)
+    assert held(play) == ()
+    sound(play, revision=revision)
+
+
+EARLIER = {
+    "draft 2": (Revision.DRAFT_2, Policy(), []),
+    "no control messages": (Revision.GO_2026, Policy(no_control_messages=[LOW]), []),
+    "not an empty list": (Revision.GO_2026, Policy(), [D]),
+    "no hold at all": (Revision.GO_2026, Policy(unsubscribed_hold=0.0), []),
+}
+
+
+@pytest.mark.parametrize("how", EARLIER)
+def test_else_the_earlier_rule_stands(how: str) -> None:
+    revision, policy, listed = EARLIER[how]
+    play = Play(revision=revision, policy=policy)
+    play.accepted(LOW, revision=revision).request(C)
+    for cid in list(play.wires):
+        play.wires[cid].lose()
+    play.accepted(LOW, revision=revision).request(*listed)
+    play.wait(HOUR + 1.0)
+    assert held(play) == ()
+
+
+@pytest.mark.parametrize("known", ["by its UUID", "by a remote that does not answer"])
+def test_the_day_goes_on_where_it_was_not_heard_since_a_restart(known: str) -> None:
+    dialect = Dialect(revision=Revision.GO_2026)
+    policy = Policy(dialects={LOW: dialect})
+    play = Play(policy=policy)
+    gone_quiet(play, Revision.GO_2026)
+    play.wait(1.0)
+    again = play.restart(policy=policy if known == "by its UUID" else Policy())
+    if known != "by its UUID":
+        again.node.connect("there", dialect=dialect)
+    again.wait(HOUR * 2)
+    assert held(again) == subscribed(C)
+    again.wait(DAY)
+    assert held(again) == ()

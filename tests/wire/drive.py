@@ -6,7 +6,9 @@ under test; its peer is older, the same or newer by a parameter, because that de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -47,6 +49,17 @@ def connection(role: Role, revision: Revision = Revision.DRAFT_2, **options: Any
         "now": 0.0,
     }
     return Connection(role, **(settings | options))
+
+
+@contextmanager
+def peak() -> Iterator[Callable[[], int]]:
+    """Bytes that the block had allocated at once, at most."""
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
 
 
 def feed(conn: Connection, *frames: Frame | bytes) -> list[Event]:

@@ -8,6 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tolliver_proto import (
     Ack,
@@ -17,6 +19,7 @@ from tolliver_proto import (
     ConnectionLost,
     Dialect,
     Established,
+    Event,
     Frame,
     HandshakeFinal,
     HandshakeRejected,
@@ -58,6 +61,7 @@ from .drive import (
     REVISIONS,
     connection,
     feed,
+    peak,
     reach,
     request,
     response,
@@ -103,10 +107,10 @@ def test_nothing_is_answered_before_the_subscriptions_are_processed(revision: Re
 
 @revisions
 def test_accept_sends_the_list_given_or_the_one_from_the_constructor(revision: Revision) -> None:
-    for given, expected in ((None, OWN), ((), ()), (OTHER, OTHER)):
+    for listed, expected in ((None, OWN), ((), ()), (OTHER, OTHER)):
         server = connection(Role.SERVER, revision, subscriptions=iter(OWN))
         feed(server, request())
-        server.accept(given)
+        server.accept(listed)
         answer = HandshakeResponse(OURS, ME, HandshakeStatus.SAME_VERSION, expected)
         assert sent(server) == encode(answer, revision)
 
@@ -344,23 +348,43 @@ def test_a_peer_may_repeat_its_handshake_each_second_for_ever(role: Role) -> Non
 
 
 @roles
-def test_more_than_a_burst_of_repeated_requests_closes(role: Role) -> None:
-    """Three at once, then one a second; an idle hour saves up no more than the three."""
+def test_repeated_requests_beyond_a_burst_wait_their_turn(role: Role) -> None:
+    """Three at once, then one a second; an idle hour saves up no more than the three. All behind them waits, too."""
     for start in (0.0, 3600.0):
         conn = live(role)
-        for _ in range(3):
-            conn.receive_data(encode(request()), now=start)
-            assert list(conn.events()) == [request()]
+        conn.receive_data(encode(HELLO).join([encode(request())] * 5), now=start)
+        for due in (start, start, start, start + 1.0, start + 2.0):
+            if due > start:
+                assert conn.next_event() is None
+                assert (conn.paced, conn.next_timeout()) == (True, due)
+                conn.handle_timeout(due - 0.01)
+                assert conn.next_event() is None
+                conn.handle_timeout(due)
+            assert conn.next_event() == request()
             conn.accept()
-        conn.receive_data(encode(request()), now=start + 1.0)
-        assert list(conn.events()) == [request()]
+            assert conn.next_event() == (HELLO if due < start + 2.0 else None)
+        assert conn.state is State.ESTABLISHED
+        assert len(conn.data_to_send()) == 5
+
+
+@revisions
+def test_a_request_before_the_final_is_answered_as_the_first_was(revision: Revision) -> None:
+    """T-63, T-66: "responses should be sent as normal"; those beyond a burst wait, within the handshake's time."""
+    conn = reach(State.AWAITING_FINAL, Role.SERVER, NEWER, revision)
+    again = HandshakeRequest(NEWER, PEER, (Subscription("other", ""),))
+    for turn in range(4):
+        conn.receive_data(encode(again, revision), now=0.0)
+        if turn == 3:
+            assert list(conn.events()) == []
+            conn.handle_timeout(1.0)
+        assert list(conn.events()) == [again]
         conn.accept()
-        conn.receive_data(encode(HELLO) + encode(request()), now=start + 1.5)
-        hello, closed = conn.events()
-        assert hello == HELLO
-        error = error_of(closed)
-        assert isinstance(error, UnexpectedFrame)
-        assert error.code == "flood"
+        [answer] = conn.data_to_send()
+        assert answer == encode(HandshakeResponse(OURS, ME, HandshakeStatus.OLDER, ()), revision)
+    final, established = feed(conn, HandshakeFinal(True))
+    assert final == HandshakeFinal(True)
+    assert isinstance(established, Established)
+    assert established.subscriptions == again.subscriptions
 
 
 @pytest.mark.parametrize(
@@ -415,13 +439,13 @@ EARLY: list[tuple[State, list[Frame]]] = [
 def test_they_are_ignored_before_the_handshake_is_over_too(
     state: State, strays: list[Frame], revision: Revision
 ) -> None:
-    """T-63: a request where a response or a final is awaited, a message and an ack stay fatal."""
+    """T-63: a request where a response is awaited, a message and an ack stay fatal."""
     for role, version in ways(state):
         conn = reach(state, role, version, revision)
         assert feed(conn, *strays) == []
         assert (where(conn), conn.unexpected_frames, conn.data_to_send()) == (state, len(strays), [])
         assert feed(conn, FIRST[state](version))[0] == FIRST[state](version)  # the awaited frame goes on
-        for fatal in [HELLO, Ack(1), *([request(version)] if state is not State.AWAITING_REQUEST else [])]:
+        for fatal in [HELLO, Ack(1), *([request(version)] if state is State.AWAITING_RESPONSE else [])]:
             conn = reach(state, role, version, revision)
             [closed] = feed(conn, strays[0], fatal)
             error = error_of(closed)
@@ -436,34 +460,99 @@ FIRST: dict[State, Callable[[int], Frame]] = {
 }
 
 
-@pytest.mark.parametrize("state", [state for state, _ in EARLY], ids=lambda state: state.name)
-def test_the_bound_on_them_holds_before_the_handshake_is_over_too(state: State) -> None:
-    """T-65."""
+@pytest.mark.parametrize("state", [state for state, _ in EARLY] + [State.ESTABLISHED], ids=lambda state: state.name)
+def test_more_than_sixteen_unexpected_frames_pass_one_each_tenth_of_a_second(state: State) -> None:
+    """T-65: "they should simply be ignored". Nothing ends for them but by the time that a handshake has (T-68)."""
     role, version = ways(state)[-1]
-    stray = dict(EARLY)[state][0]
+    stray = encode(dict(EARLY).get(state, STRAY)[0])
     conn = reach(state, role, version)
-    assert feed(conn, *[stray] * 16) == []
-    [closed] = feed(conn, stray)
-    error = error_of(closed)
-    assert isinstance(error, UnexpectedFrame)
-    assert error.code == "flood"
+    conn.receive_data(stray * 18, now=0.0)
+    for number, due in ((16, 0.1), (17, 0.2), (18, None)):
+        assert list(conn.events()) == []
+        assert (conn.unexpected_frames, conn.paced) == (number, due is not None)
+        if due is not None:
+            assert conn.next_timeout() == due
+            conn.handle_timeout(due)
+    assert where(conn) is state
 
 
 @roles
-def test_more_than_sixteen_unexpected_frames_a_minute_close(role: Role) -> None:
+def test_a_minute_later_there_are_sixteen_more(role: Role) -> None:
     conn = live(role)
     stray = encode(HandshakeFinal(True))
-    conn.receive_data(stray * 16, now=100.0)
+    for start in (100.0, 160.0):
+        conn.receive_data(stray * 16 + encode(HELLO), now=start)
+        assert list(conn.events()) == [HELLO]
+    conn.receive_data(stray + encode(HELLO), now=161.0)
     assert list(conn.events()) == []
-    conn.receive_data(stray * 16, now=160.0)
-    assert list(conn.events()) == []
-    assert conn.unexpected_frames == 32
-    conn.receive_data(encode(HELLO) + stray, now=161.0)
-    hello, closed = conn.events()
-    assert hello == HELLO
+    conn.handle_timeout(161.1)
+    assert list(conn.events()) == [HELLO]
+    assert conn.unexpected_frames == 33
+
+
+@roles
+def test_nothing_waits_for_a_peer_that_has_ended(role: Role) -> None:
+    """Nor for one that we take leave of: what is left of it is bounded. Its requests are answered no more."""
+    for end in (Connection.receive_eof, Connection.close):
+        conn = live(role)
+        conn.receive_data(encode(HandshakeFinal(True)) * 40 + encode(HELLO), now=0.0)
+        assert list(conn.events()) == []
+        end(conn)
+        assert next(conn.events()) == HELLO
+    conn = live(role)
+    conn.receive_data(encode(request()) * 5, now=0.0)
+    conn.receive_eof()
+    for _ in range(3):
+        assert next(conn.events()) == request()
+        conn.accept()
+    assert list(conn.events()) == [Closed()]
+    assert conn.unexpected_frames == 2
+
+
+@roles
+def test_the_list_of_an_unexpected_response_is_checked_and_not_built(role: Role) -> None:
+    many = tuple(Subscription("channel", f"key {number}") for number in range(10_000))
+    stray = encode(response(HandshakeStatus.SAME_VERSION, OURS, many))
+    conn = live(role)
+    with peak() as used:
+        conn.receive_data(stray, now=0.0)
+        before = used()
+        assert list(conn.events()) == []
+        assert used() < before + 64 * 2**10
+    assert conn.unexpected_frames == 1
+    broken = stray[:-1] + b"\xff"
+    [closed] = feed(conn, broken)
     error = error_of(closed)
-    assert isinstance(error, UnexpectedFrame)
-    assert error.code == "flood"
+    assert isinstance(error, MalformedFrame)
+    assert error.code == "bad_text"
+
+
+KINDS = st.sampled_from([HELLO, request(), HandshakeFinal(True), response(HandshakeStatus.SAME_VERSION, OURS)])
+
+
+@given(frames=st.lists(KINDS, max_size=60), cut=st.integers(1, 50), wait=st.floats(0.0, 2.0))
+def test_whatever_repeats_or_strays_the_connection_lives_and_loses_nothing(
+    frames: list[Frame], cut: int, wait: float
+) -> None:
+    conn = live(Role.SERVER)
+    data, now, seen = b"".join(map(encode, frames)), 0.0, list[Event]()
+
+    def take() -> None:
+        for event in conn.events():
+            seen.append(event)
+            if isinstance(event, HandshakeRequest):
+                conn.accept()
+
+    for at in range(0, len(data), cut):
+        now += wait
+        conn.handle_timeout(now)
+        conn.receive_data(data[at : at + cut], now)
+        take()
+    while (due := conn.next_timeout()) is not None:
+        conn.handle_timeout(due)
+        take()
+    assert seen == [one for one in frames if one in (HELLO, request())]
+    assert conn.state is State.ESTABLISHED
 
 
 # Time (T-68).

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -28,7 +26,7 @@ from tolliver_proto import (
     encode,
 )
 
-from .drive import OURS, PEER, REVISIONS, feed, reach
+from .drive import OURS, PEER, REVISIONS, feed, peak, reach
 from .vectors import ONE
 
 KIB, MIB = 2**10, 2**20
@@ -64,17 +62,6 @@ HOSTILE: dict[str, tuple[State, Role, bytes]] = {
     "a key of 4 GiB in a request": (State.AWAITING_REQUEST, Role.SERVER, request_head(2, 0, HUGE)),
     "a key of 4097 in a response": (State.AWAITING_RESPONSE, Role.CLIENT, response_head(1, 0, 4097)),
 }
-
-
-@contextmanager
-def peak() -> Iterator[Callable[[], int]]:
-    """Bytes that the block had allocated at once, at most."""
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
-        yield lambda: tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -158,6 +158,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._bounds: dict[Handler, Bound] = {}
         self._counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self._stuck: set[Handler] = set()
+        self._once: set[Handler] = set()  # those that get no copy of what they have, whatever the policy says (T-48)
         # Requests, our own and the peers'.
         self._requests = OpenRequests(rng)
         self._reply_to = Subscription(reply_channel(instance_id), "")

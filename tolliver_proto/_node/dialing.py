@@ -13,7 +13,7 @@ link that always breaks is a token bucket.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
@@ -181,6 +181,10 @@ class Dialer:
     def is_mute(self, peer: UUID) -> bool:
         """True if a remote that leads to this peer was given so."""
         return any(dialled.mute and dialled.peer == peer for dialled in self._remotes.values())
+
+    def strangers(self) -> Iterator[Dialect]:
+        """Dialects of remotes that have not said yet which peer they are."""
+        return (dialled.dialect for dialled in self._remotes.values() if dialled.peer is None)
 
     def dialect_of(self, remote: Remote) -> Dialect:
         dialled = self._remotes.get(remote)

@@ -198,6 +198,10 @@ class Handling(Retaining):
 
     # Copies.
 
+    def hand_out_once(self, handler: Handler) -> None:
+        """This handler gets no copy of what it has, also where `handling_timeout` is 0; until it is unregistered."""
+        self._once.add(handler)
+
     def _wait(self, link: Link, peer: Peer, message: Message) -> None:
         """A copy of what is being handled is not handed out: it shares the answer on the connection it came on."""
         waits = peer.inbox.wait(key_of(message), link.cid)
@@ -217,16 +221,22 @@ class Handling(Retaining):
         if inbox.find(delivery.message) is None:
             self._take_copies(delivery, inbox)
 
-    def _hands_out_again(self, peer: Peer, held: Delivery) -> bool:
-        """True if handlers have this message for so long that a copy of it is one more try (T-48).
+    def _hands_out_again(self, peer: Peer, held: Delivery, copy: Message) -> bool:
+        """True if handlers have this message for so long that a copy of it is one more try (T-48), or if each copy is
+        the application's.
 
         Messages that stuck handlers have take no credit, and yet there is a bound.
         """
         inbox, limits = peer.inbox, self.limits
+        is_each = self._policy.handling_timeout == 0
+        if not (self._may_have_each(copy) if is_each else self._is_overdue(held)):
+            return False
         size = sum(len(one.message.body) for one in inbox.held.values())
-        if not self._is_overdue(held) or len(inbox.held) >= limits.inbox_messages or size >= limits.inbox_bytes:
+        if len(inbox.held) >= limits.inbox_messages or size >= limits.inbox_bytes:
             return False
         inbox.set_overdue(held)
+        if is_each:
+            return True
         self._tally.add(
             NoticeKind.HANDED_OUT_AGAIN,
             peer.uuid,
@@ -237,6 +247,9 @@ class Handling(Retaining):
             self._now,
         )
         return True
+
+    def _may_have_each(self, copy: Message) -> bool:
+        return self._once.isdisjoint(self._handlers.match(copy.channel, copy.key))
 
     def _is_overdue(self, delivery: Delivery) -> bool:
         timeout = self._policy.handling_timeout

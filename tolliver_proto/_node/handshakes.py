@@ -12,6 +12,7 @@ from functools import partial
 from uuid import UUID
 
 from .._common.causes import DialCause
+from .._common.derived import is_derived, prefix_of
 from .._common.errors import (
     AccessDenied,
     CertificateError,
@@ -155,6 +156,13 @@ class Handshakes(HandlingAgain):
         """Dialect of a connection: as said of its remote, or else of its peer (C6)."""
         said = AS_EVERYBODY if remote is None else self._dialer.dialect_of(remote)
         return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
+
+    def _dialect_on(self, link: Link, claimed: UUID) -> Dialect:
+        """That of a peer that says who it is. A derived identity has no UUIDv7: its certificate binds it (T-03)."""
+        dialect = self._dialect(link.remote, claimed)
+        if is_derived(claimed) and prefix_of(claimed) in link.identity.prefixes:
+            return Dialect(strict_uuid7=False).over(dialect)
+        return dialect
 
     def revision_to(self, remote: Remote) -> Revision:
         """The wire layout that a dial to this remote speaks (C6)."""

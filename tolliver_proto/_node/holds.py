@@ -14,8 +14,10 @@ from uuid import UUID
 
 from .._common.errors import TolliverError, UndeliveredReason
 from .._wire.events import Subscription
+from .._wire.layouts import LAYOUTS
 from .actions import NoticeKind
 from .base import UNSAID_FOR
+from .dialing import Dialer
 from .link import Link, Peer
 from .outbox import Window
 from .sending import Sending
@@ -24,10 +26,17 @@ from .subscriptions import matching
 
 _MOST_UNSAID = 10_000
 _JOBS_HOLD = 3600.0  # seconds, where the policy holds nothing else
+_LONG_HOLD = 86400.0  # seconds, for a peer that may have lost its own list
+_CURE = (
+    ". It is empty, and programs of its layout lose their own subscribe in a race: let it subscribe again, or start it "
+    "anew"
+)
 
 
 class Holding(Sending):
     """Subscriptions of peers that are held, and unsubscribes that are still to be said."""
+
+    _dialer: Dialer
 
     # Subscriptions that peers held.
 
@@ -48,6 +57,9 @@ class Holding(Sending):
         kept = (lacking - removed if hold else jobs) | jobs
         until = self._now + (hold or _JOBS_HOLD)
         held = {one: peer.held.get(one, until) for one in kept}
+        is_long = not subscriptions and bool(held) and self._may_have_lost_its_list(peer)
+        if is_long:
+            held = self._held_for_long(peer, held)
         if jobs:
             self._batch.lists[peer] = None  # the store takes what a peer says for its whole will
         ended = (before - held.keys()) - subscriptions
@@ -61,9 +73,30 @@ class Holding(Sending):
                 NoticeKind.HELD,
                 peer.uuid,
                 f"its newer list lacks {len(news)} subscriptions: messages for them are kept, and not sent, for "
-                f"{self._policy.unsubscribed_hold:g} s, until it subscribes or unsubscribes (T-61)",
+                f"{max(hold, _LONG_HOLD) if is_long else hold:g} s, until it subscribes or unsubscribes (T-61)"
+                + (_CURE if is_long else ""),
             )
         self._end_oldest_holds(peer)
+
+    def _may_have_lost_its_list(self, peer: Peer) -> bool:
+        """True for a program that says an empty list though it wants something. One that is sent no control messages is
+        known by its lists alone."""
+        if not self._policy.unsubscribed_hold or peer.is_queue:
+            return False
+        spoken = {link.connection.revision for link in peer.voices if link.connection is not None}
+        if not spoken:
+            spoken = {self._revision_of(peer.uuid)}.union(
+                one.revision for one in self._dialer.strangers() if one.revision is not None
+            )
+        is_mute = peer.uuid in self._policy.no_control_messages or self._dialer.is_mute(peer.uuid)
+        return not is_mute and any(LAYOUTS[revision].loses_lists for revision in spoken)
+
+    def _held_for_long(self, peer: Peer, held: dict[Subscription, float]) -> dict[Subscription, float]:
+        """These, until a day after they were held."""
+        more = max(0.0, _LONG_HOLD - self._policy.unsubscribed_hold)
+        long = peer.held_long.intersection(peer.held)
+        peer.held_long = frozenset(held)
+        return {one: until if one in long else until + more for one, until in held.items()}
 
     def _hold(self, peer: Peer, held: dict[Subscription, float]) -> None:
         peer.held = held
@@ -100,8 +133,15 @@ class Holding(Sending):
 
     def _on_hold_timeout(self, uuid: UUID) -> None:
         peer = self._peers.get(uuid)
-        if peer is not None:
-            self._end_holds(peer, {one for one, until in peer.held.items() if until <= self._now})
+        if peer is None:
+            return
+        if not peer.subscriptions and self._may_have_lost_its_list(peer):  # and was not heard since a restart
+            peer.held = self._held_for_long(peer, peer.held)
+        ended = {one for one, until in peer.held.items() if until <= self._now}
+        if ended:
+            self._end_holds(peer, ended)
+        else:
+            self._hold(peer, peer.held)
 
     def _end_holds(self, peer: Peer, ended: set[Subscription]) -> None:
         """It did not subscribe again in time. If the commit fails, a later one says the same."""

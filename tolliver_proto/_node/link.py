@@ -42,6 +42,7 @@ class Peer:
         "duel",
         "forgotten",
         "held",
+        "held_long",
         "identity",
         "inbox",
         "is_queue",
@@ -69,6 +70,7 @@ class Peer:
         self.is_queue = is_queue(uuid)  # nobody at all: the owner of jobs that no worker has
         self.subscriptions = loaded.subscriptions  # as they are stored
         self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
+        self.held_long: frozenset[Subscription] = frozenset()  # of these, until a day after it was heard last
         self.served = loaded.subscriptions  # those that it wants on its live connection (T-70)
         self.kept_back: frozenset[Subscription] = frozenset()  # the others that messages are kept for
         self.unsaid: dict[Subscription, float] = {}  # it is to be told that we want these no more, until then (T-61)

@@ -53,7 +53,7 @@ from .._wire.events import (
     UnsubscribeMany,
 )
 from .._wire.limits import Limits
-from .._wire.state import HANDSHAKING
+from .._wire.state import HANDSHAKING, State
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind
 from .dialing import Dialer, RemoteInfo
@@ -252,7 +252,7 @@ class Node(Working):
             strict_uuid7=bool(dialect.strict_uuid7),
             accept_either=bool(dialect.accept_either),
             unreliable_id=dialect.unreliable_id,
-            dialect_of=partial(self._dialect, link.remote),
+            dialect_of=partial(self._dialect_on, link),
             now=self._now,
         )
 
@@ -495,8 +495,11 @@ class Node(Working):
 
     def _on_link_timeout(self, link: Link) -> None:
         connection = link.connection
-        if link.role is Role.SERVER and (connection is None or connection.state in HANDSHAKING):
-            where = link.identity.address or self._limiter.address(link.cid) or "an unknown address"
+        is_late = link.role is Role.SERVER and (connection is None or connection.state in HANDSHAKING)
+        where = link.identity.address or self._limiter.address(link.cid) or "an unknown address"
+        self._counts["hurried"] += connection is not None and connection.paced
+        super()._on_link_timeout(link)
+        if is_late and (connection is None or connection.state is State.CLOSED):  # else a frame's turn has come
             self._counts["handshakes_timed_out"] += 1
             self._tally.add(
                 NoticeKind.HANDSHAKE_TIMEOUT,
@@ -506,7 +509,6 @@ class Node(Working):
                 f"from {where} (T-68){look_of(link)}",
                 self._now,
             )
-        super()._on_link_timeout(link)
 
     def _on_resend_timeout(self, cid: int) -> None:
         link = self._links[cid]

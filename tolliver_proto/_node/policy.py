@@ -57,7 +57,7 @@ class Policy:
     - `stuck_after`: seconds after which a handler whose call lasts so long counts as stuck: what comes for it is let go
       until it ends, and what comes for others is read; None is never (D-9).
     - `handling_timeout`: seconds after which a copy of a message that a handler is still at is handed out; None is
-      never (T-48).
+      never, and 0 at once: each copy is handed out, but for jobs, requests, stages and bridges (T-48).
     - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
       none (T-61).
     - `unacknowledged_after`: seconds after which a notice says that a peer acknowledges nothing of what was sent
@@ -127,13 +127,14 @@ class Policy:
                 raise ValueError(f"Policy.{name} is {getattr(self, name)}: give seconds above zero")
         if not self.unsubscribed_hold >= 0:
             raise ValueError(f"Policy.unsubscribed_hold is {self.unsubscribed_hold}: give seconds, or 0")
+        if self.handling_timeout is not None and not self.handling_timeout >= 0:
+            raise ValueError(f"Policy.handling_timeout is {self.handling_timeout}: give seconds, 0, or None")
         for name in (
             "expire_after",
             "forget_after",
             "max_connection_age",
             "unacknowledged_after",
             "stuck_after",
-            "handling_timeout",
         ):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

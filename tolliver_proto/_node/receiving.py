@@ -74,6 +74,7 @@ class Receiving(Handling):
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
         """No longer. Messages that it was given already must still be settled."""
         self._handlers.discard(self._checked(channel, key), handler)
+        self._once.discard(handler)
         self._verdicts.clear()
         if handler in self._bounds:
             self._end_bound(self._bounds.pop(handler))
@@ -109,7 +110,7 @@ class Receiving(Handling):
         if message.message_id in inbox.held or inbox.aside:
             held = inbox.find(message)
             if held is not None:
-                if not self._hands_out_again(peer, held):
+                if not self._hands_out_again(peer, held, message):
                     self._wait(link, peer, message)
                     return
                 verdict = self._handlers.match(message.channel, message.key) or verdict  # stuck or not
@@ -447,7 +448,7 @@ class Receiving(Handling):
 
         That it no longer waits is not enough: each bit of credit would let in more than it hands out.
         """
-        full = bool(link.holding) and _buffered(link) > self.limits.low_water
+        full = bool(link.holding or _is_paced(link)) and _buffered(link) > self.limits.low_water
         if link.state is not LinkState.DRAINING:
             self._set_paused(link, full)
 
@@ -720,6 +721,10 @@ class Receiving(Handling):
         if wire_id is not None:
             link.gathered.append(wire_id)
             self._writable[link] = None
+
+
+def _is_paced(link: Link) -> bool:
+    return link.connection is not None and link.connection.paced
 
 
 def _buffered(link: Link) -> int:

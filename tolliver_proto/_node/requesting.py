@@ -303,6 +303,7 @@ class Requesting(Flushing):
         names = self._request_channel(channel)
         receipt = self.subscribe(names, key, now)
         self.register(names, key, handler)
+        self.hand_out_once(handler)
         return receipt
 
     def stop_responding(

@@ -70,6 +70,7 @@ class Working(Queueing):
         self._worked.add(channel)
         self._announce(announced, True)
         self.register(channel, "", handler)
+        self.hand_out_once(handler)
 
     def stop_work(self, channel: str, now: float | None = None) -> None:
         """Take no more jobs of it. Those that its handler holds are to be settled."""

@@ -52,7 +52,7 @@ from .events import (
 from .frames import Decoder, encoder
 from .layouts import LAYOUTS
 from .limits import Limits
-from .state import FROM_WIRE, HANDSHAKING, HOLDING, LIVE, TRANSITIONS, Effect, Signal, State, Transition
+from .state import FROM_WIRE, HANDSHAKING, HOLDING, IGNORING, LIVE, TRANSITIONS, Effect, Signal, State, Transition
 
 _RESPONSE_SIGNALS = {
     HandshakeStatus.SAME_VERSION: Signal.RESPONSE_AGREED,
@@ -76,6 +76,7 @@ _PASSING = {
 }
 """Frames that are handed out and change nothing, by state: the hot path."""
 
+_STRAY_PAUSE = 0.1  # seconds: an unexpected frame beyond those of a minute waits so long (T-65)
 _ANSWER = "take events until a HandshakeRequest, or a HandshakeResponse with the status OLDER, comes out"
 _CALLS = {
     Signal.AGREE: ("accept()", _ANSWER),
@@ -88,6 +89,14 @@ _CALLS = {
 
 def _speaks_no_other(_version: int) -> bool:
     return False
+
+
+def _spent(bucket: TokenBucket, now: float) -> float:
+    """Seconds until there is one; 0.0 where one was there, which is taken."""
+    pause = bucket.pause(now)
+    if not pause:
+        bucket.spend(now)
+    return pause
 
 
 class Connection:
@@ -116,6 +125,7 @@ class Connection:
         "_known",
         "_layout",
         "_now",
+        "_paced",
         "_parts",
         "_passing",
         "_peer_subscriptions",
@@ -125,6 +135,7 @@ class Connection:
         "_status",
         "_strict",
         "_subscriptions",
+        "_turn",
         "_unexpected",
         "_units",
         "close_deadline",
@@ -193,6 +204,7 @@ class Connection:
         self.encoder = encoder(revision, self.unreliable_id)
         """Encoder of this peer's frames: one object for all that are written alike."""
         self._decoder = Decoder(revision, self.limits, accept_either=accept_either, unreliable_id=self.unreliable_id)
+        self._decoder.builds_responses = self.state not in IGNORING
         self.ready = self._decoder.ready
         """Messages and acks that are parsed already, the next one last: to take one here saves a call of `next_event`,
         which would give it."""
@@ -208,6 +220,9 @@ class Connection:
         self._deadline: float | None = None
         self._unexpected = TokenBucket(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
         self._renewals = TokenBucket(self.limits.handshake_burst, 1.0)
+        self._paced: Decoded | None = None
+        """A frame that waits its turn, and everything behind it (D-12)."""
+        self._turn = 0.0
         self._tick(now)
         if role is Role.CLIENT:
             request = HandshakeRequest(version, instance_id, self._listed(self._subscriptions))
@@ -233,7 +248,7 @@ class Connection:
     def handle_timeout(self, now: float | None = None) -> None:
         """Call it at `next_timeout()`; at another time it does nothing."""
         self._tick(now)
-        due = self.next_timeout()
+        due = self._deadline if self._handshaking else self.close_deadline
         if due is None or self._now < due:
             return
         if self.state is State.CLOSED:
@@ -251,8 +266,17 @@ class Connection:
         self._go(TRANSITIONS[self.state][Signal.TIMEOUT].to, lost)
 
     def next_timeout(self) -> float | None:
-        """Time to call `handle_timeout`: the handshake's limit, or the close's; None where nothing is due."""
-        return self._deadline if self._handshaking else self.close_deadline
+        """Time to call `handle_timeout`: the handshake's limit, the close's, or the turn of a frame that waits; None
+        where nothing is due."""
+        due = self._deadline if self._handshaking else self.close_deadline
+        if self._paced is None or self._now >= self._turn:
+            return due
+        return self._turn if due is None else min(due, self._turn)
+
+    @property
+    def paced(self) -> bool:
+        """True if a frame waits its turn, as the peer says too many of its kind (T-65, T-66): nothing is read."""
+        return self._paced is not None
 
     # Events.
 
@@ -275,7 +299,22 @@ class Connection:
             return None
         if self.state is State.AGREED:
             return self._establish()
+        if self._paced is not None:
+            return self._next_paced_event(self._paced)
         return self._next_rare_event(None)
+
+    def _next_paced_event(self, frame: Decoded) -> Event | None:
+        if self._now < self._turn and not self._hurries:
+            return None
+        self._paced = None
+        self._passing = _PASSING[self.state]
+        event = self._take(frame, is_its_turn=True)
+        return self.next_event() if event is None else event
+
+    @property
+    def _hurries(self) -> bool:
+        """True if what is left to read is bounded: the peer has ended, or we take leave of it."""
+        return self._eof or self.state is State.CLOSING
 
     def _next_rare_event(self, frame: Decoded | None) -> Event | None:
         """`frame` is one that was taken already and is not merely passed on, or None."""
@@ -290,7 +329,7 @@ class Connection:
             if frame is None:
                 return self._end_of_input() if self._eof else None
             event = self._take(frame)
-            if event is not None:
+            if event is not None or self._paced is not None:
                 return event
             frame = None
 
@@ -300,7 +339,7 @@ class Connection:
         while (event := next_event()) is not None:
             yield event
 
-    def _take(self, frame: Decoded) -> Event | None:
+    def _take(self, frame: Decoded, *, is_its_turn: bool = False) -> Event | None:
         try:
             signal = self._signal_of(frame)
         except RemoteProtocolError as error:
@@ -319,12 +358,14 @@ class Connection:
                     state=self.state.name,
                 )
             )
-        if signal is Signal.REQUEST and step.to is State.RENEWING and not self._renewals.spend(self._now):
-            return self._fault(self._flood("handshake requests on a live connection (T-66)", frame))
+        pause = self._pause_before(signal, step)
+        if pause and self._hurries and signal is Signal.REQUEST:
+            step = Transition(self.state, Effect.IGNORE)  # nobody waits for its answer
+        elif pause and not self._hurries and not is_its_turn:
+            self._paced, self._turn, self._passing = frame, self._now + pause, frozenset()
+            return None
         if step.effect is Effect.IGNORE:
             self.unexpected_frames += 1
-            if not self._unexpected.spend(self._now):
-                return self._fault(self._flood("unexpected handshake frames (T-65)", frame))
         if step.effect in (Effect.IGNORE, Effect.NONE):
             self._go(step.to)
             return None
@@ -337,6 +378,14 @@ class Connection:
             self._write_unit(self.encoder.final(HandshakeFinal(True)))
         self._go(step.to, self._rejection() if step.effect is Effect.END else None)
         return frame
+
+    def _pause_before(self, signal: Signal, step: Transition) -> float:
+        """Seconds that a frame has to wait as one of too many (T-65, T-66)."""
+        if step.effect is Effect.IGNORE:
+            return min(_spent(self._unexpected, self._now), _STRAY_PAUSE)
+        if signal is Signal.REQUEST and self.peer_id is not None and step.effect is Effect.HAND_OUT:
+            return _spent(self._renewals, self._now)
+        return 0.0
 
     def _signal_of(self, frame: Decoded) -> Signal:
         if isinstance(frame, HandshakeRequest):
@@ -416,9 +465,6 @@ class Connection:
             state=self.state.name,
         )
 
-    def _flood(self, what: str, frame: Decoded) -> RemoteProtocolError:
-        return UnexpectedFrame("flood", f"too many {what}", frame=type(frame).__name__, state=self.state.name)
-
     def _establish(self) -> Event:
         self._go(TRANSITIONS[self.state][Signal.TAKEN].to)
         assert self.peer_id is not None
@@ -453,12 +499,14 @@ class Connection:
         if state is self.state:
             return
         self.state = state
-        self._passing = _PASSING[state]
+        self._passing = _PASSING[state] if self._paced is None else frozenset()
+        self._decoder.builds_responses = state not in IGNORING
         self.live = state in LIVE
         self._handshaking = state in HANDSHAKING
         if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
+            self._paced = None
             self.ready.clear()  # dropped, as is what is not parsed
             # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
             self._queue = deque([*self._queue, Closed(error and error.with_traceback(None))])

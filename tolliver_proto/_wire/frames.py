@@ -453,12 +453,13 @@ def _number(value: int, maximum: int, what: str) -> None:
 class _Handshake:
     """A handshake whose head is in and whose entries are coming."""
 
-    __slots__ = ("head", "kind", "offset", "size", "subscriptions", "wanted")
+    __slots__ = ("count", "head", "kind", "offset", "size", "subscriptions", "wanted")
 
     def __init__(self, kind: type, head: dict[str, Any], size: int, offset: int) -> None:
         self.kind = kind
         self.head = head
         self.wanted = head.get("count", 0)
+        self.count = 0
         self.subscriptions: list[Subscription] = []
         self.size = size
         self.offset = offset
@@ -491,6 +492,7 @@ class Decoder:
         "_statuses",
         "_unpack",
         "_unreliable",
+        "builds_responses",
         "ready",
     )
 
@@ -508,6 +510,8 @@ class Decoder:
         self._buffer = Buffer()
         self._error: RemoteProtocolError | None = None
         self._handshake: _Handshake | None = None
+        self.builds_responses = True
+        """False: the list of a response is checked, and left out (T-65)."""
         self._names: dict[bytes, str] = {}
         self.ready: list[Message | Ack] = []
         """Frames that were parsed ahead, the next one last: messages and acks only, so no state depends on them."""
@@ -769,7 +773,8 @@ class Decoder:
         buffer, limits, entry = self._buffer, self._limits, self._layout.entry
         name = "handshake_request" if handshake.kind is HandshakeRequest else "handshake_response"
         read, max_name = _entry_reader(entry), min(limits.max_name, self._layout.max_name)
-        while len(handshake.subscriptions) < handshake.wanted:
+        is_built = handshake.kind is HandshakeRequest or self.builds_responses
+        while handshake.count < handshake.wanted:
             data = buffer.data
             end, longest, places = read(data, buffer.pos, len(data))
             size = end - buffer.pos
@@ -786,7 +791,9 @@ class Decoder:
                 self._malformed("bad_text", "a subscription that is not UTF-8 (T-10)", name)
             buffer.pos = end
             handshake.size += size
-            handshake.subscriptions.append(names)
+            handshake.count += 1
+            if is_built:
+                handshake.subscriptions.append(names)
         self._handshake = None
         head = handshake.head
         version, peer = head["version"], UUID(bytes=head["instance_id"])

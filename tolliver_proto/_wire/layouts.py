@@ -200,6 +200,9 @@ class Layout:
     final_always: bool = False
     """A final follows every response that is no failure, not only OLDER."""
 
+    loses_lists: bool = False
+    """Its programs lose a subscribe of their own in a race, and then say an empty list (T-61)."""
+
     plaintext: bool = False
     """Its programs know no TLS."""
 
@@ -268,9 +271,9 @@ _DRAFT_2 = replace(
     controls=MappingProxyType({Subscribe: b"\x00", Unsubscribe: b"\x01"}),
 )
 
-_GO_SEED = replace(_DRAFT_2, unreliable_id=2**32 - 1)
+_GO_SEED = replace(_DRAFT_2, unreliable_id=2**32 - 1, loses_lists=True)
 
-_GO_D05F89B = replace(_DRAFT_2, unreliable_id=0)
+_GO_D05F89B = replace(_DRAFT_2, unreliable_id=0, loses_lists=True)
 
 _GO_499B76D = replace(
     _GO_SEED,
@@ -300,6 +303,7 @@ _GO_2026 = Layout(
     control_count=Fields("Q count"),
     unreliable_id=0,
     max_id=2**63 - 1,  # they are numbers of rows in a database, there and here
+    loses_lists=True,
 )
 
 _RUST_2026 = Layout(

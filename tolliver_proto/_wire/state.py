@@ -52,7 +52,7 @@ class Signal(Enum):
 
     TAKEN = auto()  # Established was handed out
     EOF = auto()
-    FAULT = auto()  # malformed bytes, a limit passed, a flood
+    FAULT = auto()  # malformed bytes, a limit passed
     TIMEOUT = auto()
 
 
@@ -130,6 +130,7 @@ TRANSITIONS: dict[State, dict[Signal, Transition]] = {
     _S.AWAITING_FINAL: {
         Signal.FINAL_COMPATIBLE: Transition(_S.AGREED, _E.HAND_OUT),
         Signal.FINAL_FAILURE: _OVER,
+        Signal.REQUEST: Transition(_S.DECIDING, _E.HAND_OUT),
         **_waiting(_S.AWAITING_FINAL, *_RESPONSES),
     },
     _S.AGREED: {
@@ -180,6 +181,13 @@ HANDSHAKING = frozenset(
 
 HOLDING = frozenset({_S.DECIDING, _S.CONFIRMING, _S.RENEWING})
 """States in which input waits, unparsed, for accept() or reject()."""
+
+IGNORING = frozenset(
+    state
+    for state, steps in TRANSITIONS.items()
+    if all(one in steps and steps[one].effect is not Effect.HAND_OUT for one in _RESPONSES)
+)
+"""States in which no response is taken: its list is checked and not built (T-65)."""
 
 LIVE = frozenset(state for state, steps in TRANSITIONS.items() if Signal.SEND in steps)
 """States in which frames may be sent."""

@@ -327,6 +327,12 @@ class Mailbox:
 
     # Calls (D-9).
 
+    def be_patient(self) -> None:
+        """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
+        self.is_timed = False
+        with self._core.lock:
+            self._core.node.hand_out_once(self)
+
     def begin(self, deliveries: Collection[Delivery]) -> None:
         if self.is_timed:
             self._core.begin(self, deliveries)

@@ -36,7 +36,7 @@ class Receiver:
 
     def be_patient(self) -> None:
         """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
-        self._mailbox.is_timed = False
+        self._mailbox.be_patient()
 
     def __repr__(self) -> str:
         box = self._mailbox

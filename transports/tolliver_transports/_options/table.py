@@ -66,7 +66,7 @@ TABLE: Mapping[str, Entry] = {
     "dedupe_durable": Entry("", "remember them on disk, before the ack goes out"),
     "stuck_after": Entry("SECONDS|none", "after which a handler's call counts as stuck, and others go on (D-9)"),
     "handling_timeout": Entry(
-        "SECONDS|none", "after which a message that a handler is still at is handed out again (T-48)"
+        "SECONDS|none", "after which a message that a handler is still at is handed out again; 0: each copy is (T-48)"
     ),
     "probe": Entry("off|ack|message", "what is said on a connection that is silent (T-80)"),
     "probe_interval": Entry("SECONDS", "for which it is silent before that"),
@@ -95,7 +95,7 @@ TABLE: Mapping[str, Entry] = {
     "limits.max_handshake": Entry("BYTES", "a whole handshake (T-08)"),
     "limits.handshake_timeout": Entry("SECONDS", "for a handshake (T-68)"),
     "limits.close_timeout": Entry("SECONDS", "from our last byte to the end of the peer's"),
-    "limits.unexpected_per_minute": Entry("N", "frames that make no sense where they come (T-65)"),
+    "limits.unexpected_per_minute": Entry("N", "handshake frames out of place, in a minute; more wait (T-65)"),
     "limits.handshake_burst": Entry("N", "handshakes of a peer at once, then one a second (T-66)"),
     "limits.high_water": Entry("BYTES", "unsent, above which nothing more is pulled for a connection (D-9)"),
     "limits.low_water": Entry("BYTES", "unsent, below which pulling goes on (D-9)"),

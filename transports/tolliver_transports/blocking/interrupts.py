@@ -25,9 +25,11 @@ from .waits import Work, adopt, limited
 class StepLock(RLock):  # type: ignore[misc]  # final for the checker alone
     """The machine's lock. A thread that holds it is in a step, whose end raises the Ctrl-C that came meanwhile."""
 
-    def __init__(self, broken: Callable[[BaseException], object]) -> None:
-        """`broken` is called, without the lock, with what a signal handler has raised inside a step."""
+    def __init__(self, broken: Callable[[BaseException], object], interrupt_soon: Callable[[], bool]) -> None:
+        """`broken` is called, without the lock, with what a signal handler has raised inside a step. `interrupt_soon`
+        has another thread send the signal once more, and takes no lock; False where there is none."""
         self._broken = broken
+        self.interrupt_soon = interrupt_soon
         self.harmless: BaseException | None = None
         """Raised in a wait, which is no step."""
 
@@ -134,8 +136,17 @@ def stop_if_interrupted() -> None:
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
     if _is_busy():
         _work.end()
+    elif _is_in_finalizer(frame):
+        any(lock.interrupt_soon() for lock in tuple(_locks))
     else:
         signal.default_int_handler(number, frame)
+
+
+def _is_in_finalizer(frame: FrameType | None) -> bool:
+    """True where Python drops whatever is raised: the signal is to come again."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _is_busy() -> bool:
