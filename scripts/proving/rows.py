@@ -241,6 +241,13 @@ ROWS = (
         ("python scripts/work_kills.py 1000",),
     ),
     Row(
+        "ctrl-c",
+        "Ctrl-C during each call on threads is caught, and the same instance or streams go on",
+        "3,000 times in each of 33 calls, 0 broken",
+        ("python scripts/interrupts.py 100",),
+        full=("python scripts/interrupts.py 3000",),
+    ),
+    Row(
         "rotations",
         "Certificates that live for a minute are rotated under load: by a call, by a signal, by a volume that changes",
         "100 rotations of three instances, 0 lost",
