@@ -60,6 +60,18 @@ def connecting(play: Play, uuid: UUID = LOW, remote: str = "there") -> Wire:
 # Handshakes.
 
 
+def test_a_remote_leads_to_its_peer_whoever_has_dialled() -> None:
+    play = Play()
+    assert play.node.peer_at("there") is None
+    wire = play.dialled(play.call("connect", "there"))
+    wire.respond()
+    assert play.node.peer_at("there") == LOW
+    wire.lose()
+    assert play.node.peer_at("there") is None
+    play.peer(LOW)
+    assert play.node.peer_at("there") == LOW
+
+
 def test_the_list_is_stored_before_the_response_and_routes_before_that() -> None:
     """T-61."""
     play = Play()

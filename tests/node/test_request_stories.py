@@ -115,6 +115,7 @@ def errands(net: ProgramNet) -> Done:
         waiting: set[int] = set()
 
         def ask() -> None:
+            assert app.responders("square") == app.subscribed("tolliver.request/square", connected=True)
             for number in range(wanted):
                 if number in answers or number in waiting:
                     continue
