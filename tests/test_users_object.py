@@ -30,6 +30,7 @@ INSTANCE = {
     "message_runs",
     "messages",
     "new_connection",
+    "notice",
     "notices",
     "peers",
     "port",
