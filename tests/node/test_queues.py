@@ -625,6 +625,26 @@ def test_a_worker_that_comes_while_a_put_is_stored_gets_it() -> None:
     assert wire.bodies() == [b"x"]
 
 
+def test_a_job_waits_behind_what_a_worker_has_not_read_of_its_other_messages() -> None:
+    """It is older than these, so it is the first of them that is sent after those that are on their way."""
+    play = Play(limits=Limits(window_messages=1, window_bytes=50))
+    play.node.work_queue("jobs", now=play.now)
+    play.peer(LOW, ("news", "")).lose()
+    play.node.put_many("jobs", [("", b"job")], now=play.now)
+    play.run()
+    for number in range(4):
+        play.send("news", "", b"%d" % number + bytes(40))
+    wire = play.accepted(LOW)
+    wire.request(("news", ""))
+    wire.send(Subscribe("jobs", "", 7))
+    bodies: list[bytes] = []
+    for _ in range(8):
+        messages = wire.messages()
+        bodies += [message.body[:3].rstrip(b"\0") for message in messages]
+        wire.ack(*messages)
+    assert bodies == [b"0", b"job", b"1", b"2", b"3"]
+
+
 def test_a_put_declares_its_queue_again_where_that_has_failed() -> None:
     play = Play()
     play.hold_commits = True
