@@ -42,10 +42,10 @@ def asking(**options: object) -> tuple[Play, int]:
     return play, only(play.call("connect", "there"), Dial).cid
 
 
-def fail(play: Play, cid: int) -> int:
-    """That dial comes to nothing; returns the cid of the next one."""
-    play.node.dial_failed(cid, ConnectionLost("refused"), now=play.now)
-    return only(play.run() + play.wait(2.0), Dial).cid
+def fail(play: Play, cid: int, late: bool = False) -> int:
+    """That dial comes to nothing, or its connection does once the transport stands; returns the cid of the next one."""
+    ended = stands(play, cid).lose() if late else play.call("dial_failed", cid, ConnectionLost("refused"))
+    return only(ended + play.wait(2.0), Dial).cid
 
 
 def stands(play: Play, cid: int, uuid: object = LOW) -> Wire:
@@ -84,7 +84,7 @@ def test_what_is_sent_from_the_call_on_reaches_a_new_remote(failures: int) -> No
     play, cid = asking()
     sent = [play.send("c", "k", b"first")]
     for number in range(failures):
-        cid = fail(play, cid)
+        cid = fail(play, cid, late=number % 2 == 1)
         sent.append(play.send("c", "k", b"%d" % number))
     wire = stands(play, cid)
     sent.append(play.send("c", "k", b"last"))
