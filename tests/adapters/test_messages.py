@@ -148,7 +148,7 @@ def test_what_is_sent_before_a_new_remote_listens_reaches_it(nodes: Nodes, by: s
     """T-62: from the opening, or the call, on; across dials that are refused, TCP and TLS."""
     listen, inbox = f"127.0.0.1:{free_port()}", Inbox()
     asked = {"remotes": [listen]} if by == "remotes" else {}
-    with nodes.open("left", limits=Limits(redial_first=0.05, redial_max=0.1), **asked) as left:
+    with nodes.open("left", limits=Limits(redial_first=0.2, redial_max=0.4), **asked) as left:
         connecting = left.start("new_connection", listen) if by == "new_connection" else None
         until(lambda: sum(left.stats().dials_failed.values()))
         receipts = [left.send("news", "", b"%d" % number) for number in range(3)]
