@@ -339,6 +339,17 @@ def test_beyond_its_share_sends_wait_until_the_peer_has_answered(outcome: str) -
     assert [receipt.recipients for receipt in receipts] == [2 if outcome == "answered" else 1] * 3
 
 
+def test_a_send_that_waited_goes_to_the_peer_with_its_list() -> None:
+    """It waits for the answer, not for the disk: else a list that is not stored would cost the peer what it wants."""
+    play = Play(limits=Limits(keep_bytes=100))
+    wire = connecting(play)
+    play.send("c", "k", bytes(100))
+    receipt = play.send("c", "k", b"waits")
+    play.hold_commits = True
+    wire.respond(("c", ""))
+    assert receipt.counts == [1]
+
+
 def test_a_send_that_waited_and_then_cannot_be_stored_says_so() -> None:
     play = Play(limits=Limits(keep_bytes=100, outbox_messages=1))
     play.peer(HIGH, ("c", ""))

@@ -196,6 +196,22 @@ def test_a_list_that_could_not_be_stored_costs_nothing_of_the_window() -> None:
     assert is_empty(play)
 
 
+def test_a_window_lasts_until_its_remote_is_up_though_its_peer_was_known_before() -> None:
+    """The list is stored, and the peer forgotten before its connection stands."""
+    play, cid = asking()
+    wire = stands(play, cid)
+    play.hold_commits = True
+    wire.respond(WANTED)
+    play.node.forget_peer(LOW, now=play.now)
+    play.hold_commits = False
+    play.finish()
+    dial = only(wire.lose() + play.wait(3.0), Dial)
+    play.send("c", "k", b"x")
+    again = play.dialled([dial])
+    again.respond(WANTED)
+    assert again.bodies() == [b"x"]
+
+
 def test_a_window_that_ends_while_the_list_is_stored_has_handed_over() -> None:
     for fails in (False, True):
         play, cid = asking()

@@ -275,8 +275,6 @@ class Handshakes(HandlingAgain):
 
     def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
         link.holding &= ~Hold.LIST
-        if error is None:
-            self._stop_keeping(link, link.remote)  # from now on messages are routed to it
         if link.state is LinkState.FORGOTTEN:
             return
         if error is not None:
@@ -305,6 +303,7 @@ class Handshakes(HandlingAgain):
         peer = _peer(link)
         self._limiter.remove(link.cid)
         self._keeping.regain(link)
+        self._stop_keeping(link, link.remote)
         if link.remote is not None:
             self._dialer.established(link.remote, peer.uuid, self._now)
         old = peer.link

@@ -454,6 +454,7 @@ class Sending(MakingRoom):
         for first, last in spans_of(kept.message.seq for kept in claimed):
             self._refcounts.give(first, last)
         self._link(peer, claimed)
+        self._stop_keeping(link)  # sends wait no more; the window of its remote lasts until that is up
         return bool(claimed)
 
     def _disclaim(self, peer: Peer, claimed: Iterable[Kept]) -> None:
