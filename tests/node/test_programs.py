@@ -18,7 +18,10 @@ Done = Callable[[], bool]
 
 
 def work_queue(net: ProgramNet) -> Done:
-    """Somebody's work queue: jobs wait on the boss' disk, each worker has one at a time, and says when it is done."""
+    """Somebody's work queue: jobs wait on the boss' disk, each worker has one at a time, and says when it is done.
+
+    All subscribe once more from time to time: the first time the disk may be full.
+    """
     done: Counter[bytes] = Counter()
 
     def boss(app: App) -> None:
@@ -26,6 +29,7 @@ def work_queue(net: ProgramNet) -> Done:
         app.subscribe(
             "done", handler=lambda told: app.disk["todo"].remove(told.body) if told.body in app.disk["todo"] else None
         )
+        app.every(5.0, app.subscribe, "done")
         for number, worker in enumerate(("w0", "w1", "w2")):
             app.every(1.0, hand_out, app, worker, number)
 
@@ -43,6 +47,7 @@ def work_queue(net: ProgramNet) -> Done:
             app.send("done", "", job.body)
 
         app.subscribe("jobs", app.name, work)
+        app.every(5.0, app.subscribe, "jobs", app.name)
 
     net.instance("boss", boss)
     for name in ("w0", "w1", "w2"):
