@@ -196,6 +196,19 @@ def test_a_list_that_could_not_be_stored_costs_nothing_of_the_window() -> None:
     assert is_empty(play)
 
 
+def test_who_waits_for_a_new_peer_that_gets_nothing_is_answered_by_the_others() -> None:
+    """The one recipient acknowledges while the new peer's list is stored, and that fails."""
+    play = Play()
+    known = play.peer(OTHER, WANTED)
+    wire = play.dialled(play.call("connect", "there"))
+    receipt = play.send("c", "k", b"x")
+    play.hold_commits = True
+    wire.respond(WANTED)
+    play.node.watch(receipt)
+    assert answers(known.ack(*known.messages())) == []
+    assert answers(play.fail()) == [(receipt, None)]
+
+
 def test_a_window_lasts_until_its_remote_is_up_though_its_peer_was_known_before() -> None:
     """The list is stored, and the peer forgotten before its connection stands."""
     play, cid = asking()
