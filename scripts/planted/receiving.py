@@ -12,6 +12,22 @@ POISON = "tolliver_proto/_node/poison.py"
 
 BUGS = (
     Bug(
+        "what was withheld is not asked for",
+        RECEIVING,
+        "Receiving._take_unhandled",
+        "peer is not None and not self._handlers.match(delivery.channel, delivery.key)",
+        "False",
+        ("tests/node/test_withheld.py::test_a_handler_that_leaves_withholds_what_it_holds",),
+    ),
+    Bug(
+        "a peer that asks again and again is obeyed each time",
+        RECEIVING,
+        "Receiving._obey",
+        "self._now - peer.obeyed_at < _OBEYED_WITHIN",
+        "False",
+        ("tests/node/test_withheld.py::test_a_sender_obeys_once_in_ten_seconds",),
+    ),
+    Bug(
         "what nobody wants yet is dropped",
         OPENING,
         "Opening.is_unwanted",

@@ -107,6 +107,18 @@ def test_what_was_not_taken_comes_again_to_the_next_subscriber(bridged: Bridged)
     asking.outcome()
 
 
+@pytest.mark.parametrize("again", [AGAIN], ids=["soon"])
+@pytest.mark.parametrize("prefetch", [10, 256])
+def test_a_subscriber_that_comes_and_goes_gets_on(bridged: Bridged, prefetch: int) -> None:
+    """It takes less than half of its window each time, and would have the same elements for ever."""
+    bridged.send(20)
+    for rounds in range(1, 4):
+        stream = bridged.subscribe(prefetch=prefetch)
+        stream.take(5)
+        until(lambda rounds=rounds: bridged.sender.stats()["pending"] <= 20 - 3 * rounds, "acknowledgements")  # type: ignore[misc]  # bound now
+        stream.cancel()
+
+
 def test_a_name_that_cannot_be_had_is_refused_with_text(bridged: Bridged) -> None:
     for name, text in (
         ("tolliver://", "ValueError: 'tolliver://' names no channel"),

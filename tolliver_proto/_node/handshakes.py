@@ -251,11 +251,10 @@ class Handshakes(HandlingAgain):
 
     def _is_stored(self, peer: Peer, link: Link, wanted: Iterable[Subscription]) -> bool:
         """The store has this list and this pin, and nothing is on its way there: a full disk is no obstacle (D-13)."""
-        batches = [self._batch, *([self._running[1]] if self._running else [])]
-        if any(peer in batch.lists or peer in batch.peer_lists or ("pin", peer) in batch.undo for batch in batches):
+        if self._is_list_changing(peer) or any(("pin", peer) in batch.undo for batch in self._batches()):
             return False
         said = frozenset(wanted).union(*(other.told for other in peer.voices if other is not link))
-        return peer.stored and said == peer.subscriptions and self._new_pin(peer, link.identity) is None
+        return said == peer.subscriptions and self._new_pin(peer, link.identity) is None
 
     def _new_pin(self, peer: Peer, proved: PeerIdentity) -> bytes | None:
         """The key that a certificate binds to this UUID, or else the first one that it is seen with, if it is new
@@ -325,6 +324,7 @@ class Handshakes(HandlingAgain):
         link.up_since = self._now
         link.version = event.version
         peer.link = link
+        peer.withheld.clear()  # it sends all again
         peer.keep_back()
         self._up[link.cid] = link
         if _connection(link).revision is not self.revision or not peer.takes_reliable:

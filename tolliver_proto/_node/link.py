@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from enum import IntEnum
+from math import inf
 from uuid import UUID
 
 from .._common.derived import is_derived
@@ -36,6 +37,7 @@ class Peer:
 
     __slots__ = (
         "_alone",
+        "asked_at",
         "attempts",
         "counts",
         "derived",
@@ -48,6 +50,7 @@ class Peer:
         "is_queue",
         "kept_back",
         "link",
+        "obeyed_at",
         "outbox",
         "reader",
         "repins",
@@ -62,6 +65,7 @@ class Peer:
         "uuid",
         "voices",
         "wide",
+        "withheld",
     )
 
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
@@ -89,6 +93,9 @@ class Peer:
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
         self.inbox = Inbox()
+        self.withheld: dict[Subscription, None] = {}  # entries of ours that it sent messages for, in vain (T-50)
+        self.asked_at = -inf  # when it was asked for such messages last
+        self.obeyed_at = -inf  # and when we looked for what it asks for
         self.counts = PeerCounts()
         self.round_trip: float | None = None  # seconds, the last that was measured
         self._alone: Recipients | None = None
@@ -203,6 +210,15 @@ class ControlSync:
     def under_way(self) -> Collection[int]:
         """The ids of control messages that are unacknowledged."""
         return self._frames.keys()
+
+    def repeat(self, subscription: Subscription) -> int | None:
+        """Say it once more, where the peer knows it; returns its id."""
+        if not self._changed.get(subscription, subscription in self._announced):
+            return None
+        self._changed[subscription] = False
+        wire_id = self.sync(subscription, True)
+        self._changed[subscription] = True
+        return wire_id
 
     def acked(self, wire_id: int) -> Subscription | None:
         """The subscription whose change this acknowledges, or None."""

@@ -174,6 +174,7 @@ class Node(Working):
             "drops": self._on_drops_timeout,
             "handled": self._on_handled_timeout,
             "again": self._on_again_timeout,
+            "withheld": self._on_withheld_timeout,
             "lease": self._on_lease_timeout,
             "queue": self._on_queue_timeout,
             "cut": self._on_cut_timeout,

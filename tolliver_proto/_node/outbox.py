@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from heapq import heappop, heappush, merge
+from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from operator import attrgetter
 
@@ -173,7 +173,8 @@ class Window:
         self._again: deque[StoredMessage] = EMPTY  # due and with a body
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
         self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
-        self._due: list[tuple[float, bool, list[int]]] = []  # when, whether they are of the outbox, ids
+        # When, whether they are of the outbox, ids, and when they were sent.
+        self._due: list[tuple[float, bool, list[int], float]] = []
         # Commits that are to say which messages are held now. Until then what was just stored is not taken: it would
         # come before what is held no more, which the store does not give out yet (T-61).
         self.lists_under_way = 0
@@ -381,7 +382,7 @@ class Window:
         """
         self._drop_settled()
         if wire_ids and all(map(self._unacked.__contains__, wire_ids)):  # the usual case
-            heappush(self._due, (now + self.interval(0), True, [*wire_ids]))
+            heappush(self._due, (now + self.interval(0), True, [*wire_ids], now))
             return
         by_attempts: dict[int, list[int]] = {}
         others: list[int] = []
@@ -393,9 +394,9 @@ class Window:
             elif wire_id in control_ids:
                 others.append(wire_id)
         for attempts, ids in by_attempts.items():
-            heappush(self._due, (now + self.interval(attempts), True, ids))
+            heappush(self._due, (now + self.interval(attempts), True, ids, now))
         if others:
-            heappush(self._due, (now + self.interval(0), False, others))
+            heappush(self._due, (now + self.interval(0), False, others, now))
 
     def _drop_settled(self) -> None:
         """Forget the times of runs that were acknowledged: at full speed there are many more of them than waiting."""
@@ -421,6 +422,28 @@ class Window:
     def next_due(self) -> float | None:
         return self._due[0][0] if self._due else None
 
+    def hurry(self, wanted: Callable[[str, str], bool], before: float, now: float) -> None:
+        """Have what is wanted, and was not sent since then, fall due now (T-50)."""
+        due, early = [], list[int]()
+        for when, is_ours, ids, sent in self._due:
+            if is_ours and sent <= before:
+                chosen = {one for one in ids if (name := self._name_of(one)) is not None and wanted(*name)}
+                early += chosen
+                ids = [one for one in ids if one not in chosen]
+            if ids:
+                due.append((when, is_ours, ids, sent))
+        if early:
+            self._due = [*due, (now, True, early, now)]
+            heapify(self._due)
+
+    def _name_of(self, wire_id: int) -> tuple[str, str] | None:
+        """Channel and key of what was sent and is unacknowledged, where they are known."""
+        message = self._unacked.get(wire_id)
+        if message is not None:
+            return message.channel, message.key
+        resend = self._backoff.get(wire_id)
+        return None if resend is None else resend.name
+
     def fall_due(self, now: float) -> list[int]:
         """Queue again what is due; returns ids that are none of the outbox's: control messages, for their owner."""
         others: list[int] = []
@@ -441,7 +464,7 @@ class Window:
             self._again = deque()
         if len(self._backoff) >= self._limits.backoff_messages:
             self.full = True
-            heappush(self._due, (now + self.interval(0), True, [wire_id]))
+            heappush(self._due, (now + self.interval(0), True, [wire_id], now))
             return
         message = self._unacked.pop(wire_id)
         self._unacked_bytes -= message.size

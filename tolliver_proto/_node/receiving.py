@@ -29,6 +29,7 @@ from .._wire.events import (
     UnsubscribeMany,
 )
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
+from .batch import Batch
 from .handling import Handling
 from .inbox import Bound, Inbox, MessageKey, key_of
 from .link import Hold, Link, Peer
@@ -46,9 +47,11 @@ from .store import (
     RemovePeerSubscription,
     ReplacePeerSubscriptions,
 )
-from .subscriptions import applied, matching, removed_by
+from .subscriptions import applied, matching, overlap, removed_by
 
 _VERDICTS = 4096
+_OBEYED_WITHIN = 10.0  # seconds in which a peer is obeyed once, and in which nothing is sent twice for that (T-50)
+_IN_TIME = 1.0  # and so much later it is asked again: it counts from when it was heard
 _CAUSE = 1000  # characters
 _BY_ID, _YES = Known.BY_ID, Known.YES
 
@@ -70,6 +73,9 @@ class Receiving(Handling):
             self._bounds[handler] = bound
         self._verdicts.clear()
         self._hand_out_kept()
+        for peer in self._peers.values():
+            if any(overlap(one, subscription) for one in peer.withheld):
+                self._ask_soon(peer)
 
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
         """No longer. Messages that it was given already must still be settled."""
@@ -95,6 +101,34 @@ class Receiving(Handling):
             verdict = Fate.DOUBTFUL
         self._verdicts[channel, key] = verdict
         return verdict
+
+    # Messages that are left to their sender, and asked for when somebody comes for them (T-50).
+
+    def _withhold(self, peer: Peer, message: Message) -> None:
+        if message.message_id is not None and not peer.derived:
+            own = self._own
+            peer.withheld |= {pair: None for pair in matching(message.channel, message.key) if pair in own}
+
+    def _ask_soon(self, peer: Peer) -> None:
+        """Not again before the peer would obey, and one entry at a time, as it obeys no second one."""
+        due = peer.asked_at + max(self._resend_first, _OBEYED_WITHIN + _IN_TIME)
+        self._timers.set_earlier(("withheld", peer.uuid), max(self._now, due))
+
+    def _on_withheld_timeout(self, uuid: UUID) -> None:
+        """Ask for the first of which somebody has come, and for the next one later."""
+        peer = self._peers.get(uuid)
+        if peer is None or peer.link is None or peer.link.control is None:
+            return
+        handled = [one for one, _ in self._handlers]
+        come = [one for one in peer.withheld if any(overlap(one, other) for other in handled)]
+        for one in come:
+            del peer.withheld[one]
+            wire_id = peer.link.control.repeat(one) if one in self._own else None
+            if wire_id is not None:
+                self._say_control(peer.link, wire_id)
+                peer.asked_at = self._now
+                self._ask_soon(peer)
+                return
 
     # Messages.
 
@@ -151,6 +185,8 @@ class Receiving(Handling):
         self._counts["unwanted" if fate is Fate.UNWANTED else "withheld"] += 1
         if message_id is None:
             return
+        if fate is Fate.WANTED and link.peer is not None:
+            self._withhold(link.peer, message)
         if fate is Fate.UNWANTED:
             self._ack(link, [message_id])
             if message.channel != PROBE_CHANNEL:
@@ -346,7 +382,12 @@ class Receiving(Handling):
         self._replayed.pop(delivery, None)
         self._dedupe.failed(delivery)
         inbox = self._inbox_of(delivery)
-        return inbox if self._take_settled(delivery, inbox) else None
+        if not self._take_settled(delivery, inbox):
+            return None
+        peer = self._peers.get(delivery.peer_id)
+        if peer is not None and not self._handlers.match(delivery.channel, delivery.key):
+            self._withhold(peer, delivery.message)  # its handler has left
+        return inbox
 
     def _count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:
         if len(peer.attempts) >= self.limits.attempts_remembered and key not in peer.attempts:
@@ -487,10 +528,37 @@ class Receiving(Handling):
             else:
                 allowed.append(one)
                 size += self._entry_size(one)
+        if wanted and peer.takes_reliable:
+            known = [one for one in allowed if one in link.told]
+            if known:
+                self._obey(link, peer, known)
+                if not self._is_list_changing(peer):  # else it is stored with what is
+                    allowed = [one for one in allowed if one not in link.told]
         if allowed:
             self._change_list(link, peer, allowed, wanted, message_id)
         elif message_id is not None:
             self._ack(link, [message_id])
+
+    def _obey(self, link: Link, peer: Peer, entries: Sequence[Subscription]) -> None:
+        """The peer says again what we know: it asks for what it withheld (T-50)."""
+        if link.window is None or self._now - peer.obeyed_at < _OBEYED_WITHIN:
+            return
+        peer.obeyed_at = self._now
+        asked = frozenset(entries)
+        link.window.hurry(
+            lambda channel, key: not asked.isdisjoint(matching(channel, key)), self._now - _OBEYED_WITHIN, self._now
+        )
+        due = link.window.next_due()
+        if due is not None:
+            self._timers.set(("resend", link.cid), due)
+
+    def _is_list_changing(self, peer: Peer) -> bool:
+        """True if its list is on its way to the store, or not there yet."""
+        return not peer.stored or any(peer in one.lists or peer in one.peer_lists for one in self._batches())
+
+    def _batches(self) -> Sequence[Batch]:
+        """The one that gathers, and the one that the store has."""
+        return (self._batch,) if self._running is None else (self._batch, self._running[1])
 
     def _change_list(
         self,
@@ -719,8 +787,11 @@ class Receiving(Handling):
             return
         wire_id = link.control.sync(subscription, subscription in self._own)
         if wire_id is not None:
-            link.gathered.append(wire_id)
-            self._writable[link] = None
+            self._say_control(link, wire_id)
+
+    def _say_control(self, link: Link, wire_id: int) -> None:
+        link.gathered.append(wire_id)
+        self._writable[link] = None
 
 
 def _is_paced(link: Link) -> bool:

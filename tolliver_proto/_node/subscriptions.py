@@ -96,6 +96,13 @@ def removed_by(operations: Iterable[Operation]) -> frozenset[Subscription]:
     return frozenset(one.subscription for one in operations if isinstance(one, RemovePeerSubscription))
 
 
+def overlap(one: Subscription, other: Subscription) -> bool:
+    """True if there are messages that both want."""
+    if one.channel != other.channel and any(map(is_envelope, (one.channel, other.channel))):
+        return False  # as `matching` has it
+    return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
+
+
 def matching(channel: str, key: str) -> tuple[Subscription, ...]:
     """The subscriptions that such a message matches, exact first (T-24). A request or a reply matches no wildcard of
     channels: who wants everything wants no envelopes (P-11)."""

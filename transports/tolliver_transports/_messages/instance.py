@@ -300,7 +300,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def use_tls(self, pumps: Pumps) -> None:
         super().use_tls(pumps)
         self.node.dial_refused(monotonic())
-        self.schedule_run()
+        self.wake()
 
     def peers(self) -> list[PeerInfo]:
         return self.node.peers()

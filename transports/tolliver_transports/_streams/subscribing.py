@@ -2,8 +2,10 @@
 
 An `InboundStream` takes what comes and grants more as the application gets through it. It keeps two numbers,
 how much was granted and how much is done with; when what lies between falls to half of the window, it is filled up
-again. An element is done with when the next one is asked for. Nothing here waits: the adapter's own `Subscription`
-does.
+again. A small window is filled up with each element, and any window more often at the beginning of a stream: else a
+subscriber that comes and goes, and takes less than half a window each time, would never say that it is through with
+anything, and a bridge would give it the same messages for ever. An element is done with when the next one is asked for.
+Nothing here waits: the adapter's own `Subscription` does.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from .publishing import OutboundStream
 from .sources import converted
 
 PREFETCH = 256  # elements
+_SMALL = 16  # a window that is filled up with each of them
 
 
 class InboundCore(Protocol):
@@ -86,7 +89,6 @@ class InboundStream:
         self._owner = owner
         self._cid = cid
         self._decode: Callable[[bytes], Any] | None = coding.decode
-        self._piece = max(1, self._window // 4)
         self._runs: deque[list[bytes]] = deque()
         self._at = 0  # how much of the first run is taken
         self._taken = 0  # of what was granted, how many the application has
@@ -132,7 +134,7 @@ class InboundStream:
         elements: list[bytes] = []
         goes_on = False
         if self._runs:
-            elements = self._next(most or self._piece)
+            elements = self._next(most or self._share(self._window // 4))
             self._taken += len(elements)
             goes_on = self._owner.hub.took(self._cid, sum(map(len, elements)), len(elements))
         if granted or goes_on:
@@ -175,11 +177,16 @@ class InboundStream:
 
     def _grant(self) -> bool:
         """True if more was asked for."""
-        outstanding = self._granted - self._taken
-        if self._window and not self.closed and outstanding <= self._window // 2:
-            self._request(self._window - outstanding)
+        used = self._window - (self._granted - self._taken)
+        most = 1 if self._window <= _SMALL else self._window - self._window // 2
+        if self._window and not self.closed and used >= self._share(most):
+            self._request(used)
             return True
         return False
+
+    def _share(self, most: int) -> int:
+        """So many elements at once, or less at the beginning: a quarter of what was taken already, and one at least."""
+        return max(1, min(most, self._taken // 4))
 
     def _request(self, count: int) -> None:
         self._owner.hub.request(*self.key, count)
