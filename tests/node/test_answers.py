@@ -5,22 +5,28 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import (
+    Ack,
     AddDeadLetter,
     DeadLetter,
     ForgetPeer,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
     ParkDelivery,
     Policy,
     Receipt,
     RemoveDeliveries,
     ReplacePeerSubscriptions,
+    Revision,
     StoredMessage,
     StoreMessages,
     Subscription,
     Undelivered,
     UndeliveredReason,
+    encode,
 )
 from tolliver_proto._testing.answers import Answers, check_drops
-from tolliver_proto._testing.checks import Ledger, Sent
+from tolliver_proto._testing.checks import Ledger, Sent, WireWitness
 from tolliver_proto.testing import MemoryStore, SimFailure, SimNet
 
 from .play import HIGH, LOW, Play
@@ -231,6 +237,37 @@ def test_a_storm_of_dials_is_found() -> None:
         net._count_dial(net._hosts[0], (1, 0))
     with pytest.raises(SimFailure, match="times within"):
         net._count_dial(net._hosts[0], (1, 0))
+
+
+def test_a_probe_is_no_answer() -> None:
+    """An Ack of the id that no message has is a probe (T-80); of any other it needs a message that came."""
+    witness = WireWitness(Ledger(LOW, [WANTED]), True, Revision.DRAFT_2)
+    witness.transmit([encode(HandshakeRequest(1, LOW, ()), Revision.DRAFT_2)], 0.0, 10.0)
+    witness.receive(encode(HandshakeResponse(1, HIGH, HandshakeStatus.SAME_VERSION, ()), Revision.DRAFT_2))
+    witness.transmit([encode(Ack(2**31 - 1), Revision.DRAFT_2)], 1.0, 10.0)
+    with pytest.raises(SimFailure, match="for nothing that came"):
+        witness.transmit([encode(Ack(7), Revision.DRAFT_2)], 1.0, 10.0)
+
+
+def test_new_handshakes_say_what_the_first_draft_has_no_message_for() -> None:
+    net = SimNet(0, nodes=2, revision=Revision.DRAFT_1)
+    net.run()
+    lost = {id(end) for host in net._hosts for end in host.ends.values()}
+    assert lost
+    net._reconnect()
+    net._run_until(net.now + 60.0)
+    assert lost.isdisjoint(id(end) for host in net._hosts for end in host.ends.values())
+
+
+def test_a_subscription_that_is_not_stored_yet_is_looked_at_again() -> None:
+    net = SimNet(0, nodes=2)
+    net.run()
+    host = net._hosts[0]
+    host.wants |= {Subscription("late", "")}
+    net._subscribe_late(host, host.born)
+    assert Subscription("late", "") not in host.store.load().own_subscriptions
+    net._run_until(net.now + 10.0)
+    assert Subscription("late", "") in host.store.load().own_subscriptions
 
 
 def test_a_second_instance_shares_what_others_see_of_it() -> None:

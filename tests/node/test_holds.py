@@ -170,6 +170,17 @@ def test_when_the_time_is_over_what_is_held_is_given_up() -> None:
     sound(play)
 
 
+def test_when_the_time_is_over_what_another_subscription_wants_stays() -> None:
+    play = Play()
+    play.peer(LOW, C, ("", "k"))
+    back(play, ("", "k"))
+    play.send("c", "k", b"both")
+    actions = play.wait(3601.0)
+    assert NoticeKind.UNSUBSCRIBED not in notices(actions)
+    assert play.pending() == 1
+    assert held(play) == ()
+
+
 def test_an_unsubscribe_ends_it_at_once() -> None:
     play, wire = lacking()
     play.send("c", "k", b"1")
@@ -573,6 +584,21 @@ def test_else_the_earlier_rule_stands(how: str) -> None:
     play.accepted(LOW, revision=revision).request(*listed)
     play.wait(HOUR + 1.0)
     assert held(play) == ()
+
+
+def test_without_a_hold_jobs_of_a_go_program_go_back_to_their_queue() -> None:
+    play = Play(revision=Revision.GO_2026, policy=Policy(unsubscribed_hold=0.0))
+    play.call("work_queue", "jobs")
+    play.accepted(LOW, revision=Revision.GO_2026).request(("jobs", ""))
+    play.node.put_many("jobs", [("", b"x")], now=play.now)
+    play.run()
+    assert play.pending(LOW) == 1
+    for cid in list(play.wires):
+        play.wires[cid].lose()
+    play.accepted(LOW, revision=Revision.GO_2026).request()
+    play.wait(1.0)
+    assert play.pending(LOW) == 0
+    assert play.node.work_queues()[0].waiting == 1
 
 
 @pytest.mark.parametrize("known", ["by its UUID", "by a remote that does not answer"])

@@ -723,6 +723,24 @@ def test_who_is_back_in_time_keeps_its_jobs() -> None:
     assert NoticeKind.LEASE_OVER not in notices(play.wait(6.0))
 
 
+def test_a_worker_that_is_back_while_its_jobs_are_looked_for_keeps_them() -> None:
+    play = Play()
+    play.call("work_queue", "jobs", 1.0)
+    wire = play.peer(LOW, ("jobs", ""))
+    play.node.put_many("jobs", [("", b"x")], now=play.now)
+    play.run()
+    assert wire.bodies() == [b"x"]
+    wire.lose()
+    play.hold_searches = True
+    play.wait(1.5)
+    play.peer(LOW, ("jobs", ""))
+    play.hold_searches = False
+    play.looked()
+    play.wait(1.0)
+    assert play.pending(LOW) == 1
+    assert play.node.work_queues()[0].waiting == 0
+
+
 def test_a_worker_has_a_function() -> None:
     def somebody(app: App) -> None:
         handler: Any = "no function"
