@@ -254,15 +254,13 @@ def test_an_iterator_that_nobody_has_any_more_is_closed_from_any_thread(nodes: N
 
 
 def test_closing_ends_every_wait_of_every_thread(nodes: Nodes) -> None:
-    with nodes.pair() as (left, _right), ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(8) as pool, nodes.pair() as (left, _right):
         receipt = left.send("news", "", b"x")
         acked = pool.submit(left.wait_acked, receipt)
         dialled = pool.submit(left.new_connection, "127.0.0.1:1")
         item = pool.submit(left.messages("sport").next)
         rest = pool.submit(list, left.messages("sport"))
-        until(lambda: left.stats()["own_subscriptions"])
-        driver = left._core._driver
-        until(lambda: len(driver.calls._calls) == len(driver._acked._calls) == 1)
+        until(lambda: left.stats()["own_subscriptions"] and left.remotes())
         closing = [pool.submit(left.close) for _ in range(3)]
         for one in (acked, dialled, item):
             with pytest.raises(ConnectionClosing):
@@ -406,11 +404,11 @@ def test_an_instance_is_not_pickled_or_copied(nodes: Nodes, take: Any) -> None:
 def test_a_failure_of_our_own_tells_everybody_who_waits(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     """Of any kind: nobody waits for ever, and closing works."""
     started = time.monotonic()
-    with nodes.pair() as (left, _right), ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, nodes.pair() as (left, _right):
         messages = left.messages("sport")
         dialled = pool.submit(left.new_connection, "127.0.0.1:1")
         item = pool.submit(messages.next)
-        until(lambda: len(left._core._driver.calls._calls) == 1)
+        until(lambda: left.remotes())
         left._core.store(lambda: 1 // 0, lambda _result, _error: None)
         for one in (dialled, item):
             with pytest.raises(ConnectionClosing):
