@@ -53,6 +53,7 @@ NODE = (
     "lanes",
     "last_values",
     "letters",
+    "lines",
     "links",
     "message_set",
     "mute",
@@ -79,6 +80,7 @@ NODE = (
     "undelivered",
     "upkeep",
     "windows",
+    "withheld",
 )
 REACTIVE = (
     "connection",

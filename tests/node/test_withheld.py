@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
-from tolliver_proto import Ack, Message, Policy, Subscribe, Subscription
+from tolliver_proto import Ack, Message, PeerIdentity, Policy, Subscribe, Subscription
 
 from .play import HIGH, LOW, Play, Wire, deliveries
 
@@ -225,3 +227,50 @@ def test_a_subscription_that_is_new_is_stored_though_another_was_known() -> None
     assert asks(wire, C, new) == [b"c"]
     assert new in play.knows()
     assert new in play.restart().knows()
+
+
+def test_a_sender_that_is_gone_when_its_time_comes_is_not_asked() -> None:
+    play, wire = receiving()
+    for channel in "cd":
+        wire.send(Message(channel, "k", b"x", ord(channel)))
+    handle(play, "", "", "handler")
+    assert asked(wire) == [C]
+    wire.lose()
+    play.wait(20.0)
+    assert asked(play.peer(LOW)) == []
+
+
+def test_an_entry_that_the_sender_is_being_told_is_not_said_twice() -> None:
+    play, wire = receiving()
+    wire.send(Message("c", "k", b"x", 1))
+    play.call("unsubscribe", *C)
+    play.call("subscribe", *C)
+    wire.got()
+    handle(play, "c", "", "handler")
+    assert asked(wire) == []
+
+
+def test_who_handles_everything_handles_no_requests() -> None:
+    """P-11: it is no handler of theirs, and a responder is."""
+    request = Subscription("tolliver.request/c", "")
+    play = Play()
+    play.call("subscribe", *request)
+    play.wait(60.0)
+    wire = play.peer(LOW)
+    wire.send(Message(*request, b"x", 1))
+    handle(play, "", "", "handler")
+    assert asked(wire) == []
+    handle(play, *request, "responder")
+    assert asked(wire) == [request]
+
+
+def test_what_comes_from_a_derived_identity_is_not_asked_for() -> None:
+    """T-72a: it only writes."""
+    play, _ = receiving()
+    uuid = UUID("f0000000-0000-8000-8000-000000000001")
+    wire = play.accepted(uuid, PeerIdentity(prefixes=frozenset({"f00000000000"})))
+    wire.request()
+    wire.got()
+    wire.send(Message("c", "k", b"x", 1))
+    handle(play, "c", "", "handler")
+    assert asked(wire) == []

@@ -123,7 +123,7 @@ class Receiving(Handling):
         come = [one for one in peer.withheld if any(overlap(one, other) for other in handled)]
         for one in come:
             del peer.withheld[one]
-            wire_id = peer.link.control.repeat(one) if one in self._own else None
+            wire_id = peer.link.control.repeat(one)
             if wire_id is not None:
                 self._say_control(peer.link, wire_id)
                 peer.asked_at = self._now
@@ -775,6 +775,8 @@ class Receiving(Handling):
             self._own[subscription] = None
         else:
             del self._own[subscription]
+            for peer in self._peers.values():
+                peer.withheld.pop(subscription, None)
         self._own_bytes += self._entry_size(subscription) * (1 if wanted else -1)
         self._verdicts.clear()
 
