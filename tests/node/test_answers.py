@@ -259,6 +259,19 @@ def test_new_handshakes_say_what_the_first_draft_has_no_message_for() -> None:
     assert lost.isdisjoint(id(end) for host in net._hosts for end in host.ends.values())
 
 
+def test_a_list_of_the_first_draft_changes_when_it_is_whole() -> None:
+    """T-61: what a list that is not empty lacks has ended, so one that comes in parts would end the rest."""
+    net = SimNet(0, nodes=2, revision=Revision.DRAFT_1)
+    net.run()
+    host = net._hosts[0]
+    assert host.node is not None
+    before = host.node.subscriptions()
+    host.ledger.permanent = frozenset({*host.ledger.permanent, Subscription("late", "")})
+    for call in ("subscribe", "unsubscribe"):
+        net._change_own(host, call)
+    assert host.node.subscriptions() == before
+
+
 def test_a_subscription_that_is_not_stored_yet_is_looked_at_again() -> None:
     net = SimNet(0, nodes=2)
     net.run()
