@@ -100,7 +100,8 @@ _STATES = {
 }
 _WAYS = {
     (State.AWAITING_REQUEST, State.DECIDING): Way("bottom", "top"),
-    (State.DECIDING, State.AWAITING_FINAL): Way("bottom", "top"),
+    (State.DECIDING, State.AWAITING_FINAL): Way("bottom", "top", out=-40, into=-40, beside=(6, 28)),
+    (State.AWAITING_FINAL, State.DECIDING): Way("top", "bottom", out=60, into=60, beside=(6, -18)),
     (State.DECIDING, State.AGREED): Way("right", "top", into=-40),
     (State.AWAITING_FINAL, State.AGREED): Way("right", "left"),
     (State.AWAITING_RESPONSE, State.AGREED): Way("left", "top", beside=(-200, -5)),

@@ -23,6 +23,10 @@ from .wire import Wakeup
 T = TypeVar("T")
 
 
+class _NothingCame(TimeoutError):
+    """The time limit of a wait for an element: a codec may raise a TimeoutError of its own."""
+
+
 class Subscription(BaseSubscription, Generic[T]):
     """The elements of a stream: `for element in subscription`.
 
@@ -46,7 +50,7 @@ class Subscription(BaseSubscription, Generic[T]):
     def __next__(self) -> T:
         try:
             return self._take(self._timeout)
-        except TimeoutError:
+        except _NothingCame:
             raise StopIteration from None
 
     def next(self, timeout: float | None = None) -> T:
@@ -64,7 +68,7 @@ class Subscription(BaseSubscription, Generic[T]):
         while True:
             try:
                 run = self._take_run(None, self._timeout)
-            except (StopIteration, TimeoutError):
+            except (StopIteration, _NothingCame):
                 return
             yield run
 
@@ -137,7 +141,7 @@ class Subscription(BaseSubscription, Generic[T]):
                 raise StopIteration
             left = end - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
+                raise _NothingCame(f"after {timeout:g} s no element of {stream.name!r:.100} has come: go on")
             if not self._wakeup.wait(left):
                 raise StopIteration
 
