@@ -7,7 +7,7 @@ or the connection is reported (T-34). Of two connections to one peer one survive
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from uuid import UUID
 
@@ -157,10 +157,10 @@ class Handshakes(HandlingAgain):
         said = AS_EVERYBODY if remote is None else self._dialer.dialect_of(remote)
         return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
 
-    def _dialect_on(self, link: Link, claimed: UUID) -> Dialect:
+    def _dialect_on(self, remote: Remote | None, prefixes: Collection[str], claimed: UUID) -> Dialect:
         """That of a peer that says who it is. A derived identity has no UUIDv7: its certificate binds it (T-03)."""
-        dialect = self._dialect(link.remote, claimed)
-        if is_derived(claimed) and prefix_of(claimed) in link.identity.prefixes:
+        dialect = self._dialect(remote, claimed)
+        if is_derived(claimed) and prefix_of(claimed) in prefixes:
             return Dialect(strict_uuid7=False).over(dialect)
         return dialect
 

@@ -253,7 +253,7 @@ class Node(Working):
             strict_uuid7=bool(dialect.strict_uuid7),
             accept_either=bool(dialect.accept_either),
             unreliable_id=dialect.unreliable_id,
-            dialect_of=partial(self._dialect_on, link),
+            dialect_of=partial(self._dialect_on, link.remote, link.identity.prefixes),  # the link itself: a circle
             now=self._now,
         )
 

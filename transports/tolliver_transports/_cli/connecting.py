@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from attrs import define, evolve, field
 
-from tolliver_proto import Acl, NoticeKind, Revision
+from tolliver_proto import Acl, DialCause, NoticeKind, Revision
 from tolliver_proto.reactive import DialFailure
 
 from .._options.acl_file import load_acl
@@ -180,21 +180,25 @@ class Interrupted(Exception):
         """As a shell has it of a process that the signal has ended."""
 
 
-def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False) -> T:
+def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False, ends_refused: bool = False) -> T:
     """The work's result. Raises Interrupted after a signal, and what the work raises.
 
-    Work that `watches` for signals is not cancelled by them.
+    Work that `watches` for signals is not cancelled by them. Work that `ends_refused` ends with the error of the first
+    dial that is refused, so that no log says the same.
     """
     if trio and importlib.util.find_spec("trio") is None:
         raise ValueError("--trio needs trio: pip install trio")
-    with off_the_loop(), words.logging_to_stderr(lambda record: not _ends_the_command(record)):
+    with off_the_loop(), words.logging_to_stderr(lambda record: not _ends_the_command(record, ends_refused)):
         watched = work if watches else partial(alongside, work, [_signal])
         return run_loop(watched, backend="trio" if trio else "asyncio")
 
 
-def _ends_the_command(record: LogRecord) -> bool:
+def _ends_the_command(record: LogRecord, ends_refused: bool) -> bool:
     """True for a dial that is given up and for messages without recipients: the command ends with words of its own."""
     ends = (NoticeKind.DIAL_GAVE_UP, NoticeKind.NO_RECIPIENTS)
+    cause = getattr(record, "cause", None)  # a field of ours
+    if ends_refused and cause is not None and DialCause(cause).is_refusal:
+        return True
     return any(each in ends or isinstance(each, DialFailure) for each in record.args or ())
 
 

@@ -140,7 +140,8 @@ def send(
             keeps=place.database is not None,
         )
         with place.once(waits=job.waits or unreliable, usual=sending.USUAL) as options:
-            complete = sending.send_and_report(job, partial(run, trio=trio, watches=True), options, json)
+            work = partial(run, trio=trio, watches=True, ends_refused=True)
+            complete = sending.send_and_report(job, work, options, json)
         if not complete:
             raise typer.Exit(1)
 

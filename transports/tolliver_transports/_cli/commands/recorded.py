@@ -99,7 +99,8 @@ def replay(
         keeps = place.database is not None
         job = job_of_recordings(files_in(files), wanted, failures, rate=rate, waits=wait, timeout=timeout, keeps=keeps)
         with place.once(waits=wait, usual=sending.USUAL) as options:
-            complete = sending.send_and_report(job, partial(run, trio=trio, watches=True), options, json)
+            work = partial(run, trio=trio, watches=True, ends_refused=True)
+            complete = sending.send_and_report(job, work, options, json)
         for failure in failures:
             words.say(failure)
         if failures or not complete:
