@@ -259,7 +259,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._look_at_queues()
 
     def _look_at_queues(self) -> None:
-        """Who may be given jobs?"""
+        """Looks again at who may be given jobs."""
         for queue in self._queues.values():
             queue.changed = True
             self._unassigned[queue.channel] = None
