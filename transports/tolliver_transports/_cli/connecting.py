@@ -193,11 +193,13 @@ def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False, 
         return run_loop(watched, backend="trio" if trio else "asyncio")
 
 
+_REFUSALS = frozenset(str(cause) for cause in DialCause if cause.is_refusal)
+
+
 def _ends_the_command(record: LogRecord, ends_refused: bool) -> bool:
     """True for a dial that is given up and for messages without recipients: the command ends with words of its own."""
     ends = (NoticeKind.DIAL_GAVE_UP, NoticeKind.NO_RECIPIENTS)
-    cause = getattr(record, "cause", None)  # a field of ours
-    if ends_refused and cause is not None and DialCause(cause).is_refusal:
+    if ends_refused and getattr(record, "cause", None) in _REFUSALS:  # a field of ours, and other records have one, too
         return True
     return any(each in ends or isinstance(each, DialFailure) for each in record.args or ())
 
