@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         "a message for one peer is given to another that connects",
         "tolliver_proto/_node/keeping.py",
-        "Kept.is_for",
+        "is_for",
         "is_new and (self.to is None or peer.uuid in self.to)",
         "is_new",
         ("tests/node/test_addressing.py::test_what_is_kept_for_a_peer_that_connects_goes_to_none_but_those",),
@@ -24,7 +24,7 @@ BUGS = (
     Bug(
         "a named peer that does not subscribe is sent it",
         SENDING,
-        "Sending._narrow",
+        "_narrow",
         "uuid in known and not known[uuid].routed.isdisjoint(pairs)",
         "uuid in known",
         ("tests/node/test_addressing.py::test_it_goes_to_those_that_subscribe_and_to_no_other",),
@@ -32,7 +32,7 @@ BUGS = (
     Bug(
         "nobody looks for what expires next",
         EXPIRING,
-        "Expiring._give_up_due",
+        "_give_up_due",
         "len(over) < len(found)",
         "False",
         ("tests/node/test_expiry.py::test_it_is_given_up_for_all_and_who_waits_is_told",),
@@ -40,7 +40,7 @@ BUGS = (
     Bug(
         "an expiry outlives its batch",
         OWED,
-        "Deliveries._end_due",
+        "_end_due",
         "self._expires",
         "False",
         ("tests/store/test_expiry.py::test_over_a_restart_and_a_step_of_the_wall_clock",),
@@ -48,7 +48,7 @@ BUGS = (
     Bug(
         "a message that waits for its next try outlives its connection",
         AGAIN,
-        "HandlingAgain._end_waiting_on",
+        "_end_waiting_on",
         "one.cid == link.cid",
         "False",
         ("tests/node/test_again.py::test_with_its_connection_it_is_let_go_and_its_tries_are_known",),
@@ -56,7 +56,7 @@ BUGS = (
     Bug(
         "two calls inside a key",
         LANES,
-        "Lanes.add",
+        "add",
         "lane in self._waiting",
         "False",
         ("tests/node/test_lanes.py::TestSideBySide",),
@@ -64,7 +64,7 @@ BUGS = (
     Bug(
         "one call too many at once",
         LANES,
-        "Lanes.has_place",
+        "has_place",
         "len(self._at_work) < self._most",
         "len(self._at_work) <= self._most",
         ("tests/node/test_lanes.py::TestSideBySide",),
@@ -72,7 +72,7 @@ BUGS = (
     Bug(
         "who waits for a handler's bound waits for ever",
         HANDLING,
-        "Handling._uncount",
+        "_uncount",
         "bound.waiting and not bound.is_full(2)",
         "False",
         ("tests/node/test_pending.py::test_one_more_for_each_peer_and_all_go_on",),
@@ -80,7 +80,7 @@ BUGS = (
     Bug(
         "a call side by side never ends for its lane",
         LANE_MAILBOX,
-        "LaneMailbox.end_call",
+        "end_call",
         "self._lanes.end(delivery)",
         "pass",
         ("tests/adapters/test_side_by_side.py::test_so_many_calls_at_once_and_no_more[asyncio]",),

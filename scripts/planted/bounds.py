@@ -26,7 +26,7 @@ BUGS = (
     Bug(
         "the oldest go before what displaces them is stored",
         ROOM,
-        "MakingRoom._look_for_oldest.done",
+        "done",
         "then(error)",
         """
         self._remove(peer, outbox.oldest.choose(excess, is_in_flight, self._next_seq) or [])
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         "what is in flight goes first",
         OLDEST,
-        "Oldest._in_order",
+        "_in_order",
         "is_in_flight(one)",
         "False",
         (f"{_NODE}test_what_is_in_flight_goes_last",),
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "what was acknowledged is dropped once more",
         OUTBOX,
-        "Outbox.leave",
+        "leave",
         "self.oldest.discard(first, last)",
         "pass",
         (f"{_NODE}test_an_ack_in_between_is_no_loss_and_no_drop",),
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         "an ack while the search waits is dropped once more",
         OLDEST,
-        "Oldest.discard",
+        "discard",
         "not self._found",
         "self.searching or not self._found",
         (f"{_NODE}test_an_ack_while_the_search_waits_for_a_commit",),
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         "what was set aside is dropped for room",
         ROOM,
-        "MakingRoom._look_for_oldest.take",
+        "take",
         "not one.parked and one.seq not in outbox.leaving",
         "one.seq not in outbox.leaving",
         (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),
@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         "what comes back is not among the oldest",
         "tolliver_proto/_node/moving.py",
-        "Moving._read_again",
+        "_read_again",
         "peer.outbox.oldest.forget()",
         "pass",
         (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),
@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         "a search knows what was added meanwhile",
         OLDEST,
-        "Oldest.end",
+        "end",
         "not self.valid",
         "False",
         (f"{_NODE}test_what_was_kept_for_a_connection_counts_once_it_is_stored",),
@@ -86,7 +86,7 @@ BUGS = (
     Bug(
         "a search for each send at the quota",
         ROOM,
-        "MakingRoom._look_for_oldest",
+        "_look_for_oldest",
         "self._room.begin(peer.uuid, take, done, piece=AHEAD)",
         "self._room.begin(peer.uuid, take, done, piece=1)",
         (f"{_NODE}test_one_search_is_enough_for_many_sends",),
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         "room is made in messages alone",
         OLDEST,
-        "Oldest.choose",
+        "choose",
         "size -= one.size",
         "size = 0",
         (f"{_NODE}test_as_many_go_as_make_room_in_bytes",),
@@ -102,7 +102,7 @@ BUGS = (
     Bug(
         "a search that fails leaves its send waiting",
         SENDING,
-        "Sending._on_room",
+        "_on_room",
         "self._blocked.popleft()",
         "return",
         (f"{_NODE}test_a_search_that_fails_fails_the_send_and_no_other",),
@@ -110,7 +110,7 @@ BUGS = (
     Bug(
         "a send overtakes one that waits for room",
         SENDING,
-        "Sending.send_many",
+        "send_many",
         "self._blocked or self._must_wait() or not self._store(items, sizes, receipt, terms)",
         "self._must_wait() or not self._store(items, sizes, receipt, terms)",
         (f"{_NODE}test_an_ack_in_between_is_no_loss_and_no_drop", f"{_NODE}test_a_later_send_waits_its_turn"),
@@ -118,7 +118,7 @@ BUGS = (
     Bug(
         "a search within the end of another is asked twice",
         SEARCH,
-        "OutboxSearch._go_on",
+        "_go_on",
         "others_wait = bool(self._searches)",
         "others_wait = True",
         (f"{_NODE}test_sends_that_wait_for_room_keep_their_order",),
@@ -126,7 +126,7 @@ BUGS = (
     Bug(
         "more than a whole quota empties the outbox",
         QUOTA,
-        "Quota.full",
+        "full",
         "policy is QuotaPolicy.DROP_OLDEST and (share[0] > self._messages or share[1] > self._bytes)",
         "False",
         (f"{_NODE}test_more_at_once_than_the_whole_quota_is_refused",),
@@ -142,7 +142,7 @@ BUGS = (
     Bug(
         "a full peer gets nothing of what would fit",
         QUOTA,
-        "Quota.left_out",
+        "left_out",
         "count < self._messages and total + size <= self._bytes",
         "False",
         (f"{_NODE}test_a_full_peer_is_left_out_and_the_others_get_it",),
@@ -150,7 +150,7 @@ BUGS = (
     Bug(
         "what was skipped is given at the next handshake",
         "tolliver_proto/_node/sending.py",
-        "Sending._store",
+        "_store",
         "self._keeping[seq].exclude(peer)",
         "pass",
         (f"{_NODE}test_what_was_skipped_is_not_given_when_it_connects",),
@@ -158,7 +158,7 @@ BUGS = (
     Bug(
         "a peer's own policy is not looked at",
         "tolliver_proto/_node/policy.py",
-        "Policy.quota_of",
+        "quota_of",
         "self.quota_policies.get(peer, self.quota_policy)",
         "self.quota_policy",
         (f"{_NODE}test_each_peer_has_its_own",),
@@ -166,7 +166,7 @@ BUGS = (
     Bug(
         "that an outbox fills is told with each send",
         QUOTA,
-        "Quota.begins_to_fill",
+        "begins_to_fill",
         "outbox.calm_below = (self._messages * _CALM / 100, self._bytes * _CALM / 100)",
         "pass",
         (f"{_NODE}test_at_80_percent_it_is_told_once_a_crossing",),
@@ -174,7 +174,7 @@ BUGS = (
     Bug(
         "that an outbox fills is told once for ever",
         OUTBOX,
-        "Outbox.add",
+        "add",
         "self.calm_below = None",
         "pass",
         (f"{_NODE}test_at_80_percent_it_is_told_once_a_crossing",),
@@ -182,7 +182,7 @@ BUGS = (
     Bug(
         "a notice for each message that is dropped",
         TALLY,
-        "NoticeTally._is_first",
+        "_is_first",
         "place in known",
         "False",
         (f"{_NODE}test_many_drops_are_told_once_a_minute_with_their_number",),
@@ -190,7 +190,7 @@ BUGS = (
     Bug(
         "dead letters have no bound",
         RECEIVING,
-        "Receiving._keep_letter",
+        "_keep_letter",
         "self._letters.beyond(self.limits.max_dead_letters, self.limits.max_dead_letter_bytes)",
         "[]",
         ("tests/node/test_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
@@ -198,7 +198,7 @@ BUGS = (
     Bug(
         "the newest dead letter goes",
         LETTERS,
-        "DeadLetters.beyond",
+        "beyond",
         "self._sizes.items()",
         "reversed(self._sizes.items())",
         ("tests/node/test_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
@@ -206,7 +206,7 @@ BUGS = (
     Bug(
         "dead letters of a commit that failed count",
         LETTERS,
-        "DeadLetters.take_back",
+        "take_back",
         "self.take_out(added)",
         "pass",
         ("tests/node/test_letters.py::test_a_commit_that_fails_drops_nothing",),
@@ -214,7 +214,7 @@ BUGS = (
     Bug(
         "a dead letter that never was is taken back",
         BATCH,
-        "Batch.follow",
+        "follow",
         "self.letters_gone.pop(number, None)",
         "pass",
         ("tests/node/test_letters.py::test_a_letter_that_never_was_is_not_taken_back",),
@@ -222,7 +222,7 @@ BUGS = (
     Bug(
         "a step of the wall clock ages messages",
         CLOCK,
-        "StoreClock.now",
+        "now",
         "self.correction += ahead - self._ahead",
         "pass",
         ("tests/store/test_clock.py::test_a_step_makes_no_message_older_or_younger",),
@@ -230,7 +230,7 @@ BUGS = (
     Bug(
         "after a wall clock that was ahead nothing gets old",
         SQLITE,
-        "SQLiteStore.__init__",
+        "__init__",
         "self._clock.not_before(self._deliveries.newest_stored_at())",
         "pass",
         ("tests/store/test_clock.py::test_a_wall_clock_that_was_years_ahead_keeps_nothing_for_years",),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 class Bug(NamedTuple):
     """`good` stands in `function` of `file`, `bad` takes its place; `tests` are those that see it, and few.
 
-    `function` is a name as `__qualname__` has it ("Receiving.acknowledge", or a class), "" what is in none. `good` is
+    `function` is a name without its class ("acknowledge"; or a class's own), "" what is in none. `good` is
     one or more statements, or one expression; how it is indented, broken into lines and commented does not matter.
     """
 

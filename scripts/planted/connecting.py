@@ -20,7 +20,7 @@ BUGS = (
     Bug(
         "a failed dial is told each time",
         DIALING,
-        "Dialer.ended",
+        "ended",
         "is_news, dialled.told = dialled.told is not failure.cause, failure.cause",
         "is_news = True",
         SEEN,
@@ -28,7 +28,7 @@ BUGS = (
     Bug(
         "another cause of a failed dial is not told",
         DIALING,
-        "Dialer.ended",
+        "ended",
         "dialled.told is not failure.cause",
         "dialled.told is None",
         SEEN,
@@ -44,7 +44,7 @@ BUGS = (
     Bug(
         "what is held is sent",
         LINK,
-        "Peer.holds",
+        "holds",
         "self.served.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)",
         "False",
         ("tests/node/test_holds.py",),
@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         "who dials us and is brief is told as a clone",
         "tolliver_proto/_node/handshakes.py",
-        "Handshakes._look_at_brief_end",
+        "_look_at_brief_end",
         "link.role is Role.CLIENT",
         "True",
         ("tests/node/test_duels.py::test_who_dials_us_may_be_brief",),
@@ -60,7 +60,7 @@ BUGS = (
     Bug(
         "every handshake is stored",
         HANDSHAKES,
-        "Handshakes._store_list",
+        "_store_list",
         "self._is_stored(peer, link, wanted)",
         "False",
         ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
@@ -68,7 +68,7 @@ BUGS = (
     Bug(
         "a list that is on its way is taken for stored",
         HANDSHAKES,
-        "Handshakes._is_stored",
+        "_is_stored",
         """
         any(
             peer in batch.lists or peer in batch.peer_lists or ("pin", peer) in batch.undo for batch in batches
@@ -80,7 +80,7 @@ BUGS = (
     Bug(
         "a new list is taken for the stored one",
         HANDSHAKES,
-        "Handshakes._is_stored",
+        "_is_stored",
         "said == peer.subscriptions",
         "True",
         ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
@@ -88,7 +88,7 @@ BUGS = (
     Bug(
         "replace becomes add",
         HANDSHAKES,
-        "Handshakes._store_list",
+        "_store_list",
         "ReplacePeerSubscriptions(peer.uuid, wanted)",
         "ReplacePeerSubscriptions(peer.uuid, (*wanted, *peer.subscriptions))",
         ("tests/node/test_receiving.py::test_a_handshake_on_a_live_connection_replaces_the_list",),
@@ -96,7 +96,7 @@ BUGS = (
     Bug(
         "unsub resent stale",
         LINK,
-        "ControlSync.sync",
+        "sync",
         "told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind)",
         "told == wanted or self.mute or not self._connection.can_send(kind)",
         ("tests/node/test_receiving.py::test_one_change_of_a_subscription_at_a_time_and_the_latest_wins",),
@@ -104,7 +104,7 @@ BUGS = (
     Bug(
         "list applied on failed handshake",
         HANDSHAKES,
-        "Handshakes._on_final",
+        "_on_final",
         "frame.compatible and self._admit(link, _peer(link).uuid)",
         "self._admit(link, _peer(link).uuid)",
         ("tests/node/test_connecting.py::test_nothing_is_kept_after_a_refusal",),
@@ -112,7 +112,7 @@ BUGS = (
     Bug(
         "list applied although the versions do not fit",
         HANDSHAKES,
-        "Handshakes._on_request",
+        "_on_request",
         """
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)
@@ -138,7 +138,7 @@ BUGS = (
     Bug(
         "response before subscriptions",
         HANDSHAKES,
-        "Handshakes._store_list",
+        "_store_list",
         "batch.then.append(partial(self._on_list_stored, link))",
         """
         batch.then.append(partial(self._on_list_stored, link))
@@ -150,7 +150,7 @@ BUGS = (
     Bug(
         "first wins among duplicates",
         HANDSHAKES,
-        "Handshakes._keeps",
+        "_keeps",
         "self._dialled_by(old) < self._dialled_by(new)",
         "True",
         ("tests/node/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
@@ -158,7 +158,7 @@ BUGS = (
     Bug(
         "first wins among duplicates of one direction",
         HANDSHAKES,
-        "Handshakes._keeps",
+        "_keeps",
         """
         if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:
             return False
@@ -172,7 +172,7 @@ BUGS = (
     Bug(
         "both duplicates closed",
         HANDSHAKES,
-        "Handshakes._on_established",
+        "_on_established",
         "self._end(loser)",
         """
         self._end(loser)
@@ -183,7 +183,7 @@ BUGS = (
     Bug(
         "any end is a strike",
         HANDSHAKES,
-        "Handshakes._on_closed",
+        "_on_closed",
         "event.error is None and before is LinkState.OPEN",
         "True",
         ("tests/node/test_upkeep.py::test_other_ends_do_not_count",),
@@ -191,7 +191,7 @@ BUGS = (
     Bug(
         "access: a list is taken whole",
         HANDSHAKES,
-        "Handshakes._store_list",
+        "_store_list",
         "one.channel != RESERVED_CHANNEL and may_have(one)",
         "one.channel != RESERVED_CHANNEL",
         ("tests/node/test_access.py::test_a_list_is_taken_as_far_as_it_is_allowed",),
@@ -199,7 +199,7 @@ BUGS = (
     Bug(
         "access: anybody may connect",
         GATE,
-        "HandshakeGate.denial",
+        "denial",
         "not self.acl.rights(peer).connect",
         "False",
         (
@@ -217,7 +217,7 @@ BUGS = (
     Bug(
         "access: block is forgotten",
         GATE,
-        "HandshakeGate.denial",
+        "denial",
         "role is Role.SERVER and peer in self._blocked.values()",
         "False",
         ("tests/node/test_access.py::test_block_ends_what_comes_in_at_the_same_time",),
@@ -225,7 +225,7 @@ BUGS = (
     Bug(
         "any UUID fits a certificate",
         GATE,
-        "HandshakeGate.conflict",
+        "conflict",
         "not proved.may_be(claimed)",
         "False",
         ("tests/node/test_connecting.py::test_a_certificate_that_names_another_uuid_is_closed_out_before_a_response",),
@@ -233,7 +233,7 @@ BUGS = (
     Bug(
         "the key of the first sight is not looked at",
         GATE,
-        "HandshakeGate.conflict",
+        "conflict",
         "not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256)",
         "False",
         ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
@@ -241,7 +241,7 @@ BUGS = (
     Bug(
         "the key of the first sight is not stored",
         HANDSHAKES,
-        "Handshakes._change_pin",
+        "_change_pin",
         "self._batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))",
         "",
         ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
@@ -249,7 +249,7 @@ BUGS = (
     Bug(
         "connected to itself",
         HANDSHAKES,
-        "Handshakes._admit",
+        "_admit",
         "claimed == self.instance_id",
         "False",
         ("tests/node/test_connecting.py::test_a_connection_to_oneself_ends_that_dial",),
@@ -257,7 +257,7 @@ BUGS = (
     Bug(
         "a remote that is refused is dialled as often as one that is away",
         DIALING,
-        "Dialer._pause",
+        "_pause",
         "is_refused",
         "False",
         ("tests/node/test_connecting.py::test_a_remote_that_is_refused_is_dialled_on",),
@@ -265,7 +265,7 @@ BUGS = (
     Bug(
         "derived: any prefix will do",
         TRANSPORT,
-        "PeerIdentity.may_be",
+        "may_be",
         "prefix_of(claimed) in self.prefixes",
         "bool(self.prefixes)",
         ("tests/node/test_derived.py::test_a_refusal_says_what_the_certificate_names",),
@@ -273,7 +273,7 @@ BUGS = (
     Bug(
         "derived: it may subscribe",
         HANDSHAKES,
-        "Handshakes._let_write",
+        "_let_write",
         "subscriptions",
         "False",
         ("tests/node/test_derived.py::test_a_list_in_a_second_handshake_is_refused",),
@@ -289,7 +289,7 @@ BUGS = (
     Bug(
         "derived: one connection at a time",
         HANDSHAKES,
-        "Handshakes._on_established",
+        "_on_established",
         "old is not None and not peer.derived",
         "old is not None",
         ("tests/node/test_derived.py::test_it_is_told_what_we_subscribe_to",),
@@ -297,7 +297,7 @@ BUGS = (
     Bug(
         "derived: it is kept when it is gone",
         HANDSHAKES,
-        "Handshakes._drop_derived",
+        "_drop_derived",
         """
         self._peers.pop(peer.uuid, None)
         """,
@@ -315,7 +315,7 @@ BUGS = (
     Bug(
         "subscriptions of a peer that is away are dropped",
         HANDSHAKES,
-        "Handshakes._take_down",
+        "_take_down",
         """
         if peer.derived:
             self._drop_derived(peer)
@@ -344,7 +344,7 @@ BUGS = (
     Bug(
         "what is subscribed to during a handshake is not told",
         HANDSHAKES,
-        "Handshakes._on_established",
+        "_on_established",
         "link.control.differing(self._own)",
         "set(self._own) & set()",
         ("tests/node/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),
@@ -352,7 +352,7 @@ BUGS = (
     Bug(
         "strangers without a bound",
         HANDSHAKE_LIMITER,
-        "HandshakeLimiter.full",
+        "full",
         "self._in_progress[share] >= self.most(share)",
         "False",
         ("tests/node/test_access.py::test_handshakes_in_progress_are_bounded",),

@@ -33,7 +33,7 @@ BUGS = (
     Bug(
         "an answer that is no handshake is dialled for ever",
         DIALING,
-        "Dialer.ended",
+        "ended",
         "is_self or (ends_calls and not dialled.kept_up)",
         "is_self",
         (ANSWERS,),
@@ -41,7 +41,7 @@ BUGS = (
     Bug(
         "an answer that is no handshake ends what is to be kept up",
         DIALING,
-        "Dialer.ended",
+        "ended",
         "is_self or (ends_calls and not dialled.kept_up)",
         "ends_calls",
         (KEPT_UP,),
@@ -57,7 +57,7 @@ BUGS = (
     Bug(
         "a connection that was up and broke the rules is taken for an answer",
         DIALING,
-        "Dialer.ended",
+        "ended",
         "not was_up and _is_no_handshake(error)",
         "_is_no_handshake(error)",
         ("tests/node/test_connecting.py::test_a_connection_that_was_up_and_broke_the_rules_is_no_answer",),
@@ -65,7 +65,7 @@ BUGS = (
     Bug(
         "a peer's unreliable id is not read",
         CONNECTION,
-        "Connection._meet",
+        "_meet",
         "self._decoder.use(self._either, self.unreliable_id)",
         "",
         (DIALECTS + "test_none_of_its_unreliable_messages_is_a_copy_or_a_dead_letter",),
@@ -73,7 +73,7 @@ BUGS = (
     Bug(
         "everybody is sent the same unreliable id",
         "tolliver_proto/_node/sending.py",
-        "Sending.unreliable_send",
+        "unreliable_send",
         "connection.unreliable_frame(channel, key, body)",
         "self._encoder.message(channel, key, body, None)",
         (DIALECTS + "test_what_it_is_sent_unreliably_has_its_mark_and_others_have_theirs",),
@@ -81,7 +81,7 @@ BUGS = (
     Bug(
         "a client says another version when its peer has answered",
         CONNECTION,
-        "Connection._meet",
+        "_meet",
         "self.state is State.AWAITING_REQUEST",
         "True",
         ("tests/wire/test_connection.py::test_a_peer_is_spoken_with_as_is_known_of_it",),
@@ -89,7 +89,7 @@ BUGS = (
     Bug(
         "what is said of a peer stands over what is said of its remote",
         "tolliver_proto/_wire/dialect.py",
-        "Dialect.over",
+        "over",
         "getattr(other, one.name) if own is None else own",
         "own if getattr(other, one.name) is None else getattr(other, one.name)",
         (DIALECTS + "test_a_remote_stands_over_its_peer_and_that_over_the_instance",),
@@ -105,7 +105,7 @@ BUGS = (
     Bug(
         "streams: a goodbye for a hello says nothing",
         "tolliver_proto/reactive/_connection.py",
-        "Connection._take",
+        "_take",
         "HelloRefused(frame.reason) if self.state in HANDSHAKING else None",
         "None",
         ("tests/reactive/test_connection.py::test_a_goodbye_for_a_hello_is_a_refusal",),
@@ -113,7 +113,7 @@ BUGS = (
     Bug(
         "streams: an extension is not asked in its turn",
         "tolliver_proto/reactive/_connection.py",
-        "Connection._take",
+        "_take",
         "take is not None",
         "False",
         (CHANGES,),
@@ -121,7 +121,7 @@ BUGS = (
     Bug(
         "streams: streams that run are written as before",
         "tolliver_proto/reactive/_connection.py",
-        "Connection.change",
+        "change",
         "self._publisher.use_layout()",
         "",
         (CHANGES,),
@@ -129,7 +129,7 @@ BUGS = (
     Bug(
         "streams: elements are read as before",
         "tolliver_proto/reactive/_connection.py",
-        "Connection.change",
+        "change",
         "self._decoder.use(read)",
         "",
         (CHANGES,),

@@ -31,7 +31,7 @@ BUGS = (
     Bug(
         "a list that is as before is told as another one",
         STORING,
-        "Storing.committed",
+        "committed",
         "self._tells_events and peer.subscriptions != before",
         "self._tells_events",
         (LISTS + "test_a_list_that_was_stored_is_told_no_more_than_its_changes",),
@@ -47,7 +47,7 @@ BUGS = (
     Bug(
         "a slow listener is not told that it missed something",
         EVENTS,
-        "EventQueue.put",
+        "put",
         "self._missed += len(self._events) == KEPT",
         "pass",
         (TOLD + "test_a_slow_listener_keeps_the_newest_and_is_told_how_many_it_missed",),
@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         "an iterator goes on for ever when its instance is closed",
         EVENTS,
-        "EventFeed.close",
+        "close",
         "self.leave(queue)",
         "pass",
         (TOLD + "test_each_listener_has_all_and_an_iterator_ends_with_its_instance[asyncio]",),
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         "who waits for subscribers is asked once",
         DRIVER,
-        "NodeDriver._on_subscriptions_changed",
+        "_on_subscriptions_changed",
         "self._look_at(wanted)",
         "pass",
         (TOLD + "test_who_waits_for_subscribers_goes_on_when_they_are_there[asyncio]",),
@@ -71,7 +71,7 @@ BUGS = (
     Bug(
         "a notice that repeats is told each time",
         BASE,
-        "NodeState._notice",
+        "_notice",
         "kind not in THROTTLED or self._tally.is_first(kind, peer, detail, self._now)",
         "True",
         (THROTTLED + "test_the_first_is_told_at_once_and_then_the_sum",),
@@ -79,7 +79,7 @@ BUGS = (
     Bug(
         "a notice that is told in a sum is counted twice",
         BASE,
-        "NodeState._tell_sum",
+        "_tell_sum",
         "kind not in THROTTLED",
         "True",
         (THROTTLED + "test_the_first_is_told_at_once_and_then_the_sum",),
@@ -87,7 +87,7 @@ BUGS = (
     Bug(
         "each UUID that is claimed takes memory",
         TALLY,
-        "NoticeTally._place",
+        "_place",
         "peer in known or len(known) < PEERS_KNOWN",
         "True",
         (THROTTLED + "test_who_claims_ever_new_uuids_takes_a_bounded_share_of_memory",),
@@ -95,7 +95,7 @@ BUGS = (
     Bug(
         "what is counted within a minute begins another minute",
         TALLY,
-        "NoticeTally._is_first",
+        "_is_first",
         "known[place] = known[place][0] + count, text",
         "known[place] = count, text",
         (THROTTLED + "test_nothing_is_lost_and_nothing_is_told_twice_within_a_minute",),
@@ -103,7 +103,7 @@ BUGS = (
     Bug(
         "the end of a certificate is an event that nobody asked for",
         NODE,
-        "Node._on_certificate_timeout",
+        "_on_certificate_timeout",
         "self._tells_events",
         "True",
         (SILENCE + "test_the_end_of_our_certificate_is_an_event_where_events_are_asked_for",),
@@ -111,7 +111,7 @@ BUGS = (
     Bug(
         "a peer's certificate is told whenever it connects",
         CERTIFICATES,
-        "CertificateWatch.watch",
+        "watch",
         "owner is None or self._timers.due(('certificate', owner)) is None",
         "True",
         (SILENCE + "test_the_end_of_a_peers_certificate_is_told_daily_while_it_is_connected",),
@@ -119,7 +119,7 @@ BUGS = (
     Bug(
         "the certificate of a peer that is gone is told for ever",
         NODE,
-        "Node._on_certificate_timeout",
+        "_on_certificate_timeout",
         "peer is not None and not self._is_live(peer)",
         "False",
         (SILENCE + "test_the_certificate_of_a_peer_that_is_gone_is_forgotten",),
@@ -135,7 +135,7 @@ BUGS = (
     Bug(
         "streams: a peer that was up is a dial that failed",
         HUB,
-        "Hub._tell",
+        "_tell",
         "None if link.up else failure_of(link.error, link.first, DialCause.STREAMS)",
         "failure_of(link.error, link.first, DialCause.STREAMS)",
         (DIALS + "test_a_peer_that_was_up_is_no_dial_that_failed",),
@@ -143,7 +143,7 @@ BUGS = (
     Bug(
         "streams: a dial that is given up does not say what was missing",
         HUB,
-        "Hub.give_up",
+        "give_up",
         "failure is not None",
         "False",
         (DIALS + "test_a_dial_that_is_given_up_says_what_was_missing",),
@@ -151,7 +151,7 @@ BUGS = (
     Bug(
         "streams: what connect raises lacks the cause",
         STREAMS,
-        "BaseStreamsCore._on_peer_down",
+        "_on_peer_down",
         "error = _explained(error, action.failure)",
         "pass",
         (CAUSES + "test_the_cause_is_seen_on_streams[asyncio]",),
@@ -159,7 +159,7 @@ BUGS = (
     Bug(
         "streams: nobody hears that our certificate ends",
         STREAMS,
-        "BaseStreamsCore._prepare",
+        "_prepare",
         "self._watch_certificate()",
         "pass",
         (SEEN + "test_streams_tell_the_end_of_their_certificate[asyncio]",),
@@ -167,7 +167,7 @@ BUGS = (
     Bug(
         "a peer's certificate is not looked at",
         DRIVER,
-        "NodeDriver._on_peer_up",
+        "_on_peer_up",
         "identity.not_after is not None",
         "False",
         (SEEN + "test_the_end_of_a_certificate_is_an_event_for_both_ends_of_a_connection[asyncio]",),

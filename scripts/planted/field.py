@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         "what another connection wants is sent on the live one, which drops it",
         "tolliver_proto/_node/link.py",
-        "Peer.keep_back",
+        "keep_back",
         "self.link.told if self.link is not None else self.subscriptions",
         "self.subscriptions",
         (HOLDING + "test_what_only_another_connection_wants_is_not_sent_on_the_live_one",),
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         "what is stored while a hold ends goes before what was held",
         "tolliver_proto/_node/outbox.py",
-        "Window.committed",
+        "committed",
         "self._loaded_to >= outbox.last_seq and not self.lists_under_way",
         "self._loaded_to >= outbox.last_seq",
         (HOLDING + "test_a_message_that_is_being_stored_when_a_hold_ends_comes_after_what_was_held",),
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "what another subscription matches stays held until the next connection",
         "tolliver_proto/_node/link.py",
-        "Peer.keep_back",
+        "keep_back",
         "before != (self.served, self.kept_back)",
         "before[1] != self.kept_back",
         (HOLDING + "test_another_subscription_that_matches_it_releases_it",),
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         "what was claimed by a list that is not stored is claimed for ever",
         KEEPING,
-        "Kept.disclaim",
+        "disclaim",
         "self.excluded.remove(peer)",
         "",
         (CONNECTING + "test_what_one_connection_claimed_goes_over_the_other_where_it_was_not_stored",),
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         "of two lists that are not stored the first one stands",
         "tolliver_proto/_node/storing.py",
-        "Storing._restore_lists",
+        "_restore_lists",
         "peer in self._batch.peer_lists or now != before or peer.held.keys() != held.keys()",
         "now != before or peer.held.keys() != held.keys()",
         (HOLDING + "test_of_two_lists_that_are_not_stored_the_one_before_both_stands",),
@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         "what waits before a parked message that is tried again is passed over",
         "tolliver_proto/_node/outbox.py",
-        "Window.go_back",
+        "go_back",
         "message.seq <= seq",
         "False",
         (TRIES + "test_what_waits_before_one_that_is_tried_again_is_not_passed_over",),
@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         "an answer comes before its acks",
         SENDING,
-        "Sending.watch",
+        "watch",
         "told or not receipt.unacked",
         "True",
         FIELD,
@@ -86,7 +86,7 @@ BUGS = (
     Bug(
         "what a newer list lacks is routed no more",
         "tolliver_proto/_node/holds.py",
-        "Holding._set_peer_list",
+        "_set_peer_list",
         "(lacking - removed if hold else jobs) | jobs",
         "jobs",
         FIELD,
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         "what was held for a forgotten peer is told as unsubscribed",
         "tolliver_proto/_node/maintenance.py",
-        "Maintenance._forget_all_of",
+        "_forget_all_of",
         """
         self._hold(peer, {})
         self._route_to(peer, peer.subscriptions)
@@ -105,7 +105,7 @@ BUGS = (
     Bug(
         "control messages go to a peer that dies of them",
         "tolliver_proto/_node/link.py",
-        "ControlSync.sync",
+        "sync",
         "self.mute",
         "False",
         ("tests/node/test_mute.py::test_a_peer_that_dies_of_control_messages_is_sent_none",),
@@ -113,7 +113,7 @@ BUGS = (
     Bug(
         "idle sockets keep a good peer out",
         "tolliver_proto/_common/connection_table.py",
-        "ConnectionTable.new_cid",
+        "new_cid",
         "full = self._make_room(address, full)",
         "",
         ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
@@ -121,7 +121,7 @@ BUGS = (
     Bug(
         "who is in the middle of a handshake makes room",
         "tolliver_proto/_common/connection_table.py",
-        "ConnectionTable.receive_data",
+        "receive_data",
         "self._limiter.heard(cid)",
         "",
         ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
@@ -129,7 +129,7 @@ BUGS = (
     Bug(
         "each message that is dropped is told",
         DROPS,
-        "Drops.add",
+        "add",
         "counts is None",
         "True",
         ("tests/node/test_drops.py::test_what_nobody_wants_is_told_at_once_and_then_by_the_minute",),
@@ -137,7 +137,7 @@ BUGS = (
     Bug(
         "what is dropped is counted by names without end",
         DROPS,
-        "Drops.add",
+        "add",
         "shown in counts or len(counts) < _NAMED",
         "True",
         ("tests/node/test_drops.py::test_each_peer_has_its_own_sum_and_only_so_many_names",),
@@ -145,7 +145,7 @@ BUGS = (
     Bug(
         "clones replace each other for ever",
         DUELS,
-        "Duel.is_due",
+        "is_due",
         "len(self._replaced) == _REPLACED and now - self._replaced[0] < _WITHIN",
         "False",
         (DUELLING + "test_the_older_one_stays_if_it_answers",),
@@ -153,7 +153,7 @@ BUGS = (
     Bug(
         "a newer connection waits for ever",
         HANDSHAKES,
-        "Handshakes._stands_back",
+        "_stands_back",
         'self._timers.set(("duel", peer.uuid), self._now + ANSWER_WITHIN)',
         "",
         (DUELLING + "test_the_newer_one_is_taken_if_no_answer_comes_in_five_seconds",),
@@ -161,7 +161,7 @@ BUGS = (
     Bug(
         "a clone is taken though the older one has answered",
         DUELS,
-        "Duel.shut",
+        "shut",
         "self._shut_until = now + _SHUT_FOR",
         "",
         (DUELLING + "test_for_a_minute_no_newer_one_is_taken_unless_the_older_one_ends",),
@@ -169,7 +169,7 @@ BUGS = (
     Bug(
         "pauses grow though messages get through",
         DIALING,
-        "Dialer.ended",
+        "ended",
         "fruitful or ",
         "",
         (CONNECTING + "test_after_an_acknowledgement_the_pauses_begin_anew",),
@@ -177,7 +177,7 @@ BUGS = (
     Bug(
         "a line that breaks has the whole window again",
         "tolliver_proto/_node/outbox.py",
-        "Window.__init__",
+        "__init__",
         "max(outbox.proved, _SMALL)",
         "limits.window_bytes",
         ("tests/node/test_lines.py::test_a_line_that_passes_little_at_a_time_passes_all_in_time",),
@@ -185,7 +185,7 @@ BUGS = (
     Bug(
         "dials have no bound",
         DIALING,
-        "Dialer._dial_in",
+        "_dial_in",
         "max(seconds, dialled.bucket.pause(now))",
         "seconds",
         (CONNECTING + "test_a_remote_is_dialled_once_in_two_seconds_and_five_times_in_a_burst",),
@@ -193,7 +193,7 @@ BUGS = (
     Bug(
         "sends wait until a silent remote is closed",
         KEEPING,
-        "Keeping.wait_no_more",
+        "wait_no_more",
         "window.holds_up = False",
         "pass",
         (SILENT + "test_no_send_waits_for_a_connection_that_is_being_closed",),
@@ -201,7 +201,7 @@ BUGS = (
     Bug(
         "sends wait for a silent remote at each try",
         KEEPING,
-        "Keeping.lose",
+        "lose",
         "self._failed[_whom(link)] = None",
         "",
         (SILENT + "test_a_silent_remote_holds_up_sends_for_one_handshake_in_all",),
@@ -209,7 +209,7 @@ BUGS = (
     Bug(
         "what is kept for a remote that failed has no bound",
         KEEPING,
-        "Keeping.close_full",
+        "close_full",
         "self._is_full(one) and not one.holds_up",
         "False",
         (SILENT + "test_what_is_sent_is_still_kept_for_it_up_to_its_share",),
@@ -217,7 +217,7 @@ BUGS = (
     Bug(
         "what is kept for remotes that were never up has no bound",
         KEEPING,
-        "Keeping.close_full",
+        "close_full",
         "self.size >= _SHARES * self._share",
         "False",
         (WINDOWS + "test_all_windows_together_keep_four_shares_of_distinct_messages",),
@@ -225,7 +225,7 @@ BUGS = (
     Bug(
         "a window ends with the first dial that fails",
         HANDSHAKES,
-        "Handshakes._forget",
+        "_forget",
         "self._stop_keeping(link)",
         "self._stop_keeping(link, link.remote)",
         (WINDOWS + "test_what_is_sent_from_the_call_on_reaches_a_new_remote",),
@@ -233,7 +233,7 @@ BUGS = (
     Bug(
         "a window delays the answer of what had recipients",
         "tolliver_proto/_node/removing.py",
-        "Removing._release",
+        "_release",
         "self._tell_watchers(seq, seq)",
         "pass",
         (WINDOWS + "test_a_window_delays_no_answer_of_a_send_that_had_recipients",),
@@ -241,7 +241,7 @@ BUGS = (
     Bug(
         "what a window lets go is answered as acknowledged",
         SENDING,
-        "Sending._tell_unowned",
+        "_tell_unowned",
         "receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)",
         "pass",
         (WINDOWS + "test_a_window_lasts_for_twenty_seconds_from_the_call",),
@@ -249,7 +249,7 @@ BUGS = (
     Bug(
         "an end long after a message is a strike",
         EXPOSURE,
-        "Exposure._forget_old",
+        "_forget_old",
         "self._taken.popleft()",
         "break",
         (TRIES + "test_a_program_that_is_restarted_while_its_handler_works_refuses_nothing",),
@@ -257,7 +257,7 @@ BUGS = (
     Bug(
         "an end after an ack is a strike",
         EXPOSURE,
-        "Exposure.acked",
+        "acked",
         "self._taken.clear()",
         "",
         (TRIES + "test_an_end_soon_after_another_was_acknowledged_is_no_strike",),
@@ -265,7 +265,7 @@ BUGS = (
     Bug(
         "a suspected head goes as soon as the peer is up",
         HANDSHAKES,
-        "Handshakes._mind_poison",
+        "_mind_poison",
         "link.window.silent = True",
         "",
         (TRIES + "test_a_program_that_starts_again_and_again_refuses_nothing",),
@@ -273,7 +273,7 @@ BUGS = (
     Bug(
         "second tries come at one pause",
         PARKED,
-        "SecondTries.begin",
+        "begin",
         "self._pause = min(2 * self._pause, LONGEST_PAUSE)",
         "",
         (TRIES + "test_one_that_fails_again_is_set_aside_at_once_and_tried_after_twice_the_pause",),
@@ -281,7 +281,7 @@ BUGS = (
     Bug(
         "what is as large as one that failed is tried",
         PARKED,
-        "SecondTries.may_be",
+        "may_be",
         "is_small and one.seq not in self.corrupt",
         "one.seq not in self.corrupt",
         (TRIES + "test_after_another_end_all_may_be_tried_again",),
@@ -289,7 +289,7 @@ BUGS = (
     Bug(
         "what cannot be read is tried",
         PARKED,
-        "SecondTries.may_be",
+        "may_be",
         "is_small and one.seq not in self.corrupt",
         "is_small",
         (TRIES + "test_a_row_that_cannot_be_read_is_never_tried",),
@@ -297,7 +297,7 @@ BUGS = (
     Bug(
         "a second try goes among other messages",
         RETRYING,
-        "Retrying._be_silent",
+        "_be_silent",
         "until > self._now",
         "False",
         (TRIES + "test_it_is_sent_when_nothing_else_may_be_what_the_peer_closes_for",),
@@ -305,7 +305,7 @@ BUGS = (
     Bug(
         "a one-off send is a second instance beside that of its certificate",
         COMMANDS,
-        "Place.once",
+        "once",
         "not prefixes",
         "False",
         (ONCE + "test_under_an_instances_certificate_it_refuses_and_says_why",),
@@ -313,7 +313,7 @@ BUGS = (
     Bug(
         "two one-off sends are one instance",
         COMMANDS,
-        "Place.once",
+        "once",
         "token_hex(16)",
         "'once'",
         (ONCE + "test_with_a_certificate_for_many_senders_each_run_is_one_of_its_own",),

@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         "a copy of what is being handled is handed out",
         RECEIVING,
-        "Receiving._on_message",
+        "_on_message",
         "not self._hands_out_again(peer, held)",
         "False",
         (TESTS + "test_a_copy_waits_for_what_is_being_handled_and_shares_its_answer",),
@@ -24,7 +24,7 @@ BUGS = (
     Bug(
         "copies that wait are never acknowledged",
         CONTROL,
-        "Handling._take_copies",
+        "_take_copies",
         "[(self._up[cid], count) for cid, count in waited.items() if cid in self._up]",
         "[]",
         (TESTS + "test_a_copy_waits_for_what_is_being_handled_and_shares_its_answer",),
@@ -32,7 +32,7 @@ BUGS = (
     Bug(
         "copies of what failed are acknowledged with its next success",
         CONTROL,
-        "Handling._drop_copies",
+        "_drop_copies",
         "self._take_copies(delivery, inbox)",
         "pass",
         (TESTS + "test_a_copy_of_what_fails_is_not_acknowledged",),
@@ -40,7 +40,7 @@ BUGS = (
     Bug(
         "copies wait without a bound",
         INBOX,
-        "Inbox.wait",
+        "wait",
         "counts[cid] > COPIES",
         "False",
         (TESTS + "test_only_so_many_copies_wait",),
@@ -48,7 +48,7 @@ BUGS = (
     Bug(
         "a message that queues has a handling timeout",
         CONTROL,
-        "Handling._is_overdue",
+        "_is_overdue",
         "calls.begun.get(delivery, self._now)",
         "calls.begun.get(delivery, 0.0)",
         (
@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         "no copy is ever handed out again",
         CONTROL,
-        "Handling._is_overdue",
+        "_is_overdue",
         "one + timeout <= self._now",
         "False",
         (TESTS + "test_after_the_timeout_a_copy_is_handed_out_and_told",),
@@ -67,7 +67,7 @@ BUGS = (
     Bug(
         "an overdue message gives its credit back",
         INBOX,
-        "Inbox.set_overdue",
+        "set_overdue",
         "self.held[delivery] = delivery",
         "self.count -= 1",
         (TESTS + "test_no_credit_comes_back_before_the_handler_ends",),
@@ -75,7 +75,7 @@ BUGS = (
     Bug(
         "credit begins anew with each connection",
         HANDSHAKES,
-        "Handshakes._take_down",
+        "_take_down",
         "peer.inbox.lose(link.cid)",
         "peer.inbox = type(peer.inbox)()",
         (TESTS + "test_a_peer_that_comes_back_has_the_credit_that_it_had",),
@@ -83,7 +83,7 @@ BUGS = (
     Bug(
         "a connection that is over hands out more than the credit",
         RECEIVING,
-        "Receiving._on_message",
+        "_on_message",
         "inbox.exhausted and self._is_overrun(link)",
         "False",
         (TESTS + "test_a_peer_that_comes_back_has_the_credit_that_it_had",),
@@ -91,7 +91,7 @@ BUGS = (
     Bug(
         "no handler is ever stuck",
         CONTROL,
-        "Handling._look_at_calls",
+        "_look_at_calls",
         "stuck_after + (self._now if oldest is None else oldest[1])",
         "self._now + 1e9",
         (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
@@ -99,7 +99,7 @@ BUGS = (
     Bug(
         "a stuck handler stays so",
         CONTROL,
-        "Handling.end",
+        "end",
         "self._look_at_calls(handler, calls, self._policy.stuck_after)",
         "pass",
         (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
@@ -107,7 +107,7 @@ BUGS = (
     Bug(
         "what comes for a stuck handler is handed out",
         RECEIVING,
-        "Receiving._judge",
+        "_judge",
         "self._stuck.isdisjoint(handlers)",
         "True",
         (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
@@ -115,7 +115,7 @@ BUGS = (
     Bug(
         "what a stuck handler has takes credit",
         CONTROL,
-        "Handling._set_stuck",
+        "_set_stuck",
         "self._is_with_stuck(delivery)",
         "False",
         (TESTS + "test_credit_of_a_stuck_handler_is_there_for_others",),
@@ -123,7 +123,7 @@ BUGS = (
     Bug(
         "nothing is asked back of a stuck handler",
         CONTROL,
-        "Handling._exhaust_credit",
+        "_exhaust_credit",
         "self._actions.append(TakeBack(handler, peer.uuid))",
         "pass",
         (TESTS + "test_what_is_exhausted_later_is_asked_back_from_the_stuck",),
@@ -131,7 +131,7 @@ BUGS = (
     Bug(
         "what is let go is an attempt",
         RECEIVING,
-        "Receiving.let_go",
+        "let_go",
         "inbox = self._take_unhandled(delivery)",
         "self.fail([delivery])\ninbox = None",
         (TESTS + "test_credit_of_a_stuck_handler_is_there_for_others",),
@@ -139,7 +139,7 @@ BUGS = (
     Bug(
         "an iterator that is held is never stuck",
         DRIVER,
-        "Mailbox.begin",
+        "begin",
         "self.is_timed",
         "False",
         (OVER_LOOPS + "test_an_iterator_that_is_held_and_not_read_is_stuck[messages-asyncio]",),

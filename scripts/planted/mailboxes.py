@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         "an iterator that is dropped on another thread is closed when the loop has something else to do",
         ENDPOINT,
-        "BaseEndpoint.abandon",
+        "abandon",
         "self.call_soon(self.wake)",
         "pass",
         ("tests/adapters/test_handlers.py::test_an_iterator_that_is_dropped_gives_back_what_it_holds[asyncio]",),
@@ -24,7 +24,7 @@ BUGS = (
     Bug(
         "one handler is enough",
         INBOX,
-        "Votes._is_last",
+        "_is_last",
         "self._waiting[delivery] == 0",
         "True",
         ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
@@ -32,7 +32,7 @@ BUGS = (
     Bug(
         "a handler that failed is outvoted",
         INBOX,
-        "Votes._is_last",
+        "_is_last",
         "self._verdicts[delivery] = _graver(self._verdicts.get(delivery, True), verdict)",
         "pass",
         ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
@@ -40,7 +40,7 @@ BUGS = (
     Bug(
         "several handlers share what each of them settles",
         INBOX,
-        "Votes.ballot",
+        "ballot",
         "[Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]",
         "self._deliveries",
         ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-messages]",),
@@ -48,7 +48,7 @@ BUGS = (
     Bug(
         "a run settles a delivery twice",
         INBOX,
-        "Run._settle_open",
+        "_settle_open",
         "one.settler is self or one.settler is None",
         "True",
         ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-message_runs]",),
@@ -56,7 +56,7 @@ BUGS = (
     Bug(
         "a handler is called for all of one peer first",
         INBOX,
-        "Mailbox.take",
+        "take",
         "one != self._served",
         "one == self._served",
         ("tests/adapters/test_fair.py::test_a_handler_that_many_wait_for_is_called_for_each_of_them_in_turn[asyncio]",),
@@ -64,7 +64,7 @@ BUGS = (
     Bug(
         "gathered: acknowledgements of the turn of the close are lost",
         LOOP,
-        "LoopEndpoint._begin_close",
+        "_begin_close",
         "self._tell_gathered()",
         "pass",
         (TURNS + "test_messages_that_are_acknowledged_in_the_turn_of_the_close_are[asyncio]",),
@@ -72,7 +72,7 @@ BUGS = (
     Bug(
         "gathered: a message that is kept is never told as begun",
         INBOX,
-        "GatheredRun.tell",
+        "tell",
         "self.begin(begun)",
         "pass",
         (TURNS + "test_a_message_that_is_kept_from_a_turn_to_the_next_is_being_handled[asyncio]",),
@@ -80,7 +80,7 @@ BUGS = (
     Bug(
         "gathered: they are settled, and nobody is told",
         INBOX,
-        "GatheredRun.tell",
+        "tell",
         "self._tell(well, True)",
         "pass",
         (TURNS + "test_acknowledgements_before_a_failure_in_one_turn_stand[asyncio]",),
@@ -88,7 +88,7 @@ BUGS = (
     Bug(
         "False is as good as True",
         INBOX,
-        "Verdicts.returned",
+        "returned",
         "bool(result)",
         "True",
         ("tests/adapters/test_handlers.py::test_a_failed_message_comes_again_until_it_is_handled",),
@@ -96,7 +96,7 @@ BUGS = (
     Bug(
         "leaving an iterator acknowledges",
         INBOX,
-        "Mailbox._leave",
+        "_leave",
         "run.fail()",
         "run.ack()",
         ("tests/adapters/test_handlers.py::test_leaving_an_iterator_fails_what_it_holds[asyncio]",),
@@ -104,7 +104,7 @@ BUGS = (
     Bug(
         "only an Exception is a failure of a handler",
         ITERATORS,
-        "_HandlerCalls._call_each",
+        "_call_each",
         "is_interrupt(error)",
         "is_interrupt(error) or not isinstance(error, Exception)",
         ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
@@ -112,7 +112,7 @@ BUGS = (
     Bug(
         "only an Exception is a failure of a handler that is awaited",
         ITERATORS,
-        "_HandlerCalls._wait_for",
+        "_wait_for",
         "self._core.is_outside(error)",
         "self._core.is_outside(error) or not isinstance(error, Exception)",
         ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         "a handler has the loop until nothing waits",
         ITERATORS,
-        "_HandlerCalls._call_each",
+        "_call_each",
         "monotonic() > until",
         "False",
         (f"{TURNS}test_a_handler_that_takes_its_time_lets_the_others_have_their_turn",),
@@ -128,7 +128,7 @@ BUGS = (
     Bug(
         "a handler is called in the context of the loop",
         ITERATORS,
-        "_HandlerCalls.call",
+        "call",
         "self._context.run(self._call_each, until)",
         "self._call_each(until)",
         (f"{TURNS}test_a_plain_handler_is_called_in_the_context_of_its_registration",),
@@ -136,7 +136,7 @@ BUGS = (
     Bug(
         "a thread's interrupt is a failure of its handler",
         THREAD_ITERATORS,
-        "Registration._call",
+        "_call",
         "is_interrupt(error)",
         "False",
         ("tests/adapters/test_odd_ends.py::test_an_interrupt_ends_the_program[threads]",),
@@ -144,7 +144,7 @@ BUGS = (
     Bug(
         "a result must have a truth",
         INBOX,
-        "Verdicts.returned",
+        "returned",
         "is_interrupt(error)",
         "True",
         ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),

@@ -15,7 +15,7 @@ BUGS = (
     Bug(
         "a handshake that times out is not told",
         NODE,
-        "Node._on_link_timeout",
+        "_on_link_timeout",
         "connection is None or connection.state in HANDSHAKING",
         "False",
         SEEN,
@@ -23,7 +23,7 @@ BUGS = (
     Bug(
         "on a full disk removals wait for messages to be stored",
         STORING,
-        "Storing.store_failed",
+        "store_failed",
         "batch.stores and isinstance(error, DiskFull)",
         "False",
         (
@@ -34,7 +34,7 @@ BUGS = (
     Bug(
         "a disk that has room again is taken for full",
         STORING,
-        "Storing.committed",
+        "committed",
         "self._apart = self._apart and not batch.stores",
         "",
         ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
@@ -42,7 +42,7 @@ BUGS = (
     Bug(
         "send before commit",
         STORING,
-        "Storing._begin_commit",
+        "_begin_commit",
         "self._running = (self._last_batch, batch)",
         """
         self._running = (self._last_batch, batch)
@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         "ids go on where the last opening ended",
         BASE,
-        "NodeState.__init__",
+        "__init__",
         "None if is_derived(instance_id) else rng",
         "None",
         (
@@ -66,7 +66,7 @@ BUGS = (
     Bug(
         "a derived identity begins anywhere",
         BASE,
-        "NodeState.__init__",
+        "__init__",
         "None if is_derived(instance_id) else rng",
         "rng",
         (
@@ -77,7 +77,7 @@ BUGS = (
     Bug(
         "a forgotten peer's ids remembered",
         MAINTENANCE,
-        "Maintenance._forget_all_of.forgotten",
+        "forgotten",
         "self._dedupe.forget(peer.uuid)",
         "",
         ("tests/node/test_duplicates.py::test_a_forgotten_peer_s_ids_are_new_again",),
@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         "a peer that is connected is forgotten, as it was away once",
         MAINTENANCE,
-        "Maintenance._on_away_timeout",
+        "_on_away_timeout",
         "any(link.peer is peer for link in self._links.values())",
         "False",
         ("tests/node/test_absence.py::test_a_peer_that_is_back_in_time_has_all_of_its_time_again",),
@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         "a peer that was away at the opening is never forgotten",
         NODE,
-        "Node.__init__",
+        "__init__",
         "self._count_absence(peer)",
         "",
         ("tests/node/test_absence.py::test_after_a_restart_it_has_all_of_its_time_again",),
@@ -101,7 +101,7 @@ BUGS = (
     Bug(
         "access: routes do not look at the rules",
         BASE,
-        "NodeState._reroute",
+        "_reroute",
         "self._gate.acl.rights(peer.uuid).granted(wanted)",
         "peer.subscriptions.union(peer.held)",
         ("tests/node/test_access.py::test_rules_that_change_while_a_list_is_stored",),
@@ -109,7 +109,7 @@ BUGS = (
     Bug(
         "access: new rules leave the old routes",
         NODE,
-        "Node.set_acl",
+        "set_acl",
         """
         if acl.rights(uuid) != before.rights(uuid):
             self._reroute(peer)
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         "dedupe: forgotten over a restart",
         BASE,
-        "NodeState.__init__",
+        "__init__",
         "loaded.handled if policy.dedupe else ()",
         "()",
         ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
@@ -128,7 +128,7 @@ BUGS = (
     Bug(
         "ids in use are not reserved in the store",
         STORING,
-        "Storing._begin_commit",
+        "_begin_commit",
         "self._ids.needs_reserve",
         "False",
         ("tests/node/test_storing.py::test_ids_are_reserved_again_after_a_failure",),
@@ -136,7 +136,7 @@ BUGS = (
     Bug(
         "sends wait for removals that have no room",
         STORING,
-        "Storing.store_failed",
+        "store_failed",
         "self._apart and not no_room",
         "False",
         ("tests/node/test_full_disk.py::test_a_send_does_not_wait_for_removals_that_find_no_room_either",),
@@ -144,7 +144,7 @@ BUGS = (
     Bug(
         "no answer to a probe is no matter",
         NODE,
-        "Node._on_probe_timeout",
+        "_on_probe_timeout",
         "self._actions.append(Abort(cid))",
         "return",
         ("tests/node/test_probes.py::test_no_answer_is_a_lost_connection",),

@@ -35,7 +35,7 @@ BUGS = (
     Bug(
         "an instance is copied",
         FACADE,
-        "BaseFacade.__reduce__",
+        "__reduce__",
         "self._core.refuse_copy()",
         "return super().__reduce__()",
         ("tests/blocking/test_threads.py::test_an_instance_is_not_pickled_or_copied",),
@@ -43,7 +43,7 @@ BUGS = (
     Bug(
         "a fork of an instance goes on",
         ENDPOINT,
-        "BaseEndpoint.check_open",
+        "check_open",
         "self._process == _this_process",
         "True",
         ("tests/adapters/test_instance.py::test_a_forked_child_is_told_to_open_its_own[asyncio]",),
@@ -51,7 +51,7 @@ BUGS = (
     Bug(
         "a renewed certificate of somebody else",
         INSTANCE,
-        "BaseInstanceCore._read_tls",
+        "_read_tls",
         "not pumps.identity.may_be(self.node.instance_id)",
         "False",
         ("tests/adapters/test_renewal.py::test_a_renewed_certificate_is_shown_from_now_on[asyncio]",),
@@ -83,7 +83,7 @@ BUGS = (
     Bug(
         "without a thread the database stays open",
         ANYIO_ENDPOINT,
-        "Endpoint._close_files",
+        "_close_files",
         "self._finish()",
         "pass",
         ("tests/adapters/test_instance.py::test_without_threads_it_says_so_and_leaves_nothing[asyncio]",),
@@ -91,7 +91,7 @@ BUGS = (
     Bug(
         "opening: a cancelled one stays open on Twisted",
         TWISTED_ENDPOINT,
-        "Endpoint.open",
+        "open",
         "self.wait(closed).addBoth(lambda _: failure)",
         "failure",
         ("tests/twisted/test_instance.py::test_it_fires_when_what_it_opened_is_closed",),
@@ -99,7 +99,7 @@ BUGS = (
     Bug(
         "opening: a reactor that stops does not wait for it",
         TWISTED_ENDPOINT,
-        "Endpoint._on_shutdown",
+        "_on_shutdown",
         "return self._close_when_open()",
         "return succeed(None)",
         ("tests/twisted/test_instance.py::test_a_reactor_that_stops_waits_for_an_opening_and_closes_it",),
@@ -107,7 +107,7 @@ BUGS = (
     Bug(
         "opening: an exception leaves it on threads",
         BLOCKING_ENDPOINT,
-        "Endpoint.open",
+        "open",
         "self._stop()",
         "pass",
         ("tests/blocking/test_opening.py::test_an_exception_on_any_line_leaves_nothing_open",),
@@ -115,7 +115,7 @@ BUGS = (
     Bug(
         "opening: what is open is opened again",
         ENDPOINT,
-        "BaseEndpoint._claim",
+        "_claim",
         "self._claimed = True",
         "pass",
         ("tests/blocking/test_opening.py::test_what_is_open_is_not_opened_again_and_goes_on",),

@@ -76,8 +76,12 @@ def _functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]
 
 
 def _scopes(tree: ast.Module, function: str) -> list[ast.AST]:
-    """All that have this name: a property and its setter are two."""
-    return [node for name, node in _functions(tree) if name == function] if function else [tree]
+    """All that have this name, of whatever class: a property and its setter are two."""
+    return [node for name, node in _functions(tree) if _is_called(name, function)] if function else [tree]
+
+
+def _is_called(qualified: str, function: str) -> bool:
+    return qualified == function or qualified.endswith(f".{function}")
 
 
 def _places(path: Path, function: str, good: Statements) -> Iterator[Place]:
@@ -142,14 +146,12 @@ def _candidates(bug: Bug, project: Path, good: Statements) -> list[str]:
     trees = {path: ast.parse(path.read_text("utf-8")) for path in (own, *_others(own, project)) if path.is_file()}
     functions = [(path, name, node) for path, tree in trees.items() for name, node in _functions(tree)]
     text = ast.unparse(good[0]).splitlines()[0]
-    lines = {
-        line.strip() for _, name, node in functions if name == bug.function for line in ast.unparse(node).splitlines()
-    }
+    called = [(path, name, node) for path, name, node in functions if _is_called(name, bug.function)]
+    lines = {line.strip() for _, _, node in called for line in ast.unparse(node).splitlines()}
     ratios = sorted(((SequenceMatcher(None, text, line).ratio(), line) for line in lines), reverse=True)
     standing = [(path, name) for path, name, node in functions if any(_found(node, good, whole=True))]
-    called = [(path, name) for path, name, _ in functions if name.endswith(bug.function.rpartition(".")[2] or "-")]
     return (
         [f"{path.relative_to(project)}: {name}" for path, name in standing]
         or [line for ratio, line in ratios[:3] if ratio >= _NEAR]
-        or [f"{path.relative_to(project)}: {name}" for path, name in called]
+        or [f"{path.relative_to(project)}: {name}" for path, name, _ in called]
     )

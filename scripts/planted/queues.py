@@ -14,7 +14,7 @@ BUGS = (
     Bug(
         "a job that moves is nobody's for a while",
         BATCH,
-        "Batch.all_operations",
+        "all_operations",
         "operations.append(AddDeliveries(move.target.uuid, deliveries))",
         "pass",
         TESTS,
@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         "a job is assigned twice: who had it before keeps it",
         BATCH,
-        "Batch.all_operations",
+        "all_operations",
         "operations.append(RemoveDeliveries(move.source.uuid, spans_of(move.ids)))",
         "pass",
         TESTS,
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         "a move that fails is believed",
         MOVING,
-        "Moving._moved",
+        "_moved",
         "if error is None:\n    self._hand_over(target, messages)\n    return",
         "self._hand_over(target, messages)\nreturn",
         TESTS,
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         "a lease never ends",
         QUEUEING,
-        "Queueing._on_lease_timeout",
+        "_on_lease_timeout",
         "worker.lease_over = True",
         "pass",
         TESTS,
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "after a restart there are no leases",
         QUEUEING,
-        "Queueing.work_queue",
+        "work_queue",
         'self._timers.set(("lease", (channel, one.uuid)), self._now + lease)',
         "pass",
         TESTS,
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         "a worker that is cut off goes on",
         WORKING,
-        "Working._on_cut_timeout",
+        "_on_cut_timeout",
         "self._actions.append(TakeBack(work.handler, uuid))",
         "pass",
         TESTS,
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         "who does not work any more acknowledges jobs",
         WORKING,
-        "Working._judge",
+        "_judge",
         "verdict = self._verdicts[channel, key] = Fate.STUCK",
         "pass",
         TESTS,

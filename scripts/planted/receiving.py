@@ -14,7 +14,7 @@ BUGS = (
     Bug(
         "what was withheld is not asked for",
         RECEIVING,
-        "Receiving._take_unhandled",
+        "_take_unhandled",
         "peer is not None and not self._handlers.match(delivery.channel, delivery.key)",
         "False",
         ("tests/node/test_withheld.py::test_a_handler_that_leaves_withholds_what_it_holds",),
@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         "a peer that asks again and again is obeyed each time",
         RECEIVING,
-        "Receiving._obey",
+        "_obey",
         "self._now - peer.obeyed_at < _OBEYED_WITHIN",
         "False",
         ("tests/node/test_withheld.py::test_a_sender_obeys_once_in_ten_seconds",),
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         "what nobody wants yet is dropped",
         OPENING,
-        "Opening.is_unwanted",
+        "is_unwanted",
         "now >= self.subscriptions_due",
         "True",
         ("tests/node/test_first_moments.py",),
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         "an unsubscribe does not begin the dropping of what it names",
         RECEIVING,
-        "Receiving.unsubscribe",
+        "unsubscribe",
         "self._opening.unsubscribed(subscription, self._now)",
         "",
         ("tests/node/test_first_moments.py::test_an_unsubscribe_begins_it_for_what_it_names",),
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "what comes before its handler is withheld",
         RECEIVING,
-        "Receiving._leave",
+        "_leave",
         "fate is Fate.WANTED and self._keep_early(link, message)",
         "False",
         ("tests/node/test_first_moments.py",),
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         "what is kept for a handler goes over the credit",
         OPENING,
-        "EarlyMessages.keep",
+        "keep",
         "len(self._kept) + messages >= limits.inbox_messages or size > limits.inbox_bytes",
         "False",
         ("tests/node/test_first_moments.py::test_what_exceeds_the_credit_is_let_go",),
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         "what is still unwanted is never acknowledged",
         RECEIVING,
-        "Receiving._drop_doubtful",
+        "_drop_doubtful",
         "self._ack(link, list(dropped))",
         "",
         ("tests/node/test_first_moments.py",),
@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         "what is let go after the first moments is no notice",
         RECEIVING,
-        "Receiving._drop_doubtful",
+        "_drop_doubtful",
         "self._drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._now)",
         "pass",
         ("tests/node/test_first_moments.py::test_what_is_still_unwanted_after_half_a_minute_is_acknowledged",),
@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         "ack before handler",
         RECEIVING,
-        "Receiving._on_message",
+        "_on_message",
         "inbox.add(delivery)",
         """
         self._ack(link, [message.message_id] if message.message_id is not None else [])
@@ -89,7 +89,7 @@ BUGS = (
     Bug(
         "ack keyed by id only",
         RECEIVING,
-        "Receiving._on_acks",
+        "_on_acks",
         "others = link.window.take_acked(wire_ids, acked) if link.window is not None else wire_ids",
         """
         others = wire_ids
@@ -101,7 +101,7 @@ BUGS = (
     Bug(
         "a copy acknowledged before its original",
         RECEIVING,
-        "Receiving._is_new",
+        "_is_new",
         'self._counts["withheld"] += 1',
         """
         self._counts["withheld"] += 1
@@ -112,7 +112,7 @@ BUGS = (
     Bug(
         "handled, durably, before it is stored",
         RECEIVING,
-        "Receiving._remember",
+        "_remember",
         "self._batch.handled.append(handled)",
         """
         self._batch.handled.append(handled)
@@ -123,7 +123,7 @@ BUGS = (
     Bug(
         "a dead letter acknowledged before it is stored",
         RECEIVING,
-        "Receiving._keep_as_letter",
+        "_keep_as_letter",
         "self._keep_letter(letter)",
         """
         self._keep_letter(letter)
@@ -134,7 +134,7 @@ BUGS = (
     Bug(
         "a flood is dropped instead of waiting",
         RECEIVING,
-        "Receiving._on_entries",
+        "_on_entries",
         "link.holding |= Hold.RATE",
         "return",
         ("tests/node/test_duplicates.py::test_more_control_messages_than_allowed_wait_and_none_is_lost",),
@@ -142,7 +142,7 @@ BUGS = (
     Bug(
         "an ack outlives its connection",
         RECEIVING,
-        "Receiving.acknowledge",
+        "acknowledge",
         """
         if link is not None and link.window is not None:
             link.fruitful = True
@@ -160,7 +160,7 @@ BUGS = (
     Bug(
         "acknowledged though nobody is there to handle it",
         RECEIVING,
-        "Receiving._judge",
+        "_judge",
         "handlers or Fate.WANTED",
         "handlers or Fate.UNWANTED",
         (
@@ -170,7 +170,7 @@ BUGS = (
     Bug(
         "a probe is handed out",
         RECEIVING,
-        "Receiving._judge",
+        "_judge",
         "channel == PROBE_CHANNEL",
         "False",
         ("tests/node/test_probes.py::test_a_probe_is_never_a_message",),
@@ -178,7 +178,7 @@ BUGS = (
     Bug(
         "one failure too many before a dead letter",
         RECEIVING,
-        "Receiving.fail",
+        "fail",
         "delivery.attempt >= self.limits.max_attempts",
         "delivery.attempt > self.limits.max_attempts",
         ("tests/node/test_duplicates.py::test_a_letter_that_is_not_stored_is_still_a_message",),
@@ -186,7 +186,7 @@ BUGS = (
     Bug(
         "credit is never spent",
         RECEIVING,
-        "Receiving._on_message",
+        "_on_message",
         "inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes",
         "False",
         ("tests/node/test_receiving.py::test_credit_stops_events_then_reading_and_settling_brings_both_back",),
@@ -194,7 +194,7 @@ BUGS = (
     Bug(
         "what is not understood is not acknowledged",
         RECEIVING,
-        "Receiving._on_ignored",
+        "_on_ignored",
         "frame.message_id is not None",
         "False",
         ("tests/node/test_receiving.py::test_what_cannot_be_understood_is_acknowledged",),
@@ -202,7 +202,7 @@ BUGS = (
     Bug(
         "a peer subscribes to the reserved channel",
         RECEIVING,
-        "Receiving._on_entries",
+        "_on_entries",
         "peer.derived or one.channel == RESERVED_CHANNEL",
         "peer.derived",
         ("tests/node/test_receiving.py::test_the_reserved_channel_is_refused_everywhere",),
@@ -210,7 +210,7 @@ BUGS = (
     Bug(
         "own subscriptions are not stored",
         RECEIVING,
-        "Receiving._store_own",
+        "_store_own",
         "self._batch.operations.append(operation)",
         "",
         ("tests/node/test_receiving.py::test_own_changes_are_told_to_every_peer_once_they_are_stored",),
@@ -218,7 +218,7 @@ BUGS = (
     Bug(
         "the own list outgrows a handshake",
         RECEIVING,
-        "Receiving._check_list",
+        "_check_list",
         "count > self.limits.max_subscriptions or size > self.limits.max_handshake",
         "False",
         ("tests/node/test_receiving.py::test_own_lists_stay_within_what_peers_take",),
@@ -226,7 +226,7 @@ BUGS = (
     Bug(
         "too many subscriptions of a peer are kept",
         RECEIVING,
-        "Receiving._may_have",
+        "_may_have",
         "len(link.told) + others >= self.limits.max_subscriptions or size > self.limits.max_handshake",
         "size > self.limits.max_handshake",
         ("tests/node/test_receiving.py::test_too_many_subscriptions_of_a_peer_are_refused_and_acknowledged",),
@@ -234,7 +234,7 @@ BUGS = (
     Bug(
         "access: what may not be subscribed to is taken",
         RECEIVING,
-        "Receiving._may_have",
+        "_may_have",
         "self._gate.acl.rights(peer.uuid).may_subscribe(subscription)",
         "True",
         ("tests/node/test_access.py::test_a_control_message_that_asks_for_too_much_is_acknowledged",),
@@ -242,7 +242,7 @@ BUGS = (
     Bug(
         "access: anybody may publish",
         RECEIVING,
-        "Receiving._on_guarded_message",
+        "_on_guarded_message",
         "self._gate.acl.rights(peer.uuid).may_publish(message.channel, message.key)",
         "True",
         ("tests/node/test_access.py::test_rules_about_publishing_come_and_go",),
@@ -250,7 +250,7 @@ BUGS = (
     Bug(
         "access: what is refused is not acknowledged",
         RECEIVING,
-        "Receiving._on_guarded_message",
+        "_on_guarded_message",
         "self._ack(link, [message.message_id])",
         "",
         ("tests/node/test_access.py::test_what_may_not_be_published_is_acknowledged_and_not_delivered",),
@@ -258,7 +258,7 @@ BUGS = (
     Bug(
         "dedupe: a high-water mark",
         DEDUPE,
-        "DedupeCache.find",
+        "find",
         "self._known.find(peer, message_id, checksum)",
         "Known.YES if any(one == peer and known >= message_id for one, known, _ in self._known) else Known.NOT",
         ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
@@ -266,7 +266,7 @@ BUGS = (
     Bug(
         "dedupe: acknowledged before it is on disk",
         RECEIVING,
-        "Receiving.acknowledge",
+        "acknowledge",
         "self._batch.acks if is_durable else {}",
         "{}",
         ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
@@ -274,7 +274,7 @@ BUGS = (
     Bug(
         "dedupe: without a bound",
         DEDUPE,
-        "DedupeCache.add",
+        "add",
         """
         if len(self._known) > self._size:
             self._known.forget_oldest()
@@ -293,7 +293,7 @@ BUGS = (
     Bug(
         "two subscriptions, two deliveries",
         SUBSCRIPTIONS,
-        "Routes._look_up",
+        "_look_up",
         "tuple(targets)",
         "tuple(one for some in matching(channel, key) for one in self._targets.get(some, {}))",
         ("tests/node/test_sending.py::test_routing_by_wildcards_one_copy_each",),
@@ -312,7 +312,7 @@ BUGS = (
     Bug(
         "set aside at the first suspicion",
         POISON,
-        "PoisonDetector.ended",
+        "ended",
         """
         if len(exposed) > 1:
             return None

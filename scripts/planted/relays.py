@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         "streams: a source is pulled without demand",
         PUBLISHING,
-        "OutboundStream.look",
+        "look",
         "min(self._owner.hub.wanted(*self.key), self._step)",
         "self._step",
         (
@@ -27,7 +27,7 @@ BUGS = (
     Bug(
         "streams: a source is not closed",
         PUBLISHING,
-        "OutboundStream.cancelled",
+        "cancelled",
         "self.set()",
         "",
         ("tests/adapters/test_streams_publisher.py::test_rule",),
@@ -35,7 +35,7 @@ BUGS = (
     Bug(
         "relays: a subscription outlives the streams that it feeds",
         SUBSCRIBING,
-        "BaseSubscription._detach_outbound",
+        "_detach_outbound",
         "self._core.abandon(Closing(self.cancel))",
         "",
         (f"{RELAYS}[2.6-a_cancel_ends_a_subscription_that_is_a_source-asyncio-plain]",),
@@ -43,7 +43,7 @@ BUGS = (
     Bug(
         "relays: the first subscriber that leaves cancels for all",
         SUBSCRIBING,
-        "BaseSubscription._detach_outbound",
+        "_detach_outbound",
         "not self._stream.outbound",
         "True",
         (f"{RELAYS}[4.1-a_subscription_is_cancelled_with_the_last_of_its_streams-asyncio-plain]",),
@@ -51,7 +51,7 @@ BUGS = (
     Bug(
         "relays: the end is told to one of several streams",
         SUBSCRIBING,
-        "BaseSubscription._attach_outbound",
+        "_attach_outbound",
         "stream.outbound.add(outbound)",
         "stream.outbound = {outbound}",
         (f"{RELAYS}[4.2-all_streams_of_a_subscription_hear_its_end-asyncio-plain]",),
@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         "relays: a subscription that was opened too late stays open",
         PUBLISHING,
-        "OutboundStream.begin",
+        "begin",
         "self._let_go()",
         "",
         (
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         "relays: a source is opened for who has left",
         ASYNC_STREAMS,
-        "AsyncOutboundStream._begin_pulling",
+        "_begin_pulling",
         "if self.over: return",
         "",
         ("tests/adapters/test_relays.py::test_a_source_is_not_opened_for_who_has_left[asyncio]",),
@@ -77,7 +77,7 @@ BUGS = (
     Bug(
         "relays: a thread's wait outlives its stream",
         WAITS,
-        "Work.end",
+        "end",
         "wake()",
         "",
         ("tests/blocking/test_streams_ends.py::test_a_source_over_messages_ends_with_its_stream",),
@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         "streams: a codec that raises StopIteration ends the source",
         PUBLISHING,
-        "OutboundStream.add_many",
+        "add_many",
         "converted(encode, elements)",
         "map(encode, elements)",
         ("tests/adapters/test_odd_ends.py::test_a_source_ends_its_own_stream_and_no_other[plain-asyncio]",),
@@ -101,7 +101,7 @@ BUGS = (
     Bug(
         "streams: who takes less than half a window is never through with anything",
         SUBSCRIBING,
-        "InboundStream._grant",
+        "_grant",
         "used >= self._share(most)",
         "used >= self._window - self._window // 2",
         ("tests/adapters/test_bridge.py::test_a_subscriber_that_comes_and_goes_gets_on[asyncio-256-soon]",),
@@ -109,7 +109,7 @@ BUGS = (
     Bug(
         "streams: a window is never filled up",
         SUBSCRIBING,
-        "InboundStream._grant",
+        "_grant",
         "self._window and not self.closed and used >= self._share(most)",
         "False",
         ("tests/adapters/test_streams_data.py::test_many_streams_on_one_connection",),
@@ -117,7 +117,7 @@ BUGS = (
     Bug(
         "streams: access rules are not asked",
         STREAMS,
-        "BaseStreamsCore._on_subscribe",
+        "_on_subscribe",
         'peer is None or not self._rights(peer.identity).may_subscribe(Subscription(name, ""))',
         "peer is None",
         ("tests/adapters/test_streams_life.py::test_over_tls",),
@@ -125,7 +125,7 @@ BUGS = (
     Bug(
         "a source that ends oddly ends the program",
         ASYNC_STREAMS,
-        "AsyncOutboundStream._work",
+        "_work",
         "self._loop.is_outside(error)",
         "not isinstance(error, Exception)",
         ("tests/adapters/test_odd_ends.py::test_a_source_ends_its_own_stream_and_no_other",),

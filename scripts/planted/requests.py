@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         "the first request goes out before the subscription to replies",
         NODE,
-        "Requesting.request",
+        "request",
         "self._hears_replies",
         "True",
         IN_NODE,
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         "a second answer ends a request once more",
         TABLE,
-        "OpenRequests.end",
+        "end",
         "del self.by_id[asked.request_id]",
         "pass",
         IN_NODE,
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         "a cancelled request is outstanding until its timeout",
         "transports/tolliver_transports/_driver/pending.py",
-        "PendingCall.forget",
+        "forget",
         "not self._waiters and self.abandoned is not None",
         "False",
         (ON_ADAPTERS + "test_a_request_that_its_caller_cancels_is_over",),
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "a cancelled request takes the one of the same number with it",
         NODE,
-        "Requesting._is_outstanding",
+        "_is_outstanding",
         "self._requests.by_id.get(asked.request_id) is asked",
         "asked.request_id in self._requests.by_id",
         IN_NODE,
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         "anybody's reply is an answer",
         NODE,
-        "Requesting._on_reply",
+        "_on_reply",
         "reply is None or asked is None or peer not in asked.left",
         "reply is None or asked is None",
         IN_NODE,
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         "a failure ends a request that another may answer",
         NODE,
-        "Requesting._on_reply",
+        "_on_reply",
         "not asked.left or (asked.replies and not asked.gathers)",
         "not asked.gathers or not asked.left",
         IN_NODE,
@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         "ids begin at the same place at each opening",
         TABLE,
-        "OpenRequests.new_id",
+        "new_id",
         "request_id = int(self._rng.random() * _HALF) * _HALF + int(self._rng.random() * _HALF)",
         "request_id = 0",
         IN_NODE,
@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         "requests outlive the connection that was to answer them",
         NODE,
-        "Requesting._on_asked_timeout",
+        "_on_asked_timeout",
         "peer.link is None",
         "False",
         IN_NODE,
@@ -86,7 +86,7 @@ BUGS = (
     Bug(
         "a durable request is acknowledged before its reply is stored",
         NODE,
-        "Requesting._keep_replied",
+        "_keep_replied",
         "_key_of(one) in self._replied",
         "False",
         IN_NODE,
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         "a reply is not held for its subscription",
         NODE,
-        "Requesting._hold_reply",
+        "_hold_reply",
         "held.append((self._now + HELD_FOR, framed))",
         "pass",
         IN_NODE,
@@ -102,7 +102,7 @@ BUGS = (
     Bug(
         "frames that wait for room are left",
         "tolliver_proto/_node/node.py",
-        "Node._on_sent",
+        "_on_sent",
         "self._send_waiting(link)",
         "pass",
         IN_NODE,
@@ -110,7 +110,7 @@ BUGS = (
     Bug(
         "a place is never free again",
         RESPONDING,
-        "RequestCalls.end",
+        "end",
         "self._free += 1",
         "pass",
         (f"{ON_ADAPTERS}test_what_takes_its_time_holds_up_no_other[asyncio]",),
@@ -118,7 +118,7 @@ BUGS = (
     Bug(
         "a closed responder stays subscribed",
         RESPONDING,
-        "RequestBox.leave",
+        "leave",
         "self._core.node.stop_responding(self.channel, self.key, self, monotonic())",
         "pass",
         (f"{ON_ADAPTERS}test_two_responders_of_one_instance[asyncio]",),

@@ -19,7 +19,7 @@ BUGS = (
     Bug(
         "a value for every entry of a list, new or not",
         RETAINED,
-        "Retaining._look_first",
+        "_look_first",
         "wanted - known.subscriptions - known.held.keys()",
         "wanted",
         (f"{_NODE}test_a_longer_list_gets_what_is_new_in_it_alone",),
@@ -27,7 +27,7 @@ BUGS = (
     Bug(
         "a subscription that was held is new",
         RETAINED,
-        "Retaining._look_first",
+        "_look_first",
         "wanted - known.subscriptions - known.held.keys()",
         "wanted - known.subscriptions",
         (f"{_NODE}test_a_hold_that_ends_by_subscribing_is_nothing_new_and_one_that_is_over_is",),
@@ -35,7 +35,7 @@ BUGS = (
     Bug(
         "what is retained is kept for who connects, too",
         SENDING,
-        "Sending._store",
+        "_store",
         "bool(self._keeping) and change is None and terms.to != _NOBODY and self._look_at_windows(len(items))",
         "bool(self._keeping) and terms.to != _NOBODY and self._look_at_windows(len(items))",
         (f"{_NODE}test_it_comes_once_to_a_peer_that_was_connecting",),
@@ -43,7 +43,7 @@ BUGS = (
     Bug(
         "a change that is not stored yet is given",
         RETAINED,
-        "Retaining._look_at",
+        "_look_at",
         "self._running is not None and not look.changed.keys().isdisjoint(self._running[1].values)",
         "False",
         (f"{_NODE}test_a_change_that_is_not_stored_is_not_given",),
@@ -51,7 +51,7 @@ BUGS = (
     Bug(
         "changes while values are looked up are not seen",
         SIZES,
-        "RetainedSizes.take",
+        "take",
         "look.matches(name)",
         "False",
         (f"{_NODE}test_a_change_while_values_are_looked_up_counts_in_the_state_of_the_end",),
@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         "two lists of one peer at once",
         RETAINED,
-        "Retaining._look_first",
+        "_look_first",
         "giving is not None",
         "False",
         (f"{_NODE}test_one_list_of_a_peer_after_the_other",),
@@ -67,7 +67,7 @@ BUGS = (
     Bug(
         "values on a full disk keep a peer out",
         RETAINED,
-        "Retaining._give_values",
+        "_give_values",
         "(0, 0) if self._apart else self._room_of(peer)",
         "self._room_of(peer)",
         (f"{_NODE}test_on_a_full_disk_a_peer_connects_and_the_values_are_left_out",),
@@ -75,7 +75,7 @@ BUGS = (
     Bug(
         "sizes of what was not stored are believed",
         SIZES,
-        "RetainedSizes._restore",
+        "_restore",
         "self._set(name, size)",
         "pass",
         (f"{_NODE}test_a_change_that_is_not_stored_is_not_given",),
@@ -83,7 +83,7 @@ BUGS = (
     Bug(
         "what is next in a flush is not waited for",
         FLUSHING,
-        "Flushing._is_through",
+        "_is_through",
         "link.handed - link.in_transit >= flush.mark",
         "True",
         (f"{_FLUSH}test_it_waits_for_the_sockets_of_all_who_are_connected",),
@@ -91,7 +91,7 @@ BUGS = (
     Bug(
         "a flush answers before a full window is through",
         FLUSHING,
-        "Flushing._is_through",
+        "_is_through",
         "link.window.owes(flush.seq)",
         "False",
         (f"{_FLUSH}test_it_waits_for_a_window_that_is_full",),

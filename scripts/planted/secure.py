@@ -61,7 +61,7 @@ BUGS = (
     Bug(
         "tls: what nobody reads any more is kept",
         TLS,
-        "Pump.receive",
+        "receive",
         "self._no_more or self._closed_by_peer or self._failure",
         "self._no_more or self._closed_by_peer",
         ("tests/tls/test_handshake.py::test_what_nobody_reads_any_more_is_not_kept",),
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         "tls: a pin is not looked at",
         TLS,
-        "Pump._check_peer",
+        "_check_peer",
         "check_pin(self._remote, identity)",
         "pass",
         ("tests/tls/test_handshake.py::test_another_than_the_pinned_peer",),
@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         "tls: secrets are written without a word",
         POLICY,
-        "Pumps.__init__",
+        "__init__",
         "warn(tls.keylog)",
         "None",
         ("tests/tls/test_keylog.py::test_the_log_warns_once_for_each_file",),
@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         "tls: who is revoked may stay",
         "transports/tolliver_transports/_driver/endpoint.py",
-        "BaseEndpoint.use_tls",
+        "use_tls",
         "wire.abort()",
         "pass",
         ("tests/adapters/test_revocation.py::test_a_peer_that_is_listed_is_closed_out[asyncio]",),
@@ -101,7 +101,7 @@ BUGS = (
     Bug(
         "tls: a handshake under way ends by the old list",
         TLS,
-        "Pump._check_peer",
+        "_check_peer",
         "raise revocation",
         "pass",
         ("tests/tls/test_revocation.py::test_a_handshake_that_the_list_overtakes_fails",),
@@ -117,7 +117,7 @@ BUGS = (
     Bug(
         "tls: a pinned peer needs no CA",
         POLICY,
-        "Pumps.__init__",
+        "__init__",
         "self.identity = _met_by_itself(read_once, self._by_pin, self._server)",
         """
         self._by_pin.verify_mode = ssl.CERT_NONE
@@ -136,7 +136,7 @@ BUGS = (
     Bug(
         "tls: a cut is taken for an orderly end",
         TLS,
-        "Pump._pull",
+        "_pull",
         "self._cut_off = True",
         "self._closed_by_peer = True",
         ("tests/tls/test_stream.py::test_an_end_without_close_notify_is_told_apart",),
@@ -144,7 +144,7 @@ BUGS = (
     Bug(
         "tls: our end drops what has come",
         TLS,
-        "Pump.close_notify",
+        "close_notify",
         """
         self._pull()
         if self._identity is None or self._write_closed or self._failure is not None or self._cut_off:
@@ -159,7 +159,7 @@ BUGS = (
     Bug(
         "tls: the end before the data",
         TLS,
-        "Pump.peer_closed",
+        "peer_closed",
         "self._closed_by_peer and not self._read_ahead",
         "self._closed_by_peer",
         ("tests/tls/test_stream.py::test_the_end_is_not_told_before_the_data",),
@@ -167,7 +167,7 @@ BUGS = (
     Bug(
         "tls: a refusal is taken for a lost line",
         X509,
-        "Breakdown.explain",
+        "explain",
         "refusal is not None and not self.heard",
         "False",
         ("tests/tls/test_handshake.py::test_refused_certificate",),
@@ -187,7 +187,7 @@ BUGS = (
     Bug(
         "plaintext leaves this machine",
         OPTIONS,
-        "EndpointOptions._require_loopback",
+        "_require_loopback",
         "self.plaintext and not is_loopback(host)",
         "False",
         ("tests/tls/test_options.py::test_plaintext_does_not_leave_this_machine",),

@@ -17,7 +17,7 @@ BUGS = (
     Bug(
         "a silence is told though acknowledgements come",
         "tolliver_proto/_node/ack_watch.py",
-        "AckWatch.acked",
+        "acked",
         "self._since = now if waits and self._after is not None else None",
         "pass",
         ("tests/node/test_silence.py",),
@@ -25,7 +25,7 @@ BUGS = (
     Bug(
         "a silence is told again and again",
         "tolliver_proto/_node/ack_watch.py",
-        "AckWatch.look",
+        "look",
         "self._told = True",
         "self._told = False",
         ("tests/node/test_silence.py",),
@@ -33,7 +33,7 @@ BUGS = (
     Bug(
         "what a newer list lacks is dropped",
         HOLDS,
-        "Holding._set_peer_list",
+        "_set_peer_list",
         "{one: peer.held.get(one, until) for one in kept}",
         "{}",
         ("tests/node/test_holds.py",),
@@ -41,7 +41,7 @@ BUGS = (
     Bug(
         "what was held is not read again",
         HOLDS,
-        "Holding._read_all_again",
+        "_read_all_again",
         "window.go_back(0)",
         "pass",
         ("tests/node/test_holds.py",),
@@ -49,7 +49,7 @@ BUGS = (
     Bug(
         "a hold never ends",
         HOLDS,
-        "Holding._give_up_held",
+        "_give_up_held",
         "self._searches.begin(peer.uuid, take, lambda _error: None)",
         "",
         ("tests/node/test_holds.py",),
@@ -57,7 +57,7 @@ BUGS = (
     Bug(
         "what is held makes a send fail",
         "tolliver_proto/_node/quota.py",
-        "Quota.full",
+        "full",
         "QuotaPolicy.SKIP if peer.held else self._policy.quota_of(peer.uuid)",
         "self._policy.quota_of(peer.uuid)",
         ("tests/node/test_holds.py",),
@@ -65,7 +65,7 @@ BUGS = (
     Bug(
         "an unsubscribe is said once",
         HOLDS,
-        "Holding._insist",
+        "_insist",
         "link.control.insist(peer.unsaid)",
         "pass",
         ("tests/node/test_holds.py::test_an_unsubscribe_is_repeated_until_it_is_acknowledged",),
@@ -73,7 +73,7 @@ BUGS = (
     Bug(
         "what was given up counts as acknowledged",
         REMOVING,
-        "Removing._remove",
+        "_remove",
         "self._tell_given_up(peer.uuid, ids, reason)",
         "",
         ("tests/node/test_undelivered.py",),
@@ -81,7 +81,7 @@ BUGS = (
     Bug(
         "who asks later is told of an acknowledgement",
         SENDING,
-        "Sending.watch",
+        "watch",
         "Acked([receipt], told[0] if told else None)",
         "Acked([receipt])",
         ("tests/node/test_undelivered.py::test_who_asks_later_is_told_the_same",),
@@ -97,7 +97,7 @@ BUGS = (
     Bug(
         "who is skipped at its quota counts as a recipient that is required",
         SENDING,
-        "Sending._store",
+        "_store",
         "routed, shares = room.routed, room.shares\n_check_recipients(items, routed, terms.required)",
         "routed, shares = room.routed, room.shares",
         ("tests/node/test_undelivered.py::test_who_is_skipped_at_its_quota_is_not_counted",),
@@ -105,7 +105,7 @@ BUGS = (
     Bug(
         "on a full disk messages go with everything else",
         SENDING,
-        "Sending._must_wait",
+        "_must_wait",
         "self._apart or self._keeps_enough()",
         "self._keeps_enough()",
         ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
@@ -113,7 +113,7 @@ BUGS = (
     Bug(
         "what is linked again after a failure is forgotten",
         BATCH,
-        "Batch.putting_away",
+        "putting_away",
         "self.linked",
         "False",
         (
@@ -124,7 +124,7 @@ BUGS = (
     Bug(
         "delivery row removed when sent instead of when acked",
         SENDING,
-        "Sending._pump",
+        "_pump",
         "room -= len(data)",
         """
         room -= len(data)
@@ -135,7 +135,7 @@ BUGS = (
     Bug(
         "wrap onto a live id",
         IDS,
-        "IdAllocator._next_free",
+        "_next_free",
         "self.live.next_free(number)",
         "number",
         ("tests/node/test_sending.py::test_ids_wrap_over_live_ones",),
@@ -143,7 +143,7 @@ BUGS = (
     Bug(
         "ids begin among those that were handed out",
         IDS,
-        "IdAllocator._drawn",
+        "_drawn",
         "self._is_clear(first, first + RESERVE - 1)",
         "True",
         ("tests/node/test_ids.py::test_the_first_draw_that_is_clear_is_taken",),
@@ -151,7 +151,7 @@ BUGS = (
     Bug(
         "only the first id of a block is looked at",
         IDS,
-        "IdAllocator._drawn",
+        "_drawn",
         "self._is_clear(first, first + RESERVE - 1)",
         "self._is_clear(first, first)",
         ("tests/node/test_ids.py::test_a_wrapping_block_is_looked_at_on_both_sides",),
@@ -159,7 +159,7 @@ BUGS = (
     Bug(
         "ids run into those of earlier openings",
         IDS,
-        "IdAllocator._next_free",
+        "_next_free",
         "self._older.next_free(self.live.next_free(number))",
         "self.live.next_free(number)",
         ("tests/node/test_ids.py::test_ids_that_were_handed_out_are_passed_over_as_long_as_there_are_others",),
@@ -191,7 +191,7 @@ BUGS = (
     Bug(
         "an opening that used no id leaves a row",
         IDS,
-        "IdAllocator.needs_reserve",
+        "needs_reserve",
         "0 < self._passed > self._reserved - RESERVE // 2",
         "self._passed > self._reserved - RESERVE // 2",
         ("tests/node/test_ids.py::test_an_opening_that_used_no_id_reserves_none",),
@@ -207,7 +207,7 @@ BUGS = (
     Bug(
         "message sent during the dial lost",
         SENDING,
-        "Sending._claim_kept",
+        "_claim_kept",
         "self._link(peer, claimed)",
         "self._link(peer, [])",
         ("tests/node/test_connecting.py::test_what_is_sent_while_a_connection_is_made_reaches_the_peer_once",),
@@ -215,7 +215,7 @@ BUGS = (
     Bug(
         "resend out of order",
         OUTBOX,
-        "Window.fetched",
+        "fetched",
         """
         for row in rows:
             if row.seq in self.outbox.leaving or row.wire_id in self._unacked or row.wire_id in self._backoff:
@@ -241,7 +241,7 @@ BUGS = (
     Bug(
         "resend while still buffered",
         SENDING,
-        "Sending._pump",
+        "_pump",
         "room -= len(data)",
         """
         window.transmitted([message.wire_id for message in run], (), self._now)
@@ -252,7 +252,7 @@ BUGS = (
     Bug(
         "wildcard matches the reserved channel",
         SENDING,
-        "Sending._size_around",
+        "_size_around",
         "PRIVATE_CHANNELS",
         "()",
         ("tests/node/test_sending.py::test_a_bad_item_is_refused_with_all_its_companions",),
@@ -260,7 +260,7 @@ BUGS = (
     Bug(
         "searched for before all is stored",
         REMOVING,
-        "Removing._when_stored",
+        "_when_stored",
         "self._running is None and self._batch.empty",
         "True",
         ("tests/node/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
@@ -268,7 +268,7 @@ BUGS = (
     Bug(
         "another message under a known id is a copy",
         MESSAGE_SET,
-        "MessageSet._compared",
+        "_compared",
         "return _BY_ID",
         "return _YES",
         ("tests/node/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",),
@@ -284,7 +284,7 @@ BUGS = (
     Bug(
         "only the newest message under an id is known",
         MESSAGE_SET,
-        "MessageSet._put_aside",
+        "_put_aside",
         "self._heads[at] = row",
         "",
         (
@@ -295,7 +295,7 @@ BUGS = (
     Bug(
         "an entry without a checksum is like any other",
         MESSAGE_SET,
-        "MessageSet._compared",
+        "_compared",
         "number & 1 or checksum in (None, self._checksums[newest])",
         "checksum in (None, self._checksums[newest])",
         ("tests/node/test_duplicates.py::test_what_an_old_layout_remembers_matches_by_id_alone",),
@@ -303,7 +303,7 @@ BUGS = (
     Bug(
         "a peer with one id for everything makes one long chain",
         MESSAGE_SET,
-        "MessageSet.add",
+        "add",
         "self._put_aside(other, at)",
         "self._aside += 1",
         ("tests/node/test_message_set.py::test_a_peer_that_has_one_id_for_everything_makes_no_long_chain",),
@@ -311,7 +311,7 @@ BUGS = (
     Bug(
         "what nobody wants is stored",
         SENDING,
-        "Sending._store",
+        "_store",
         "[at for at, recipients in enumerate(routed) if recipients.peers or is_kept]",
         "[at for at, recipients in enumerate(routed)]",
         ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
@@ -319,7 +319,7 @@ BUGS = (
     Bug(
         "a message alone that nobody wants is stored",
         SENDING,
-        "Sending.send",
+        "send",
         "not count",
         "False",
         ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
@@ -327,7 +327,7 @@ BUGS = (
     Bug(
         "a message alone passes the quota",
         SENDING,
-        "Sending.send",
+        "send",
         "self._quota.is_tight(peer.outbox, 1, size)",
         "False",
         ("tests/node/test_undelivered.py::test_what_goes_for_newer_ones_was_not_delivered",),
@@ -335,7 +335,7 @@ BUGS = (
     Bug(
         "a message alone passes those that wait",
         SENDING,
-        "Sending.send",
+        "send",
         "self._keeping or self._blocked or self._apart or self.closing or has_terms or self._foreign",
         "self._keeping or self._apart or self.closing or has_terms or self._foreign",
         ("tests/node/test_connecting.py", "tests/node/test_quota.py", "tests/node/test_full_disk.py"),
@@ -343,7 +343,7 @@ BUGS = (
     Bug(
         "the first ack removes the message for all",
         SENDING,
-        "Sending._take_in",
+        "_take_in",
         "len(recipients.peers) + is_kept",
         "1",
         ("tests/node/test_sending.py::test_one_id_for_several_recipients",),
@@ -351,7 +351,7 @@ BUGS = (
     Bug(
         "the quota of a peer is not looked at",
         QUOTA,
-        "Quota.full",
+        "full",
         "max(self.excess(peer.outbox, share)) <= 0",
         "True",
         ("tests/node/test_sending.py::test_a_full_outbox_refuses_before_anything_changes",),
@@ -359,7 +359,7 @@ BUGS = (
     Bug(
         "unreliable messages pile up",
         SENDING,
-        "Sending.unreliable_send",
+        "unreliable_send",
         "connection.unsent_bytes + link.in_transit >= high_water or not connection.live",
         "not connection.live",
         ("tests/node/test_sending.py::test_unreliable_is_dropped_over_high_water_and_never_stored",),
@@ -367,7 +367,7 @@ BUGS = (
     Bug(
         "the window has no bound",
         OUTBOX,
-        "Window.next_run",
+        "next_run",
         "count and (count >= most or size + message.size > most_bytes)",
         "False",
         ("tests/node/test_sending.py::test_the_window_holds_messages_back_and_acks_let_them_go",),
@@ -375,7 +375,7 @@ BUGS = (
     Bug(
         "a withheld ack stops the peer",
         OUTBOX,
-        "Window._leave_window",
+        "_leave_window",
         """
         message = self._unacked.pop(wire_id)
         self._unacked_bytes -= message.size
@@ -388,7 +388,7 @@ BUGS = (
     Bug(
         "resends do not back off",
         OUTBOX,
-        "Window.interval",
+        "interval",
         "self._resend_first * 2.0 ** min(attempts, 30)",
         "self._resend_first",
         ("tests/node/test_sending.py::test_resending_waits_doubles_and_jitters",),
@@ -396,7 +396,7 @@ BUGS = (
     Bug(
         "an unreadable row stops a peer",
         OUTBOX,
-        "Window.fetched",
+        "fetched",
         "corrupt.append(row)",
         "break",
         ("tests/node/test_storing.py::test_corrupt_rows_are_set_aside_and_the_rest_goes_on",),
@@ -404,7 +404,7 @@ BUGS = (
     Bug(
         "kept messages have no bound",
         SENDING,
-        "Sending._keeps_enough",
+        "_keeps_enough",
         "self._keeping.keeps_enough(self._policy.strict_block)",
         "False",
         ("tests/node/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),
@@ -412,7 +412,7 @@ BUGS = (
     Bug(
         "what expires was acknowledged already",
         REMOVING,
-        "Removing._remove",
+        "_remove",
         """
         if one.seq in outbox.leaving and one.seq not in being_parked:
             continue

@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         "spark: a try of a task has a name of its own",
         SINK,
-        "BatchWriter.write",
+        "write",
         'f"{self.options.write_id}/{partition}"',
         'f"{self.options.write_id}/{partition}/{uuid4()}"',
         ("tests/spark/test_sending.py::test_the_writers_are_pickled_and_name_their_tasks",),
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         "spark: batches of a stream share a name",
         SINK,
-        "StreamWriter.write",
+        "write",
         'f"{query}/{batch}/{partition}"',
         'f"{query}/{partition}"',
         ("tests/spark/test_sending.py::test_the_writers_are_pickled_and_name_their_tasks",),
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "spark: ids begin anew in each batch",
         SINK,
-        "Numbering.ids",
+        "ids",
         "before + 1",
         "1",
         ("tests/spark/test_sending.py::test_a_partition_arrives_once_and_in_order_however_often_it_is_written",),
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         "spark: an id twice",
         SINK,
-        "Numbering._see",
+        "_see",
         "again.any()",
         "False",
         ("tests/spark/test_sending.py::test_ids_of_a_column_count_once_in_any_order",),
@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         "spark: the window has no bound",
         SENDING,
-        "Sender._has_room",
+        "_has_room",
         "fits and (not self._runs or sum(run.size for run in self._runs) + size <= WINDOW_BYTES)",
         "True or (not self._runs or sum(run.size for run in self._runs) + size <= WINDOW_BYTES)",
         ("tests/spark/test_sending.py::test_no_more_is_unacknowledged_than_the_window",),
@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         "spark: an ack counts for another row",
         SENDING,
-        "Run.acked",
+        "acked",
         "places[self._ids[places] == ids]",
         "places",
         ("tests/spark/test_sending.py::test_acks_of_any_order_are_counted_once",),
@@ -86,7 +86,7 @@ BUGS = (
     Bug(
         "spark: nothing is sent again",
         SENDING,
-        "Sender._until",
+        "_until",
         "self._runs and now >= self._resend_at",
         "False",
         ("tests/spark/test_sending.py::test_a_message_without_an_answer_is_sent_again",),
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         "spark: a cut ack is lost",
         LINK,
-        "Link._take_acks",
+        "_take_acks",
         'rest if is_cut else b""',
         'b""',
         ("tests/spark/test_sending.py::test_acks_come_out_however_they_are_cut",),
@@ -102,7 +102,7 @@ BUGS = (
     Bug(
         "spark: rows that nobody wants are sent",
         SENDING,
-        "Sender._wanted",
+        "_wanted",
         "self._unwanted(rows.channel, rows.key)",
         "None",
         ("tests/spark/test_sending.py::test_what_nobody_subscribes_to_is_an_error_or_counted",),
@@ -142,7 +142,7 @@ BUGS = (
     Bug(
         "spark: the end of a time belongs to it",
         BATCHES,
-        "Wanted.of_time",
+        "of_time",
         "min(self.until, 2**64) - 1",
         "min(self.until, 2**64 - 1)",
         ("tests/spark/test_reading.py::test_each_message_of_a_group_has_its_own_time_and_place",),
@@ -166,7 +166,7 @@ BUGS = (
     Bug(
         "spark: what is damaged is passed over in silence",
         BATCHES,
-        "Policy.damaged",
+        "damaged",
         "self._mode is Mode.FAILFAST",
         "False",
         ("tests/spark/test_reading.py::test_a_damaged_payload_costs_one_block",),
@@ -174,7 +174,7 @@ BUGS = (
     Bug(
         "spark: a torn end is passed over in silence",
         BATCHES,
-        "Policy.torn",
+        "torn",
         "self._tail is TruncatedTail.ERROR",
         "False",
         ("tests/spark/test_reading.py::test_a_torn_tail_is_ignored_unless_it_is_to_be_an_error",),
@@ -198,7 +198,7 @@ BUGS = (
     Bug(
         "spark: control messages are rows",
         COLUMNS,
-        "Columns.regular",
+        "regular",
         "~self.control & good_text(self.channel)",
         "good_text(self.channel)",
         ("tests/spark/test_columns.py::test_columns_are_the_machine_s_frames",),
@@ -214,7 +214,7 @@ BUGS = (
     Bug(
         "layouts: the sink takes a refusal for an ack",
         LINK,
-        "Link._take_heads",
+        "_take_heads",
         "heads = heads[good]",
         "pass",
         ("tests/spark/test_foreign.py::test_who_refuses_for_ever_is_said",),
@@ -222,7 +222,7 @@ BUGS = (
     Bug(
         "layouts: the sink takes half of a long id",
         LINK,
-        "Link._take_ids",
+        "_take_ids",
         "ids = ids[ids <= _MOST]",
         "pass",
         ("tests/spark/test_foreign.py::test_go_of_2026_gets_all_rows_and_may_refuse_some",),
@@ -230,7 +230,7 @@ BUGS = (
     Bug(
         "layouts: the sink knows one entry of a control message",
         LINK,
-        "Link._change",
+        "_change",
         "entries = event.subscriptions",
         "entries = event.subscriptions[:1]",
         ("tests/spark/test_foreign.py::test_go_of_2026_gets_all_rows_and_may_refuse_some",),

@@ -37,7 +37,7 @@ BUGS = (
     Bug(
         "a log that was cut is written on",
         SQLITE_FILE,
-        "DatabaseFile._refuse_cut_log",
+        "_refuse_cut_log",
         "not self._lock.is_cut()",
         "True",
         ("tests/store/test_lost_files.py::test_a_log_that_is_cut_while_it_is_open_is_told_at_the_next_commit",),
@@ -53,7 +53,7 @@ BUGS = (
     Bug(
         "a check delays the close until it has seen all",
         SQLITE_FILE,
-        "DatabaseFile.end_check",
+        "end_check",
         "checker.interrupt()",
         "pass",
         ("tests/store/test_backup.py::test_closing_gives_a_check_up_and_leaves_everything_in_one_file",),
@@ -109,7 +109,7 @@ BUGS = (
     Bug(
         "a copy that is given up goes on",
         SQLITE,
-        "SQLiteStore._look",
+        "_look",
         "self._ending",
         "False",
         ("tests/store/test_backup.py::test_closing_gives_a_copy_up_and_waits_for_that",),
@@ -117,7 +117,7 @@ BUGS = (
     Bug(
         "no CRC of dead letters",
         SQLITE,
-        "SQLiteStore.dead_letters",
+        "dead_letters",
         "crc == letter_check(content, number, peer, attempts, failed_at)",
         "True",
         ("tests/store/test_upkeep.py::test_a_damaged_letter_is_left_out",),
@@ -125,7 +125,7 @@ BUGS = (
     Bug(
         "half a commit",
         SQLITE_FILE,
-        "DatabaseFile.transact",
+        "transact",
         'connection.execute("BEGIN IMMEDIATE")',
         "",
         ("tests/store/test_power_loss.py::test_every_commit_is_synced",),
@@ -133,7 +133,7 @@ BUGS = (
     Bug(
         "an opening does not wait for who writes",
         SQLITE_FILE,
-        "DatabaseFile.transact",
+        "transact",
         'connection.execute("BEGIN IMMEDIATE")',
         'connection.execute("BEGIN"), connection.execute("SELECT * FROM instance").fetchall()',
         ("tests/store/test_opening.py::test_an_opening_waits_for_another_program_that_writes",),
@@ -141,7 +141,7 @@ BUGS = (
     Bug(
         "a commit that failed is kept",
         SQLITE_FILE,
-        "DatabaseFile.transact",
+        "transact",
         """
         with suppress(sqlite3.Error):
             if connection.in_transaction:
@@ -157,7 +157,7 @@ BUGS = (
     Bug(
         "a database that others may read",
         SQLITE_FILE,
-        "DatabaseFile._create",
+        "_create",
         "open_private(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL)",
         "os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)",
         ("tests/store/test_opening.py::test_every_file_is_its_owners_alone",),
@@ -165,7 +165,7 @@ BUGS = (
     Bug(
         "two instances on one database",
         LOCK,
-        "Lock._take_beside",
+        "_take_beside",
         "fcntl.LOCK_EX",
         "fcntl.LOCK_SH",
         ("tests/store/test_lost_files.py::test_where_files_have_no_such_locks_the_one_beside_is_enough",),
@@ -181,7 +181,7 @@ BUGS = (
     Bug(
         "a hard link is another database",
         LOCK,
-        "Lock.take_file",
+        "take_file",
         "found.st_nlink > 1",
         "False",
         ("tests/store/test_lost_files.py::test_a_hard_link_is_no_second_database",),
@@ -189,7 +189,7 @@ BUGS = (
     Bug(
         "a second opening in the process drops the locks of the first",
         LOCK,
-        "Lock.take_file",
+        "take_file",
         "self._beside is not None and identity in _used",
         "False",
         ("tests/store/test_lost_files.py::test_a_hard_link_is_no_second_database",),
@@ -197,7 +197,7 @@ BUGS = (
     Bug(
         "a mount of the file is another lock",
         LOCK,
-        "Lock.take_file",
+        "take_file",
         "fcntl.F_WRLCK",
         "fcntl.F_RDLCK",
         ("tests/store/test_lost_files.py::test_a_mount_of_the_file_is_the_same_lock",),
@@ -205,7 +205,7 @@ BUGS = (
     Bug(
         "a commit into a file that is gone is confirmed",
         SQLITE_FILE,
-        "DatabaseFile._confirm",
+        "_confirm",
         "lost is None",
         "True",
         ("tests/store/test_lost_files.py::test_no_commit_is_confirmed_into_a_file_that_is_not_at_its_name",),
@@ -213,7 +213,7 @@ BUGS = (
     Bug(
         "a database that was emptied is made anew",
         SQLITE_FILE,
-        "DatabaseFile._open",
+        "_open",
         "self._refuse_to_replace()",
         "",
         ("tests/store/test_lost_files.py::test_a_database_that_was_here_is_not_made_anew",),
@@ -221,7 +221,7 @@ BUGS = (
     Bug(
         "commits are not counted",
         SQLITE_FILE,
-        "DatabaseFile.transact",
+        "transact",
         "connection.execute(_COUNT, (self.next_commit,))",
         "pass",
         ("tests/store/test_lost_files.py::test_a_commit_is_counted_wherever_its_number_stands",),
@@ -229,7 +229,7 @@ BUGS = (
     Bug(
         "the count of commits is not taken from the newest batch",
         SQLITE_FILE,
-        "DatabaseFile._take_over",
+        "_take_over",
         "connection.execute(_TAKE_COUNT)",
         "pass",
         ("tests/store/test_lost_files.py::test_a_commit_is_counted_wherever_its_number_stands",),
@@ -237,7 +237,7 @@ BUGS = (
     Bug(
         "a commit that removes its own batch counts as numbered",
         OWED,
-        "Deliveries.remove_messages",
+        "remove_messages",
         "self._numbered = None",
         "pass",
         ("tests/store/test_lost_files.py::test_a_commit_is_counted_wherever_its_number_stands",),
@@ -245,7 +245,7 @@ BUGS = (
     Bug(
         "the clock's correction is forgotten at a restart",
         SQLITE,
-        "SQLiteStore.__init__",
+        "__init__",
         "self._clock.correction += kept",
         "pass",
         ("tests/store/test_clock.py::test_a_step_that_a_look_saw_counts_for_nothing_after_a_loss_of_power",),
@@ -253,7 +253,7 @@ BUGS = (
     Bug(
         "a close does not look whether the clock was set",
         SQLITE,
-        "SQLiteStore._keep_correction",
+        "_keep_correction",
         "self._clock.now()",
         "pass",
         ("tests/store/test_clock.py::test_a_step_before_an_orderly_close_counts_for_nothing",),
@@ -261,7 +261,7 @@ BUGS = (
     Bug(
         "the clocks of the last commit are not gone on from",
         SQLITE_FILE,
-        "DatabaseFile.keep_time",
+        "keep_time",
         "clock.go_on(self._mark.noted)",
         "pass",
         ("tests/store/test_clock.py::test_within_a_boot_an_age_is_what_passed",),
@@ -269,7 +269,7 @@ BUGS = (
     Bug(
         "the mark stays as it was",
         MARK,
-        "Mark.write",
+        "write",
         "_write(self._file, data, 0)",
         "pass",
         ("tests/store/test_lost_files.py::test_a_log_that_is_gone_or_cut_is_told",),
@@ -285,7 +285,7 @@ BUGS = (
     Bug(
         "missing commits are told once",
         MARK,
-        "Mark.__init__",
+        "__init__",
         "missing + max(0, before - commits)",
         "max(0, before - commits)",
         ("tests/store/test_lost_files.py::test_a_log_that_is_gone_or_cut_is_told",),
@@ -293,7 +293,7 @@ BUGS = (
     Bug(
         "the reserve is never given up",
         ROOM,
-        "Room.make",
+        "make",
         "code != sqlite3.SQLITE_FULL",
         "True",
         ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
@@ -301,7 +301,7 @@ BUGS = (
     Bug(
         "new messages are given the reserve",
         SQLITE,
-        "SQLiteStore.commit",
+        "commit",
         "growth is not None",
         "False",
         ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
@@ -309,7 +309,7 @@ BUGS = (
     Bug(
         "the log takes all of the reserve",
         ROOM,
-        "Room.make",
+        "make",
         "self._reserve.give_up_half()",
         "self._reserve.give_up()",
         (
@@ -320,7 +320,7 @@ BUGS = (
     Bug(
         "dead letters are not counted where their last number is lost",
         SQLITE,
-        "SQLiteStore._letters",
+        "_letters",
         "last = max((number for number, _ in sizes), default=0)",
         "return [], 1",
         ("tests/store/test_damage.py::test_dead_letters_are_known_where_the_number_of_the_last_one_cannot_be_read",),
@@ -336,7 +336,7 @@ BUGS = (
     Bug(
         "the reserve does not come back",
         ROOM,
-        "Room.restore",
+        "restore",
         "self._shrink(connection)",
         "pass",
         ("tests/store/test_full_disk.py::test_what_the_outbox_has_filled_drains_and_the_reserve_is_there_again",),
@@ -344,7 +344,7 @@ BUGS = (
     Bug(
         "min_free is not looked at",
         ROOM,
-        "Room.require",
+        "require",
         "free < self._min_free",
         "False",
         ("tests/store/test_full_disk.py::test_below_min_free_new_messages_are_refused_and_removals_go_on",),
@@ -352,7 +352,7 @@ BUGS = (
     Bug(
         "a newer layout is opened",
         SQLITE_FILE,
-        "DatabaseFile._probe",
+        "_probe",
         "not 1 <= layout <= LAYOUT",
         "layout < 1",
         ("tests/store/test_opening.py::test_a_newer_layout_is_left_to_the_version_that_wrote_it",),
@@ -360,7 +360,7 @@ BUGS = (
     Bug(
         "a crash is not noticed",
         SQLITE_FILE,
-        "DatabaseFile._take_over",
+        "_take_over",
         "instance[1] is None or bool(self.damage)",
         "False",
         ("tests/store/test_opening.py::test_an_end_without_close_is_seen_once",),
@@ -368,7 +368,7 @@ BUGS = (
     Bug(
         "the store's replace becomes add",
         SQLITE,
-        "SQLiteStore._replace_peer_subscriptions",
+        "_replace_peer_subscriptions",
         'self._execute("DELETE FROM peer_subscription WHERE peer = ?", (number,))',
         "",
         ("tests/store/test_upkeep.py::test_a_list_takes_the_place_of_the_one_before",),
@@ -376,7 +376,7 @@ BUGS = (
     Bug(
         "handled ids of a forgotten peer stay on disk",
         SQLITE,
-        "SQLiteStore._forget_peers",
+        "_forget_peers",
         '("owed", "peer_subscription", "held_subscription", "unsaid", "handled")',
         '("owed", "peer_subscription", "held_subscription", "unsaid")',
         ("tests/store/test_upkeep.py::test_forgetting_many_at_once",),
@@ -384,7 +384,7 @@ BUGS = (
     Bug(
         "a peer of a failed commit is known",
         SQLITE,
-        "SQLiteStore._commit",
+        "_commit",
         """
         for peer in self._new_peers:
             self._peers.pop(peer, None)
@@ -395,7 +395,7 @@ BUGS = (
     Bug(
         "no CRC",
         BATCHES,
-        "Directory.message",
+        "message",
         "crc32(body, _short(wire_id) ^ size ^ mix ^ place) == self.crcs[at]",
         "True",
         ("tests/store/test_damage.py::test_no_flipped_bit_is_silent",),
@@ -403,7 +403,7 @@ BUGS = (
     Bug(
         "a bit of a directory costs its batch",
         BATCHES,
-        "Directory.__init__",
+        "__init__",
         "said = with_bit_put_right(said, wrong) or said",
         "pass",
         ("tests/store/test_batches.py::test_a_flipped_bit_costs_one_message",),
@@ -411,7 +411,7 @@ BUGS = (
     Bug(
         "a batch has no bound",
         BATCHES,
-        "Messages.pieces",
+        "pieces",
         "begun + PIECE",
         "begun + 2**40",
         ("tests/store/test_batches.py::test_a_batch_has_a_bound_and_a_large_message_one_of_its_own",),
@@ -427,7 +427,7 @@ BUGS = (
     Bug(
         "held messages stay for ever",
         SQLITE_FILE,
-        "DatabaseFile._take_over",
+        "_take_over",
         "deliveries.drop_held()",
         "pass",
         ("tests/store/test_opening.py::test_what_is_held_and_owed_to_nobody_is_gone_after_a_restart",),
@@ -435,7 +435,7 @@ BUGS = (
     Bug(
         "what is set aside is sent",
         OWED,
-        "Deliveries._waiting",
+        "_waiting",
         "share.bits & ~share.parked_bits",
         "share.bits",
         ("tests/store/test_upkeep.py::test_what_is_set_aside_is_not_fetched_until_it_is_put_back",),
@@ -443,7 +443,7 @@ BUGS = (
     Bug(
         "a fetch over its bytes",
         OWED,
-        "Deliveries.fetch",
+        "fetch",
         "left -= sum(map(_SIZE, found))",
         "pass",
         ("tests/store/test_sizes.py::test_opening_reads_no_bodies_and_fetching_only_those_that_fit",),
@@ -451,7 +451,7 @@ BUGS = (
     Bug(
         "a body that does not fit is read",
         OWED,
-        "Deliveries.fetch",
+        "fetch",
         "rows and share.first_seq == share.last_seq and share.size > left",
         "False",
         ("tests/store/test_sizes.py::test_opening_reads_no_bodies_and_fetching_only_those_that_fit",),
@@ -459,7 +459,7 @@ BUGS = (
     Bug(
         "a batch in the place of another is believed",
         OWED,
-        "Deliveries._batch",
+        "_batch",
         "directory is None or directory.first_seq != first",
         "directory is None",
         ("tests/store/test_damage.py::test_a_batch_in_the_place_of_another_is_noticed",),
@@ -467,7 +467,7 @@ BUGS = (
     Bug(
         "a batch whose end changed goes with others still in it",
         OWED,
-        "Deliveries._batches",
+        "_batches",
         "row[2] != batch_check(row[0], row[1])",
         "False",
         ("tests/store/test_damage.py::test_a_batch_whose_end_changed_keeps_what_is_owed",),
@@ -475,7 +475,7 @@ BUGS = (
     Bug(
         "a damaged page takes its whole batch",
         OWED,
-        "Deliveries._row",
+        "_row",
         'return tuple(self._salvaged(first, column) for column in columns.split(", "))',
         "return None",
         ("tests/store/test_damage.py::test_a_damaged_page_leaves_what_stands_before_it_and_all_other_batches",),
@@ -483,7 +483,7 @@ BUGS = (
     Bug(
         "a batch goes while another peer is owed of it",
         OWED,
-        "Deliveries._thinned",
+        "_thinned",
         "hole[1] <= 0 and not self._execute(_OWNERS, (first,)).fetchone()",
         "True",
         ("tests/store/test_sizes.py::test_any_number_of_rows",),
@@ -491,7 +491,7 @@ BUGS = (
     Bug(
         "a batch with holes is never written anew",
         OWED,
-        "Deliveries.tidy",
+        "tidy",
         "self._write_anew(first)",
         "pass",
         ("tests/store/test_sizes.py::test_a_file_has_no_more_than_twice_what_is_owed",),
@@ -531,7 +531,7 @@ BUGS = (
     Bug(
         "recordings: an order of one connection only",
         RECORDER,
-        "_Writer._take",
+        "_take",
         "self._position += size",
         "self._position += size if direction is Direction.IN else 0",
         ("tests/adapters/test_recorder.py::test_calls_of_all_connections_stay_in_order",),
@@ -547,7 +547,7 @@ BUGS = (
     Bug(
         "recordings: another recording's index is believed",
         RECORDING,
-        "Index.fits",
+        "fits",
         "self.length == length and self.first == crc32(start[: BLOCK.size])",
         "self.length == length",
         ("tests/wire/test_recording.py::test_an_index_is_only_that_of_its_recording",),
@@ -555,7 +555,7 @@ BUGS = (
     Bug(
         "recordings: a torn block is not told",
         RECORDING,
-        "Blocks.finish",
+        "finish",
         "self._stopped or not rest",
         "True",
         ("tests/wire/test_recording.py::test_a_torn_file_gives_what_is_whole_and_says_where_it_is_torn",),
@@ -579,7 +579,7 @@ BUGS = (
     Bug(
         "recordings: what waits has no bound",
         RECORDER,
-        "Recorder._give",
+        "_give",
         "self.waiting + cost > self._queue_bytes",
         "False",
         ("tests/adapters/test_recorder.py::test_a_full_queue_ends_the_recording_of_that_connection_alone",),
@@ -587,7 +587,7 @@ BUGS = (
     Bug(
         "recordings: a hole in a direction",
         RECORDER,
-        "Recorder._stop",
+        "_stop",
         "self._stopped.add(cid)",
         "",
         ("tests/adapters/test_recorder.py::test_a_full_queue_ends_the_recording_of_that_connection_alone",),
@@ -595,7 +595,7 @@ BUGS = (
     Bug(
         "recordings: half a frame is written",
         RECORDER,
-        "_Stream.take",
+        "take",
         "data[: found.end]",
         "data",
         ("tests/adapters/test_recorder.py::test_whole_frames_of_both_directions_however_they_are_cut",),
@@ -603,7 +603,7 @@ BUGS = (
     Bug(
         "recordings: a full disk leaves half a block",
         RECORDER,
-        "_Files.abandon",
+        "abandon",
         "self._file.truncate(self._indexer.length)",
         "pass",
         ("tests/adapters/test_recorder.py::test_a_disk_that_is_full_ends_it_with_what_is_whole",),
@@ -611,7 +611,7 @@ BUGS = (
     Bug(
         "recordings: files never end",
         RECORDER,
-        "_Files.write",
+        "write",
         "self._indexer.length and self._indexer.length + len(data) > self._file_bytes",
         "False",
         ("tests/adapters/test_recorder.py::test_files_end_and_the_next_begins",),
@@ -619,7 +619,7 @@ BUGS = (
     Bug(
         "stage: another message under a known id is a copy",
         SEEN,
-        "Seen.take",
+        "take",
         "known is _YES",
         "True",
         ("tests/staging/test_writer.py::test_other_messages_under_known_ids_are_staged",),
@@ -627,7 +627,7 @@ BUGS = (
     Bug(
         "stage: an older version may write into a folder of the new layout",
         STAGE_FOLDER,
-        "StageFolder.make",
+        "make",
         "marked is None or marked.layout != LAYOUT",
         "marked is None",
         ("tests/staging/test_writer.py::test_a_stage_of_the_first_layout_goes_on",),
@@ -635,7 +635,7 @@ BUGS = (
     Bug(
         "stage: a place is compared by its bytes alone, and not by the opening that wrote before it",
         STAGE_FOLDER,
-        "StageFolder.check",
+        "check",
         "self._incarnation(position)",
         "None",
         ("tests/staging/test_copies.py::test_messages_that_others_have_deleted",),
@@ -643,7 +643,7 @@ BUGS = (
     Bug(
         "stage: a file of the first layout has checksums of zero",
         SEEN,
-        "Ids.__iter__",
+        "__iter__",
         "checksums[at] if checksums else None",
         "checksums[at] if checksums else 0",
         ("tests/staging/test_seen.py::test_what_the_first_layout_has_is_known_by_its_id",),
@@ -659,7 +659,7 @@ BUGS = (
     Bug(
         "recordings: those that hold nothing stay",
         RECORDER,
-        "_Files.close",
+        "close",
         "not self._indexer.length",
         "False",
         ("tests/blocking/test_threads.py::test_without_a_thread_nothing_is_recorded_and_nothing_opened",),
@@ -667,7 +667,7 @@ BUGS = (
     Bug(
         "a database that failed to be made leaves a draft",
         SQLITE_FILE,
-        "DatabaseFile._remove_draft",
+        "_remove_draft",
         "os.remove(leftover)",
         "pass",
         ("tests/store/test_opening.py::test_a_creation_that_fails_leaves_no_file",),
@@ -702,7 +702,7 @@ BUGS = (
     Bug(
         "the bodies of what is held are read",
         SQLITE,
-        "SQLiteStore.fetch",
+        "fetch",
         "self._held(number)",
         "None",
         ("tests/store/test_holds.py",),

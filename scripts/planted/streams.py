@@ -18,7 +18,7 @@ BUGS = (
     Bug(
         "streams: demand off by one in packed",
         PUBLISHER,
-        "Publisher._check_allowed",
+        "_check_allowed",
         "count > stream.demand",
         "count > stream.demand + 1",
         ("tests/reactive/test_publisher.py::test_calls_that_break_a_rule",),
@@ -26,7 +26,7 @@ BUGS = (
     Bug(
         "streams: saturation missing",
         PUBLISHER,
-        "Publisher.take",
+        "take",
         "min(stream.demand + frame.count, MAX_LONG)",
         "stream.demand + frame.count",
         ("tests/reactive/test_publisher.py::test_without_bound",),
@@ -34,7 +34,7 @@ BUGS = (
     Bug(
         "streams: elements after a cancel",
         PUBLISHER,
-        "Publisher.take",
+        "take",
         """
         del self._streams[frame.subscriber_id]
         if isinstance(frame, Request):
@@ -50,7 +50,7 @@ BUGS = (
     Bug(
         "streams: old element size forgotten after cancel",
         SUBSCRIBER,
-        "Subscriber._leave",
+        "_leave",
         "self._output.write(Cancel(subscriber_id))",
         """
         self._output.write(Cancel(subscriber_id))
@@ -61,7 +61,7 @@ BUGS = (
     Bug(
         "streams: id reused before subscribed",
         SUBSCRIBER,
-        "Subscriber._step",
+        "_step",
         "Step.OLD_ANSWER if stream.unanswered else Step.ANSWER",
         "Step.ANSWER",
         ("tests/reactive/test_subscriber.py::test_cancelled_again_before_any_answer",),
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         "streams: more than was asked for is taken",
         SUBSCRIBER,
-        "Subscriber._count",
+        "_count",
         "stream.received > stream.requested < MAX_LONG",
         "stream.received > stream.requested + 1 < MAX_LONG",
         ("tests/reactive/test_subscriber.py::test_more_elements_than_demand",),
@@ -77,7 +77,7 @@ BUGS = (
     Bug(
         "streams: a deadline reads beyond the hello",
         CONNECTION,
-        "Connection._read_ahead",
+        "_read_ahead",
         "self.state is waiting and (event := self.next_event()) is not None",
         "(event := self.next_event()) is not None",
         ("tests/reactive/test_connection.py::test_a_deadline_does_not_read_beyond_the_hello",),
@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         "streams: Drained missing",
         HUB,
-        "Hub._on_sent",
+        "_on_sent",
         "self._actions.append(Drained(link.cid))",
         "",
         ("tests/reactive/test_hub.py::test_whoever_was_told_zero_is_told_drained",),
@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         "streams: what is in transit is not counted",
         HUB,
-        "Hub.wanted",
+        "wanted",
         "link.in_transit",
         "0",
         ("tests/reactive/test_hub.py::test_drained_waits_for_low_water",),
@@ -101,7 +101,7 @@ BUGS = (
     Bug(
         "streams: a second Transmit",
         TABLE,
-        "ConnectionTable._write",
+        "_write",
         "connection is None or link.in_transit or link.state is LinkState.DRAINING",
         "connection is None or link.state is LinkState.DRAINING",
         ("tests/reactive/test_hub.py::test_frames_gather_while_a_transmit_is_outstanding",),
@@ -109,7 +109,7 @@ BUGS = (
     Bug(
         "streams: PeerDown twice",
         HUB,
-        "Hub._tell",
+        "_tell",
         "link.told = False",
         "",
         ("tests/reactive/test_hub_ends.py::test_lost_with_streams_and_unread_data",),
@@ -117,7 +117,7 @@ BUGS = (
     Bug(
         "streams: PeerDown before its reason is known",
         HUB,
-        "Hub._on_link_timeout",
+        "_on_link_timeout",
         "connection is not None and connection.state is State.CLOSED and link.state in HANDING_OUT",
         "False",
         ("tests/reactive/test_hub_deadlines.py::test_time_that_runs_on_before_actions_are_taken",),
@@ -125,7 +125,7 @@ BUGS = (
     Bug(
         "streams: reading never resumes",
         TABLE,
-        "ConnectionTable._set_paused",
+        "_set_paused",
         "paused is not link.paused",
         "paused and not link.paused",
         ("tests/reactive/test_hub.py::test_reading_pauses_and_goes_on",),
@@ -133,7 +133,7 @@ BUGS = (
     Bug(
         "streams: elements cost only their bytes",
         HUB,
-        "Hub._count",
+        "_count",
         "sum(map(len, run.elements)) + ELEMENT_COST * len(run.elements)",
         "sum(map(len, run.elements))",
         ("tests/reactive/test_hub.py::test_elements_of_a_packed_frame_each_cost",),
@@ -141,7 +141,7 @@ BUGS = (
     Bug(
         "streams: what was received before the loss is dropped",
         TABLE,
-        "ConnectionTable._lost",
+        "_lost",
         "link.state in HANDING_OUT",
         "False",
         ("tests/reactive/test_hub_ends.py::test_lost_with_streams_and_unread_data",),
@@ -149,7 +149,7 @@ BUGS = (
     Bug(
         "streams: a deadline that was met stays",
         TABLE,
-        "ConnectionTable._rearm",
+        "_rearm",
         """
         if due is not None:
             self._timers.set(link.cid, due)
@@ -165,7 +165,7 @@ BUGS = (
     Bug(
         "streams: a forgotten connection's deadline stays",
         TABLE,
-        "ConnectionTable._forget",
+        "_forget",
         "self._timers.cancel(link.cid)",
         "",
         ("tests/reactive/test_hub_deadlines.py::test_a_forgotten_connection_has_no_deadline",),
@@ -173,7 +173,7 @@ BUGS = (
     Bug(
         "streams: a peer that said hello is still a stranger",
         HUB,
-        "Hub._read",
+        "_read",
         "self._limiter.remove(link.cid)",
         "",
         ("tests/reactive/test_hub_calls.py::test_a_stranger_is_one_no_longer",),
@@ -181,7 +181,7 @@ BUGS = (
     Bug(
         "streams: an element of the wrong size",
         PUBLISHER,
-        "Publisher.next_many",
+        "next_many",
         "stream.size and lengths - {stream.size}",
         "False",
         ("tests/reactive/test_publisher.py::test_an_element_of_the_wrong_size",),
@@ -189,7 +189,7 @@ BUGS = (
     Bug(
         "streams: an end without an answer",
         PUBLISHER,
-        "Publisher._finish",
+        "_finish",
         """
         if not stream.answered:
             self._output.answer(Subscribed(frame.subscriber_id))
@@ -200,7 +200,7 @@ BUGS = (
     Bug(
         "streams: a goodbye is not answered",
         CONNECTION,
-        "Connection._end",
+        "_end",
         "signal in (Signal.FAULT, Signal.GOODBYE)",
         "signal is Signal.FAULT",
         ("tests/reactive/test_connection.py::test_the_peers_goodbye",),
@@ -208,7 +208,7 @@ BUGS = (
     Bug(
         "streams: streams outlive their connection",
         CONNECTION,
-        "Connection._end_streams",
+        "_end_streams",
         "self._queue.extend(self._subscriber.end(cause))",
         "",
         ("tests/reactive/test_connection.py::test_another_version",),
@@ -216,7 +216,7 @@ BUGS = (
     Bug(
         "streams: a source goes on after its connection",
         CONNECTION,
-        "Connection._end_streams",
+        "_end_streams",
         "self._queue.extend(self._publisher.end())",
         "",
         ("tests/reactive/test_connection.py::test_our_goodbye",),
@@ -224,7 +224,7 @@ BUGS = (
     Bug(
         "streams: another version is spoken with",
         CONNECTION,
-        "Connection._agree",
+        "_agree",
         "hello.version != VERSION",
         "False",
         ("tests/reactive/test_connection.py::test_another_version",),
@@ -232,7 +232,7 @@ BUGS = (
     Bug(
         "streams: answers that nobody reads pile up",
         OUTPUT,
-        "Output.check_answers",
+        "check_answers",
         "self._answers > self.limits.max_answers",
         "False",
         ("tests/reactive/test_connection.py::test_a_peer_that_causes_answers_and_does_not_read",),
@@ -240,7 +240,7 @@ BUGS = (
     Bug(
         "streams: a slow reader is written to without end",
         OUTPUT,
-        "Output.congested",
+        "congested",
         "self._congested",
         "False",
         ("tests/reactive/test_connection.py::test_water_marks",),
@@ -248,7 +248,7 @@ BUGS = (
     Bug(
         "streams: too many streams of a peer",
         PUBLISHER,
-        "Publisher._take_subscribe",
+        "_take_subscribe",
         "len(self._streams) >= limits.max_streams",
         "False",
         ("tests/reactive/test_publisher.py::test_too_many_streams_are_refused_one_by_one",),
@@ -256,7 +256,7 @@ BUGS = (
     Bug(
         "streams: an id twice",
         PUBLISHER,
-        "Publisher._take_subscribe",
+        "_take_subscribe",
         "subscriber_id in self._streams",
         "False",
         ("tests/reactive/test_publisher.py::test_an_id_that_is_active",),
@@ -264,7 +264,7 @@ BUGS = (
     Bug(
         "streams: a request below one is taken for none",
         PUBLISHER,
-        "Publisher.take",
+        "take",
         """
         if isinstance(frame, Request):
             self._output.answer(OnError(frame.subscriber_id, _not_positive(frame.count)))
@@ -286,7 +286,7 @@ BUGS = (
     Bug(
         "streams: a flood of elements is read on",
         HUB,
-        "Hub._count",
+        "_count",
         "link.unread > self.limits.max_unread and not link.full",
         "False",
         ("tests/reactive/test_hub.py::test_reading_pauses_and_goes_on",),
@@ -294,7 +294,7 @@ BUGS = (
     Bug(
         "streams: who says much keeps all others waiting",
         HUB,
-        "Hub._read",
+        "_read",
         "not link.share",
         "False",
         ("tests/reactive/test_hub.py::test_a_turn_has_a_share_for_each_connection",),
@@ -302,7 +302,7 @@ BUGS = (
     Bug(
         "streams: what waits for its turn is read on",
         HUB,
-        "Hub._pace",
+        "_pace",
         "link.full or waits",
         "link.full",
         ("tests/reactive/test_hub.py::test_a_turn_has_a_share_for_each_connection",),
@@ -310,7 +310,7 @@ BUGS = (
     Bug(
         "streams: the next turn never comes",
         HUB,
-        "Hub.next_timeout",
+        "next_timeout",
         "self._now if self._resting else super().next_timeout()",
         "super().next_timeout()",
         ("tests/reactive/test_hub.py::test_a_turn_has_a_share_for_each_connection",),
@@ -318,7 +318,7 @@ BUGS = (
     Bug(
         "streams: strangers without a bound",
         TABLE,
-        "ConnectionTable.new_cid",
+        "new_cid",
         "self.closing or full is not None",
         "self.closing",
         ("tests/reactive/test_hub_calls.py::test_a_bound_on_strangers",),

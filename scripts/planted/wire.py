@@ -13,7 +13,7 @@ BUGS = (
     Bug(
         "2^32-1 not acked",
         FRAMES,
-        "Decoder._parse_run",
+        "_parse_run",
         "message_id == unreliable",
         "message_id in (unreliable, 2**32 - 1)",
         ("tests/wire/test_decoding.py::test_many_frames_with_known_names_in_any_pieces",),
@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         "a stranger has all the time in the world",
         CONNECTION,
-        "Connection.next_timeout",
+        "next_timeout",
         "self._deadline if self._handshaking else self.close_deadline",
         "self.close_deadline",
         ("tests/node/test_connecting.py::test_time_limits",),
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         "a peer may take for ever to close",
         CONNECTION,
-        "Connection._go",
+        "_go",
         "self._now + self.limits.close_timeout",
         "None",
         ("tests/wire/test_connection.py::test_the_handshake_has_ten_seconds_from_the_start",),
@@ -71,7 +71,7 @@ BUGS = (
     Bug(
         "a long body is waited for",
         FRAMES,
-        "Decoder._read_message",
+        "_read_message",
         "length > maximum",
         "length > 2 * maximum",
         ("tests/wire/test_limits.py::test_refused_when_the_head_is_in_and_not_before",),
@@ -79,7 +79,7 @@ BUGS = (
     Bug(
         "a handshake shares its unit",
         CONNECTION,
-        "Connection._write_unit",
+        "_write_unit",
         """
         self._seal()
         self._units.append(unit)
@@ -90,7 +90,7 @@ BUGS = (
     Bug(
         "frames before the handshake",
         CONNECTION,
-        "Connection._take",
+        "_take",
         "step = TRANSITIONS[self.state].get(signal)",
         """
         step = TRANSITIONS[self.state].get(signal)
@@ -102,7 +102,7 @@ BUGS = (
     Bug(
         "handshakes on a live connection without a bound",
         CONNECTION,
-        "Connection._pause_before",
+        "_pause_before",
         "_spent(self._renewals, self._now)",
         "0.0",
         ("tests/wire/test_connection.py::test_repeated_requests_beyond_a_burst_wait_their_turn",),
@@ -110,7 +110,7 @@ BUGS = (
     Bug(
         "another UUID in a second handshake",
         CONNECTION,
-        "Connection._check_peer",
+        "_check_peer",
         "self.peer_id is not None",
         "False",
         ("tests/wire/test_connection.py::test_a_repeated_request_must_be_of_the_same_peer",),
@@ -118,7 +118,7 @@ BUGS = (
     Bug(
         "an end inside a frame is in order",
         CONNECTION,
-        "Connection._end_of_input",
+        "_end_of_input",
         """
         try:
             self._decoder.finish()
@@ -136,7 +136,7 @@ BUGS = (
     Bug(
         "a status that contradicts the versions is believed",
         CONNECTION,
-        "Connection._check_status",
+        "_check_status",
         """
         if not contradicts:
             return
@@ -155,7 +155,7 @@ BUGS = (
     Bug(
         "names are cached by their beginning",
         FRAMES,
-        "Decoder._remember",
+        "_remember",
         "self._names[raw] = text",
         "self._names[raw] = text.strip()",
         ("tests/wire/test_decoding.py::test_names_are_compared_byte_for_byte",),
@@ -171,7 +171,7 @@ BUGS = (
     Bug(
         "layouts: a status that is not known is an ack",
         FRAMES,
-        "Decoder._read_ack",
+        "_read_ack",
         "self._ack_kinds.get(head['status'], Refusal)",
         "self._ack_kinds.get(head['status'], Ack)",
         ("tests/wire/test_layouts.py::test_what_the_made_up_one_cannot_hold",),
@@ -179,7 +179,7 @@ BUGS = (
     Bug(
         "layouts: a length between parts is waited for",
         FRAMES,
-        "Decoder._read_spread_message",
+        "_read_spread_message",
         "length > maximum",
         "False",
         ("tests/wire/test_layouts.py::test_every_length_and_count_is_refused_as_soon_as_it_is_in_sight",),
@@ -195,7 +195,7 @@ BUGS = (
     Bug(
         "layouts: an id of any size",
         FRAMES,
-        "Decoder._checked_id",
+        "_checked_id",
         "message_id > self._max_id",
         "False",
         ("tests/wire/test_layouts.py::test_a_message_id_that_no_row_has",),
@@ -203,7 +203,7 @@ BUGS = (
     Bug(
         "layouts: no final after a success",
         CONNECTION,
-        "Connection._take",
+        "_take",
         "signal is Signal.RESPONSE_AGREED and self._layout.final_always",
         "False",
         ("tests/wire/test_layouts.py::test_a_client_says_its_final_before_anything_else",),
@@ -211,7 +211,7 @@ BUGS = (
     Bug(
         "layouts: a server waits for no final after a success",
         CONNECTION,
-        "Connection.accept",
+        "accept",
         "signal is Signal.AGREE and self._layout.final_always",
         "False",
         ("tests/wire/test_layouts.py::test_a_server_waits_for_it",),
@@ -219,7 +219,7 @@ BUGS = (
     Bug(
         "layouts: who dials us is read as everybody",
         CONNECTION,
-        "Connection._choose_layout",
+        "_choose_layout",
         "self._decoder.speak(revision)",
         "pass",
         ("tests/wire/test_layouts.py::test_who_it_is_chooses_the_layout",),
@@ -227,7 +227,7 @@ BUGS = (
     Bug(
         "layouts: the unreliable id of everybody",
         CONNECTION,
-        "Connection._choose_layout",
+        "_choose_layout",
         "self.unreliable_id = self._layout.unreliable_id",
         "pass",
         ("tests/wire/test_layouts.py::test_who_it_is_chooses_the_layout",),
@@ -235,7 +235,7 @@ BUGS = (
     Bug(
         "layouts: a part that is not whole is a frame",
         LAYOUTS,
-        "Shape.read",
+        "read",
         "after > end",
         "False",
         ("tests/wire/test_layouts.py::test_vectors_of_the_made_up_one",),
@@ -243,7 +243,7 @@ BUGS = (
     Bug(
         "layouts: a refused message is given up",
         "tolliver_proto/_node/outbox.py",
-        "Window.refused",
+        "refused",
         "self._limits.backoff_messages",
         "0",
         ("tests/node/test_foreign.py::test_a_refused_message_stays_blocks_nobody_and_goes_again_with_growing_pauses",),
@@ -251,7 +251,7 @@ BUGS = (
     Bug(
         "layouts: reliable messages wait for a peer without acks",
         "tolliver_proto/_node/handshakes.py",
-        "Handshakes._admit",
+        "_admit",
         "self._set_takes_reliable(link.peer, _connection(link).can_send(Ack))",
         "pass",
         ("tests/node/test_foreign.py::test_no_reliable_message_is_for_a_peer_without_acks",),
@@ -259,7 +259,7 @@ BUGS = (
     Bug(
         "layouts: one frame for peers of all layouts",
         "tolliver_proto/_node/sending.py",
-        "Sending._pump",
+        "_pump",
         "self._encoded(run) if link not in self._foreign else connection.encoder.messages(run)",
         "self._encoded(run)",
         ("tests/node/test_foreign.py::test_one_that_dials_us_is_known_by_its_uuid",),
@@ -267,7 +267,7 @@ BUGS = (
     Bug(
         "layouts: part of a run is sent where one layout cannot carry it",
         "tolliver_proto/_node/sending.py",
-        "Sending.unreliable_send",
+        "unreliable_send",
         "peers = self._with_foreign(peers, channel, key, body, to is None)",
         "peers += self._one_way.match(channel, key).peers",
         ("tests/node/test_foreign.py::test_what_its_format_cannot_carry_goes_to_nobody",),

@@ -21,7 +21,7 @@ BUGS = (
     Bug(
         "units are joined",
         SESSION,
-        "Session.transmit",
+        "transmit",
         "self._units.extend(units)",
         'self._units.append(b"".join(units))',
         ("tests/adapters/test_hostile.py::test_a_response_is_a_record_of_its_own[asyncio]",),
@@ -29,7 +29,7 @@ BUGS = (
     Bug(
         "nothing is read once our half is shut",
         SESSION,
-        "Session.written",
+        "written",
         "self._writing_over = True",
         """
         self._writing_over = True
@@ -40,7 +40,7 @@ BUGS = (
     Bug(
         "our end does not wait for theirs",
         SESSION,
-        "Session._next_unit",
+        "_next_unit",
         "self._pump.close_notify()",
         """
         self._pump.close_notify()
@@ -51,7 +51,7 @@ BUGS = (
     Bug(
         "a cut is reported as an end",
         SESSION,
-        "Session._hand_over",
+        "_hand_over",
         'self._end(ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off"))',
         """
         self._driver.machine.receive_eof(self.cid, time.monotonic())
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         "paused, and reads on",
         ANYIO_WIRE,
-        "TaskTransport.pause",
+        "pause",
         """
         self.paused = True
         self._resumed = anyio.Event()
@@ -74,7 +74,7 @@ BUGS = (
     Bug(
         "paused, and the loop of asyncio calls on",
         ASYNCIO_WIRE,
-        "CallbackTransport.pause",
+        "pause",
         """
         self.paused = True
         self._look_soon()
@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         "read again, and the loop of asyncio does not call",
         ASYNCIO_WIRE,
-        "CallbackTransport.resume",
+        "resume",
         "self._look_soon()",
         "pass",
         ("tests/adapters/test_pressure.py::test_a_slow_handler_stops_the_reading_and_gets_everything_later[asyncio]",),
@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         "what the system did not take is never written on asyncio",
         ASYNCIO_WIRE,
-        "CallbackTransport._watch",
+        "_watch",
         "self._loop.add_writer(sock, self._on_writable)",
         "pass",
         ("tests/adapters/test_pressure.py",),
@@ -101,7 +101,7 @@ BUGS = (
     Bug(
         "the reader waits for a write",
         SOCKET_SESSION,
-        "SocketSession.read",
+        "read",
         "range(turns)",
         "range(0 if self.rest else turns)",
         (
@@ -112,7 +112,7 @@ BUGS = (
     Bug(
         "who has company is read as if alone",
         SOCKET_SESSION,
-        "SocketSession.read",
+        "read",
         "self._driver.has_company",
         "False",
         ("tests/adapters/test_abuse.py::test_who_has_company_is_read_a_piece_at_a_time",),
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         "a cut of a write is forgotten",
         SOCKET_SESSION,
-        "SocketSession.write",
+        "write",
         "self.rest = self.rest[sock.send(self.rest) :]",
         """
         sock.send(self.rest)
@@ -131,7 +131,7 @@ BUGS = (
     Bug(
         "twisted: a failed write hides the refusal",
         TWISTED_WIRE,
-        "Transport.connectionLost",
+        "connectionLost",
         "self._hear_the_rest()",
         "",
         ("tests/twisted/test_sockets.py::test_a_failed_write_does_not_hide_the_refusal",),
@@ -139,7 +139,7 @@ BUGS = (
     Bug(
         "twisted: closed in the middle of what led to it",
         TWISTED_WIRE,
-        "Transport.write_soon",
+        "write_soon",
         "self._clock.callLater(0, self.transport.loseConnection)",
         "self.transport.loseConnection()",
         ("tests/twisted/test_pressure.py::test_an_end_in_halves_that_the_peer_begins",),
@@ -147,7 +147,7 @@ BUGS = (
     Bug(
         "twisted: closed while its producer is paused",
         TWISTED_WIRE,
-        "Transport.write_soon",
+        "write_soon",
         "self.transport.unregisterProducer()",
         "",
         ("tests/twisted/test_sockets.py::test_a_refusal_ends_a_client_that_waits_to_be_resumed",),
@@ -155,7 +155,7 @@ BUGS = (
     Bug(
         "twisted: written to without end",
         TWISTED_WIRE,
-        "Transport.pauseProducing",
+        "pauseProducing",
         "self._full = True",
         "",
         ("tests/twisted/test_pressure.py::test_what_a_full_transport_cannot_take_stays_with_the_node",),
@@ -188,7 +188,7 @@ BUGS = (
     Bug(
         "shared: a wakeup of trio wakes the last task that waits",
         ANYIO_WIRE,
-        "Wakeup.wait",
+        "wait",
         "self._event or anyio.Event()",
         "anyio.Event()",
         ("tests/adapters/test_shared.py::test_elements_of_a_stream[True-trio]",),
@@ -196,7 +196,7 @@ BUGS = (
     Bug(
         "shared: a wakeup of asyncio wakes the last task that waits",
         ANYIO_WIRE,
-        "LoopWakeup.wait",
+        "wait",
         "self._listening.append(future)",
         "self._listening = [future]",
         ("tests/adapters/test_shared.py::test_elements_of_a_stream[True-asyncio]",),
@@ -204,7 +204,7 @@ BUGS = (
     Bug(
         "shared: a wakeup of Twisted wakes the last that waits",
         TWISTED_WIRE,
-        "Wakeup.wait",
+        "wait",
         "self._listeners.append(Deferred(self._leave))",
         "self._listeners = [Deferred(self._leave)]",
         ("tests/adapters/test_shared.py::test_elements_of_a_stream[True-twisted]",),
@@ -212,7 +212,7 @@ BUGS = (
     Bug(
         "uvloop calls again after an error of the line",
         ASYNCIO_WIRE,
-        "CallbackTransport.__init__",
+        "__init__",
         "not isinstance(loop, asyncio.BaseEventLoop)",
         "False",
         (f"{TURNS}test_a_reset_with_the_last_bytes_is_seen_on_uvloop",),
@@ -220,7 +220,7 @@ BUGS = (
     Bug(
         "the sockets stay with a borrower that is away",
         LOOP,
-        "Loop._stand_by",
+        "_stand_by",
         "not self._baton.locked()",
         "False",
         (f"{BORROWING}test_a_handler_that_had_the_sockets_may_block",),
