@@ -69,11 +69,7 @@ BUGS = (
         "a list that is on its way is taken for stored",
         HANDSHAKES,
         "_is_stored",
-        """
-        any(
-            peer in batch.lists or peer in batch.peer_lists or ("pin", peer) in batch.undo for batch in batches
-        )
-        """,
+        'self._is_list_changing(peer) or any(("pin", peer) in batch.undo for batch in self._batches())',
         "False",
         ("tests/node/test_full_disk.py::test_a_list_that_is_on_its_way_is_waited_for",),
     ),

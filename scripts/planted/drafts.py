@@ -58,7 +58,7 @@ BUGS = (
         "a connection that was up and broke the rules is taken for an answer",
         DIALING,
         "ended",
-        "not was_up and _is_no_handshake(error)",
+        "up_since is None and _is_no_handshake(error)",
         "_is_no_handshake(error)",
         ("tests/node/test_connecting.py::test_a_connection_that_was_up_and_broke_the_rules_is_no_answer",),
     ),

@@ -62,9 +62,9 @@ BUGS = (
     ),
     Bug(
         "who waits for subscribers is asked once",
-        DRIVER,
-        "_on_subscriptions_changed",
-        "self._look_at(wanted)",
+        "transports/tolliver_transports/_messages/waits.py",
+        "look_again",
+        "self.settle(condition, found)",
         "pass",
         (TOLD + "test_who_waits_for_subscribers_goes_on_when_they_are_there[asyncio]",),
     ),

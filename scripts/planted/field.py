@@ -170,8 +170,8 @@ BUGS = (
         "pauses grow though messages get through",
         DIALING,
         "ended",
-        "fruitful or ",
-        "",
+        "fruitful or (up_since is not None and now - up_since >= _STEADY)",
+        "up_since is not None and now - up_since >= _STEADY",
         (CONNECTING + "test_after_an_acknowledgement_the_pauses_begin_anew",),
     ),
     Bug(

@@ -17,7 +17,7 @@ BUGS = (
         "a copy of what is being handled is handed out",
         RECEIVING,
         "_on_message",
-        "not self._hands_out_again(peer, held)",
+        "not self._hands_out_again(peer, held, message)",
         "False",
         (TESTS + "test_a_copy_waits_for_what_is_being_handled_and_shares_its_answer",),
     ),

@@ -47,7 +47,7 @@ BUGS = (
         "what comes before its handler is withheld",
         RECEIVING,
         "_leave",
-        "fate is Fate.WANTED and self._keep_early(link, message)",
+        "fate is Fate.WANTED and message_id is not None and self._keep_early(link, message)",
         "False",
         ("tests/node/test_first_moments.py",),
     ),

@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         "the first request goes out before the subscription to replies",
         NODE,
-        "request",
+        "_begin_request",
         "self._hears_replies",
         "True",
         IN_NODE,
@@ -63,8 +63,8 @@ BUGS = (
         "a failure ends a request that another may answer",
         NODE,
         "_on_reply",
-        "not asked.left or (asked.replies and not asked.gathers)",
-        "not asked.gathers or not asked.left",
+        "asked.left and (asked.gathers or not asked.replies)",
+        "asked.left and asked.gathers",
         IN_NODE,
     ),
     Bug(

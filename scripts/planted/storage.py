@@ -46,8 +46,8 @@ BUGS = (
         "a pipe is taken for a file",
         FILES,
         "_check",
-        "if not stat.S_ISREG(found.st_mode):",
-        "if False:",
+        "not stat.S_ISREG(found.st_mode)",
+        "False",
         ("tests/test_modes.py::test_what_is_no_file_is_refused_and_left_alone[itself-some.zip]",),
     ),
     Bug(
