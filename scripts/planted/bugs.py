@@ -18,6 +18,7 @@ from . import (
     relays,
     requests,
     retained,
+    running,
     secure,
     sending,
     spark,
@@ -52,4 +53,5 @@ BUGS = (
     *drafts.BUGS,
     *retained.BUGS,
     *queues.BUGS,
+    *running.BUGS,
 )

@@ -353,4 +353,12 @@ BUGS = (
         "False",
         ("tests/node/test_access.py::test_handshakes_in_progress_are_bounded",),
     ),
+    Bug(
+        "who keeps trying is told of no refusal",
+        "transports/tolliver_transports/_messages/driver.py",
+        "_on_dial_failed",
+        "action.cause.is_refusal",
+        "False",
+        ("tests/adapters/test_connecting.py::test_other_access_rules_have_those_dialled_that_were_kept_out[asyncio]",),
+    ),
 )

@@ -318,4 +318,12 @@ BUGS = (
         "'once'",
         (ONCE + "test_with_a_certificate_for_many_senders_each_run_is_one_of_its_own",),
     ),
+    Bug(
+        "a remote that was up is waited for no more, as it failed once",
+        KEEPING,
+        "regain",
+        "self._failed.pop(_whom(link), None)",
+        "pass",
+        (SILENT + "test_a_remote_that_has_been_up_is_waited_for_again",),
+    ),
 )

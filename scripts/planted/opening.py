@@ -128,4 +128,12 @@ BUGS = (
         "ZeroDivisionError",
         ("tests/blocking/test_threads.py::test_without_a_thread_an_instance_is_not_opened_and_leaves_nothing",),
     ),
+    Bug(
+        "a Ctrl-C that the program catches cuts a step in two",
+        "transports/tolliver_transports/blocking/interrupts.py",
+        "_on_interrupt",
+        "_is_busy()",
+        "False",
+        ("tests/blocking/test_interrupts.py::test_ctrl_c_in_a_step_waits_for_its_end_and_the_instance_goes_on",),
+    ),
 )

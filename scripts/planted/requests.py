@@ -123,4 +123,12 @@ BUGS = (
         "pass",
         (f"{ON_ADAPTERS}test_two_responders_of_one_instance[asyncio]",),
     ),
+    Bug(
+        "who had no handler once is never asked again",
+        NODE,
+        "_look_for_responders",
+        "asked.not_there.difference_update(self._peers_moved)",
+        "pass",
+        (IN_NODE[0] + "::test_where_nobody_whom_it_went_to_has_a_handler_it_waits_for_one_who_has",),
+    ),
 )

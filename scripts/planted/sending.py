@@ -420,4 +420,12 @@ BUGS = (
         "",
         ("tests/node/test_upkeep.py::test_an_ack_that_crosses_the_search_counts_once",),
     ),
+    Bug(
+        "a send to nobody is silent success",
+        SENDING,
+        "_tell_nobody",
+        "receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, len(channels))",
+        "pass",
+        ("tests/node/test_windows.py::test_a_send_that_nobody_is_owed_is_answered_so",),
+    ),
 )

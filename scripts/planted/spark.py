@@ -243,4 +243,28 @@ BUGS = (
         "(at, wanted.until)",
         ("tests/spark/test_reading.py::test_each_pushed_filter",),
     ),
+    Bug(
+        "spark: data say how they are sent",
+        "transports/tolliver_transports/spark/source.py",
+        "writer",
+        "batch_writer(schema, overwrite, self.options)",
+        "batch_writer(schema, overwrite, schema.fields[0].metadata.get('tolliver', {}) | dict(self.options))",
+        ("tests/spark/test_tables.py::test_data_bring_no_option_to_a_call_that_has_its_own[reliable]",),
+    ),
+    Bug(
+        "spark: the rows of a stable partition have no order",
+        "transports/tolliver_transports/spark/write/_stable.py",
+        "stable",
+        "df.repartition(partitions, key).sortWithinPartitions(key)",
+        "df.repartition(partitions, key)",
+        ("tests/spark/test_write.py::test_a_batch_that_comes_again_in_another_shape_loses_nothing[stable]",),
+    ),
+    Bug(
+        "spark: an offset is compared without the opening that wrote before it",
+        "transports/tolliver_transports/spark/stream/_live.py",
+        "_check",
+        "Mark(place.stage, place.incarnation, place.checksum)",
+        "Mark(place.stage, None, place.checksum)",
+        ("tests/spark/test_stream_live.py::test_a_stage_that_is_restored_from_a_backup",),
+    ),
 )

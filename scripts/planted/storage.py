@@ -707,4 +707,12 @@ BUGS = (
         "None",
         ("tests/store/test_holds.py",),
     ),
+    Bug(
+        "the clocks of another boot are gone on from",
+        "transports/tolliver_transports/_store/clock.py",
+        "go_on",
+        "note.boot == self._boot and note.running <= self._running()",
+        "note.running <= self._running()",
+        ("tests/store/test_clock.py::test_after_a_boot_the_wall_clock_is_believed",),
+    ),
 )

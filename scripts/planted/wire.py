@@ -272,4 +272,12 @@ BUGS = (
         "peers += self._one_way.match(channel, key).peers",
         ("tests/node/test_foreign.py::test_what_its_format_cannot_carry_goes_to_nobody",),
     ),
+    Bug(
+        "what strays without end is read on without a pause",
+        CONNECTION,
+        "_pause_before",
+        "min(_spent(self._unexpected, self._now), _STRAY_PAUSE)",
+        "0.0",
+        ("tests/node/test_connecting.py::test_a_peer_that_strays_without_end_is_not_read_without_end",),
+    ),
 )

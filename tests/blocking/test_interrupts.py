@@ -56,6 +56,13 @@ def test_the_last_that_closes_gives_pythons_own_handler_back(nodes: Nodes) -> No
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_ctrl_c_in_a_step_waits_for_its_end_and_the_instance_goes_on(nodes: Nodes) -> None:
+    with handling(signal.SIGINT, signal.default_int_handler), nodes.open("left") as left:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted_in_a_step(lambda: left.unreliable_send("news", "", b"x"), signal.SIGINT)
+        left.subscribe("news", timeout=PATIENCE)
+
+
 def test_a_handler_of_the_programs_own_stays(nodes: Nodes) -> None:
     heard: list[int] = []
     with handling(signal.SIGINT, lambda number, _: heard.append(number)), nodes.open("left") as left:
