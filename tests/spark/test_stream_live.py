@@ -299,6 +299,31 @@ def test_a_stage_that_is_restored_from_a_backup(
     assert "restored from a backup" in caplog.text
 
 
+def test_a_place_before_which_others_have_deleted_everything(stage: Filled) -> None:
+    """The opening that wrote there tells of a stage that was restored from a backup."""
+    stage.count = 100  # all numbers have three digits
+    restored, query = Restored(stage), stage.query()
+    fill_a_segment(stage, query)
+    restored.put_back(501)
+    other = stage.query()
+    fill_a_segment(stage, other)
+    other.drain()
+    other.reader.commit(json.loads(other.checkpoint or ""))
+    assert StageFolder(stage.directory).first().frames == read_place(json.loads(query.checkpoint or "")).frames
+    with pytest.raises(StageLost, match=r"restored from a backup"):
+        query.step()
+
+
+def fill_a_segment(stage: Filled, query: Query) -> None:
+    """The query has read all of it, and nothing of the next one."""
+    for _ in range(100):
+        query.drain()
+        stage.add(10)
+        if len(stage.segments) > 1:
+            return
+    raise AssertionError("it is never full")
+
+
 def test_a_damaged_header(stage: Filled) -> None:
     """Nobody can count blocks behind it, and what the segment has from there on is left out."""
     stage.add(*40 * [10])

@@ -81,13 +81,15 @@ def test_a_dead_letter_is_dated_by_the_same_clock(tmp_path: Path, machine: Machi
         assert letter.failed_at == DAWN
 
 
-def test_after_a_boot_the_wall_clock_is_believed(tmp_path: Path, machine: Machine) -> None:
+@pytest.mark.parametrize("up", [0.0, 1000.0], ids=["at once", "when it lasts longer than the one before"])
+def test_after_a_boot_the_wall_clock_is_believed(tmp_path: Path, machine: Machine, up: float) -> None:
     with machine.store(tmp_path / "node.db") as store:
         store.commit([storing([1])])
     machine.boots(DAY)  # it was away that long, as far as anybody knows
+    machine.passes(up)
     with machine.store(tmp_path / "node.db") as store:
         [found] = store.find(PEER, 0, 9, 60.0)
-        assert found.age == DAY
+        assert found.age == DAY + up
 
 
 def test_a_wall_clock_that_was_years_ahead_keeps_nothing_for_years(tmp_path: Path, machine: Machine) -> None:
