@@ -11,6 +11,7 @@ from tolliver_proto import Ack, Message, PeerIdentity, Policy, Subscribe, Subscr
 from .play import HIGH, LOW, Play, Wire, deliveries
 
 C, D = Subscription("c", ""), Subscription("d", "")
+REMOTE = "the sender"
 
 
 def receiving(**options: object) -> tuple[Play, Wire]:
@@ -238,6 +239,21 @@ def test_a_sender_that_is_gone_when_its_time_comes_is_not_asked() -> None:
     wire.lose()
     play.wait(20.0)
     assert asked(play.peer(LOW)) == []
+
+
+@pytest.mark.parametrize(("call", "arguments"), [("close", ()), ("disconnect", (REMOTE,))])
+def test_a_sender_whose_connection_is_ending_is_not_asked(call: str, arguments: tuple[str, ...]) -> None:
+    """It is still its connection, and nothing more may be sent on it. Its next one brings all again."""
+    play = Play()
+    play.call("subscribe", *C)
+    play.wait(60.0)
+    wire = play.dialled(play.call("connect", REMOTE))
+    wire.respond()
+    wire.send(Message("c", "k", b"x", 1))
+    play.node.register("c", "", "handler")
+    getattr(play.node, call)(*arguments, now=play.now)
+    play.wait(1.0)
+    assert asked(wire) == []
 
 
 def test_an_entry_that_the_sender_is_being_told_is_not_said_twice() -> None:

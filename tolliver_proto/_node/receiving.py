@@ -117,15 +117,16 @@ class Receiving(Handling):
     def _on_withheld_timeout(self, uuid: UUID) -> None:
         """Ask for the first of which somebody has come, and for the next one later."""
         peer = self._peers.get(uuid)
-        if peer is None or peer.link is None or peer.link.control is None:
+        link = None if peer is None else peer.link
+        if peer is None or link is None or link.control is None or not link.is_live:
             return
         handled = [one for one, _ in self._handlers]
         come = [one for one in peer.withheld if any(overlap(one, other) for other in handled)]
         for one in come:
             del peer.withheld[one]
-            wire_id = peer.link.control.repeat(one)
+            wire_id = link.control.repeat(one)
             if wire_id is not None:
-                self._say_control(peer.link, wire_id)
+                self._say_control(link, wire_id)
                 peer.asked_at = self._now
                 self._ask_soon(peer)
                 return
