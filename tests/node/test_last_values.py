@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -22,6 +23,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._node.retained import Retaining
 from tolliver_proto._testing.last_values import CHANNEL, LastValues
+from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.testing import SimFailure, SimNet
 
 from .play import HIGH, LOW
@@ -108,6 +110,17 @@ def test_what_is_wrong_is_found(name: str) -> None:
 
 def test_a_value_for_which_there_was_no_room_is_excused() -> None:
     assert witness([KEPT], [ANEW], may_skip=True).excused == {(LOW, b"1")}
+
+
+SKIPPING = (342, 454)  # values are retained there while a peer that is to be skipped is at its quota
+
+
+@pytest.mark.search
+@pytest.mark.parametrize("seed", SKIPPING)
+def test_a_value_that_skips_a_peer_at_its_quota_is_excused(seed: int) -> None:
+    """It is sent as any message is (P-30), so the policy of that peer holds (D-10)."""
+    report = SimNet(seed, policy=LOSSY, limits=replace(TIGHT, outbox_messages=8)).run()
+    assert report.counts["retained"]
 
 
 def test_values_that_nobody_is_given_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

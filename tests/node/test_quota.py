@@ -604,3 +604,9 @@ def test_simulated_networks_lose_nothing_else(quota: int) -> None:
         lost.update(SimNet(seed, policy=LOSSY, limits=replace(TIGHT, outbox_messages=quota)).run().counts)
     assert lost["given_up"] > 0
     assert lost["not_owed"] > 0
+
+
+@pytest.mark.search
+def test_a_peer_that_is_held_when_there_is_room_for_a_send_may_be_skipped() -> None:
+    """T-61: it was not when the send came, and the simulator knows."""
+    assert SimNet(65, policy=LOSSY, limits=replace(TIGHT, outbox_messages=3)).run().counts["not_owed"]

@@ -81,13 +81,26 @@ def check(condition: object, complaint: str, *shown: object) -> None:
 class Sent:
     """One message of the simulated application."""
 
-    __slots__ = ("body", "channel", "damaged", "due_to", "full_for", "index", "key", "lost_for", "routed_to", "stored")
+    __slots__ = (
+        "body",
+        "channel",
+        "damaged",
+        "due_to",
+        "full_for",
+        "index",
+        "key",
+        "lost_for",
+        "routed_to",
+        "stored",
+        "waits",
+    )
 
     def __init__(self, index: int, channel: str, key: str, body: bytes) -> None:
         self.index = index
         self.channel = channel
         self.key = key
         self.body = body
+        self.waits = False  # until there is room, or a handshake is over
         self.stored = False  # its Stored was reported
         self.damaged = False  # its row is unreadable: nobody can be promised anything
         self.routed_to: set[UUID] = set()  # whom its sender knew to want it then
@@ -344,12 +357,13 @@ class Ledger:
         if reason is UndeliveredReason.DROPPED_OLDEST:
             return self.policy.quota_of(peer) is QuotaPolicy.DROP_OLDEST
         if reason is UndeliveredReason.SKIPPED:
-            return self.policy.quota_of(peer) is QuotaPolicy.SKIP and self._is_skipped(peer, sent)
+            return self.policy.quota_of(peer) is QuotaPolicy.SKIP and self.is_skipped(peer, sent)
         if reason is UndeliveredReason.UNSUBSCRIBED:
-            return self._is_skipped(peer, sent) or self._is_left(peer, sent, now)
+            return self.is_skipped(peer, sent) or self._is_left(peer, sent, now)
         return False
 
-    def _is_skipped(self, peer: UUID, sent: Sent) -> bool:
+    def is_skipped(self, peer: UUID, sent: Sent) -> bool:
+        """True if it was left out for it, as there was no room (D-10)."""
         return peer in sent.full_for and peer not in self.stored_for.get(sent.body, ())
 
     def _is_left(self, peer: UUID, sent: Sent, now: float) -> bool:
@@ -391,7 +405,7 @@ class Ledger:
     def is_owed(self, sent: Sent, peer: UUID) -> bool:
         """True but for what a peer's policy at its quota has kept from it (D-10), what was given up for a reason, and
         what went with a store (D-13)."""
-        return not self._is_skipped(peer, sent) and (peer, sent.body) not in self.given_up and peer not in sent.lost_for
+        return not self.is_skipped(peer, sent) and (peer, sent.body) not in self.given_up and peer not in sent.lost_for
 
     def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
         """A node hands a message to its application."""
