@@ -384,7 +384,7 @@ def test_a_message_whose_ack_was_lost_is_handled_once(nodes: Nodes, durable: boo
 
     with (
         nodes.open("right", dedupe=100, dedupe_durable=durable) as right,
-        nodes.open("left", limits=Limits(redial_first=0.005)) as left,
+        nodes.open("left", limits=Limits(redial_first=0.005), **AGAIN) as left,
         Relay(right.port or 0) as relay,
     ):
 
@@ -398,4 +398,4 @@ def test_a_message_whose_ack_was_lost_is_handled_once(nodes: Nodes, durable: boo
         left.wait_acked(left.send("news", "", b"once"))
         left.wait_acked(left.send("news", "", b"another"))
         assert len(handled) == len(set(handled)) == 2
-        assert right.stats()["duplicates"] == 1
+        assert right.stats().duplicates >= 1

@@ -12,7 +12,7 @@ import pytest
 from tests.certificates import Certificates
 from tolliver_proto import LocalProtocolError, NoticeKind, Undelivered, UndeliveredReason
 
-from .facade import Facade, World, until
+from .facade import Facade, Queued, World, until
 from .kinds import ONE_KIND, PAIRS
 from .nodes import Nodes, address, noticed
 
@@ -32,8 +32,8 @@ def queue_and_workers(nodes: Nodes, count: int = 1, **options: float) -> Iterato
                 worker.close()
 
 
-def owners(boss: Facade) -> Counter[object]:
-    return Counter(job.worker for job in boss.work_queue("jobs").pending())
+def owners(queue: Queued) -> Counter[object]:
+    return Counter(job.worker for job in queue.pending())
 
 
 def test_each_job_is_for_one_worker(nodes: Nodes) -> None:
@@ -60,10 +60,11 @@ def test_each_job_is_for_one_worker(nodes: Nodes) -> None:
 def test_as_many_are_handed_out_as_it_works_on(nodes: Nodes) -> None:
     with queue_and_workers(nodes) as (boss, [worker]), worker.work("jobs", concurrency=2) as jobs:
         boss.wait_subscribed("jobs")
-        boss.work_queue("jobs").put_many([b"%d" % number for number in range(8)])
+        queue = boss.work_queue("jobs")
+        queue.put_many([b"%d" % number for number in range(8)])
         first, second = next(jobs), next(jobs)
         third = jobs.start_next()
-        until(lambda: owners(boss)[worker.instance_id] == 4, "twice as many as are worked on")
+        until(lambda: owners(queue)[worker.instance_id] == 4, "twice as many as are worked on")
         assert not third.done
         second.ack()
         assert jobs.settled(third.wait()).body == b"2"
@@ -73,12 +74,13 @@ def test_as_many_are_handed_out_as_it_works_on(nodes: Nodes) -> None:
 
 def test_leaving_gives_back_what_is_not_done(nodes: Nodes) -> None:
     with queue_and_workers(nodes, 2) as (boss, [one, two]):
-        receipt = boss.work_queue("jobs").put_many([b"0", b"1"])
+        queue = boss.work_queue("jobs")
+        receipt = queue.put_many([b"0", b"1"])
         jobs = one.work("jobs")
         assert next(jobs).body == b"0"
-        until(lambda: owners(boss)[one.instance_id] == 2)
+        until(lambda: owners(queue)[one.instance_id] == 2)
         jobs.close()
-        until(lambda: owners(boss)[None] == 2, "the jobs are nobody's")
+        until(lambda: owners(queue)[None] == 2, "the jobs are nobody's")
         with two.work("jobs") as others:
             for _ in range(2):
                 next(others).ack()
@@ -92,7 +94,7 @@ def test_a_worker_that_is_gone_keeps_its_jobs_for_the_lease(nodes: Nodes) -> Non
         boss.wait_subscribed("jobs")
         receipt = queue.put_many([b"0", b"1"])
         begun = next(jobs)
-        until(lambda: owners(boss)[one.instance_id] == 2)
+        until(lambda: owners(queue)[one.instance_id] == 2)
         one.remove_connection(address(boss))
         with two.work("jobs", concurrency=2) as others:
             for _ in range(2):
@@ -126,9 +128,9 @@ def test_jobs_are_cancelled_and_taken_from_workers(nodes: Nodes) -> None:
         receipt, other = queue.put_many([b"0", b"1", b"2"]), queue.put(b"3")
         with worker.work("jobs", concurrency=1) as jobs:
             next(jobs)
-            until(lambda: owners(boss)[worker.instance_id] == 2)
+            until(lambda: owners(queue)[worker.instance_id] == 2)
             assert queue.reassign(worker.instance_id) == 2
-            assert owners(boss) == {None: 4}
+            assert owners(queue) == {None: 4}
             assert queue.reassign(worker.instance_id) == 0
             assert queue.cancel(receipt) == 3
             with pytest.raises(Undelivered) as caught:
