@@ -94,6 +94,7 @@ def test_a_peer_is_asked_once_in_a_retry_interval(retry_interval: float | None, 
     play, wire = receiving(retry_interval=retry_interval)
     for number, channel in enumerate("ccdd"):
         wire.send(Message(channel, "k", b"x", number))
+    play.wait(15.0)
     handle(play, "", "", "handler")
     assert asked(wire) == [C]
     play.wait(pause - 0.5)
@@ -104,10 +105,26 @@ def test_a_peer_is_asked_once_in_a_retry_interval(retry_interval: float | None, 
     assert asked(wire) == []
 
 
+def test_a_message_that_came_a_moment_ago_is_asked_for_again_when_its_sender_would_send_it() -> None:
+    """It sends nothing twice within ten seconds, and acknowledges what it does not obey."""
+    play, wire = receiving()
+    wire.send(Message("c", "k", b"x", 1))
+    play.wait(4.0)
+    wire.send(Message("d", "k", b"x", 2))
+    play.wait(4.0)
+    handle(play, "", "", "handler")
+    turns = []
+    for _ in range(5):
+        turns.append(asked(wire))
+        play.wait(11.5)
+    assert turns == [[C], [D], [C], [], []]
+
+
 def test_who_has_left_when_its_time_comes_has_nothing_asked_for() -> None:
     play, wire = receiving()
     for channel in "cd":
         wire.send(Message(channel, "k", b"x", ord(channel)))
+    play.wait(12.0)
     handle(play, "c", "", "handler")
     handle(play, "d", "", "handler")
     assert asked(wire) == [C]
@@ -141,6 +158,20 @@ def test_one_that_dies_of_control_messages_is_not_asked() -> None:
     wire.send(Message("c", "k", b"x", 1))
     handle(play, "c", "", "handler")
     assert asked(wire) == []
+
+
+def test_a_responder_that_comes_has_the_peer_ask_it_that_asked_in_vain() -> None:
+    """P-13: its request waits for somebody, and what the peer subscribes to has not changed."""
+    request = Subscription("tolliver.request/c", "")
+    play = Play()
+    play.call("subscribe", *request)
+    play.wait(60.0)
+    wire = play.peer(LOW)
+    wire.send(Message(*request, bytes(8), None))
+    assert asked(wire) == []
+    play.node.respond("c", "", "responder", play.now)
+    play.wait(0.0)
+    assert asked(wire) == [request]
 
 
 # The sender.

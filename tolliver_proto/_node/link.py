@@ -93,7 +93,7 @@ class Peer:
         self.voices: dict[Link, None] = {}  # connections on which it has told its list and that are not over
         self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
         self.inbox = Inbox()
-        self.withheld: dict[Subscription, None] = {}  # entries of ours that it sent messages for, in vain (T-50)
+        self.withheld: dict[Subscription, float] = {}  # entries of ours that it sent for in vain, and when last (T-50)
         self.asked_at = -inf  # when it was asked for such messages last
         self.obeyed_at = -inf  # and when we looked for what it asks for
         self.counts = PeerCounts()

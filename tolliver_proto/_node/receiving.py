@@ -105,9 +105,8 @@ class Receiving(Handling):
     # Messages that are left to their sender, and asked for when somebody comes for them (T-50).
 
     def _withhold(self, peer: Peer, message: Message) -> None:
-        if message.message_id is not None and not peer.derived:
-            own = self._own
-            peer.withheld |= {pair: None for pair in matching(message.channel, message.key) if pair in own}
+        if not peer.derived:
+            peer.withheld |= {pair: self._now for pair in matching(message.channel, message.key) if pair in self._own}
 
     def _ask_soon(self, peer: Peer) -> None:
         """Not again before the peer would obey, and one entry at a time, as it obeys no second one."""
@@ -115,7 +114,8 @@ class Receiving(Handling):
         self._timers.set_earlier(("withheld", peer.uuid), max(self._now, due))
 
     def _on_withheld_timeout(self, uuid: UUID) -> None:
-        """Ask for the first of which somebody has come, and for the next one later."""
+        """Ask for the first of which somebody has come, and for the next one later; again for one of which something
+        came a moment ago, as the peer does not send that twice so soon."""
         peer = self._peers.get(uuid)
         link = None if peer is None else peer.link
         if peer is None or link is None or link.control is None or not link.is_live:
@@ -123,7 +123,9 @@ class Receiving(Handling):
         handled = [one for one, _ in self._handlers]
         come = [one for one in peer.withheld if any(overlap(one, other) for other in handled)]
         for one in come:
-            del peer.withheld[one]
+            last = peer.withheld.pop(one)
+            if self._now - last < _OBEYED_WITHIN + _IN_TIME:
+                peer.withheld[one] = last  # behind the others
             wire_id = link.control.repeat(one)
             if wire_id is not None:
                 self._say_control(link, wire_id)
@@ -386,8 +388,9 @@ class Receiving(Handling):
         if not self._take_settled(delivery, inbox):
             return None
         peer = self._peers.get(delivery.peer_id)
-        if peer is not None and not self._handlers.match(delivery.channel, delivery.key):
-            self._withhold(peer, delivery.message)  # its handler has left
+        is_left = delivery.message.message_id is not None and not self._handlers.match(delivery.channel, delivery.key)
+        if peer is not None and is_left:
+            self._withhold(peer, delivery.message)
         return inbox
 
     def _count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:
@@ -541,7 +544,8 @@ class Receiving(Handling):
             self._ack(link, [message_id])
 
     def _obey(self, link: Link, peer: Peer, entries: Sequence[Subscription]) -> None:
-        """The peer says again what we know: it asks for what it withheld (T-50)."""
+        """The peer says again what we know: it asks for what it withheld (T-50), requests that wait, too (P-13)."""
+        self._on_move(peer)
         if link.window is None or self._now - peer.obeyed_at < _OBEYED_WITHIN:
             return
         peer.obeyed_at = self._now

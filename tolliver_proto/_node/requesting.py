@@ -412,6 +412,8 @@ class Requesting(Flushing):
             return  # somebody waits for it: its responder may be a moment late, as any handler may (T-46)
         super()._leave(link, message, fate)
         if is_asked and link.peer is not None:
+            if fate is Fate.WANTED:
+                self._withhold(link.peer, message)
             status = Status.FAILED if fate is Fate.STUCK else Status.NOBODY
             text = b"the responder is stuck: it was not handled" if fate is Fate.STUCK else b""
             self._answer(Delivery(link.cid, link.peer.uuid, message), status, text)
