@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .read._options import OPTIONS
+from .read._schema import message_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -84,7 +85,8 @@ def carrying(columns: Mapping[str, str], options: Mapping[str, str]) -> StructTy
 def for_reader(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
     """The options of a reader's own call, and those of its table where the call does not say where to read.
 
-    Raises ValueError where the schema carries what no table keeps.
+    Raises ValueError where the schema carries what no table keeps, or is not that of a table that keeps options: those
+    have all columns. Spark makes tables with the columns of data, too (LIKE, saveAsTable).
     """
     own = {name.lower(): text for name, text in options.items()}
     if own.keys() & _PLACES:
@@ -98,5 +100,11 @@ def for_reader(schema: StructType, options: Mapping[str, str]) -> dict[str, str]
         raise ValueError(
             f"the columns of this schema carry {', '.join(strange)!r:.200}, which no table keeps: if it is that of a "
             "table, DROP it and CREATE it again; else say where to read, load('recordings')"
+        )
+    if kept and schema.fieldNames() not in ([*message_columns()], [*message_columns(include_metadata=True)]):
+        raise ValueError(
+            f"the columns {', '.join(schema.fieldNames())!r:.200} carry options, and are not those of a table that has "
+            "options: data brought them. Say where to read, load('recordings') or WITH (path = '...'); for a table, "
+            "CREATE TABLE name USING tolliver OPTIONS (path '...')"
         )
     return kept | own
