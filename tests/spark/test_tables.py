@@ -182,8 +182,13 @@ def test_tables_in_a_session(spark: SparkSession, tmp_path: Path) -> None:
         spark.sql(f"ALTER TABLE m SET LOCATION '{tmp_path}/other'")  # Spark tells nobody, as docs/spark.md says
         spark.sql("ALTER TABLE m SET TBLPROPERTIES ('channels' = 'b')")
         assert [row.key for row in spark.table("m").collect()] == ["k"]
+        data = spark.table("m").select("channel", "key", "body")
+        spark.catalog.createTable("brought", str(tmp_path / "other"), "tolliver", data.schema)
+        with pytest.raises(Exception, match="data brought them"):
+            spark.table("brought").collect()
     finally:
-        spark.sql("DROP TABLE m")
+        for name in ("m", "brought"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
     with pytest.raises(Exception, match="has no option 'chanels'"):
         spark.sql(f"CREATE TABLE n USING tolliver OPTIONS (path '{tmp_path}/r', chanels 'a')")
 
