@@ -248,6 +248,9 @@ def test_the_page_has_the_table() -> None:
         ("plaintext = true\nlisten = '0.0.0.0:0'", "would leave this machine"),
         ("log_level = 'loud'", "log_level: 'loud': give one of debug, info, warning, error"),
         ("database = 'x.db'", "neither of tls and plaintext"),
+        (f"speaks = {'[' * 3000}{']' * 3000}", "nested too deeply"),
+        ("deliver.timeout = -1", "deliver.timeout: it is -1: give seconds from 0 on"),
+        ("reload_every = -0.5", "give seconds from 0 on"),
     ],
 )
 @pytest.mark.parametrize("command", [("run",), ("config", "check")])
@@ -256,6 +259,37 @@ def test_a_file_that_is_wrong_is_one_line(command: tuple[str, ...], text: str, s
     path.write_text(text)
     assert said in the_line(tolliver(*command, path))
     assert not (tmp_path / "node.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("import asyncio\nraise asyncio.CancelledError", "CancelledError"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("class Odd(BaseException): ...\nraise Odd", "Odd"),
+        ("def take(delivery): yield", "is a generator"),
+        ("async def take(delivery): yield", "is a generator"),
+    ],
+)
+def test_a_module_that_is_wrong_is_one_line(module: str, said: str, tmp_path: Path) -> None:
+    name = f"wrong_{abs(hash(module))}"
+    (tmp_path / f"{name}.py").write_text(module)
+    path = tmp_path / "bad.toml"
+    path.write_text(f'plaintext = true\n[deliver]\nchannel = "c"\npython = "{name}:take"\n')
+    assert said in the_line(tolliver("config", "check", path))
+
+
+def test_a_reload_that_is_refused_leaves_no_subscription(who: Who, tmp_path: Path) -> None:
+    path = config(tmp_path, who, 'deliver.file = "got.jsonl"\nlimits.max_subscriptions = 3')
+    good = path.read_text()
+    with running(tmp_path / "out", "run", path) as service:
+        path.write_text(good.replace('["c"]', '["c", "d", "e", "f", "g"]'))
+        service.process.send_signal(signal.SIGHUP)
+        service.until_said("all stays as it was")
+        path.write_text(good.replace('["c"]', '["c", "x", "y"]'))
+        service.process.send_signal(signal.SIGHUP)
+        service.until_said("was read again")
+        assert service.interrupt() == 0
 
 
 SERVE = """

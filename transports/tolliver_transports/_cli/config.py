@@ -133,6 +133,8 @@ def load(path: Path) -> Config:
             check_all_go_somewhere(config.value("subscriptions") or (), found)
     except ValueError as error:  # of TOML and of UTF-8 too
         raise ValueError(f"{path}: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path}: lists or tables are nested too deeply to be read") from None
     return config
 
 

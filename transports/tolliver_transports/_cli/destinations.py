@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
+from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,12 @@ def _function(named: str, base: Path) -> Callable[..., object]:
         sys.path.insert(0, here)
     try:
         found: object = reduce(getattr, name.split("."), importlib.import_module(module))
-    except (Exception, SystemExit) as error:  # of the module's own code, too
+    except BaseException as error:  # of the module's own code, whatever it is (T-45)
         raise ValueError(f"deliver.python: {named} cannot be had: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ValueError(f"deliver.python: {named} is no function")
+    if isgeneratorfunction(found) or isasyncgenfunction(found):  # which runs nothing when it is called
+        raise ValueError(f"deliver.python: {named} is a generator, which would never run: take `yield` out of it")
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Set
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -155,17 +156,21 @@ class _Running:
                 await self._instance.unsubscribe(*one)
 
     async def _reload(self, tasks: anyio.abc.TaskGroup) -> None:
-        before = self._config
+        before, added = self._config, list[tuple[str, str]]()
         try:
             now = load(before.path)
             options, bridge = now.options(), now.bridge()
             acl = load_acl(now.values["acl"]) if "acl" in now.values else Acl()
+            for one in now.subscriptions:
+                if one not in self._instance.subscriptions():
+                    await self._instance.subscribe(*one)
+                    added.append(one)
             if options.tls is not None:
                 await self._instance.reload_tls()
-            for one in now.subscriptions:
-                if one not in before.subscriptions:
-                    await self._instance.subscribe(*one)
         except (OSError, TypeError, ValueError, TolliverError) as error:
+            with suppress(TolliverError):
+                for one in added:
+                    await self._instance.unsubscribe(*one)
             detail = words.line(f"{before.path} is not read again, all stays as it was: {error}")
             self._refused = f"; {detail}"
             self._instance.notice(NoticeKind.RELOAD_REFUSED, detail)

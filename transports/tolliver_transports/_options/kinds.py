@@ -103,7 +103,12 @@ def _read_bytes(value: object) -> int:
 
 
 def _read_seconds(value: object) -> float:
-    return value if isinstance(value, float) else seconds(value) if isinstance(value, str) else _read_int(value)
+    if isinstance(value, str):
+        return seconds(value)
+    number = value if isinstance(value, float) else _read_int(value)
+    if not number >= 0:  # no NaN, too
+        raise ValueError(f"it is {number}: give seconds from 0 on")
+    return number
 
 
 def _show_bytes(value: int) -> str:

@@ -55,7 +55,7 @@ def revoke(
     days: Annotated[int, typer.Option(min=1, metavar="N", help="How long the list is valid.")] = 30,
     json: JsonResult = False,
 ) -> None:
-    """Write crl.pem, the list of revoked certificates, for --tls-crl: with these and those that it had before. Sign it
+    """Write crl.pem, the list of revoked certificates, for --tls.crl: with these and those that it had before. Sign it
     anew before it expires."""
     from ...certs import revoke
 
