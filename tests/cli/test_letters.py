@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from tolliver_transports.blocking import InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, running, tolliver
@@ -61,7 +63,7 @@ def test_letters_of_a_service_are_read_replayed_and_dropped_whether_it_runs_or_n
         assert "1 of 2 dead letters handled, and gone; the others are dead letters still" in the_line(mixed)
         assert until_lines(tmp_path / "got", 1) == ["x x"]
         assert tolliver("letters", "drop", database, 2).stderr == "tolliver: 1 dead letter dropped\n"
-        (tmp_path / "alice.db.letters").write_text('{"replay": "all"}')
+        (tmp_path / "alice.db.letters").write_text(100_000 * "[")
         service.until_said("is no request that could be done")
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(SECONDS) == 0
@@ -84,6 +86,21 @@ def test_an_instance_that_is_no_service_is_told_of_as_such(tmp_path: Path) -> No
         for what in ("replay", "drop"):
             assert "it is no `tolliver run`" in the_line(tolliver("letters", what, database, 1, "--timeout", 0.2))
     assert not (tmp_path / "bob.db.letters").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
+def test_what_root_makes_beside_a_database_belongs_to_its_owner(tmp_path: Path) -> None:
+    database = tmp_path / "bob.db"
+    with closing(open_store(database)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"x", 1, 20))])
+    for beside in tmp_path.glob("bob.db.*"):
+        beside.unlink()
+    os.chown(database, 65534, 65534)
+    assert tolliver("outbox", "restored", database).exit_code == 0
+    assert tolliver("letters", "replay", database, "--all").exit_code == 0
+    made = {file.name: file.stat().st_uid for file in tmp_path.iterdir()}
+    assert "bob.db.letters" in made
+    assert {*made.values()} == {65534}
 
 
 def test_a_damaged_letter_has_no_body(tmp_path: Path) -> None:

@@ -77,6 +77,14 @@ def make_private(descriptor: int) -> None:
         os.fchmod(descriptor, MODE)
 
 
+def give_to_owner_of(path: str | os.PathLike[str], descriptor: int) -> None:
+    """A file that root makes beside the file `path` belongs to the owner of that, as SQLite has it."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        with suppress(OSError):  # it is not there yet
+            found = os.stat(path)
+            os.fchown(descriptor, found.st_uid, found.st_gid)
+
+
 def write_private(path: str | os.PathLike[str], data: bytes) -> None:
     """A file with these bytes, in place of what it held. Raises NotAFile, OSError."""
     with open(path, "wb", opener=open_private) as file:

@@ -25,7 +25,7 @@ from attrs import define
 
 from tolliver_proto import StoreError, TolliverError
 
-from .._private import open_private, replacing
+from .._private import give_to_owner_of, open_private, replacing
 from .._store.lock import is_used
 from .._store.look import Letter, look
 from ..anyio import Instance
@@ -149,6 +149,7 @@ def _ask(database: Path, what: str, numbers: Collection[int]) -> None:
         asked = {}
     asked[what] = sorted({*asked.get(what, ()), *numbers})
     with replacing(place) as file:
+        give_to_owner_of(database, file.fileno())
         file.write(json.dumps(asked).encode())
 
 
@@ -176,7 +177,10 @@ def _read(place: Path) -> Mapping[str, Collection[int]]:
     """The request. Raises OSError, and ValueError where it cannot be understood."""
     with open(place, "rb", opener=open_private) as file:
         data = file.read(_LONGEST + 1)
-    asked = json.loads(data) if len(data) <= _LONGEST else None
+    try:
+        asked = json.loads(data) if len(data) <= _LONGEST else None
+    except RecursionError:
+        asked = None
     if not isinstance(asked, dict) or not all(
         what in _DONE and isinstance(numbers, list) and all(type(one) is int for one in numbers)
         for what, numbers in asked.items()

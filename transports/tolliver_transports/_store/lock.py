@@ -16,7 +16,7 @@ from io import FileIO
 
 from tolliver_proto import StoreError
 
-from .._private import open_private
+from .._private import give_to_owner_of, open_private
 
 try:
     import fcntl
@@ -73,6 +73,7 @@ class Lock:
 
     def _take_beside(self) -> FileIO:
         lock = FileIO(f"{self._path}.lock", "a", opener=open_private)
+        give_to_owner_of(self._path, lock.fileno())
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from .._private import open_private
+from .._private import give_to_owner_of, open_private
 from .clock import ClockNote, StoreClock
 
 _BODY = Struct(">8s16sQQ")  # magic, the instance's UUID, its commits, those that are missing
@@ -50,6 +50,7 @@ class Mark:
         self._file: int | None = None
         with suppress(OSError):  # without a mark everything else goes on
             self._file = open_private(mark_path(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0))
+            give_to_owner_of(path, self._file)
             before, missing = self._read()
             self.missing = missing + max(0, before - commits)
 

@@ -13,7 +13,7 @@ import os
 import shutil
 from contextlib import suppress
 
-from .._private import open_private
+from .._private import give_to_owner_of, open_private
 
 SIZE = 8 * 2**20
 _SHARE = 8  # at most this part of the disk
@@ -57,6 +57,7 @@ class Reserve:
 
     def _allocate(self) -> None:
         file = open_private(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0))
+        give_to_owner_of(self.path.removesuffix(".reserve"), file)
         try:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file, 0, self.size)
