@@ -37,6 +37,7 @@ def test_a_list_that_was_stored_is_told_no_more_than_its_changes() -> None:
     assert only(wire.send(Subscribe(*D, 1)), SubscriptionsChanged).subscriptions == frozenset(subscribed(C, D))
     assert not every(wire.send(Subscribe(*D, 2)), SubscriptionsChanged)
     assert only(wire.send(Unsubscribe(*C, 3)), SubscriptionsChanged).subscriptions == frozenset(subscribed(D))
+    assert not every(wire.send(Unsubscribe(*C, 4)), SubscriptionsChanged)
 
 
 def test_a_list_that_was_not_stored_is_not_told() -> None:
