@@ -92,10 +92,10 @@ class Listener:
         """The lines that it has printed so far."""
         return self._output.read_text().splitlines()
 
-    def until_said(self, text: str) -> list[str]:
-        """The lines on its standard error, as soon as the text is in them."""
+    def until_said(self, text: str, times: int = 1) -> list[str]:
+        """The lines on its standard error, as soon as the text is in them, so many times."""
         deadline = time.monotonic() + SECONDS
-        while text not in (said := self._errors.read_text()):
+        while (said := self._errors.read_text()).count(text) < times:
             assert time.monotonic() < deadline, said
             time.sleep(0.01)
         return said.splitlines()

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -249,6 +250,13 @@ def test_the_page_has_the_table() -> None:
         ("log_level = 'loud'", "log_level: 'loud': give one of debug, info, warning, error"),
         ("database = 'x.db'", "neither of tls and plaintext"),
         (f"speaks = {'[' * 3000}{']' * 3000}", "nested too deeply"),
+        ("plaintext = true\ndeliver.stage = 'bad.toml'", "bad.toml/stage.json cannot be read: Not a directory"),
+        ("plaintext = true\ndeliver.stage = '.'", "is no stage, and not empty (it has 'bad.toml')"),
+        ("plaintext = true\ndeliver.stage = 's'\ndeliver.max_staged = 1", "deliver.stage: FolderOptions.max_staged"),
+        (
+            "plaintext = true\n[[deliver]]\nstage = 's'\n[[deliver]]\nchannel = 'c'\nstage = 't/../s'",
+            "two tables have one stage",
+        ),
         ("deliver.timeout = -1", "deliver.timeout: it is -1: give seconds from 0 on"),
         ("reload_every = -0.5", "give seconds from 0 on"),
     ],
@@ -290,6 +298,42 @@ def test_a_reload_that_is_refused_leaves_no_subscription(who: Who, tmp_path: Pat
         service.process.send_signal(signal.SIGHUP)
         service.until_said("was read again")
         assert service.interrupt() == 0
+
+
+def test_a_reload_that_cannot_be_opened_is_refused_and_all_stays(who: Who, tmp_path: Path) -> None:
+    table = '[[deliver]]\nchannel = "{}"\nstage = "{}"\n'
+    path = config(tmp_path, who, "")
+    served, taken = free_address(), socket.create_server(("127.0.0.1", 0))
+    bridged = f'[bridge]\nlisten = "{served}"\nnames = ["tolliver://s"]\n'
+    base = path.read_text().replace('subscriptions = ["c"]\n', "")
+    good = base + table.format("c", "staged") + bridged
+    (tmp_path / "m.py").write_text("")
+    mistakes = [
+        good + table.format("d", "m.py"),
+        good + table.format("d", "fresh") + table.format("e", "/proc/xx"),
+        good + f"{table.format('d', 'small')}max_staged = 1\n",
+        good.replace(served, f"127.0.0.1:{taken.getsockname()[1]}"),
+        good.replace(served, served.replace("127.0.0.1", "203.0.113.1")),
+    ]
+    path.write_text(good)
+    with taken, running(tmp_path / "out", "run", path) as service:
+        where = ("--connect", service.address, "--retry-interval", "200ms", *who("bob", own=True))
+        service.until_said("of messages are on")
+        host, port = served.split(":")
+        for count, mistake in enumerate(mistakes, 1):
+            path.write_text(mistake)
+            service.process.send_signal(signal.SIGHUP)
+            service.until_said("all stays as it was", count)
+            assert tolliver("send", "c", "k", "x", *where).exit_code == 0
+            socket.create_connection((host, int(port)), SECONDS).close()
+        path.write_text(base + table.format("d", "staged") + table.format("e", "fresh"))  # from one hand to another
+        service.process.send_signal(signal.SIGHUP)
+        service.until_said("was read again")
+        for channel in "de":
+            assert tolliver("send", channel, "k", "x", *where).exit_code == 0
+        assert service.interrupt() == 0
+    staged = (StageFolder(tmp_path / name).head() or Position(0, 0, 0) for name in ("staged", "fresh"))
+    assert [one.frames for one in staged] == [len(mistakes) + 1, 1]
 
 
 SERVE = """

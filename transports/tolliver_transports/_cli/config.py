@@ -84,12 +84,14 @@ class Config:
         return evolve(options, subscriptions=self.subscriptions, **self._patience())
 
     def bridge(self) -> Bridge | None:
-        """Raises ValueError and TypeError where its options do not go together, and OSError."""
+        """Raises ValueError and TypeError where its options do not go together, OSError and CertificateError."""
         if "bridge.listen" not in self.values:
             if any(key.startswith("bridge.") for key in self.values):
                 raise ValueError(f"{self.path}: bridge.listen is missing: where do subscribers of streams connect?")
             return None
         options, rules = self.options(), self.values.get("bridge.acl")
+        if options.tls is not None:
+            Pumps(options.tls)  # it reads the certificates
         files = () if options.tls is None else (options.tls.cert, options.tls.key, options.tls.ca)
         try:
             made = StreamsOptions(

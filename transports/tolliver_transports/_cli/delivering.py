@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tolliver_proto import Delivery, Revision
@@ -33,6 +34,9 @@ from . import words
 from .appending import Files
 from .destinations import Destination
 from .listen import as_json
+
+if TYPE_CHECKING:
+    from .into_stage import FedStage
 
 _FIRST, _LAST = 0.1, 5.0  # seconds between two tries to connect to a socket
 _LONGEST_ANSWER = 4096
@@ -48,6 +52,20 @@ class Deliveries:
         self._group = group
         self._files = Files(group)
         self._at_work: dict[Destination, anyio.CancelScope] = {}
+        self._opened: dict[Destination, FedStage] = {}
+        self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)  # by the directory of a stage
+
+    async def open(self, chosen: Collection[Destination]) -> None:
+        """Stages that `change` to these will need, so that it does not fail. Raises what a stage fails with."""
+        for new in chosen:
+            if new.stage is not None and not self._turn(new.stage).locked():
+                self._opened[new] = await self._open_stage(new, new.stage)
+
+    async def close_unused(self) -> None:
+        """Nothing comes of it."""
+        for opened in self._opened.values():
+            await anyio.to_thread.run_sync(opened.close)
+        self._opened.clear()
 
     def change(self, chosen: Collection[Destination]) -> None:
         """To these from now on."""
@@ -56,18 +74,31 @@ class Deliveries:
         for new in dict.fromkeys(chosen):
             if new not in self._at_work:
                 self._at_work[new] = scope = anyio.CancelScope()
-                self._group.start_soon(self._deliver, new, scope)
+                self._group.start_soon(self._deliver, new, scope, self._opened.pop(new, None))
 
-    async def _deliver(self, destination: Destination, scope: anyio.CancelScope) -> None:
+    async def _deliver(self, destination: Destination, scope: anyio.CancelScope, opened: FedStage | None) -> None:
         with scope:
             if destination.file is not None:
                 await self._files.deliver(self._instance, destination, destination.file)
             elif destination.stage is not None:
-                from .into_stage import stage  # which needs POSIX
-
-                await stage(self._instance, destination, destination.stage, self._revision)
+                await self._stage(destination, destination.stage, opened)
             else:
                 await _call(self._instance, destination, self._stop_timeout)
+
+    async def _stage(self, destination: Destination, directory: Path, opened: FedStage | None) -> None:
+        from .into_stage import stage
+
+        async with self._turn(directory):  # the one that had the stage before has let it go
+            fed = opened or await self._open_stage(destination, directory)
+            await stage(self._instance, destination, fed)
+
+    def _turn(self, directory: Path) -> anyio.Lock:
+        return self._turns[os.path.realpath(directory)]
+
+    async def _open_stage(self, destination: Destination, directory: Path) -> FedStage:
+        from .into_stage import open_stage  # which needs POSIX
+
+        return await open_stage(directory, destination.max_staged, self._instance.instance_id, self._revision)
 
 
 # Calls, one for each message.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define, field
+
+from tolliver_proto import StoreError
 
 from .._options.table import PROGRAM_DEFAULTS
 from .._private import NotAFile, must_be_file
@@ -62,7 +65,11 @@ def destinations(tables: Iterable[Mapping[str, Any]], base: Path) -> tuple[Desti
 
     Modules are imported: those in the directory, too.
     """
-    return tuple(_destination(table, base) for table in tables)
+    found = tuple(_destination(table, base) for table in tables)
+    stages = [os.path.realpath(one.stage) for one in dict.fromkeys(found) if one.stage is not None]
+    if len({*stages}) < len(stages):
+        raise ValueError("deliver.stage: two tables have one stage, and a stage has one receiver: give each its own")
+    return found
 
 
 def _destination(table: Mapping[str, Any], base: Path) -> Destination:
@@ -83,7 +90,20 @@ def _destination(table: Mapping[str, Any], base: Path) -> Destination:
         values["command"] = _program(values["command"], base)
     if "python" in values:
         values["function"] = _function(values["python"], base)
+    if "stage" in values:
+        _check_stage(values["stage"], values["max_staged"])
     return Destination(**values)
+
+
+def _check_stage(directory: Path, max_staged: int) -> None:
+    from ..staging import FolderOptions  # which needs POSIX
+    from ..staging._folder import check_place
+
+    try:
+        FolderOptions(directory=directory, max_staged_bytes=max_staged)
+        check_place(directory)
+    except (OSError, ValueError, StoreError) as error:
+        raise ValueError(f"deliver.stage: {error}") from None
 
 
 def _program(words: tuple[str, ...], base: Path) -> tuple[str, ...]:

@@ -57,12 +57,17 @@ class FedStage(StageLoop[Run]):
         self._settle(items)
 
 
-async def stage(instance: Instance, destination: Destination, directory: Path, revision: Revision) -> None:
-    """Until it is cancelled. Raises what the stage fails with, such as StageFull."""
+async def open_stage(directory: Path, max_staged: int, local: UUID, revision: Revision) -> FedStage:
+    """Started. Raises what that raises."""
     in_loop = loop_caller()
-    options = FolderOptions(directory=directory, max_staged_bytes=destination.max_staged)
-    fed = FedStage(options, instance.instance_id, revision, lambda runs: in_loop(partial(_acknowledge, runs)))
+    options = FolderOptions(directory=directory, max_staged_bytes=max_staged)
+    fed = FedStage(options, local, revision, lambda runs: in_loop(partial(_acknowledge, runs)))
     await anyio.to_thread.run_sync(fed.start)
+    return fed
+
+
+async def stage(instance: Instance, destination: Destination, fed: FedStage) -> None:
+    """Until it is cancelled. Raises what the stage fails with, such as StageFull."""
     try:
         async with instance.message_runs(destination.channel, destination.key, subscribe=False) as runs:
             runs.be_patient()

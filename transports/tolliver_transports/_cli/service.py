@@ -23,7 +23,7 @@ from .._options.acl_file import load_acl
 from .._options.instance import Remote
 from ..anyio import Instance, create_instance
 from . import words
-from .bridging import Bridging
+from .bridging import Bridge, Bridging
 from .changes import when_changed
 from .config import Config, load
 from .connecting import alongside, hangups, signals
@@ -44,14 +44,13 @@ async def serve(config: Config, as_json: bool) -> None:
     with hangups() as come, signals() as told:
         async with create_instance(evolve(options, remotes=())) as instance:
             _say_where(instance, config, as_json)
-            bridging = Bridging(instance, bridge)
-            running = _Running(instance, config, bridging, manager)
-            keep = partial(running.keep, options.remotes, come)
+            running = _Running(instance, config, manager)
+            keep = partial(running.keep, options.remotes, bridge, come)
             status = partial(manager.keep_told, running.status)
             manager.tell("READY=1")
             # The instance lives on until these have ended.
             letters = partial(keep_requests, instance, options.database)
-            await alongside(partial(_until, told, manager), [keep, bridging.keep, status, letters])
+            await alongside(partial(_until, told, manager), [keep, status, letters])
 
 
 async def _until(told: Callable[[], Awaitable[None]], manager: ServiceManager) -> None:
@@ -85,10 +84,9 @@ def _set_level(config: Config) -> None:
 class _Running:
     """An instance at work, and the configuration that it has now."""
 
-    def __init__(self, instance: Instance, config: Config, bridging: Bridging, manager: ServiceManager) -> None:
+    def __init__(self, instance: Instance, config: Config, manager: ServiceManager) -> None:
         self._instance = instance
         self._config = config
-        self._bridging = bridging
         self._manager = manager
         self._one_at_a_time = anyio.Lock()
         self._refused = ""  # why the last reload was
@@ -101,13 +99,16 @@ class _Running:
         to_send = words.count(numbers.pending, "message")
         return f"{words.count(numbers.peers_up, 'peer')} connected, {to_send} to be sent{self._refused}"
 
-    async def keep(self, remotes: Collection[Remote], hangups: AsyncIterator[object]) -> None:
-        """Dials, delivers, and on SIGHUP reads the file again. Raises what ends a dial for good."""
+    async def keep(self, remotes: Collection[Remote], bridge: Bridge | None, hangups: AsyncIterator[object]) -> None:
+        """Dials, delivers, and on SIGHUP reads the file again. Raises what the first destinations and bridge raise."""
         async with anyio.create_task_group() as tasks:
             config = self._config
             self._deliveries = Deliveries(
                 self._instance, config.value("stop_timeout"), config.options().revision, tasks
             )
+            self._bridging = Bridging(self._instance, tasks)
+            await self._deliveries.open(config.destinations)
+            await self._bridging.change(bridge)
             self._deliveries.change(config.destinations)
             await self._drop_earlier(config)
             self._change({*remotes}, tasks)
@@ -161,13 +162,16 @@ class _Running:
             now = load(before.path)
             options, bridge = now.options(), now.bridge()
             acl = load_acl(now.values["acl"]) if "acl" in now.values else Acl()
+            await self._deliveries.open(now.destinations)
             for one in now.subscriptions:
                 if one not in self._instance.subscriptions():
                     await self._instance.subscribe(*one)
                     added.append(one)
             if options.tls is not None:
                 await self._instance.reload_tls()
+            await self._bridging.change(bridge)
         except (OSError, TypeError, ValueError, TolliverError) as error:
+            await self._deliveries.close_unused()
             with suppress(TolliverError):
                 for one in added:
                     await self._instance.unsubscribe(*one)
@@ -178,7 +182,6 @@ class _Running:
         self._refused = ""
         self._instance.set_acl(acl)
         self._deliveries.change(now.destinations)
-        self._bridging.change(bridge)
         if now.subscriptions != before.subscriptions:
             await self._drop_earlier(now)
         self._change({*options.remotes}, tasks)

@@ -228,10 +228,7 @@ class StageFolder:
         Raises UnknownStage, StageInUse, and StoreError where it cannot be made.
         """
         try:
-            for name in (MARKER, MARKER + DRAFT_SUFFIX, HEAD, LOCK):
-                must_be_file(directory / name)
-            if _marked(directory) is None:
-                _check_empty(directory)
+            if not check_place(directory):
                 _make_directory(directory)
             lock = Lock(directory, patience)
             try:
@@ -435,6 +432,16 @@ class StageFolder:
 
     def _unreadable(self, path: Path, error: OSError) -> StoreError:
         return StoreError(f"{path} cannot be read: {error.strerror}. Is the stage mounted here, and may we read it?")
+
+
+def check_place(directory: Path) -> bool:
+    """True where a stage is there, false where one can be made. Raises UnknownStage and OSError where neither is."""
+    for name in (MARKER, MARKER + DRAFT_SUFFIX, HEAD, LOCK):
+        must_be_file(directory / name)
+    there = _marked(directory) is not None
+    if not there:
+        _check_empty(directory)
+    return there
 
 
 class _Marker(NamedTuple):
