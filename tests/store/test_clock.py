@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tolliver_transports._store.clock import STEP, StoreClock
 
@@ -163,6 +163,7 @@ STORIES = st.lists(
 
 @settings(max_examples=15)
 @given(STORIES)
+@example([("is set", DAY, 1), ("is killed", 2.0, 1)])
 def test_within_a_boot_an_age_is_what_passed(story: list[tuple[str, float, int]]) -> None:
     """However the clock is set, and however the lives of the process end."""
     machine = Machine()
