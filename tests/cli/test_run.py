@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,6 +28,7 @@ from tests.cli.commands import COMMAND, SECONDS, Listener, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
 from tests.ports import free_address
+from tests.store.given import open_store
 
 HANDLE = """
 import os, pathlib, sys
@@ -267,6 +268,72 @@ def test_a_file_that_is_wrong_is_one_line(command: tuple[str, ...], text: str, s
     path.write_text(text)
     assert said in the_line(tolliver(*command, path))
     assert not (tmp_path / "node.db").exists()
+
+
+def by_name(path: Path, place: Path) -> None:
+    """It is the same file by its name."""
+    assert path.name == place.name
+
+
+@pytest.mark.parametrize("command", [("run",), ("config", "check")])
+@pytest.mark.parametrize(
+    ("place", "name", "alias"),
+    [
+        ("n.db", "n.db", by_name),
+        ("n.db", "link", Path.symlink_to),
+        ("n.db", "hard", Path.hardlink_to),
+        ("n.db-wal", "n.db-wal", by_name),
+        ("n.db.letters", "link", Path.symlink_to),
+        ("bad.toml", "link", Path.symlink_to),
+    ],
+)
+@pytest.mark.parametrize("key", ["deliver.file", "tls.keylog"])
+def test_no_file_is_written_that_the_instance_has_for_something_else(
+    key: str, place: str, name: str, alias: Callable[[Path, Path], None], command: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(f'database = "n.db"\nsubscriptions = ["c"]\nplaintext = true\n{key} = "{name}"\n')
+    if alias is Path.hardlink_to:
+        (tmp_path / place).touch()
+    alias(tmp_path / name, tmp_path / place)
+    if key != "deliver.file":
+        path.write_text(f'{path.read_text()}deliver.file = "other"\n')
+    assert f"{key}: {tmp_path / name} is " in the_line(tolliver(*command, path))
+
+
+def test_a_reload_that_names_the_database_in_use_is_refused(who: Who, tmp_path: Path) -> None:
+    path = config(tmp_path, who, 'deliver.file = "got.jsonl"')
+    good = path.read_text()
+    with running(tmp_path / "out", "run", path) as service:
+        path.write_text(good.replace("alice.db", "later.db").replace("got.jsonl", "alice.db"))
+        service.process.send_signal(signal.SIGHUP)
+        assert "deliver.file" in service.until_said("all stays as it was")[-1]
+        assert service.interrupt() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('database = "text"', "it is not a database; choose another path"),
+        ('database = "."', "is a directory, and no regular file"),
+        ('database = "gone.db"', "gone.db.mark belongs to one that was"),
+        ('database = "none/n.db"', "check that its directory exists"),
+        ('database = "twice.db"', "has 2 names (hard links)"),
+        (f'database = "n.db"\nsubscriptions = ["{"x" * 5000}"]', "a name of 5000 bytes: the limit is 4096"),
+        ('database = "n.db"\nsubscriptions = ["a", "b", "c"]\nlimits.max_subscriptions = 2', "3 subscriptions"),
+    ],
+)
+def test_what_run_refuses_a_check_refuses_too_and_makes_nothing(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "gone.db.mark").touch()
+    open_store(tmp_path / "twice.db").close()
+    (tmp_path / "second.db").hardlink_to(tmp_path / "twice.db")
+    path.write_text(f'plaintext = true\n{text}\n[[deliver]]\nfile = "f"\nchannel = "c"\n[[deliver]]\nfile = "f"\n')
+    before = sorted(tmp_path.iterdir())
+    assert said in the_line(tolliver("config", "check", path))
+    assert sorted(tmp_path.iterdir()) == before
+    assert said in the_line(tolliver("run", path))
 
 
 @pytest.mark.parametrize(

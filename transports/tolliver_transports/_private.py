@@ -59,6 +59,13 @@ def _check(path: str | os.PathLike[str], found: os.stat_result) -> None:
         raise NotAFile(path, found, "regular file")
 
 
+def is_one_file(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """True if both are names of one file, which need not be there yet."""
+    with suppress(OSError):
+        return os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
 def open_private(path: str | os.PathLike[str], flags: int, mode: int = MODE) -> int:
     """A descriptor, as `os.open` gives it and `open` wants it of an `opener`. Raises NotAFile, OSError."""
     must_be_file(path)

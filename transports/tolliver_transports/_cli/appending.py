@@ -8,7 +8,6 @@ could be written in part only are cut off again, unless somebody else has writte
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from errno import EWOULDBLOCK
 from itertools import accumulate
 from pathlib import Path
@@ -17,7 +16,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from .._private import open_private
+from .._private import is_one_file, open_private
 from ..anyio import Instance, Run
 from . import words
 from .destinations import Destination
@@ -72,9 +71,7 @@ class _Writer:
 
     def is_of(self, file: Path) -> bool:
         """True if it is this file, by this name or another."""
-        with suppress(OSError):  # it is not there yet
-            return os.path.samefile(self._file, file)
-        return os.path.realpath(self._file) == os.path.realpath(file)
+        return is_one_file(self._file, file)
 
     def add(self, run: Run, whose: Destination) -> bool:
         """True where `write` is to be called."""

@@ -6,6 +6,7 @@ Reading, checking, example and schema are all made of the table of options.
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,11 @@ from .._options.kinds import kind_of
 from .._options.reading import arguments, defaults, leaves, read, show_default
 from .._options.streams import StreamsOptions
 from .._options.table import PROGRAM, PROGRAM_DEFAULTS, TABLE, Entry, flag_of
+from .._private import is_one_file
+from .._store.file import BESIDE, check_place
+from .._store.memory import IN_MEMORY, is_in_memory
 from .._tls.policy import Pumps
+from ..blocking import create_instance
 from .bridging import Bridge
 from .destinations import KEY, Destination, check_all_go_somewhere, destinations, subscribed
 from .tables import print_rows
@@ -117,8 +122,9 @@ class Config:
         }
 
 
-def load(path: Path) -> Config:
-    """Raises OSError, and ValueError that names the file and the key."""
+def load(path: Path, in_use: Path | None = None) -> Config:
+    """Raises OSError, and ValueError that names the file and the key. `in_use` is the database of an instance that
+    runs, whatever the file says by now."""
     try:
         document = tomllib.loads(path.read_text("utf-8"))
         tables = document.pop(KEY, [])
@@ -133,6 +139,7 @@ def load(path: Path) -> Config:
             )
         if "bridge.listen" not in config.values:
             check_all_go_somewhere(config.value("subscriptions") or (), found)
+        _check_written(config, in_use)
     except ValueError as error:  # of TOML and of UTF-8 too
         raise ValueError(f"{path}: {error}") from None
     except RecursionError:
@@ -140,13 +147,34 @@ def load(path: Path) -> Config:
     return config
 
 
+def _check_written(config: Config, in_use: Path | None) -> None:
+    """Raises ValueError where what comes would be written into a file that the instance has for something else."""
+    written = [("deliver.file", one.file) for one in config.destinations if one.file is not None]
+    keylog = config.values.get("tls.keylog")
+    written += [] if keylog is None else [("tls.keylog", keylog)]
+    read_only = {key for key, entry in KEYS.items() if entry.kind in ("FILE", "RULES")} - {"database", "tls.keylog"}
+    taken = {config.path: "this file itself"}
+    taken |= {config.values[key]: f"{key}, too" for key in read_only if key in config.values}
+    for database in {config.values.get("database", defaults()["database"]), in_use} - {None, Path(IN_MEMORY)}:
+        real = os.path.realpath(database)
+        taken |= {Path(f"{real}{more}"): f"a part of the database {database}" for more in ("", *BESIDE)}
+    for key, file in written:
+        for path, what in taken.items():
+            if is_one_file(file, path):
+                raise ValueError(f"{key}: {file} is {what}: give another file")
+
+
 def check(path: Path) -> list[str]:
-    """Keys that are set. Raises OSError, ValueError and, of the files that it names, TolliverError."""
+    """Keys that are set. Raises OSError, ValueError and, of what an instance would refuse, TolliverError."""
     config = load(path)
     options = config.options()
-    if options.tls is not None:
-        Pumps(options.tls)  # it reads the certificates
     config.bridge()
+    if not is_in_memory(options.database):
+        check_place(options.database)
+    tls = None if options.tls is None else evolve(options.tls, keylog=None)
+    tried = evolve(options, tls=tls, database=IN_MEMORY, listen=None, remotes=(), status=None, record=None)
+    with create_instance(tried):  # it says what is wrong with the rest
+        pass
     return [key for key in config.given if key != KEY] + [
         key for table in config.given.get(KEY, ()) for key, _ in leaves({KEY: table}, KEYS)
     ]

@@ -87,6 +87,7 @@ class _Running:
     def __init__(self, instance: Instance, config: Config, manager: ServiceManager) -> None:
         self._instance = instance
         self._config = config
+        self._database = config.options().database
         self._manager = manager
         self._one_at_a_time = anyio.Lock()
         self._refused = ""  # why the last reload was
@@ -159,7 +160,7 @@ class _Running:
     async def _reload(self, tasks: anyio.abc.TaskGroup) -> None:
         before, added = self._config, list[tuple[str, str]]()
         try:
-            now = load(before.path)
+            now = load(before.path, self._database)
             options, bridge = now.options(), now.bridge()
             acl = load_acl(now.values["acl"]) if "acl" in now.values else Acl()
             await self._deliveries.open(now.destinations)

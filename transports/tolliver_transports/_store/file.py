@@ -31,7 +31,7 @@ from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal
 from .clock import StoreClock
 from .health import StoreHealth
 from .layout import LAYOUT, TABLES
-from .lock import Lock
+from .lock import Lock, check_names
 from .mark import Mark, mark_path
 from .migration import bring_up
 from .owed import Deliveries
@@ -47,7 +47,7 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch that is removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
-_BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".new", ".new-journal")
+BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".new", ".new-journal", ".letters")
 """Files that we or SQLite make beside a database, by what their names add to its own."""
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
@@ -113,6 +113,62 @@ def failing(doing: str, path: str, *malformed: type[Exception]) -> Failing:
     return Failing(doing, path, malformed)
 
 
+def check_place(given: str | os.PathLike[str]) -> None:
+    """A look that changes nothing. Raises StoreError where no database of an instance is, and none can be made."""
+    path = os.path.realpath(given)
+    with failing("open", path):
+        _must_be_files(given, path)
+        if _is_there(path):
+            check_names(path)
+            _probe(path)
+        else:
+            _refuse_to_replace(path)
+            os.stat(os.path.dirname(path))
+
+
+def _must_be_files(given: str | os.PathLike[str], path: str) -> None:
+    """The database and what is beside it, as far as it is there. Raises NotAFile, OSError."""
+    must_be_file(given)  # the name of a descriptor need not lead to a name
+    for beside in BESIDE:
+        must_be_file(f"{path}{beside}")
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path) and os.path.getsize(path) > 0
+
+
+def _refuse_to_replace(path: str) -> None:
+    """A mark or a log without a database: it was here, and is moved, removed or emptied."""
+    state = "is empty" if os.path.exists(path) else "is not there"
+    for beside in (mark_path(path), f"{path}-wal"):
+        if os.path.exists(beside):
+            raise StoreError(
+                f"the database {path} {state}, but {beside} belongs to one that was: put that database back, "
+                f"or a copy of it (docs/backup.md), or remove {beside} to begin anew"
+            )
+
+
+def _probe(path: str) -> None:
+    """Look at the header before SQLite may change anything, and without it: it would not look into the log.
+
+    If power failed while the log was copied into the file, the file alone need not be a whole database.
+    """
+    with open(path, "rb") as file:
+        header = file.read(HEADER.size)
+    if not header.startswith(MAGIC):
+        header = Log(Path(f"{path}-wal")).page_one()[: HEADER.size]
+    if not header.startswith(MAGIC):
+        raise StoreError(f"cannot open the database {path}: {'; '.join(NOT_A_DATABASE)}")
+    layout, application = HEADER.unpack(header)
+    if application != APPLICATION_ID:
+        raise StoreError(f"{path} is the database of another application: choose another path")
+    if not 1 <= layout <= LAYOUT:
+        raise StoreError(
+            f"the database {path} has layout {layout}, and this version of tolliver knows 1 to {LAYOUT}: "
+            "use the version that wrote it, or a newer one"
+        )
+
+
 class DatabaseFile:
     """The database `path`, locked for this process until `close` or its end.
 
@@ -132,9 +188,7 @@ class DatabaseFile:
         self._ending = False
         self.sync_seconds = 0.0  # that the end of the last transaction took: its log is written, and synced
         with self.failing("open", *MALFORMED):
-            must_be_file(path)  # as it was given: what a descriptor's name leads to need not be a name
-            for beside in _BESIDE:
-                must_be_file(f"{self.path}{beside}")
+            _must_be_files(path, self.path)
             self._lock = Lock(self.path)
             try:
                 self._open(instance_id)
@@ -147,14 +201,14 @@ class DatabaseFile:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreError(f"Python's sqlite3 has SQLite {sqlite3.sqlite_version}: use a build with 3.32 or later")
         self._room = Room(self.path, self._min_free, self._tell)
-        if not os.path.exists(self.path) or not os.path.getsize(self.path):
-            self._refuse_to_replace()
+        if not _is_there(self.path):
+            _refuse_to_replace(self.path)
             try:
                 self._create(instance_id)
             finally:
                 self._remove_draft()
         self._lock.take_file()
-        self._probe(Log(Path(f"{self.path}-wal")))
+        _probe(self.path)
         try:
             self._begin()
         except sqlite3.Error as error:  # it takes a little room
@@ -243,41 +297,11 @@ class DatabaseFile:
             connection.execute("COMMIT")
         take_place(draft, self.path)  # SQLite syncs the directory when it makes its log there
 
-    def _refuse_to_replace(self) -> None:
-        """A mark or a log without a database: it was here, and is moved, removed or emptied."""
-        state = "is empty" if os.path.exists(self.path) else "is not there"
-        for beside in (mark_path(self.path), f"{self.path}-wal"):
-            if os.path.exists(beside):
-                raise StoreError(
-                    f"the database {self.path} {state}, but {beside} belongs to one that was: put that database back, "
-                    f"or a copy of it (docs/backup.md), or remove {beside} to begin anew"
-                )
-
     def _remove_draft(self) -> None:
         """The file that a creation has left which did not come to its end."""
         for leftover in (f"{self.path}.new", f"{self.path}.new-journal"):
             with suppress(FileNotFoundError):
                 os.remove(leftover)
-
-    def _probe(self, log: Log) -> None:
-        """Look at the header before SQLite may change anything, and without it: it would not look into the log.
-
-        If power failed while the log was copied into the file, the file alone need not be a whole database.
-        """
-        with open(self.path, "rb") as file:
-            header = file.read(HEADER.size)
-        if not header.startswith(MAGIC):
-            header = log.page_one()[: HEADER.size]
-        if not header.startswith(MAGIC):
-            raise StoreError(f"cannot open the database {self.path}: {'; '.join(NOT_A_DATABASE)}")
-        layout, application = HEADER.unpack(header)
-        if application != APPLICATION_ID:
-            raise StoreError(f"{self.path} is the database of another application: choose another path")
-        if not 1 <= layout <= LAYOUT:
-            raise StoreError(
-                f"the database {self.path} has layout {layout}, and this version of tolliver knows 1 to {LAYOUT}: "
-                "use the version that wrote it, or a newer one"
-            )
 
     # Damage.
 

@@ -55,6 +55,16 @@ def is_used(path: str) -> bool:
     return False
 
 
+def check_names(path: str) -> None:
+    """Raises StoreError where the file has several, and OSError."""
+    count = os.stat(path).st_nlink
+    if count > 1:
+        raise StoreError(
+            f"the database {path} has {count} names (hard links), and its log is found by one of them alone: remove "
+            "the other names, and keep the one that its log (-wal) lies beside (T-79)"
+        )
+
+
 class Lock:
     """The database `path`, for whoever made this until `close`."""
 
@@ -95,11 +105,7 @@ class Lock:
         identity = (found.st_dev, found.st_ino)
         if self._beside is not None and identity in _used:
             raise self._in_use()
-        if found.st_nlink > 1:
-            raise StoreError(
-                f"the database {self._path} has {found.st_nlink} names (hard links), and its log is found by one of "
-                "them alone: remove the other names, and keep the one that its log (-wal) lies beside (T-79)"
-            )
+        check_names(self._path)
         if self._beside is not None and _SET_LOCK is not None:
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             try:
