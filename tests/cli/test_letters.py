@@ -7,10 +7,12 @@ import json
 import os
 import signal
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tolliver_transports._cli.letters import Which, replay_letters
 from tolliver_transports.blocking import InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, running, tolliver
@@ -18,7 +20,7 @@ from tests.cli.conftest import Who
 from tests.cli.test_delivering import sender
 from tests.cli.test_errors import the_line
 from tests.cli.test_run import config, until_lines
-from tests.store.given import PEER, open_store
+from tests.store.given import OTHER, PEER, open_store
 from tolliver_proto import AddDeadLetter, DeadLetter
 
 PICKY = """
@@ -86,6 +88,35 @@ def test_an_instance_that_is_no_service_is_told_of_as_such(tmp_path: Path) -> No
         for what in ("replay", "drop"):
             assert "it is no `tolliver run`" in the_line(tolliver("letters", what, database, 1, "--timeout", 0.2))
     assert not (tmp_path / "bob.db.letters").exists()
+
+
+@pytest.mark.parametrize("what", ["replay", "drop"])
+def test_a_number_of_no_letter_is_told_and_nothing_is_done(what: str, tmp_path: Path) -> None:
+    database = tmp_path / "bob.db"
+    with closing(open_store(database)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"x", 1, 20))])
+    told = the_line(tolliver("letters", what, database, 1, 7, 8, "--json"))
+    assert f"{database} has no dead letters 7, 8" in told
+    assert "has no dead letter 1" in the_line(tolliver("letters", what, database, 1, "--peer", OTHER))
+    assert [one["number"] for one in rows("show", database, "--json")] == [1]
+    assert not (tmp_path / "bob.db.letters").exists()
+
+
+def test_requests_at_one_moment_are_all_kept(tmp_path: Path) -> None:
+    database, count, at_once = tmp_path / "bob.db", 80, 4
+    with closing(open_store(database)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"x", n, 20)) for n in range(count)])
+    numbers = [int(str(one["number"])) for one in rows("show", database, "--json")]
+
+    def ask(own: list[int]) -> None:
+        for number in own:
+            replay_letters(database, Which([number]), SECONDS, as_json=False)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        for done in [pool.submit(ask, numbers[first::at_once]) for first in range(at_once)]:
+            done.result()
+    assert json.loads((tmp_path / "bob.db.letters").read_text()) == {"replay": numbers}
+    assert {file.name for file in tmp_path.glob("*.letters*")} == {"bob.db.letters"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from binascii import b2a_base64
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +26,7 @@ from attrs import define
 
 from tolliver_proto import StoreError, TolliverError
 
-from .._private import give_to_owner_of, open_private, replacing
+from .._private import give_to_owner_of, must_be_file, open_private
 from .._store.lock import is_used
 from .._store.look import Letter, look
 from ..anyio import Instance
@@ -53,6 +54,18 @@ class Which:
             for one in inside.letters(bodies):
                 if self.peer in (None, one.peer) and (not self.numbers or one.number in self.numbers):
                     yield one
+
+    def found(self, database: Path) -> list[int]:
+        """Their numbers. Raises StoreError, also where one of those that were given is of no letter."""
+        found = [one.number for one in self.of(database)]
+        if missing := sorted({*self.numbers}.difference(found)):
+            named = ", ".join(map(str, missing))
+            of = "" if self.peer is None else f" of peer {self.peer}"
+            raise StoreError(
+                f"{database} has no dead letter{'' if len(missing) == 1 else 's'} {named}{of}, and nothing was done: "
+                f"`tolliver letters show {database}` lists those that it has"
+            )
+        return found
 
 
 def print_letters(database: Path, which: Which, bodies: bool, as_json: bool) -> None:
@@ -108,7 +121,7 @@ def _time(one: Letter) -> str:
 
 def replay_letters(database: Path, which: Which, timeout: float, as_json: bool) -> bool:
     """True if all of them were handled, or will be tried when the instance starts. Raises StoreError, OSError."""
-    numbers = [one.number for one in which.of(database)]
+    numbers = which.found(database)
     if not _is_used(database):
         if numbers:
             _ask(database, "replay", numbers)
@@ -125,7 +138,7 @@ def replay_letters(database: Path, which: Which, timeout: float, as_json: bool) 
 
 def drop_letters(database: Path, which: Which, timeout: float) -> int:
     """Gives them up; returns how many. Raises StoreError, OSError."""
-    numbers = [one.number for one in which.of(database)]
+    numbers = which.found(database)
     if not _is_used(database):
         return ask_node(database, lambda node: node.drop_dead_letters(numbers))
     return len(numbers) - len(_left(database, "drop", numbers, timeout))
@@ -141,16 +154,21 @@ def _place(database: Path) -> Path:
 
 
 def _ask(database: Path, what: str, numbers: Collection[int]) -> None:
-    """Beside what was asked before and is not done."""
-    place = _place(database)
-    try:
-        asked = dict(_read(place))
-    except FileNotFoundError:
-        asked = {}
-    asked[what] = sorted({*asked.get(what, ()), *numbers})
-    with replacing(place) as file:
-        give_to_owner_of(database, file.fileno())
-        file.write(json.dumps(asked).encode())
+    """Beside what was asked before and is not done: who finds a request in the way takes it, and asks for both."""
+    place, asked, waits = _place(database), {what: {*numbers}}, True
+    draft = _own_name(place)
+    while waits:
+        for earlier, more in _take(place).items():
+            asked.setdefault(earlier, set()).update(more)
+        with open(draft, "wb", opener=open_private) as file:
+            give_to_owner_of(database, file.fileno())
+            file.write(json.dumps({one: sorted(wanted) for one, wanted in asked.items()}).encode())
+        try:
+            with suppress(FileExistsError):
+                os.link(draft, place)
+                waits = False
+        finally:
+            os.unlink(draft)
 
 
 def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -> set[int]:
@@ -190,14 +208,21 @@ def _read(place: Path) -> Mapping[str, Collection[int]]:
 
 
 def _take(place: Path) -> Mapping[str, Collection[int]]:
-    """The request, once."""
+    """The request, which nobody else has then."""
+    must_be_file(place)
+    taken = _own_name(place)
     try:
-        try:
-            return _read(place)
-        finally:
-            os.unlink(place)
+        os.rename(place, taken)
     except FileNotFoundError:  # as nearly always
         return {}
+    try:
+        return _read(taken)
+    finally:
+        os.unlink(taken)
+
+
+def _own_name(place: Path) -> Path:
+    return place.with_name(f"{place.name}.{secrets.token_hex(8)}")
 
 
 async def keep_requests(instance: Instance, database: Path) -> None:
