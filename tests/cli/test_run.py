@@ -24,7 +24,7 @@ from tolliver_transports._options.reading import leaves, read
 from tolliver_transports.staging import Position, StageFolder
 
 from scripts import draw_options
-from tests.cli.commands import COMMAND, SECONDS, Listener, running, tolliver
+from tests.cli.commands import COMMAND, SECONDS, Listener, run_process, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
 from tests.ports import free_address
@@ -334,6 +334,27 @@ def test_what_run_refuses_a_check_refuses_too_and_makes_nothing(text: str, said:
     assert said in the_line(tolliver("config", "check", path))
     assert sorted(tmp_path.iterdir()) == before
     assert said in the_line(tolliver("run", path))
+
+
+def test_a_pipe_or_device_is_no_configuration_and_is_not_waited_for(who: Who, tmp_path: Path) -> None:
+    path, pipe = config(tmp_path, who, 'deliver.file = "got.jsonl"'), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    good = path.read_text()
+    for kind, place in (("pipe", pipe), ("device", Path("/dev/zero"))):
+        for command in (("config", "check"), ("run",)):
+            ended = run_process(*command, place)
+            assert (ended.exit_code, f"{place} is a {kind}, and no regular file" in ended.stderr) == (1, True)
+        (tmp_path / "rules.toml").unlink(missing_ok=True)
+        (tmp_path / "rules.toml").symlink_to(place)
+        path.write_text(f'acl = "rules.toml"\n{good}')
+        assert f"is a {kind}, and no regular file" in run_process("config", "check", path).stderr
+    path.write_text(good)
+    with running(tmp_path / "out", "run", path) as service:
+        pipe.replace(path)
+        service.process.send_signal(signal.SIGHUP)
+        assert "is a pipe" in service.until_said("all stays as it was")[-1]
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(SECONDS) == 0
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,12 @@ def open_private(path: str | os.PathLike[str], flags: int, mode: int = MODE) -> 
     return descriptor
 
 
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """Bytes of a file, and of nothing else: a pipe may be waited for, a device may never end. Raises NotAFile, OSError."""
+    with open(path, "rb", opener=open_private) as file:
+        return file.read()
+
+
 def make_private(descriptor: int) -> None:
     """A file that may have been there before, with another mode. Raises OSError."""
     if hasattr(os, "fchmod"):

@@ -22,7 +22,7 @@ from .._options.kinds import kind_of
 from .._options.reading import arguments, defaults, leaves, read, show_default
 from .._options.streams import StreamsOptions
 from .._options.table import PROGRAM, PROGRAM_DEFAULTS, TABLE, Entry, flag_of
-from .._private import is_one_file
+from .._private import is_one_file, read_file
 from .._store.file import BESIDE, check_place
 from .._store.memory import IN_MEMORY, is_in_memory
 from .._tls.policy import Pumps
@@ -126,7 +126,7 @@ def load(path: Path, in_use: Path | None = None) -> Config:
     """Raises OSError, and ValueError that names the file and the key. `in_use` is the database of an instance that
     runs, whatever the file says by now."""
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(read_file(path).decode())
         tables = document.pop(KEY, [])
         tables = tables if isinstance(tables, list) else [tables]
         given = dict(leaves(document, KEYS)) | {KEY: tables} if tables else dict(leaves(document, KEYS))

@@ -19,11 +19,12 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from tolliver_proto import Acl, Rights
+
+from .._private import read_file
 
 _DEFAULTS = {"allow": Rights(), "deny": Rights.none()}
 _ENTRIES = ("default", "peers", "derived")
@@ -33,7 +34,7 @@ _RIGHTS = ("subscribe", "publish", "connect")
 def load_acl(path: str | os.PathLike[str]) -> Acl:
     """The rules in this file. Raises OSError, and ValueError that names the file, the entry and what to write."""
     try:
-        return _acl(tomllib.loads(Path(path).read_text("utf-8")))
+        return _acl(tomllib.loads(read_file(path).decode()))
     except ValueError as error:  # of TOML and of UTF-8 too
         raise ValueError(f"access rules in {os.fspath(path)}: {error}") from None
 
