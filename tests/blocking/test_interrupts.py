@@ -7,11 +7,13 @@ import logging
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 from tolliver_transports.blocking import StreamsOptions, create_streams
@@ -61,6 +63,58 @@ def test_ctrl_c_in_a_step_waits_for_its_end_and_the_instance_goes_on(nodes: Node
         with pytest.raises(KeyboardInterrupt):
             interrupted_in_a_step(lambda: left.unreliable_send("news", "", b"x"), signal.SIGINT)
         left.subscribe("news", timeout=PATIENCE)
+
+
+# Python drops what is raised where it calls back itself: there Ctrl-C waits, too.
+
+
+class Finalized:
+    """Ctrl-C comes while its finalizer is at work, which takes a while."""
+
+    def __init__(self, ended: list[bool]) -> None:
+        self._ended = ended
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            pass
+        self._ended.append(True)
+
+
+def test_ctrl_c_in_a_finalizer_comes_when_that_has_ended(nodes: Nodes) -> None:
+    ended: list[bool] = []
+    things = [Finalized(ended)]
+    with handling(signal.SIGINT, signal.default_int_handler), nodes.open("left"):
+        with pytest.raises(KeyboardInterrupt):
+            dropped(things)
+        assert ended == [True]
+
+
+def drop_from_a_set() -> None:
+    things = [Odd()]
+    seen = WeakSet(things)
+    dropped(things)
+    assert not seen
+
+
+def drop_from_a_dictionary() -> None:
+    things = [Odd()]
+    seen = WeakKeyDictionary({things[0]: 1})
+    dropped(things)
+    assert not seen
+
+
+@pytest.mark.parametrize("drop", [drop_from_a_set, drop_from_a_dictionary])
+def test_ctrl_c_comes_when_a_weak_reference_has_been_removed(nodes: Nodes, drop: Callable[[], None]) -> None:
+    with handling(signal.SIGINT, signal.default_int_handler), nodes.open("left"), pytest.raises(KeyboardInterrupt):
+        interrupted_in(lambda code: code.co_name in {"remove", "_remove"}, drop, signal.SIGINT)
+
+
+def dropped(things: list[Any]) -> None:
+    """The signal comes again within that time."""
+    things.clear()
+    time.sleep(5)
 
 
 def test_a_handler_of_the_programs_own_stays(nodes: Nodes) -> None:
@@ -145,9 +199,14 @@ def handling(number: signal.Signals, handler: Any) -> Iterator[None]:
 
 def interrupted_in_a_step(call: Callable[[], object], number: signal.Signals) -> None:
     """The signal comes when the call is in the kernel: the machine's lock is held there."""
+    interrupted_in(lambda code: "tolliver_proto" in code.co_filename, call, number)
+
+
+def interrupted_in(place: Callable[[CodeType], bool], call: Callable[[], object], number: signal.Signals) -> None:
+    """The signal comes at the first line of that code."""
 
     def trace(frame: FrameType, event: str, _arg: object) -> Any:
-        if event == "line" and "tolliver_proto" in frame.f_code.co_filename:
+        if event == "line" and place(frame.f_code):
             sys.settrace(before)
             frame.f_trace = None
             signal.raise_signal(number)

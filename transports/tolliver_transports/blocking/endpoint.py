@@ -21,7 +21,7 @@ from tolliver_proto import ConnectionClosing, Role, TolliverError
 from .._driver.endpoint import BaseEndpoint, Closable, EndpointOptions
 from .._driver.pending import PendingCall
 from .._driver.sockets import host_of
-from .._driver.threads import interrupt_program, start
+from .._driver.threads import start
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .dialing import Listeners
@@ -52,7 +52,7 @@ class Endpoint(BaseEndpoint):
 
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
-        self._lock = StepLock(self._broken, self._interrupt_soon)
+        self._lock = StepLock(self._broken)
         self._closing = threading.Lock()
         self._workers: dict[str, Worker] = {}
         self._threads: list[threading.Thread] = []
@@ -268,11 +268,6 @@ class Endpoint(BaseEndpoint):
 
     def call_soon(self, job: Callable[[], object]) -> None:
         self._loop.soon(job)
-
-    def _interrupt_soon(self) -> bool:
-        if self._open:
-            self._loop.soon(interrupt_program)
-        return self._open
 
     def idle(self) -> None:
         if self._machine.idle:

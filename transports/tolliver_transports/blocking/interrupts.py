@@ -12,24 +12,25 @@ that has left half done: the instance ends, and says so.
 from __future__ import annotations
 
 import signal
-from _thread import LockType, RLock
+import sys
+from _thread import LockType, RLock, start_new_thread
 from collections.abc import Callable
 from contextlib import suppress
 from threading import get_ident, main_thread
+from time import sleep
 from types import FrameType, TracebackType
 from typing import TypeVar
 
+from .._driver.threads import interrupt_program
 from .waits import Work, adopt, limited
 
 
 class StepLock(RLock):  # type: ignore[misc]  # final for the checker alone
     """The machine's lock. A thread that holds it is in a step, whose end raises the Ctrl-C that came meanwhile."""
 
-    def __init__(self, broken: Callable[[BaseException], object], interrupt_soon: Callable[[], bool]) -> None:
-        """`broken` is called, without the lock, with what a signal handler has raised inside a step. `interrupt_soon`
-        has another thread send the signal once more, and takes no lock; False where there is none."""
+    def __init__(self, broken: Callable[[BaseException], object]) -> None:
+        """`broken` is called, without the lock, with what a signal handler has raised inside a step."""
         self._broken = broken
-        self.interrupt_soon = interrupt_soon
         self.harmless: BaseException | None = None
         """Raised in a wait, which is no step."""
 
@@ -75,6 +76,8 @@ class _Undisturbed:
 
 
 T = TypeVar("T")
+_REMOVERS = {"_weakrefset": "_remove", "weakref": "remove"}  # functions that Python calls back, by modules
+_LOOK = 0.001  # seconds
 undisturbed = _Undisturbed()
 _locks: set[StepLock] = set()  # of instances that are open
 _main: int | None = None  # the main thread, where the handler is wrapped
@@ -136,17 +139,32 @@ def stop_if_interrupted() -> None:
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
     if _is_busy():
         _work.end()
-    elif _is_in_finalizer(frame):
-        any(lock.interrupt_soon() for lock in tuple(_locks))
-    else:
+    elif not (_is_dropped(frame) and _comes_again()):
         signal.default_int_handler(number, frame)
 
 
-def _is_in_finalizer(frame: FrameType | None) -> bool:
-    """True where Python drops whatever is raised: the signal is to come again."""
-    while frame is not None and frame.f_code.co_name != "__del__":
+def _is_dropped(frame: FrameType | None) -> bool:
+    """True where Python drops whatever is raised: in a finalizer, and where it removes a weak reference."""
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name in ("__del__", _REMOVERS.get(frame.f_globals.get("__name__", ""))):
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
+
+
+def _comes_again() -> bool:
+    """Send the signal again when the main thread is through with that. False: there is no thread to do it."""
+    with suppress(RuntimeError):
+        start_new_thread(_interrupt_when_through, ())  # unlike a Thread it takes no lock here
+        return True
+    return False
+
+
+def _interrupt_when_through() -> None:
+    while _is_dropped(sys._current_frames().get(main_thread().ident or 0)):
+        sleep(_LOOK)
+    interrupt_program()
 
 
 def _is_busy() -> bool:
