@@ -19,7 +19,7 @@ import pytest
 from tolliver_transports.blocking import StreamsOptions, create_streams
 
 from tests.blocking.nodes import PATIENCE, Nodes, address
-from tests.interrupting import CALLS
+from tests.interrupting import CALLS, Program
 from tolliver_proto import AlreadyClosed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
@@ -46,6 +46,19 @@ def test_ctrl_c_that_is_caught_breaks_nothing_whatever_line_it_comes_at() -> Non
 def test_ctrl_c_at_two_hundred_lines_of_each_call(call: str) -> None:
     (one,) = swept(call, 200)
     assert one["interrupted"] > 3
+
+
+@pytest.mark.parametrize("call", ["take", "take_run", "messages"])
+def test_a_call_that_is_made_a_thousand_times_leaves_nothing_that_stops_the_reading(tmp_path: Path, call: str) -> None:
+    """An interrupt may be late where the machine is loaded: nobody settles what piles up in another iterator (D-9)."""
+    program = Program(tmp_path)
+    before, make, after = CALLS[call]
+    assert before is None
+    assert after is None
+    for _ in range(1100):
+        make(program)
+    program.works()
+    program.close()
 
 
 # Python's own handler is wrapped for as long as there is an instance, and no other.
