@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from tolliver_proto import (
+    PATTERNS,
     Abort,
     Acked,
     Acl,
@@ -216,6 +217,7 @@ class Program:
             handlers=[("", "", "handler")],
             policy=self.policy,
             acl=host.acl,
+            patterns=PATTERNS,
             now=self.now,
         )
 

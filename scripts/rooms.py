@@ -38,6 +38,12 @@ CORE: tuple[tuple[Room, ...], ...] = (
         Room("tolliver_proto.recording", "recorded wire bytes: block layout and sidecar index"),
     ),
     (
+        Room(
+            "tolliver_proto._patterns",
+            "what is built on a node by hooks and its services: requests and replies",
+        ),
+    ),
+    (
         Room("tolliver_proto", "door: every public name of the messaging core"),
         Room("tolliver_proto.layouts", "door: wire layouts and sets of ids, for whoever reads or writes in bulk"),
         Room("tolliver_proto._testing", "simulated networks of nodes with every fault, and the checks of the promises"),

@@ -80,7 +80,6 @@ if TYPE_CHECKING:
         PeerUp,
         Receipt,
         Reply,
-        Request,
         Stored,
         SubscriptionsChanged,
         TakeBack,
@@ -133,6 +132,9 @@ if TYPE_CHECKING:
         UnpinPeer,
         bytes_of,
     )
+    from ._patterns.envelopes import Request
+    from ._patterns.kinds import PATTERNS
+    from ._patterns.requests import Requests
     from ._wire.connection import Connection
     from ._wire.dialect import Dialect
     from ._wire.events import (
@@ -189,7 +191,7 @@ else:
             "._node.actions": (
                 "Acked, Action, Answered, Asked, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, "
                 "FindRetained, GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeersMoved, PeerUp, Receipt, Reply, "
-                "Request, Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
+                "Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
             ),
             "._node.dialing": "RemoteInfo, RemoteState",
             "._node.ends": "EndCause",
@@ -208,6 +210,9 @@ else:
                 "RetainedValue, Row, Span, Store, StoredMessage, StoreMessages, StoreRetained, UnparkDeliveries, "
                 "UnpinPeer, bytes_of"
             ),
+            "._patterns.envelopes": "Request",
+            "._patterns.kinds": "PATTERNS",
+            "._patterns.requests": "Requests",
             "._wire.connection": "Connection",
             "._wire.dialect": "Dialect",
             "._wire.events": (
@@ -222,6 +227,7 @@ else:
     )
 
 __all__ = [
+    "PATTERNS",
     "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
     "STORING",
@@ -336,6 +342,7 @@ __all__ = [
     "Reply",
     "Request",
     "RequestFailed",
+    "Requests",
     "ReserveIds",
     "ReservedChannel",
     "ResumeReading",

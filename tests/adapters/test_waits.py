@@ -75,7 +75,7 @@ class Scene(Play):
                 self.calls[condition] = self.waits.of(condition)
             else:
                 assert condition.answer(self.node) is None, f"{condition} is left waiting"
-        if not self.held and self.node.responders("sums", ""):
+        if not self.held and self.requests.responders("sums", ""):
             assert all(asked.request_id.to_bytes(8) in self.told for asked in self.asked), "a request is left waiting"
 
     # Events. A number says to which of those that there are.
@@ -108,7 +108,7 @@ class Scene(Play):
             wire.end()
 
     def asks(self, timeout: float) -> None:
-        self.asked.append(self.node.request("sums", "", b"", timeout, self.now))
+        self.asked.append(self.requests.request("sums", "", b"", timeout, self.now))
         self.run()
 
     def connects(self, remote: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
+    PATTERNS,
     Abort,
     Ack,
     Action,
@@ -33,6 +34,7 @@ from tolliver_proto import (
     Node,
     NoticeKind,
     PeerIdentity,
+    Requests,
     Revision,
     Role,
     StoreError,
@@ -157,9 +159,14 @@ class Play:
             rng=BeginAt(self.dice, first_id),
             limits=limits,
             loaded=self.store.reopen().load(),
+            patterns=PATTERNS,
             now=0.0,
             **options,
         )
+
+    @property
+    def requests(self) -> Requests:
+        return self.node.use(Requests)
 
     # Events in its life.
 

@@ -325,7 +325,8 @@ def test_jobs_requests_and_what_may_take_its_time_get_no_copy_all_the_same() -> 
         if name == "a job":
             play.call("work", "c", "handler")
         elif name == "a request":
-            play.call("respond", "c", "", "handler")
+            play.requests.respond("c", "", "handler", play.now)
+            play.run()
         else:
             play.call("subscribe", "c", "")
             play.node.register("c", "", "handler")

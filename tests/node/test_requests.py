@@ -47,17 +47,17 @@ def ready(*subscriptions: tuple[str, str], **options: Any) -> tuple[Play, Wire]:
     """A node whose subscription to replies is stored, and a peer that answers sums."""
     play = Play(**options)
     wire = play.peer(LOW, *(subscriptions or ((ASKED, ""),)))
-    asked = ask(play, timeout=0.001)
+    ask(play, timeout=0.001)
     play.wait(0.001)
     for frame in wire.got():
         if isinstance(frame, Subscribe):
             wire.ack(Message("", "", b"", frame.message_id))
-    assert asked.request_id not in play.node._requests.by_id
+    assert play.node.stats().requests_outstanding == 0
     return play, wire
 
 
 def ask(play: Play, body: bytes = BODY, timeout: float = 5.0, key: str = "", **options: Any) -> Asked:
-    return play.node.request("sums", key, body, timeout, play.now, **options)
+    return play.requests.request("sums", key, body, timeout, play.now, **options)
 
 
 def reply(asked: Asked, status: int = ANSWER, body: bytes = b"10", message_id: int | None = None) -> Message:
@@ -189,9 +189,9 @@ def test_who_subscribes_to_everything_is_no_responder() -> None:
     play.run()
     assert everything.messages() == []
     with pytest.raises(NoResponders, match=r"for 'other' 'k'.*wait_responder\('other', 'k'\) waits"):
-        play.node.request("other", "k", b"", 1, play.now, wait=False)
+        play.requests.request("other", "k", b"", 1, play.now, wait=False)
     with pytest.raises(NoResponders, match=r"wait_responder\('other'\) waits"):
-        play.node.request("other", "", b"", 1, play.now, wait=False)
+        play.requests.request("other", "", b"", 1, play.now, wait=False)
 
 
 def test_it_may_be_narrowed() -> None:
@@ -252,7 +252,7 @@ def test_it_waits_for_a_responder_within_its_time(gathers: bool) -> None:
     assert play.node.stats().requests_failed == 1
     low = play.accepted(LOW)
     low.request((ASKED, ""))
-    assert play.node.responders("sums", "") == 1
+    assert play.requests.responders("sums", "") == 1
     assert [message.body for message in low.messages()] == [pack(">Q", asked.request_id) + BODY]
     assert ended(low.send(reply(asked))).replies
     play.peer(OTHER, ("other", ""))
@@ -302,7 +302,7 @@ def test_one_that_waits_for_a_responder_may_be_cancelled_or_find_no_room() -> No
     play, low = ready(limits=Limits(high_water=200, low_water=100, outbox_bytes=600))
     low.lose()
     gone, large = ask(play), ask(play, bytes(700))
-    play.node.cancel_request(gone, play.now)
+    play.requests.cancel_request(gone, play.now)
     play.hold_writes = True
     low = play.accepted(LOW)
     play.node.subscribe("x" * 250, "", play.now)
@@ -383,9 +383,9 @@ def test_what_is_refused_before_anything_changes() -> None:
             ask(play, **options)
     for channel, error in (("tolliver", ReservedChannel), ("", LocalProtocolError)):
         with pytest.raises(error):
-            play.node.request(channel, "", b"", 1, play.now)
+            play.requests.request(channel, "", b"", 1, play.now)
         with pytest.raises(error):
-            play.node.respond(channel, "", "handler", play.now)
+            play.requests.respond(channel, "", "handler", play.now)
     assert play.node.stats().requests_outstanding == 1
     assert asked.request_id == 7
 
@@ -419,7 +419,7 @@ def test_ids_begin_at_a_place_that_each_opening_draws() -> None:
 def test_names_in_use_are_many() -> None:
     play, wire = ready(*[(f"tolliver.request/c{number}", "") for number in range(5000)], (ASKED, ""))
     for number in range(5000):
-        play.node.request(f"c{number}", "", b"", 1, play.now)
+        play.requests.request(f"c{number}", "", b"", 1, play.now)
     play.run()
     assert len(wire.messages()) == 5000
     assert len(every(play.wait(1), Answered)) == 5000
@@ -574,15 +574,15 @@ def test_one_that_is_cancelled_leaves_the_table_and_its_reply_is_late() -> None:
     play, low = ready()
     asked = ask(play, request_id=7)
     ask(play)
-    play.node.cancel_request(asked, play.now)
-    play.node.cancel_request(asked, play.now)
+    play.requests.cancel_request(asked, play.now)
+    play.requests.cancel_request(asked, play.now)
     assert every(play.run(), Answered) == []
     stats = play.node.stats()
     assert (stats.requests_cancelled, stats.requests_outstanding) == (1, 1)
     low.send(reply(asked))
     assert play.node.stats().late_replies == 1
     again = ask(play, request_id=7)
-    play.node.cancel_request(asked, play.now)  # the first of that number
+    play.requests.cancel_request(asked, play.now)  # the first of that number
     low.send(reply(again))
     assert play.node.stats().requests_answered == 1
 
@@ -591,7 +591,7 @@ def test_one_that_is_cancelled_before_replies_are_heard_does_not_go_out() -> Non
     play = Play()
     low = play.peer(LOW, (ASKED, ""))
     asked = ask(play, b"first", request_id=7)
-    play.node.cancel_request(asked, play.now)
+    play.requests.cancel_request(asked, play.now)
     ask(play, b"second", request_id=7)
     play.run()
     assert [message.body[8:] for message in low.messages() if message.channel == ASKED] == [b"second"]
@@ -605,7 +605,7 @@ class Responding:
 
     def __init__(self, *subscriptions: tuple[str, str], **options: Any) -> None:
         self.play = Play(**options)
-        self.play.node.respond("sums", "", "handler", self.play.now)
+        self.play.requests.respond("sums", "", "handler", self.play.now)
         self.wire = self.play.peer(LOW, *(subscriptions or ((TO_LOW, ""),)))
 
     def asks(
@@ -621,7 +621,7 @@ class Responding:
         return [(int.from_bytes(one.body[:8], "big"), one.body[8], one.body[9:]) for one in messages]
 
     def answer(self, delivery: Delivery, body: bytes = b"10") -> bool:
-        return self.play.node.reply(delivery, body, self.play.now)
+        return self.play.requests.reply(delivery, body, self.play.now)
 
 
 def test_a_responder_subscribes_and_answers_whoever_asked() -> None:
@@ -635,7 +635,7 @@ def test_a_responder_subscribes_and_answers_whoever_asked() -> None:
     assert responding.answer(delivery)
     assert responding.replies() == [(7, ANSWER, b"10")]
     (delivery,) = responding.asks(8)
-    assert responding.play.node.refuse(delivery, "größer \ud800", responding.play.now)
+    assert responding.play.requests.refuse(delivery, "größer \ud800", responding.play.now)
     assert responding.replies() == [(8, FAILED, "größer ?".encode())]
     assert responding.play.node.stats().replies == 2
 
@@ -719,11 +719,11 @@ def test_replies_wait_for_room_so_many_bytes_at_most() -> None:
 def test_more_requesters_than_names_are_remembered_for() -> None:
     responding = Responding()
     for number in range(4100):
-        responding.play.node._reply_channels[number] = Subscription("other", "")
+        responding.play.requests._reply_channels[number] = Subscription("other", "")
     (delivery,) = responding.asks(3)
     responding.answer(delivery)
     assert responding.replies() == [(3, ANSWER, b"10")]
-    assert len(responding.play.node._reply_channels) == 1
+    assert len(responding.play.requests._reply_channels) == 1
 
 
 def test_what_is_no_reply() -> None:
@@ -746,17 +746,17 @@ def test_a_request_without_an_id_has_nobody_to_answer() -> None:
 def test_where_no_handler_is_left_that_is_the_answer() -> None:
     responding = Responding()
     play = responding.play
-    play.node.respond("sums", "", "second", play.now)
+    play.requests.respond("sums", "", "second", play.now)
     play.run()
-    play.node.stop_responding("sums", "", "second", play.now)
+    play.requests.stop_responding("sums", "", "second", play.now)
     assert (ASKED, "") in play.node.subscriptions()
-    play.node.stop_responding("sums", "", "handler", play.now, is_over=False)
+    play.requests.stop_responding("sums", "", "handler", play.now, is_over=False)
     play.run()
     assert (ASKED, "") in play.node.subscriptions()
     play.wait(play.node.limits.handler_grace)
     assert responding.asks(5) == []
     assert responding.replies() == [(5, NOBODY, b"")]
-    play.node.stop_responding("sums", "", "handler", play.now)
+    play.requests.stop_responding("sums", "", "handler", play.now)
     play.run()
     assert (ASKED, "") not in play.node.subscriptions()
     assert responding.asks(6) == []
@@ -773,10 +773,10 @@ def test_a_request_that_comes_before_its_responder_waits_a_moment_for_it() -> No
     wire = play.peer(LOW, (TO_LOW, ""))
     assert every(wire.send(Message(ASKED, "", bytes(8), None)), Deliver) == []
     assert wire.messages() == []
-    play.node.respond("sums", "", "handler", play.now)
+    play.requests.respond("sums", "", "handler", play.now)
     (delivery,) = only(play.run(), Deliver).deliveries
     assert Request(delivery).request_id == 0
-    play.node.stop_responding("sums", "", "handler", play.now, is_over=False)
+    play.requests.stop_responding("sums", "", "handler", play.now, is_over=False)
     wire.send(Message(ASKED, "", pack(">Q", 1), None))
     assert wire.messages() == []
     play.wait(play.node.limits.handler_grace)
@@ -809,13 +809,13 @@ def test_the_rules_of_access_hold_for_both() -> None:
     """D-4, D-5."""
     rights = Rights(subscribe=(("tolliver.request/*", "*"),), publish=(("tolliver.request/sums", "*"),))
     play = Play(acl=Acl(peers={LOW: rights}))
-    play.node.respond("sums", "", "handler", play.now)
+    play.requests.respond("sums", "", "handler", play.now)
     wire = play.peer(LOW, (TO_LOW, ""), ("tolliver.request/back", ""))
     (delivery,) = only(wire.send(Message(ASKED, "", bytes(8), None)), Deliver).deliveries
-    play.node.reply(delivery, b"", play.now)
+    play.requests.reply(delivery, b"", play.now)
     play.run()
     assert wire.messages() == []
-    asked = play.node.request("back", "", b"", 1, play.now)
+    asked = play.requests.request("back", "", b"", 1, play.now)
     play.run()
     assert every(wire.send(reply(asked)), Answered) == []
     assert play.node.stats().refused_messages == 1

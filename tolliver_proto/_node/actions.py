@@ -20,7 +20,6 @@ from .._common.errors import LocalProtocolError, RequestFailed, TolliverError, U
 from .._common.records import record
 from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
-from .envelopes import REQUESTS, body_in, id_in
 from .store import Found, Operation, RetainedValue, Store
 
 Handler = Hashable
@@ -115,44 +114,6 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"Delivery({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.message_id})"
-
-
-class Request:
-    """A request in the hands of a responder's handler, which returns the reply's body. Its id is the requester's."""
-
-    __slots__ = ("_delivery", "body")
-
-    def __init__(self, delivery: Delivery) -> None:
-        self._delivery = delivery
-        self.body = body_in(delivery.message.body)
-
-    @property
-    def channel(self) -> str:
-        """The channel that it was asked on."""
-        return self._delivery.message.channel.removeprefix(REQUESTS)
-
-    @property
-    def key(self) -> str:
-        """The key within the channel; it may be empty."""
-        return self._delivery.message.key
-
-    @property
-    def peer_id(self) -> UUID:
-        """The requester."""
-        return self._delivery.peer_id
-
-    @property
-    def request_id(self) -> int:
-        """The requester's id of it: the same when it is asked again, or comes again (P-16)."""
-        return id_in(self._delivery.message.body) or 0
-
-    @property
-    def durable(self) -> bool:
-        """True if it is stored by its requester, and comes again until its reply is stored here."""
-        return self._delivery.reliable
-
-    def __repr__(self) -> str:
-        return f"Request({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.request_id})"
 
 
 class Receipt:

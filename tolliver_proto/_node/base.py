@@ -31,12 +31,11 @@ from .._wire.layouts import LAYOUTS
 from .._wire.limits import Limits
 from .._wire.state import State
 from .access import Acl
-from .actions import Action, Asked, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
+from .actions import Action, Deliver, Delivery, Handler, Notice, NoticeKind, Receipt
 from .batch import Batch
 from .calls import Calls
 from .dedupe import DedupeCache
 from .drops import Drops
-from .envelopes import reply_channel
 from .gate import HandshakeGate
 from .ids import IdAllocator, Randomness
 from .inbox import Bound, Inbox
@@ -45,11 +44,11 @@ from .keepalive import KeepAlive
 from .keeping import Keeping
 from .letters import DeadLetters
 from .link import Link, Peer, Recipients
-from .opening import Fate, Opening
+from .opening import Opening
+from .pattern import Hooks, Judgement
 from .policy import Policy
 from .queues import WorkQueue
 from .receipts import HeldReceipts
-from .requests import HeldReplies, OpenRequests, WaitingFrames
 from .retained_sizes import RetainedSizes
 from .store import Loaded
 from .stored_times import StoredTimes
@@ -110,6 +109,7 @@ class NodeState(ConnectionTable[Link, Action]):
             accept_either=policy.accept_either,
         )
         self._speaks = speaks
+        self._hooks = Hooks()
         self._rng = rng
         self._resend_first = limits.resend_first if retry_interval is None else retry_interval
         self._encoder = encoder(revision)
@@ -146,7 +146,7 @@ class NodeState(ConnectionTable[Link, Action]):
         for dialect in policy.dialects.values():
             self._check_revision(dialect)
         self._handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
-        self._verdicts: dict[tuple[str, str], tuple[Handler, ...] | Fate] = {}
+        self._verdicts: dict[tuple[str, str], Judgement] = {}
         self._opening = Opening(limits, given, self._now)
         self._run: Deliver | None = None
         self._dedupe = DedupeCache(policy.dedupe, loaded.handled if policy.dedupe else ())
@@ -159,16 +159,6 @@ class NodeState(ConnectionTable[Link, Action]):
         self._counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self._stuck: set[Handler] = set()
         self._once: set[Handler] = set()  # those that get no copy of what they have, whatever the policy says (T-48)
-        # Requests, our own and the peers'.
-        self._requests = OpenRequests(rng)
-        self._reply_to = Subscription(reply_channel(instance_id), "")
-        self._hears_replies = self._reply_to in self._own  # and that is stored
-        self._unready: list[Asked] = []  # requests that wait for that
-        self._request_channels: dict[str, str] = {}
-        self._replied: dict[tuple[UUID, int | None], Delivery | None] = {}  # their replies are being stored
-        self._reply_channels: dict[int, Subscription] = {}  # by UUID, as a number
-        self._held_replies: dict[Peer, HeldReplies] = {}
-        self._waiting: dict[Link, WaitingFrames] = {}
         # Peers.
         self._peers: dict[UUID, Peer] = {}
         self._peers_moved: dict[Peer, None] = {}  # see `_on_move`; not looked at yet
@@ -241,6 +231,8 @@ class NodeState(ConnectionTable[Link, Action]):
             routes.add(subscription, peer)
         peer.routed = routed
         self._on_move(peer)
+        for pattern in self._hooks.rerouted:
+            pattern.rerouted(peer)
 
     def _set_takes_reliable(self, peer: Peer, takes: bool) -> None:
         """A connection tells which layout its peer speaks now."""

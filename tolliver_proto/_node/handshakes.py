@@ -521,6 +521,12 @@ class Handshakes(HandlingAgain):
 
     def _take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
+        was_up = link.up
+        self._take_from_peer(link, error)
+        for pattern in self._hooks.peer_down:
+            pattern.peer_down(link, was_up)
+
+    def _take_from_peer(self, link: Link, error: TolliverError | None) -> None:
         link.early = None
         link.holding &= ~(Hold.CREDIT | Hold.DUEL)
         window, link.window = link.window, None

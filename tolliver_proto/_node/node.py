@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
 from .._common.certificates import CertificateWatch
@@ -55,13 +55,15 @@ from .._wire.events import (
 from .._wire.limits import Limits
 from .._wire.state import HANDSHAKING, State
 from .access import Acl
-from .actions import Action, DialEnded, Handler, NoticeKind
+from .actions import Action, DialEnded, Handler, NoticeKind, PeersMoved
 from .dialing import Dialer, RemoteInfo
 from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link, Peer
+from .pattern import Pattern
 from .peer_info import PeerInfo, PeerNumbers, QueueNumbers
 from .policy import Policy
+from .services import Services
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
@@ -71,6 +73,18 @@ _LOOK_AGAIN = 1.0  # seconds
 _OURS = "make a new one with the same UUID, and call reload_tls()"
 _THEIRS = "it needs a new one with the same UUID"
 _EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
+
+
+P_co = TypeVar("P_co", bound=Pattern, covariant=True)
+P = TypeVar("P", bound=Pattern)
+
+
+class PatternKind(Protocol[P_co]):
+    """A class of patterns: how one is made for a node, and whether the store has something of it."""
+
+    def __call__(self, node: Node, services: Services) -> P_co: ...
+
+    def is_stored(self, services: Services) -> bool: ...
 
 
 def _speaks_no_other(_version: int) -> bool:
@@ -101,14 +115,16 @@ class Node(Working):
         policy: Policy | None = None,
         acl: Acl | None = None,
         tell_events: bool = False,
+        patterns: Iterable[PatternKind[Pattern]] = (),
         now: float | None = None,
     ) -> None:
         """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
         who may do what: every member of the CA everything, if it is not given (D-4).
 
         `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). With
-        `tell_events` the actions have SubscriptionsChanged, DialFailed and CertificateExpires among them. Raises as
-        `subscribe` does.
+        `tell_events` the actions have SubscriptionsChanged, DialFailed and CertificateExpires among them. Of the
+        `patterns` those are used from the start of which the store has something, the others from their first call
+        (`use`). Raises as `subscribe` does.
         """
         super().__init__(
             instance_id,
@@ -164,9 +180,6 @@ class Node(Working):
             "duel": self._on_duel_timeout,
             "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
-            "requests": self._on_requests_timeout,
-            "asked": self._on_asked_timeout,
-            "replies": self._on_replies_timeout,
             "due": self._on_due_timeout,
             "redial": self._on_redial_timeout,
             "removals": self._on_removals_timeout,
@@ -179,6 +192,11 @@ class Node(Working):
             "queue": self._on_queue_timeout,
             "cut": self._on_cut_timeout,
         }
+        self._services = Services(self, self._on_timer)
+        self._patterns: dict[object, Pattern] = {}
+        for kind in patterns:
+            if kind.is_stored(self._services):
+                self.use(kind)
         for peer in [*self._peers.values()]:
             self._count_absence(peer)
             if peer.held:
@@ -198,6 +216,16 @@ class Node(Working):
     def __repr__(self) -> str:
         count, state = len(self._links), ", closing" if self.closing else ""
         return f"<{type(self).__name__} {self.instance_id}, {count} connections{state}>"
+
+    def use(self, kind: PatternKind[P]) -> P:
+        """This pattern of the node; its first call makes it. A pattern that the store has something of (`is_stored`)
+        must be used from the opening on: give it in `patterns`."""
+        known = self._patterns.get(kind)
+        if known is None:
+            known = self._patterns[kind] = kind(self, self._services)
+            self._hooks.add(known)
+            self._verdicts.clear()
+        return cast(P, known)
 
     # Connections: what the adapter reports.
 
@@ -278,8 +306,8 @@ class Node(Working):
                 self._look_at_acks(link, link.ack_watch.sent(self._now))
             self._sendable[link] = None
             link.in_flight = []
-        if link in self._waiting:
-            self._send_waiting(link)
+        for pattern in self._hooks.sent:
+            pattern.sent(link)
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: DialEnded says that it is not made again, DialFailed why (T-73)."""
@@ -385,7 +413,8 @@ class Node(Working):
         """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
         self._tick(now)
         self.closing = True
-        self._end_requests()
+        for pattern in self._hooks.closing:
+            pattern.closing()
         self._end_waiting([*self._again])
         for remote in self._dialer.remotes():
             self.disconnect(remote)
@@ -424,7 +453,7 @@ class Node(Working):
             elif self._unassigned:
                 self._assign(self._unassigned.popitem()[0])
             elif self._peers_moved:
-                self._look_for_responders()
+                self._tell_moved()
             elif self._writable:
                 self._write(_pop(self._writable))
             elif self._running is None and (
@@ -433,6 +462,14 @@ class Node(Working):
                 self._begin_commit()
             elif not (self._flushes and self._end_flushes()):
                 return None
+
+    def _tell_moved(self) -> None:
+        """Some peers have moved: what waits for one is to look again."""
+        for pattern in self._hooks.peers_moved:
+            pattern.peers_moved(self._peers_moved)
+        self._peers_moved.clear()
+        if self._tells_events:
+            self._actions.append(PeersMoved())
 
     def _read(self, link: Link) -> None:
         """Take events from the connection, as many as one turn allows."""
@@ -636,10 +673,10 @@ class Node(Working):
             own_subscriptions=len(self._own),
             peer_subscriptions=len(self._routes),
             stuck_handlers=len(self._stuck),
-            requests_outstanding=len(self._requests),
             held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
             retained=self._retained.count,
             retained_bytes=self._retained.bytes,
+            **{name: size for pattern in self._hooks.stats for name, size in pattern.stats().items()},
         )
 
     def peers(self) -> list[PeerInfo]:

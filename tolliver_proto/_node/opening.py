@@ -26,7 +26,7 @@ class Fate(Enum):
     DOUBTFUL = "doubtful"  # nobody wants it so far
     WANTED = "wanted"  # and not acknowledged, so that it comes again
     STUCK = "stuck"  # one of its handlers is: neither handed out nor acknowledged (D-9)
-    REPLY = "reply"  # to a request of ours: the node's own (P-10)
+    OWN = "own"  # a pattern's own, which it takes when it is left (P-10)
 
 
 class Opening:

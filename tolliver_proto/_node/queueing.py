@@ -29,16 +29,16 @@ from .._wire.events import Established
 from .actions import Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
+from .flushing import Flushing
 from .link import Link, Peer
 from .outbox import Outbox, Window
 from .queues import Job, JobList, Worker, WorkQueue, grouped, limit_of
-from .requesting import Requesting
 from .store import Found, LoadedPeer, ReplacePeerSubscriptions, Row, StoredMessage
 
 _RETRY = 1.0  # seconds after a failure of the store
 
 
-class Queueing(Requesting):
+class Queueing(Flushing):
     """Queues, and who has which job."""
 
     def __init__(self, *arguments: Any) -> None:

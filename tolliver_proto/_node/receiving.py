@@ -35,6 +35,7 @@ from .inbox import Bound, Inbox, MessageKey, key_of
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
+from .pattern import Judgement
 from .retained import Giving
 from .store import (
     AddDeadLetter,
@@ -85,11 +86,11 @@ class Receiving(Handling):
         if handler in self._bounds:
             self._end_bound(self._bounds.pop(handler))
 
-    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
+    def _judge(self, channel: str, key: str) -> Judgement:
         """The handlers, or whether we want it at all (T-46, T-21)."""
         if len(self._verdicts) >= _VERDICTS:
             self._verdicts.clear()
-        verdict: tuple[Handler, ...] | Fate
+        verdict: Judgement
         if channel == PROBE_CHANNEL:  # one that was on its way when we began to want everything is no message either
             verdict = Fate.UNWANTED
         elif any(pair in self._own for pair in matching(channel, key)):
@@ -99,6 +100,8 @@ class Receiving(Handling):
             verdict = Fate.UNWANTED
         else:
             verdict = Fate.DOUBTFUL
+        for pattern in self._hooks.judges:
+            verdict = pattern.judges(channel, key, verdict)
         self._verdicts[channel, key] = verdict
         return verdict
 
@@ -178,7 +181,14 @@ class Receiving(Handling):
         return link.overrun
 
     def _leave(self, link: Link, message: Message, fate: Fate) -> None:
-        """It has no handler (T-46)."""
+        """It has no handler."""
+        for pattern in self._hooks.leaves:
+            if pattern.leaves(link, message, fate):
+                return
+        self._leave_to_sender(link, message, fate)
+
+    def _leave_to_sender(self, link: Link, message: Message, fate: Fate) -> None:
+        """Acknowledge what nobody wants; the rest comes again (T-46)."""
         message_id = message.message_id
         if fate is Fate.DOUBTFUL and self._now >= self._opening.subscriptions_due:
             self._on_subscriptions_timeout(None)
@@ -275,6 +285,8 @@ class Receiving(Handling):
         """All matching handlers succeeded (T-45). A message that is settled is passed over; where its connection is
         gone, the copies that came on others are acknowledged (T-49)."""
         self._tick(now)
+        for pattern in self._hooks.acknowledges:
+            deliveries = pattern.acknowledges(deliveries)
         is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
         counted = self._counted
         acks: dict[Link, list[int]] = self._batch.acks if is_durable else {}  # or they wait for their commit
@@ -355,6 +367,7 @@ class Receiving(Handling):
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
         self._tick(now)
+        deliveries = [*deliveries]
         for delivery in deliveries:
             inbox = self._take_unhandled(delivery)
             if inbox is None:
@@ -370,15 +383,20 @@ class Receiving(Handling):
                     why = f"failed {delivery.attempt} times"
                     self._keep_as_letter(delivery, inbox, message_id, key, why, why)
             self._drop_copies(delivery, inbox)
+        for pattern in self._hooks.unhandled:
+            pattern.unhandled(deliveries)
 
     def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """No handler has begun them, and none will: they come again, and that is no attempt (D-9)."""
         self._tick(now)
+        deliveries = [*deliveries]
         for delivery in deliveries:
             inbox = self._take_unhandled(delivery)
             if inbox is not None:
                 self._counts["withheld"] += 1
                 self._drop_copies(delivery, inbox)
+        for pattern in self._hooks.unhandled:
+            pattern.unhandled(deliveries)
 
     def _take_unhandled(self, delivery: Delivery) -> Inbox | None:
         """The inbox that it was in; None if it was settled before."""

@@ -22,13 +22,13 @@ from .._common.errors import (
     TooFewRecipients,
     UndeliveredReason,
 )
+from .._common.reserved import is_envelope
 from .._common.transport import Remote
 from .._wire.events import PRIVATE_CHANNELS
 from .._wire.frames import Encoder
 from .actions import LOOK, Acked, Fetch, NoticeKind, Receipt, Stored
 from .base import Item
 from .batch import Batch
-from .envelopes import is_envelope
 from .intervals import spans_of
 from .keeping import Kept
 from .link import Link, Peer, Recipients

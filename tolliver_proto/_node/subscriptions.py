@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+from .._common.reserved import is_envelope
 from .._wire.events import Subscription
-from .envelopes import is_envelope
 from .store import AddPeerSubscription, Operation, RemovePeerSubscription, ReplacePeerSubscriptions
 
 T = TypeVar("T", bound=Hashable)

@@ -12,12 +12,15 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
-from .._node.actions import Answered, Asked, Delivery, Receipt, Request, Verdict
+from .._node.actions import Answered, Asked, Delivery, Receipt, Verdict
 from .._node.base import Item
 from .._node.lanes import Lanes
-from .._node.node import Node
+from .._node.node import Node, PatternKind
+from .._node.pattern import Pattern
 from .._node.queues import JobList
 from .._node.terms import To
+from .._patterns.envelopes import Request
+from .._patterns.requests import Requests
 
 Handling = Callable[[Delivery], object]
 Responding = Callable[[Request], bytes]
@@ -27,7 +30,9 @@ Told = Callable[[TolliverError | None], object]
 class Stage(Protocol):
     """The world that an App acts in."""
 
-    def call(self, app: App, name: str, *arguments: Any, **named: Any) -> Any: ...
+    def call(
+        self, app: App, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None, **named: Any
+    ) -> Any: ...
 
     def later(self, app: App, seconds: float, function: Callable[..., object], *arguments: object) -> None: ...
 
@@ -135,7 +140,7 @@ class App:
     def responders(self, channel: str, key: str = "") -> int:
         """Connected peers that a request for these names would go to now."""
         self._check()
-        return self.node.responders(channel, key)
+        return self.node.use(Requests).responders(channel, key)
 
     def subscribe(self, channel: str, key: str = "", handler: Handling | None = None, *, settles: bool = False) -> None:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). The handler comes first."""
@@ -191,7 +196,7 @@ class App:
         """Ask the peers that `respond` to these names; `when_answered` tells what comes of it. With `gathers` it waits
         for the answers of all. Raises as an adapter's `request` does where nothing was asked."""
         terms = {"to": to, "durable": durable, "request_id": request_id, "gathers": gathers, "wait": wait}
-        asked: Asked = self._call("request", channel, key, body, timeout, **terms)
+        asked: Asked = self._call("request", channel, key, body, timeout, of=Requests, **terms)
         return asked
 
     def when_answered(self, asked: Asked, told: Callable[[Answered], object]) -> None:
@@ -218,9 +223,9 @@ class App:
                 answer(delivery, name, what)
 
         def answer(delivery: Delivery, name: str, what: bytes | str) -> None:
-            (delivery.ack if self._call(name, delivery, what) else delivery.fail)()
+            (delivery.ack if self._call(name, delivery, what, of=Requests) else delivery.fail)()
 
-        self._call("respond", channel, key, Calls(handle, settles=True))
+        self._call("respond", channel, key, Calls(handle, settles=True), of=Requests)
 
     # Work queues.
 

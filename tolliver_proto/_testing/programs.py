@@ -32,9 +32,11 @@ from .._node.actions import (
     Verdict,
     WeighRetained,
 )
-from .._node.node import Node
+from .._node.node import Node, PatternKind
+from .._node.pattern import Pattern
 from .._node.policy import Policy
 from .._node.store import Operation, StoreMessages
+from .._patterns.kinds import PATTERNS
 from .._wire.events import Subscription
 from .._wire.limits import Limits
 from .app import App, Ballot, Calls, Settlement
@@ -216,6 +218,7 @@ class Programs(Faults[Actor]):
             loaded=actor.store.reopen().load(),
             subscriptions=actor.subscriptions or None,
             policy=actor.policy,
+            patterns=PATTERNS,
             now=actor.time(self.now),
         )
         self._trace(f"{actor.name} starts, life {actor.born}, {actor.node.stats().pending} pending")
@@ -266,10 +269,11 @@ class Programs(Faults[Actor]):
 
     # Called by Apps.
 
-    def call(self, app: App, name: str, *arguments: Any, **named: Any) -> Any:
+    def call(self, app: App, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None, **named: Any) -> Any:
         actor = self._actor(app.name)
         app.clock = actor.time(self.now)
-        result = getattr(app.node, name)(*arguments, now=app.clock, **named)
+        called = app.node if of is None else app.node.use(of)
+        result = getattr(called, name)(*arguments, now=app.clock, **named)
         self._at(0.0, self._drain_actions, actor, actor.born)
         return result
 

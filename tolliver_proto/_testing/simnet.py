@@ -36,6 +36,7 @@ from .._node.ids import LAST_ID
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
 from .._node.subscriptions import matching
+from .._patterns.kinds import PATTERNS
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
 from .checks import Sent, SimFailure, WireWitness, audit, check
@@ -211,6 +212,7 @@ class Simulation(Handlers):
             speaks=lambda _version: True,
             policy=self._policy,
             acl=host.acl,
+            patterns=PATTERNS,
             now=host.time(self.now),
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")

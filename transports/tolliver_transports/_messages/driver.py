@@ -38,6 +38,7 @@ from tolliver_proto import (
     PeerUp,
     Receipt,
     Reply,
+    Requests,
     Store,
     Stored,
     SubscriptionsChanged,
@@ -172,7 +173,7 @@ class NodeDriver(Driver):
 
     def _cancel(self, asked: Asked) -> None:
         self._answered.drop(asked)
-        self.node.cancel_request(asked, time.monotonic())
+        self.node.use(Requests).cancel_request(asked, time.monotonic())
 
     def give_up(self) -> None:
         for calls in (self._stored, self._acked, self._answered, self.waits):

@@ -28,6 +28,7 @@ from tolliver_proto import (
     Receipt,
     RemoteInfo,
     Reply,
+    Requests,
     RetainedValue,
     Subscription,
     TolliverError,
@@ -247,7 +248,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         answer: Callable[[Sequence[Reply]], T],
     ) -> PendingCall[T]:
         self.check_open()
-        asked = self.node.request(channel, key, body, now=monotonic(), gathers=gathers, **terms)
+        asked = self.node.use(Requests).request(channel, key, body, now=monotonic(), gathers=gathers, **terms)
         call = self._driver.when_answered(asked, answer)
         self.schedule_run()
         return call

@@ -10,7 +10,7 @@ import secrets
 import time
 from contextlib import ExitStack, closing
 
-from tolliver_proto import Commit, IdentityConflict, Node, is_derived
+from tolliver_proto import PATTERNS, Commit, IdentityConflict, Node, is_derived
 
 from .._options.instance import InstanceOptions
 from .._options.uuid7 import uuid7
@@ -61,6 +61,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         acl=options.acl,
         subscriptions=options.subscriptions,
         tell_events=True,
+        patterns=PATTERNS,
         now=time.monotonic(),
     )
     _store_subscriptions(node, store)

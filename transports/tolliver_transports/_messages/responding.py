@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from tolliver_proto import BodyNotDecoded, Delivery, LocalProtocolError, NoticeKind, Request, TolliverError
+from tolliver_proto import BodyNotDecoded, Delivery, LocalProtocolError, NoticeKind, Request, Requests, TolliverError
 
 from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt, told
@@ -36,16 +36,16 @@ class RequestBox(Mailbox):
     requests wait for the next one (P-16)."""
 
     def _register(self) -> None:
-        self._core.node.respond(self.channel, self.key, self, monotonic())
+        self._core.node.use(Requests).respond(self.channel, self.key, self, monotonic())
 
     def _unregister(self) -> None:
-        self._core.node.stop_responding(self.channel, self.key, self, monotonic(), is_over=False)
+        self._core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic(), is_over=False)
 
     def leave(self) -> None:
         """Nobody responds here any more."""
         with self._core.lock:
             if not self.closed:
-                self._core.node.stop_responding(self.channel, self.key, self, monotonic())
+                self._core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic())
                 self.close()
                 self._core.run_actions()
 
@@ -67,7 +67,7 @@ class Responder(Receiver):
 def answer(core: Core, run: Run, delivery: Delivery, result: object) -> None:
     """The handler has returned this. Under the machine's lock."""
     try:
-        is_settled = core.node.reply(delivery, result, monotonic())  # type: ignore[arg-type]  # it says so itself
+        is_settled = core.node.use(Requests).reply(delivery, result, monotonic())  # type: ignore[arg-type]  # it says so itself
     except LocalProtocolError as error:
         refuse(core, run, delivery, error)
     except TolliverError as error:  # a durable one, for whose reply there is no room: it comes again
@@ -83,7 +83,7 @@ def refuse(core: Core, run: Run, delivery: Delivery, error: BaseException) -> No
     what = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
     core.complain(NoticeKind.RESPONDER_FAILED, delivery, f"{what}: the requester is told", error)
     try:
-        is_settled = core.node.refuse(delivery, text, monotonic())
+        is_settled = core.node.use(Requests).refuse(delivery, text, monotonic())
     except TolliverError:
         is_settled = False
     run.settle((delivery,), True if is_settled else None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from tolliver_proto import Action, Node, PeersMoved, TolliverError
+from tolliver_proto import Action, Node, PeersMoved, Requests, TolliverError
 
 from .._driver.pending import PendingCall, as_it_is, closed
 
@@ -59,7 +59,7 @@ class Responded:
     peers: int
 
     def answer(self, node: Node) -> int | None:
-        found = node.responders(self.channel, self.key)
+        found = node.use(Requests).responders(self.channel, self.key)
         return found if found >= self.peers else None
 
 

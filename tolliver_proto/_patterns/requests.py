@@ -8,7 +8,7 @@ Over the high-water mark both wait in order, where a message that may be lost wo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -22,15 +22,18 @@ from .._common.errors import (
     RequestFailed,
     TolliverError,
 )
+from .._common.reserved import REQUESTS, is_envelope
+from .._node.actions import Answered, Asked, Delivery, Handler, Receipt, Reply
+from .._node.link import Link, Peer
+from .._node.node import Node
+from .._node.opening import Fate
+from .._node.pattern import Judgement, Pattern
+from .._node.sending import connected
+from .._node.services import Services
+from .._node.terms import To, uuids_of
 from .._wire.events import Message, Subscription
-from .actions import Answered, Asked, Delivery, Handler, PeersMoved, Receipt, Reply
-from .envelopes import LAST_REQUEST_ID, REQUESTS, Status, id_in, read_reply, reply_body, reply_channel, request_body
-from .flushing import Flushing
-from .link import Link, Peer
-from .opening import Fate
-from .requests import WaitingFrames
-from .sending import connected
-from .terms import To, uuids_of
+from .envelopes import LAST_REQUEST_ID, Status, id_in, read_reply, reply_body, reply_channel, request_body
+from .open_requests import OpenRequests, WaitingFrames
 
 _LOST = "the connection ended before the answer came: the request may have been handled"
 HELD_FOR = 5.0
@@ -40,8 +43,32 @@ _RequestKey = tuple[UUID, int | None]
 """The requester, and its id of the message."""
 
 
-class Requesting(Flushing):
+class Requests(Pattern):
     """Requests of the application, and its answers to those of peers."""
+
+    def __init__(self, node: Node, services: Services) -> None:
+        self._node, self._kernel = node, services
+        self._limits, self._timers, self._counts = services.limits, services.timers, services.counts
+        self._open = OpenRequests(services.rng)
+        self._reply_to = _reply_to(services.instance_id)
+        self._hears_replies = self._reply_to in services.own  # and that is stored
+        self._unready: list[Asked] = []  # requests that wait for that
+        self._request_channels: dict[str, str] = {}
+        self._replied: dict[_RequestKey, Delivery | None] = {}  # their replies are being stored
+        self._reply_channels: dict[int, Subscription] = {}  # by UUID, as a number
+        self._held_replies: dict[Peer, deque[tuple[float, bytes]]] = {}  # with the time until which each is held
+        self._waiting: dict[Link, WaitingFrames] = {}
+        services.on_timer("requests", self._on_requests_timeout)
+        services.on_timer("asked", self._on_asked_timeout)
+        services.on_timer("replies", self._on_replies_timeout)
+
+    @staticmethod
+    def is_stored(services: Services) -> bool:
+        """True if an earlier life has asked, or has responded: a late reply or a request may be on its way."""
+        return any(is_envelope(one.channel) for one in services.own)
+
+    def stats(self) -> Mapping[str, int]:
+        return {"requests_outstanding": len(self._open)}
 
     # The requester.
 
@@ -67,26 +94,25 @@ class Requesting(Flushing):
         the same again after a restart. Raises, before anything changes, OutboxFull, ReservedChannel, OwnLimitExceeded,
         LocalProtocolError, ConnectionClosing, ValueError, TypeError, and NoResponders unless it may `wait`.
         """
-        self._tick(now)
-        if self.closing:
+        self._kernel.tick(now)
+        if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was asked")
         if not timeout > 0:
             raise ValueError(f"timeout={timeout!r:.100}: give seconds above 0")
-        table = self._requests
+        table = self._open
         request_id = table.new_id() if request_id is None else self._checked_id(request_id)
         channel = self._request_channels.get(channel) or self._request_channel(channel)
         if type(body) is not bytes:
             raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
         framed = request_body(request_id, body)
-        if (channel, key) not in self._pair_sizes or len(framed) > self.limits.max_body:
-            self._size(channel, key, framed)
+        self._kernel.size(channel, key, framed)
         whom = None if to is None else uuids_of(to)
         asked = Asked(request_id, channel, key, framed, durable, gathers, whom, wait)
         peers = self._responders(asked)
         if not (peers or wait):
             raise _nobody(asked)
         self._begin_request(asked, peers)
-        due = self._now + timeout
+        due = self._kernel.now + timeout
         table.add(asked, due)
         self._timers.set_earlier("requests", due)
         self._counts["requests"] += 1
@@ -95,28 +121,25 @@ class Requesting(Flushing):
     def responders(self, channel: str, key: str) -> int:
         """Connected peers that respond to these names: `request` asks them. Raises ReservedChannel, OwnLimitExceeded,
         LocalProtocolError."""
-        return self.subscribed(self._request_channel(channel), key, is_connected=True)
+        return self._node.subscribed(self._request_channel(channel), key, is_connected=True)
 
     def _begin_request(self, asked: Asked, peers: Sequence[Peer]) -> None:
         """Ask them; where there is none, it waits for one. Raises as `_ask` does."""
         if not peers:
-            self._requests.seeking[asked] = None
+            self._open.seeking[asked] = None
             return
-        self._requests.seeking.pop(asked, None)
+        self._open.seeking.pop(asked, None)
         if self._hears_replies:
             self._ask(asked, peers)
         else:
             self._hear_replies()
             self._unready.append(asked)
 
-    def _look_for_responders(self) -> None:
-        """Some peers have moved: who is there for the requests that wait?"""
-        for asked in [*self._requests.seeking]:
-            asked.not_there.difference_update(self._peers_moved)
+    def peers_moved(self, peers: Collection[Peer]) -> None:
+        """Who is there for the requests that wait?"""
+        for asked in [*self._open.seeking]:
+            asked.not_there.difference_update(peers)
             self._go_on_asking(asked)
-        self._peers_moved.clear()
-        if self._tells_events:
-            self._actions.append(PeersMoved())
 
     def _go_on_asking(self, asked: Asked) -> None:
         """One that was not asked yet, or of nobody who has a handler."""
@@ -134,24 +157,24 @@ class Requesting(Flushing):
 
         The responder is not told, and a durable one that is stored goes to it yet. One that is over stays as it ended.
         """
-        self._tick(now)
+        self._kernel.tick(now)
         if self._is_outstanding(asked):
-            self._requests.end(asked)
+            self._open.end(asked)
             self._counts["requests_cancelled"] += 1
 
     def _is_outstanding(self, asked: Asked) -> bool:
-        return self._requests.by_id.get(asked.request_id) is asked
+        return self._open.by_id.get(asked.request_id) is asked
 
     def _checked_id(self, request_id: object) -> int:
         if not isinstance(request_id, int) or not 0 <= request_id <= LAST_REQUEST_ID:
             raise ValueError(f"request_id={request_id!r:.100}: give an int from 0 to 2**64 - 1")
-        if request_id in self._requests.by_id:
+        if request_id in self._open.by_id:
             raise LocalProtocolError("request_id_in_use", f"the request {request_id} is outstanding: wait for its end")
         return request_id
 
     def _request_channel(self, channel: str) -> str:
         """The channel that requests for this one travel on."""
-        self._checked(channel, "")
+        self._kernel.check(channel, "")
         if not channel:
             raise LocalProtocolError("no_channel", "a request needs a channel: there is no wildcard for requests")
         if len(self._request_channels) >= _CHANNELS_KNOWN:
@@ -162,7 +185,7 @@ class Requesting(Flushing):
     def _responders(self, asked: Asked) -> Sequence[Peer]:
         """Those who would get it now."""
         channel, key = asked.channel, asked.key
-        recipients = self._routes.match(channel, key) if asked.to is None else self._narrow(channel, key, asked.to)
+        recipients = self._kernel.recipients(channel, key, asked.to)
         if asked.durable:
             return recipients.peers
         return [peer for peer in connected(recipients, channel, key) if peer not in asked.not_there]
@@ -170,8 +193,8 @@ class Requesting(Flushing):
     def _hear_replies(self) -> None:
         """Subscribe to replies, once: requests go out behind the message that says so, so that none comes too soon."""
         if not self._unready:
-            self.subscribe(*self._reply_to)
-            self._batch.then.append(self._on_hearing_replies)
+            self._node.subscribe(*self._reply_to)
+            self._kernel.after_commit(self._on_hearing_replies)
 
     def _on_hearing_replies(self, error: TolliverError | None) -> None:
         self._hears_replies = error is None
@@ -190,9 +213,9 @@ class Requesting(Flushing):
         if asked.durable or not asked.waits:
             asked.body = b""
         if asked.durable:
-            receipt = self.send(asked.channel, asked.key, framed, to=frozenset(peer.uuid for peer in peers))
+            receipt = self._node.send(asked.channel, asked.key, framed, to=frozenset(peer.uuid for peer in peers))
             for peer in peers:
-                self._requests.ask(asked, peer)
+                self._open.ask(asked, peer)
             self._watch_storing(asked, receipt)
             return
         marked, frame = None, b""
@@ -203,10 +226,10 @@ class Requesting(Flushing):
             if link.connection.unreliable_id != marked or not frame:
                 marked = link.connection.unreliable_id
                 frame = link.connection.unreliable_frame(asked.channel, asked.key, framed)
-            if self._say(link, frame, asked.request_id, self.limits.outbox_bytes):
-                self._requests.ask(asked, peer)
+            if self._say(link, frame, asked.request_id, self._limits.outbox_bytes):
+                self._open.ask(asked, peer)
         if not asked.left:
-            raise OutboxFull(f"{self.limits.outbox_bytes} bytes of requests wait for each peer that would answer this")
+            raise OutboxFull(f"{self._limits.outbox_bytes} bytes of requests wait for each peer that would answer this")
 
     def _watch_storing(self, asked: Asked, receipt: Receipt) -> None:
         """A commit that fails is its end. A request that waits inside the node may only time out."""
@@ -216,19 +239,19 @@ class Requesting(Flushing):
                 if error is not None and self._is_outstanding(asked):
                     self._end_request(asked, error)
 
-            self._batch.then.append(stored)
+            self._kernel.after_commit(stored)
 
     def _on_reply(self, link: Link, message: Message) -> None:
         if message.message_id is not None:
-            self._ack(link, [message.message_id])
+            self._kernel.ack(link, [message.message_id])
         reply, peer = read_reply(message.body), link.peer
-        asked = self._requests.by_id.get(reply[0]) if reply is not None else None
+        asked = self._open.by_id.get(reply[0]) if reply is not None else None
         if reply is None or asked is None or peer not in asked.left:
             self._counts["late_replies"] += 1
             return
         assert peer is not None
         _, status, body = reply
-        self._requests.heard(asked, peer)
+        self._open.heard(asked, peer)
         if status == Status.ANSWER:
             asked.replies.append(Reply(peer.uuid, body))
         elif status == Status.NOBODY:
@@ -247,31 +270,30 @@ class Requesting(Flushing):
 
     def _end_request(self, asked: Asked, error: TolliverError | TimeoutError | None = None) -> None:
         """Once: it leaves the table."""
-        self._requests.end(asked)
+        self._open.end(asked)
         if error is None and not asked.replies:
             error = asked.error or (ConnectionLost(_LOST) if asked.lost else _nobody(asked))
         if error is None:
             self._counts["requests_answered"] += 1
         else:
             self._counts["requests_timed_out" if isinstance(error, TimeoutError) else "requests_failed"] += 1
-        self._actions.append(Answered(asked, asked.replies, error))
+        self._kernel.tell(Answered(asked, asked.replies, error))
 
-    def _end_requests(self) -> None:
-        """The node closes."""
-        for asked in [*self._requests.by_id.values()]:
+    def closing(self) -> None:
+        for asked in [*self._open.by_id.values()]:
             self._end_request(asked, ConnectionClosing("the instance was closed before an answer came"))
 
     def _on_requests_timeout(self, _subject: None) -> None:
-        for asked in self._requests.due(self._now):
-            if asked in self._requests.seeking:
+        for asked in self._open.due(self._kernel.now):
+            if asked in self._open.seeking:
                 self._end_request(asked, _nobody(asked))
             elif asked.gathers:
-                self._requests.end(asked)
+                self._open.end(asked)
                 self._counts["requests_answered" if asked.replies else "requests_timed_out"] += 1
-                self._actions.append(Answered(asked, asked.replies))
+                self._kernel.tell(Answered(asked, asked.replies))
             else:
                 self._end_request(asked, asked.error or self._late(asked))
-        due = self._requests.next_deadline()
+        due = self._open.next_deadline()
         if due is not None:
             self._timers.set_earlier("requests", due)
 
@@ -282,15 +304,15 @@ class Requesting(Flushing):
             f"no answer in time from {whom or 'anybody'}: it may be handled yet"
         )
 
-    def _take_down(self, link: Link, error: TolliverError | None) -> None:
-        super()._take_down(link, error)
+    def peer_down(self, link: Link, was_up: bool) -> None:
         self._waiting.pop(link, None)
-        if link.peer is not None and self._requests.by_peer.get(link.peer):
-            self._timers.set(("asked", link.peer), self._now)  # by then another connection may have taken its place
+        if link.peer is not None and self._open.by_peer.get(link.peer):
+            # By then another connection may have taken its place.
+            self._timers.set(("asked", link.peer), self._kernel.now)
 
     def _on_asked_timeout(self, peer: Peer) -> None:
         if peer.link is None:
-            for asked in self._requests.lose(peer):
+            for asked in self._open.lose(peer):
                 self._end_request(asked)
 
     # The responder.
@@ -301,9 +323,9 @@ class Requesting(Flushing):
         Subscribes: that is how requesters know of it. Raises as `subscribe` does.
         """
         names = self._request_channel(channel)
-        receipt = self.subscribe(names, key, now)
-        self.register(names, key, handler)
-        self.hand_out_once(handler)
+        receipt = self._node.subscribe(names, key, now)
+        self._node.register(names, key, handler)
+        self._node.hand_out_once(handler)
         return receipt
 
     def stop_responding(
@@ -311,9 +333,9 @@ class Requesting(Flushing):
     ) -> None:
         """This handler gets no more. Where `is_over` and no other is left for these names, the subscription ends."""
         names = self._request_channel(channel)
-        self.unregister(names, key, handler)
-        if is_over and not self._handlers.has(self._checked(names, key)):
-            self.unsubscribe(names, key, now)
+        self._node.unregister(names, key, handler)
+        if is_over and not self._kernel.has_handler(names, key):
+            self._node.unsubscribe(names, key, now)
 
     def reply(self, delivery: Delivery, body: bytes, now: float | None = None) -> bool:
         """Answer this request. True: acknowledge it now; False: let it go, so that it comes again (P-16).
@@ -323,12 +345,12 @@ class Requesting(Flushing):
         """
         if type(body) is not bytes:
             raise LocalProtocolError("not_bytes", f"a reply must be bytes, not {type(body).__name__}: encode it first")
-        self._tick(now)
+        self._kernel.tick(now)
         return self._answer(delivery, Status.ANSWER, body)
 
     def refuse(self, delivery: Delivery, text: str, now: float | None = None) -> bool:
         """As `reply`, where the handler failed: the requester gets RequestFailed with these words."""
-        self._tick(now)
+        self._kernel.tick(now)
         return self._answer(delivery, Status.FAILED, text.encode(errors="replace"))
 
     def _answer(self, delivery: Delivery, status: Status, body: bytes) -> bool:
@@ -336,15 +358,14 @@ class Requesting(Flushing):
         request_id = id_in(message.body)
         if request_id is None:
             return True  # nobody can be told
-        link = self._links.get(delivery.cid)
-        peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+        link = self._kernel.links.get(delivery.cid)
+        peer = link.peer if link is not None else self._kernel.peers.get(delivery.peer_id)
         if peer is None:
             self._counts["replies_dropped"] += 1
             return True
         names = self._reply_channels.get(peer.uuid.int) or self._reply_channel(peer)
         framed = reply_body(request_id, status, body)
-        if names not in self._pair_sizes or len(framed) > self.limits.max_body:
-            self._size(*names, framed)
+        self._kernel.size(*names, framed)
         if message.message_id is not None:
             return self._answer_durably(peer, names, framed, delivery)
         if names not in peer.routed or (peer.kept_back and peer.holds(*names)):
@@ -361,23 +382,23 @@ class Requesting(Flushing):
 
     def _answer_durably(self, peer: Peer, names: Subscription, framed: bytes, delivery: Delivery) -> bool:
         """Store the reply. The request is acknowledged when that is done; where nobody would get it, it comes again."""
-        receipt = self.send(*names, framed, to=peer.uuid)
+        receipt = self._node.send(*names, framed, to=peer.uuid)
         if not receipt.recipients:
             self._counts["replies_dropped"] += 1
             return False
         self._counts["replies"] += 1
         self._replied[_key_of(delivery)] = None
-        self._batch.then.append(partial(self._on_reply_stored, _key_of(delivery)))
+        self._kernel.after_commit(partial(self._on_reply_stored, _key_of(delivery)))
         return True
 
     def _on_reply_stored(self, key: _RequestKey, error: TolliverError | None) -> None:
         delivery = self._replied.pop(key, None)
         if delivery is not None:
-            (super().acknowledge if error is None else super().let_go)([delivery])
+            (self._node.acknowledge if error is None else self._node.let_go)([delivery])
 
-    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """All matching handlers succeeded (T-45). That of a durable request waits for its reply's commit (P-16)."""
-        super().acknowledge(self._keep_replied(deliveries) if self._replied else deliveries, now)
+    def acknowledges(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
+        """A durable request's acknowledgement waits for its reply's commit (P-16)."""
+        return self._keep_replied(deliveries) if self._replied else deliveries
 
     def _keep_replied(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
         for one in deliveries:
@@ -386,43 +407,33 @@ class Requesting(Flushing):
             else:
                 yield one
 
-    def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        deliveries = list(deliveries)
-        super().fail(deliveries, now)
-        self._refuse_all(deliveries)
-
-    def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        deliveries = list(deliveries)
-        super().let_go(deliveries, now)
-        self._refuse_all(deliveries)
-
-    def _refuse_all(self, deliveries: Iterable[Delivery]) -> None:
+    def unhandled(self, deliveries: Sequence[Delivery]) -> None:
         """No handler answers these: a durable one comes again, for the others that is the answer."""
         for one in deliveries:
             self._replied.pop(_key_of(one), None)
             if one.message.message_id is None and one.channel.startswith(REQUESTS):
                 self._answer(one, Status.FAILED, b"the responder was closed, or is stuck: it was not handled")
 
-    def _leave(self, link: Link, message: Message, fate: Fate) -> None:
-        if fate is Fate.REPLY:
+    def leaves(self, link: Link, message: Message, fate: Fate) -> bool:
+        """Replies, and requests whose requester is to be told that nobody is here."""
+        if message.channel == self._reply_to.channel:
             self._on_reply(link, message)
-            return
-        is_asked = message.message_id is None and message.channel.startswith(REQUESTS)
-        if is_asked and fate is Fate.WANTED and not self.closing and self._keep_early(link, message):
-            return  # somebody waits for it: its responder may be a moment late, as any handler may (T-46)
-        super()._leave(link, message, fate)
-        if is_asked and link.peer is not None:
+            return True
+        if message.message_id is not None or not message.channel.startswith(REQUESTS):
+            return False
+        if fate is Fate.WANTED and not self._node.closing and self._kernel.keep_early(link, message):
+            return True  # somebody waits for it: its responder may be a moment late, as any handler may (T-46)
+        self._kernel.leave(link, message, fate)
+        if link.peer is not None:
             if fate is Fate.WANTED:
-                self._withhold(link.peer, message)
+                self._kernel.withhold(link.peer, message)
             status = Status.FAILED if fate is Fate.STUCK else Status.NOBODY
             text = b"the responder is stuck: it was not handled" if fate is Fate.STUCK else b""
             self._answer(Delivery(link.cid, link.peer.uuid, message), status, text)
+        return True
 
-    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
-        if channel != self._reply_to.channel:
-            return super()._judge(channel, key)
-        self._verdicts[channel, key] = Fate.REPLY
-        return Fate.REPLY
+    def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
+        return Fate.OWN if channel == self._reply_to.channel else verdict
 
     # Replies on their way.
 
@@ -431,7 +442,7 @@ class Requesting(Flushing):
         is_said = False
         if link is not None and link.connection is not None and link.connection.live:
             frame = link.connection.unreliable_frame(*names, framed)
-            is_said = self._say(link, frame, None, self.limits.inbox_bytes)
+            is_said = self._say(link, frame, None, self._limits.inbox_bytes)
         self._counts["replies" if is_said else "replies_dropped"] += 1
 
     def _say(self, link: Link, frame: bytes, request_id: int | None, most: int) -> bool:
@@ -439,9 +450,9 @@ class Requesting(Flushing):
         connection = link.connection
         assert connection is not None
         if link not in self._waiting:
-            if connection.unsent_bytes + link.in_transit < self.limits.high_water:
+            if connection.unsent_bytes + link.in_transit < self._limits.high_water:
                 connection.send_encoded(frame)
-                self._writable[link] = None
+                self._kernel.write(link)
                 return True
             self._waiting[link] = WaitingFrames()
         waiting = self._waiting[link]
@@ -450,30 +461,33 @@ class Requesting(Flushing):
         waiting.add(frame, request_id)
         return True
 
+    def sent(self, link: Link) -> None:
+        if link in self._waiting:
+            self._send_waiting(link)
+
     def _send_waiting(self, link: Link) -> None:
         """There is room again: those behind a request that is over by now come first."""
         connection, waiting = link.connection, self._waiting[link]
         assert connection is not None
-        while waiting and connection.live and connection.unsent_bytes + link.in_transit < self.limits.high_water:
+        while waiting and connection.live and connection.unsent_bytes + link.in_transit < self._limits.high_water:
             request_id, frame = waiting.take()
-            if request_id is None or request_id in self._requests.by_id:
+            if request_id is None or request_id in self._open.by_id:
                 connection.send_encoded(frame)
         if not waiting:
             del self._waiting[link]
-        self._writable[link] = None
+        self._kernel.write(link)
 
     def _hold_reply(self, peer: Peer, framed: bytes) -> None:
         held = self._held_replies.get(peer)
         if held is None:
             held = self._held_replies[peer] = deque()
-            self._timers.set(("replies", peer), self._now + HELD_FOR)
-        if sum(len(one) for _, one in held) + len(framed) > self.limits.low_water:
+            self._timers.set(("replies", peer), self._kernel.now + HELD_FOR)
+        if sum(len(one) for _, one in held) + len(framed) > self._limits.low_water:
             self._counts["replies_dropped"] += 1
             return
-        held.append((self._now + HELD_FOR, framed))
+        held.append((self._kernel.now + HELD_FOR, framed))
 
-    def _reroute(self, peer: Peer) -> None:
-        super()._reroute(peer)
+    def rerouted(self, peer: Peer) -> None:
         if peer in self._held_replies:
             self._send_held(peer)
 
@@ -486,13 +500,17 @@ class Requesting(Flushing):
 
     def _on_replies_timeout(self, peer: Peer) -> None:
         held = self._held_replies[peer]
-        while held and held[0][0] <= self._now:
+        while held and held[0][0] <= self._kernel.now:
             held.popleft()
             self._counts["replies_dropped"] += 1
         if held:
             self._timers.set(("replies", peer), held[0][0])
         else:
             del self._held_replies[peer]
+
+
+def _reply_to(instance_id: UUID) -> Subscription:
+    return Subscription(reply_channel(instance_id), "")
 
 
 def _nobody(asked: Asked) -> NoResponders:

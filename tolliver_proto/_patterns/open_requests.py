@@ -6,12 +6,10 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 
 from .._common.timers import Timers
-from .actions import Asked
-from .ids import Randomness
+from .._node.actions import Asked
+from .._node.ids import Randomness
 
 _HALF = 2**32
-HeldReplies = deque[tuple[float, bytes]]
-"""Replies to a peer that does not subscribe to them yet, and until when they are held."""
 
 
 class WaitingFrames:

@@ -9,10 +9,9 @@ from enum import IntEnum
 from struct import Struct
 from uuid import UUID
 
-REQUESTS = "tolliver.request/"
-"""A request for `channel` travels on this and the channel's name."""
-REPLIES = "tolliver.reply/"
-"""A reply travels on this and the requester's UUID."""
+from .._common.reserved import REPLIES, REQUESTS
+from .._node.actions import Delivery
+
 LAST_REQUEST_ID = 2**64 - 1
 
 _REQUEST = Struct(">Q")
@@ -25,11 +24,6 @@ class Status(IntEnum):
     ANSWER = 0
     FAILED = 1  # the body is why, in UTF-8
     NOBODY = 2  # no handler is there
-
-
-def is_envelope(channel: str) -> bool:
-    """True for a channel of requests or of replies, which no wildcard channel has (P-11)."""
-    return channel.startswith((REQUESTS, REPLIES))
 
 
 def reply_channel(requester: UUID) -> str:
@@ -60,3 +54,41 @@ def read_reply(body: bytes) -> tuple[int, int, bytes] | None:
         return None
     request_id, status = _REPLY.unpack_from(body)
     return request_id, status, body[_REPLY.size :]
+
+
+class Request:
+    """A request in the hands of a responder's handler, which returns the reply's body. Its id is the requester's."""
+
+    __slots__ = ("_delivery", "body")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self.body = body_in(delivery.message.body)
+
+    @property
+    def channel(self) -> str:
+        """The channel that it was asked on."""
+        return self._delivery.message.channel.removeprefix(REQUESTS)
+
+    @property
+    def key(self) -> str:
+        """The key within the channel; it may be empty."""
+        return self._delivery.message.key
+
+    @property
+    def peer_id(self) -> UUID:
+        """The requester."""
+        return self._delivery.peer_id
+
+    @property
+    def request_id(self) -> int:
+        """The requester's id of it: the same when it is asked again, or comes again (P-16)."""
+        return id_in(self._delivery.message.body) or 0
+
+    @property
+    def durable(self) -> bool:
+        """True if it is stored by its requester, and comes again until its reply is stored here."""
+        return self._delivery.reliable
+
+    def __repr__(self) -> str:
+        return f"Request({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.request_id})"
