@@ -91,9 +91,8 @@ if TYPE_CHECKING:
     from ._node.ids import Randomness, begin_elsewhere
     from ._node.lanes import Lanes
     from ._node.node import Node
-    from ._node.peer_info import PeerInfo, PeerNumbers, QueueNumbers
+    from ._node.peer_info import PeerInfo, PeerNumbers
     from ._node.policy import Policy, Probe, QuotaPolicy
-    from ._node.queues import Job, JobList
     from ._node.stats import NodeStats
     from ._node.store import (
         STORING,
@@ -134,7 +133,10 @@ if TYPE_CHECKING:
     )
     from ._patterns.envelopes import Request
     from ._patterns.kinds import PATTERNS
+    from ._patterns.queues import Queues
     from ._patterns.requests import Requests
+    from ._patterns.work import QueueWork
+    from ._patterns.work_queue import Job, JobList, QueueNumbers
     from ._wire.connection import Connection
     from ._wire.dialect import Dialect
     from ._wire.events import (
@@ -198,9 +200,8 @@ else:
             "._node.ids": "Randomness, begin_elsewhere",
             "._node.lanes": "Lanes",
             "._node.node": "Node",
-            "._node.peer_info": "PeerInfo, PeerNumbers, QueueNumbers",
+            "._node.peer_info": "PeerInfo, PeerNumbers",
             "._node.policy": "Policy, Probe, QuotaPolicy",
-            "._node.queues": "Job, JobList",
             "._node.stats": "NodeStats",
             "._node.store": (
                 "STORING, AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, "
@@ -212,7 +213,10 @@ else:
             ),
             "._patterns.envelopes": "Request",
             "._patterns.kinds": "PATTERNS",
+            "._patterns.queues": "Queues",
             "._patterns.requests": "Requests",
+            "._patterns.work": "QueueWork",
+            "._patterns.work_queue": "Job, JobList, QueueNumbers",
             "._wire.connection": "Connection",
             "._wire.dialect": "Dialect",
             "._wire.events": (
@@ -324,6 +328,8 @@ __all__ = [
     "Probe",
     "ProtocolError",
     "QueueNumbers",
+    "QueueWork",
+    "Queues",
     "QuotaPolicy",
     "Randomness",
     "Receipt",

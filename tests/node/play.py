@@ -34,6 +34,8 @@ from tolliver_proto import (
     Node,
     NoticeKind,
     PeerIdentity,
+    Queues,
+    QueueWork,
     Requests,
     Revision,
     Role,
@@ -168,6 +170,14 @@ class Play:
     def requests(self) -> Requests:
         return self.node.use(Requests)
 
+    @property
+    def queues(self) -> Queues:
+        return self.node.use(Queues)
+
+    @property
+    def works(self) -> QueueWork:
+        return self.node.use(QueueWork)
+
     # Events in its life.
 
     def run(self) -> list[Action]:
@@ -297,7 +307,9 @@ class Play:
         return actions + self.run()
 
     def call(self, name: str, *arguments: Any) -> list[Action]:
-        getattr(self.node, name)(*arguments, now=self.now)
+        """A call of the node or, where it is theirs, of a pattern."""
+        kind = next((one for one in PATTERNS if name in vars(one)), None)
+        getattr(self.node if kind is None else self.node.use(kind), name)(*arguments, now=self.now)
         return self.run()
 
     def send(self, channel: str, key: str, body: bytes, **terms: Any) -> Any:

@@ -282,12 +282,12 @@ def test_a_histogram_counts_by_upper_bounds() -> None:
 
 def test_queues_tell_their_jobs_and_workers() -> None:
     play = Play()
-    play.node.work_queue("jobs", now=play.now)
+    play.queues.work_queue("jobs", now=play.now)
     play.run()
-    play.node.put_many("jobs", [("", b"1"), ("", b"2"), ("", b"3")], now=play.now)
+    play.queues.put_many("jobs", [("", b"1"), ("", b"2"), ("", b"3")], now=play.now)
     play.run()
-    (queue,) = play.node.work_queues()
+    (queue,) = play.queues.numbers()
     assert (queue.channel, queue.waiting, queue.running, queue.workers) == ("jobs", 3, 0, 0)
     play.peer(LOW, ("jobs", ""))
-    (queue,) = play.node.work_queues()
+    (queue,) = play.queues.numbers()
     assert (queue.waiting, queue.running, queue.workers) == (1, 2, 1)

@@ -28,6 +28,8 @@ from tolliver_proto import (
     Operation,
     OutboxFull,
     Policy,
+    Queues,
+    QueueWork,
     Receipt,
     ReplacePeerSubscriptions,
     Stored,
@@ -41,7 +43,7 @@ from tolliver_proto import (
     is_queue,
     queue_id,
 )
-from tolliver_proto._node.queues import limit_of
+from tolliver_proto._patterns.work_queue import limit_of
 from tolliver_proto.testing import App, BeginAt, MemoryStore, ProgramNet, rehearse
 
 JOBS = 30
@@ -223,7 +225,7 @@ def test_jobs_wait_for_a_worker_and_at_the_quota_a_put_raises() -> None:
     net = ProgramNet(1, tell, operations=0, seconds=2.0, never=CALM)
     net.run()
     assert said
-    stats, (jobs,) = node_of(net, "boss").stats(), node_of(net, "boss").work_queues()
+    stats, (jobs,) = node_of(net, "boss").stats(), node_of(net, "boss").use(Queues).numbers()
     assert (stats.pending, stats.refused_sends) == (3, 1)
     assert stats.pending_bytes > 0
     assert (jobs.quota_used, jobs.full) == (0.75, True)
@@ -261,7 +263,7 @@ def test_a_channel_is_a_queue_or_not() -> None:
             with pytest.raises(LocalProtocolError, match="is a work queue of this instance"):
                 send("jobs", "", b"x")
         with pytest.raises(LocalProtocolError, match="is no work queue here"):
-            app.node.cancel_jobs("other")
+            app.node.use(Queues).cancel_jobs("other")
         with pytest.raises(LocalProtocolError, match="in use: cancel its jobs"):
             app.node.forget_peer(queue_id("jobs"))
         with pytest.raises(ValueError, match="a channel and a lease"):
@@ -586,15 +588,15 @@ def test_what_cannot_be_worked_on_is_refused() -> None:
         assert app.node.subscriptions() == [("jobs", "")]
         node = Node(instance_id=UUID("f0000000-0000-8000-8000-000000000001"), rng=BeginAt(Random(1), 1))
         with pytest.raises(LocalProtocolError, match="it takes nothing"):
-            node.work("jobs", print)
+            node.use(QueueWork).work("jobs", print)
         with pytest.raises(LocalProtocolError, match="it has no workers"):
-            node.work_queue("jobs")
+            node.use(Queues).work_queue("jobs")
         node.close()
         other = Node(instance_id=UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000), rng=BeginAt(Random(1), 1))
-        other.work_queue("jobs")
+        other.use(Queues).work_queue("jobs")
         other.close()
         with pytest.raises(ConnectionClosing):
-            other.put_many("jobs", [("", b"x")])
+            other.use(Queues).put_many("jobs", [("", b"x")])
 
     lasting(1.0, boss=somebody).run()
 
@@ -614,10 +616,10 @@ def test_a_peer_that_claims_to_be_a_queue_is_refused() -> None:
 def test_a_worker_that_comes_while_a_put_is_stored_gets_it() -> None:
     """It was ready when the job was not, and nothing else would look at the queue again."""
     play = Play()
-    play.node.work_queue("jobs", now=play.now)
+    play.queues.work_queue("jobs", now=play.now)
     wire = play.peer()
     play.hold_commits = True
-    play.node.put_many("jobs", [("", b"x")], now=play.now)
+    play.queues.put_many("jobs", [("", b"x")], now=play.now)
     play.run()
     wire.send(Subscribe("jobs", "", 7))
     play.hold_commits = False
@@ -628,9 +630,9 @@ def test_a_worker_that_comes_while_a_put_is_stored_gets_it() -> None:
 def test_a_job_waits_behind_what_a_worker_has_not_read_of_its_other_messages() -> None:
     """It is older than these, so it is the first of them that is sent after those that are on their way."""
     play = Play(limits=Limits(window_messages=1, window_bytes=50))
-    play.node.work_queue("jobs", now=play.now)
+    play.queues.work_queue("jobs", now=play.now)
     play.peer(LOW, ("news", "")).lose()
-    play.node.put_many("jobs", [("", b"job")], now=play.now)
+    play.queues.put_many("jobs", [("", b"job")], now=play.now)
     play.run()
     for number in range(4):
         play.send("news", "", b"%d" % number + bytes(40))
@@ -648,14 +650,14 @@ def test_a_job_waits_behind_what_a_worker_has_not_read_of_its_other_messages() -
 def test_a_put_declares_its_queue_again_where_that_has_failed() -> None:
     play = Play()
     play.hold_commits = True
-    play.node.work_queue("jobs", now=play.now)
+    play.queues.work_queue("jobs", now=play.now)
     play.run()
     play.fail()
-    play.node.put_many("jobs", [("", b"x")], now=play.now)
+    play.queues.put_many("jobs", [("", b"x")], now=play.now)
     play.hold_commits = False
     play.run()
     again = play.restart()
-    again.node.work_queue("jobs", now=again.now)
+    again.queues.work_queue("jobs", now=again.now)
     wire = again.accepted()
     wire.request(("jobs", ""))
     assert wire.bodies() == [b"x"]
@@ -663,14 +665,14 @@ def test_a_put_declares_its_queue_again_where_that_has_failed() -> None:
 
 def test_puts_that_wait_fail_with_a_commit_that_stores_nothing() -> None:
     play = Play()
-    play.node.work_queue("jobs", now=play.now)
+    play.queues.work_queue("jobs", now=play.now)
     play.run()
     play.hold_commits = True
-    first = play.node.put_many("jobs", [("", b"1")], now=play.now)
+    first = play.queues.put_many("jobs", [("", b"1")], now=play.now)
     play.node.subscribe("news", "", play.now)
     play.run()
     told = every(play.fail(DiskFull("no room")), Stored)
-    second = play.node.put_many("jobs", [("", b"2")], now=play.now)
+    second = play.queues.put_many("jobs", [("", b"2")], now=play.now)
     play.call("subscribe", "other", "")
     while play.held:
         told += every(play.fail(StoreError("broken")), Stored)
@@ -679,7 +681,7 @@ def test_puts_that_wait_fail_with_a_commit_that_stores_nothing() -> None:
 
 def test_a_worker_that_is_forgotten_is_no_worker() -> None:
     play = Play()
-    play.node.work_queue("jobs", now=play.now)
+    play.queues.work_queue("jobs", now=play.now)
     play.peer(LOW, ("jobs", ""))
     play.call("put_many", "jobs", [("", b"x")])
     play.call("forget_peer", LOW)
@@ -714,7 +716,7 @@ def test_who_has_ended_its_work_acknowledges_no_job() -> None:
 
 def test_who_is_back_in_time_keeps_its_jobs() -> None:
     play = Play()
-    play.node.work("jobs", "worker", 1, 5.0, play.now)
+    play.works.work("jobs", "worker", 1, 5.0, play.now)
     wire = play.peer(LOW)
     wire.send(Message("jobs", "", b"x", 7))
     wire.lose()
@@ -727,7 +729,7 @@ def test_a_worker_that_is_back_while_its_jobs_are_looked_for_keeps_them() -> Non
     play = Play()
     play.call("work_queue", "jobs", 1.0)
     wire = play.peer(LOW, ("jobs", ""))
-    play.node.put_many("jobs", [("", b"x")], now=play.now)
+    play.queues.put_many("jobs", [("", b"x")], now=play.now)
     play.run()
     assert wire.bodies() == [b"x"]
     wire.lose()
@@ -738,7 +740,7 @@ def test_a_worker_that_is_back_while_its_jobs_are_looked_for_keeps_them() -> Non
     play.looked()
     play.wait(1.0)
     assert play.pending(LOW) == 1
-    assert play.node.work_queues()[0].waiting == 0
+    assert play.queues.numbers()[0].waiting == 0
 
 
 def test_a_worker_has_a_function() -> None:
@@ -758,12 +760,12 @@ def test_who_may_have_been_a_worker_and_is_forgotten_is_none() -> None:
     again.call("work_queue", "jobs")
     again.call("forget_peer", LOW)
     again.peer(HIGH, ("jobs", ""))
-    assert [peer.uuid for peer in again.node._queues["jobs"].workers] == [HIGH]
+    assert [peer.uuid for peer in again.queues._queues["jobs"].workers] == [HIGH]
 
 
 def test_a_producer_that_is_forgotten_takes_nothing_back() -> None:
     play = Play()
-    play.node.work("jobs", "worker", 1, 5.0, play.now)
+    play.works.work("jobs", "worker", 1, 5.0, play.now)
     wire = play.peer(LOW)
     wire.send(Message("jobs", "", b"x", 7))
     wire.lose()

@@ -45,9 +45,8 @@ from .keeping import Keeping
 from .letters import DeadLetters
 from .link import Link, Peer, Recipients
 from .opening import Opening
-from .pattern import Hooks, Judgement
+from .pattern import Hooks, Judgement, Pattern
 from .policy import Policy
-from .queues import WorkQueue
 from .receipts import HeldReceipts
 from .retained_sizes import RetainedSizes
 from .store import Loaded
@@ -161,16 +160,13 @@ class NodeState(ConnectionTable[Link, Action]):
         self._once: set[Handler] = set()  # those that get no copy of what they have, whatever the policy says (T-48)
         # Peers.
         self._peers: dict[UUID, Peer] = {}
-        self._peers_moved: dict[Peer, None] = {}  # see `_on_move`; not looked at yet
+        self._has_moved = False  # some peer, see `_on_move`; not told yet
         self._left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
         self._gate = HandshakeGate(acl, self._peers, limits.peers_per_key)
         self._routes: Routes[Peer, Recipients] = Routes(Recipients)
         self._one_way: Routes[Peer, Recipients] = Routes(Recipients)  # of peers that acknowledge nothing
         self._foreign: dict[Link, None] = {}  # connections that stand, of other layouts than ours or without acks
-        # Work queues: the owners of jobs that no worker has, by channel, and those queues that are declared.
-        self._queued: dict[str, Peer] = {}
-        self._queues: dict[str, WorkQueue] = {}
-        self._unassigned: dict[str, None] = {}  # queues that are to be looked at
+        self._turns: dict[Pattern, None] = {}  # patterns that have something to do
         for uuid in (*loaded.peers, *self._dedupe.peers()):
             self._dedupe.use(uuid, self._now)
         for uuid, known in loaded.peers.items():
@@ -179,8 +175,6 @@ class NodeState(ConnectionTable[Link, Action]):
             self._peers[uuid] = peer = Peer(uuid, known)
             peer.takes_reliable = LAYOUTS[self._revision_of(uuid)].has_acks
             peer.stored = True
-            if peer.is_queue:
-                self._queued.update((one.channel, peer) for one in known.subscriptions)
             peer.held = {one: self._now + policy.unsubscribed_hold - age for one, age in known.held.items()}
             peer.unsaid = {one: self._now + UNSAID_FOR - age for one, age in known.unsaid.items()}
             self._reroute(peer)
@@ -222,7 +216,7 @@ class NodeState(ConnectionTable[Link, Action]):
 
     def _reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4); to one that is being forgotten none (T-77)."""
-        wanted = frozenset() if peer.forgotten or peer.is_queue else peer.subscriptions.union(peer.held)
+        wanted = frozenset() if peer.forgotten or peer.is_owner else peer.subscriptions.union(peer.held)
         routed = self._gate.acl.rights(peer.uuid).granted(wanted)
         routes = self._routes if peer.takes_reliable else self._one_way
         for subscription in peer.routed - routed:
@@ -247,14 +241,9 @@ class NodeState(ConnectionTable[Link, Action]):
 
     def _on_move(self, peer: Peer) -> None:
         """This peer has come or gone, or wants something else: all that waits for a peer is to look again."""
-        self._peers_moved[peer] = None
-        self._look_at_queues()
-
-    def _look_at_queues(self) -> None:
-        """Looks again at who may be given jobs."""
-        for queue in self._queues.values():
-            queue.changed = True
-            self._unassigned[queue.channel] = None
+        self._has_moved = True
+        for pattern in self._hooks.peer_moved:
+            pattern.peer_moved(peer)
 
     def _notice(
         self,

@@ -299,6 +299,12 @@ class Handshakes(HandlingAgain):
     # Established, and which of two.
 
     def _on_established(self, link: Link, event: Established) -> None:
+        self._establish(link, event)
+        for pattern in self._hooks.peer_up:
+            pattern.peer_up(link)
+        self._on_move(_peer(link))
+
+    def _establish(self, link: Link, event: Established) -> None:
         peer = _peer(link)
         self._limiter.remove(link.cid)
         self._keeping.regain(link)
@@ -525,6 +531,8 @@ class Handshakes(HandlingAgain):
         self._take_from_peer(link, error)
         for pattern in self._hooks.peer_down:
             pattern.peer_down(link, was_up)
+        if was_up and link.peer is not None:
+            self._on_move(link.peer)
 
     def _take_from_peer(self, link: Link, error: TolliverError | None) -> None:
         link.early = None
@@ -568,7 +576,7 @@ class Handshakes(HandlingAgain):
     def _count_absence(self, peer: Peer) -> None:
         """From now on it is away, if it is known at all: after some time it is forgotten (T-77)."""
         after = self._policy.forget_after
-        if after is not None and self._peers.get(peer.uuid) is peer and not (peer.derived or peer.is_queue):
+        if after is not None and self._peers.get(peer.uuid) is peer and not (peer.derived or peer.is_owner):
             self._timers.set(("away", peer.uuid), self._now + after)
 
     def _drop_derived(self, peer: Peer) -> None:

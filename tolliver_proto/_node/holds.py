@@ -25,7 +25,7 @@ from .store import ForgetUnsubscribe, Found, KeepUnsubscribe
 from .subscriptions import matching
 
 _MOST_UNSAID = 10_000
-_JOBS_HOLD = 3600.0  # seconds, where the policy holds nothing else
+_ALWAYS_HOLD = 3600.0  # seconds, for a pattern, where the policy holds nothing else
 _LONG_HOLD = 86400.0  # seconds, for a peer that may have lost its own list
 _CURE = (
     ". It is empty, and programs of its layout lose their own subscribe in a race: let it subscribe again, or start it "
@@ -45,29 +45,30 @@ class Holding(Sending):
     ) -> None:
         """The peer wants these now, and for good no more what is `removed`; what else it wanted is held.
 
-        A queue's subscription is held in any case, until the jobs are another's: it acknowledges what it does not want.
+        A pattern may have it that an entry is held in any case: the peer acknowledges what it does not want.
         """
         before = frozenset(peer.held)
         lacking = peer.subscriptions.union(before) - subscriptions
-        jobs = frozenset[Subscription]()
-        if self._queued:
-            jobs = frozenset(one for one in lacking if not one.key and one.channel in self._queued)
-            lacking = frozenset(one for one in lacking if not (one.key and one.channel in self._queued))
+        always = frozenset[Subscription]()
+        for pattern in self._hooks.holds:
+            said = {one: pattern.holds(one) for one in lacking}
+            always |= {one for one, is_held in said.items() if is_held}
+            lacking -= {one for one, is_held in said.items() if is_held is False}
         hold = self._policy.unsubscribed_hold
-        kept = (lacking - removed if hold else jobs) | jobs
-        until = self._now + (hold or _JOBS_HOLD)
+        kept = (lacking - removed if hold else always) | always
+        until = self._now + (hold or _ALWAYS_HOLD)
         held = {one: peer.held.get(one, until) for one in kept}
         is_long = not subscriptions and bool(held) and self._may_have_lost_its_list(peer)
         if is_long:
             held = self._held_for_long(peer, held)
-        if jobs:
+        if always:
             self._batch.lists[peer] = None  # the store takes what a peer says for its whole will
         ended = (before - held.keys()) - subscriptions
         peer.subscriptions = subscriptions
         self._hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
         if ended:
             self._give_up_held(peer, ended)
-        news = held.keys() - before - jobs
+        news = held.keys() - before - always
         if news:
             self._notice(
                 NoticeKind.HELD,
@@ -81,7 +82,7 @@ class Holding(Sending):
     def _may_have_lost_its_list(self, peer: Peer) -> bool:
         """True for a program that says an empty list though it wants something. One that is sent no control messages is
         known by its lists alone."""
-        if not self._policy.unsubscribed_hold or peer.is_queue:
+        if not self._policy.unsubscribed_hold or peer.is_owner:
             return False
         spoken = {link.connection.revision for link in peer.voices if link.connection is not None}
         if not spoken:
@@ -162,7 +163,8 @@ class Holding(Sending):
 
         def take(found: Sequence[Found]) -> None:
             gone = [one for one in found if is_given_up(one)]
-            gone = self._save_jobs(peer, gone)
+            for pattern in self._hooks.rescues:
+                gone = pattern.rescues(peer, gone)
             if gone:
                 self._remove(UndeliveredReason.UNSUBSCRIBED, peer, gone)
                 self._counts["unsubscribed"] += len(gone)
@@ -175,7 +177,7 @@ class Holding(Sending):
 
     def _keep_unsubscribe(self, subscription: Subscription) -> None:
         """Say it to every peer that may have been told the entry, until it says that it knows."""
-        peers = [peer for peer in self._peers.values() if peer.stored and not (peer.derived or peer.is_queue)]
+        peers = [peer for peer in self._peers.values() if peer.stored and not (peer.derived or peer.is_owner)]
         room = _MOST_UNSAID - sum(len(peer.unsaid) for peer in peers)
         chosen = [peer for peer in peers if subscription not in peer.unsaid][: max(0, room)]
         for peer in chosen:

@@ -47,7 +47,7 @@ class Peer:
         "held_long",
         "identity",
         "inbox",
-        "is_queue",
+        "is_owner",
         "kept_back",
         "link",
         "obeyed_at",
@@ -71,7 +71,7 @@ class Peer:
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
         self.uuid = uuid
         self.derived = is_derived(uuid)  # it only writes, over any number of connections, and is gone with the last
-        self.is_queue = is_queue(uuid)  # nobody at all: the owner of jobs that no worker has
+        self.is_owner = is_queue(uuid)  # no peer: messages are owed to it, and nobody can be it
         self.subscriptions = loaded.subscriptions  # as they are stored
         self.held: dict[Subscription, float] = {}  # those that its newer list lacks, and until when (T-61)
         self.held_long: frozenset[Subscription] = frozenset()  # of these, until a day after it was heard last
@@ -85,7 +85,7 @@ class Peer:
         self.spki_sha256 = loaded.spki_sha256
         self.outbox = Outbox(loaded)
         self.link: Link | None = None
-        self.reader: Window | None = None  # of a queue: what reads its jobs
+        self.reader: Window | None = None  # of an owner that is no peer: what reads its messages
         self.identity = PeerIdentity()  # as it was proved last
         self.duel: Duel[Link] = Duel()
         self.forgotten: list[Receipt] = []  # they wait for it to be purged: till then it may not come back (T-77)
@@ -109,7 +109,7 @@ class Peer:
 
     @property
     def window(self) -> Window | None:
-        """Reader of its outbox: its connection's or, of a queue, its own."""
+        """Reader of its outbox: its connection's or, of one that has none, its own."""
         return self.link.window if self.link is not None else self.reader
 
     def holds(self, channel: str, key: str) -> bool:

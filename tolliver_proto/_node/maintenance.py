@@ -40,6 +40,8 @@ class Maintenance(Storing):
         if peer is None:
             self._actions.append(Stored([receipt]))
             return receipt
+        for pattern in self._hooks.forgets:
+            pattern.forgets(peer)
         peer.forgotten.append(receipt)
         if len(peer.forgotten) == 1:
             self._forget_all_of(peer)
@@ -94,7 +96,10 @@ class Maintenance(Storing):
                 self._repin(peer.uuid, spki_sha256, receipt)
 
         def take(found: Sequence[Found]) -> None:
-            self._remove(UndeliveredReason.FORGOTTEN, peer, self._save_jobs(peer, found))
+            gone = [*found]
+            for pattern in self._hooks.rescues:
+                gone = pattern.rescues(peer, gone)
+            self._remove(UndeliveredReason.FORGOTTEN, peer, gone)
 
         self._searches.begin(peer.uuid, take, purged)
 

@@ -1,12 +1,12 @@
 """Deliveries that get another owner.
 
-They are jobs of a work queue, between it and its workers. The new owner has them from the commit on that takes them
-from the old one: at no time has a job two, and at none has it nobody. Until that commit neither is sent them.
+The new owner has them from the commit on that takes them from the old one: at no time has a message two, and at none
+has it nobody. Until that commit neither is sent them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from .._common.errors import TolliverError
@@ -16,14 +16,14 @@ from .link import Peer
 from .removing import Removing
 from .store import Found, StoredMessage
 
-_RETRY = 1.0  # seconds after a failure of the store
+Moved = Callable[[TolliverError | None, bool], None]
 
 
 class Moving(Removing):
     """Moves from owner to owner."""
 
-    def _move(self, source: Peer, target: Peer, messages: Sequence[StoredMessage | Found]) -> None:
-        """These are the target's with the next commit: by seq, and all of one queue."""
+    def _move(self, source: Peer, target: Peer, messages: Sequence[StoredMessage | Found], then: Moved) -> None:
+        """These, by seq, are the target's with the next commit. `then` is told, and whether its connection has them."""
         move = Move(source, target, messages)
         count, size = len(messages), move.size
         parked, parked_size = _parked(move)
@@ -32,48 +32,32 @@ class Moving(Removing):
         target.outbox.add(count, size)
         source.outbox.leave(spans_of(move.ids))
         self._drop(source, move.ids)
-        self._note_owner(move, source, target)
         self._batch.moves.append(move)
-        self._batch.then.append(partial(self._moved, move))
+        self._batch.then.append(partial(self._moved, move, then))
 
-    def _note_owner(self, move: Move, before: Peer, after: Peer) -> None:
-        """Count the jobs of those who are workers."""
-        queue = self._queues.get(move.messages[0].channel)
-        if queue is None:
-            return
-        if before in queue.workers:
-            queue.workers[before].jobs.difference_update(move.ids)
-        if after in queue.workers:
-            queue.workers[after].jobs.update(move.ids)
-        queue.returns += after is queue.peer
-        self._unassigned[queue.channel] = None
-
-    def _moved(self, move: Move, error: TolliverError | None) -> None:
+    def _moved(self, move: Move, then: Moved, error: TolliverError | None) -> None:
         source, target, messages = move.source, move.target, move.messages
         source.outbox.removed(spans_of(move.ids))
         if error is None:
-            self._hand_over(target, messages)
+            then(None, self._hand_over(target, messages))
             return
         parked, parked_size = _parked(move)
         source.outbox.add(len(messages) - parked, move.size - parked_size)
         source.outbox.add_parked(parked, parked_size)
         target.outbox.add(-len(messages), -move.size)
-        self._note_owner(move, target, source)
-        queue = self._queues.get(messages[0].channel)
-        if queue is not None:
-            queue.not_before = self._now + _RETRY
-            self._timers.set(("queue", queue.channel), queue.not_before)
+        then(error, False)
         self._read_again(source, messages[0].seq, source.outbox.last_seq)
 
-    def _hand_over(self, target: Peer, messages: Sequence[StoredMessage | Found]) -> None:
+    def _hand_over(self, target: Peer, messages: Sequence[StoredMessage | Found]) -> bool:
+        """True if a connection takes them; else they are read when one comes."""
         link, bodies = target.link, [one for one in messages if isinstance(one, StoredMessage)]
         if link is not None and link.window is not None and len(bodies) == len(messages) and not target.kept_back:
             target.outbox.oldest.forget()
             link.window.moved_in(bodies)
             self._sendable[link] = None
-        else:
-            self._read_again(target, messages[0].seq, messages[-1].seq)
-            self._look_at_queues()
+            return True
+        self._read_again(target, messages[0].seq, messages[-1].seq)
+        return False
 
     def _read_again(self, peer: Peer, first: int, last: int) -> None:
         """Deliveries were added below what a live window may have read already."""
@@ -84,24 +68,6 @@ class Moving(Removing):
             window.go_back(first - 1)
         if peer.link is not None:
             self._sendable[peer.link] = None
-
-    def _save_jobs(self, peer: Peer, found: Iterable[Found]) -> list[Found]:
-        """Jobs among these, which the peer is to have no more, go back to their queues; returns the others."""
-        if peer.is_queue:
-            return [*found]
-        others: list[Found] = []
-        jobs: dict[str, list[Found]] = {}
-        for one in found:
-            (jobs.setdefault(one.channel, []) if self._is_job(peer, one) else others).append(one)
-        for channel, back in jobs.items():
-            self._move(peer, self._queued[channel], back)
-        return others
-
-    def _is_job(self, peer: Peer, one: Found) -> bool:
-        """True if it is that peer's alone, and of a queue. A message that was sent before there was one, and to
-        several, is no job."""
-        is_of_queue = one.channel in self._queued
-        return is_of_queue and one.seq not in peer.outbox.leaving and self._refcounts.count_of(one.seq) == 1
 
 
 def _parked(move: Move) -> tuple[int, int]:

@@ -57,17 +57,17 @@ from .._wire.state import HANDSHAKING, State
 from .access import Acl
 from .actions import Action, DialEnded, Handler, NoticeKind, PeersMoved
 from .dialing import Dialer, RemoteInfo
+from .flushing import Flushing
 from .handshakes import look_of
 from .ids import Randomness
 from .link import ControlSync, Hold, Link, Peer
 from .pattern import Pattern
-from .peer_info import PeerInfo, PeerNumbers, QueueNumbers
+from .peer_info import PeerInfo, PeerNumbers
 from .policy import Policy
 from .services import Services
 from .stats import NodeStats
 from .store import Loaded
 from .tally import Subject
-from .working import Working
 
 _LOOK_AGAIN = 1.0  # seconds
 _OURS = "make a new one with the same UUID, and call reload_tls()"
@@ -77,6 +77,7 @@ _EVENTS_A_TURN = 256  # events of one connection before the next one has its tur
 
 P_co = TypeVar("P_co", bound=Pattern, covariant=True)
 P = TypeVar("P", bound=Pattern)
+T = TypeVar("T")
 
 
 class PatternKind(Protocol[P_co]):
@@ -91,7 +92,7 @@ def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Working):
+class Node(Flushing):
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -188,9 +189,6 @@ class Node(Working):
             "handled": self._on_handled_timeout,
             "again": self._on_again_timeout,
             "withheld": self._on_withheld_timeout,
-            "lease": self._on_lease_timeout,
-            "queue": self._on_queue_timeout,
-            "cut": self._on_cut_timeout,
         }
         self._services = Services(self, self._on_timer)
         self._patterns: dict[object, Pattern] = {}
@@ -226,6 +224,10 @@ class Node(Working):
             self._hooks.add(known)
             self._verdicts.clear()
         return cast(P, known)
+
+    def used(self, kind: PatternKind[P]) -> P | None:
+        """The same where it is in use already."""
+        return cast("P | None", self._patterns.get(kind))
 
     # Connections: what the adapter reports.
 
@@ -426,14 +428,16 @@ class Node(Working):
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
         busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
-        return not (busy or self._puts or self._givings or self._unweighed) and self._batch.empty
+        if busy or self._givings or self._unweighed or any(pattern.busy() for pattern in self._hooks.busy):
+            return False
+        return self._batch.empty
 
     @property
     def gathers(self) -> bool:
         """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
         and what is asked for until then goes into one commit."""
         return self._running is not None and not (
-            self._actions or self._readable or self._sendable or self._writable or self._unassigned or self._peers_moved
+            self._actions or self._readable or self._sendable or self._writable or self._turns or self._has_moved
         )
 
     # The next thing to do.
@@ -450,10 +454,12 @@ class Node(Working):
                 self._pump(_pop(self._sendable))
                 if not self._sendable:
                     self._frames.clear()
-            elif self._unassigned:
-                self._assign(self._unassigned.popitem()[0])
-            elif self._peers_moved:
-                self._tell_moved()
+            elif self._turns:
+                _pop(self._turns).turn()
+            elif self._has_moved:
+                self._has_moved = False
+                if self._tells_events:
+                    self._actions.append(PeersMoved())
             elif self._writable:
                 self._write(_pop(self._writable))
             elif self._running is None and (
@@ -462,14 +468,6 @@ class Node(Working):
                 self._begin_commit()
             elif not (self._flushes and self._end_flushes()):
                 return None
-
-    def _tell_moved(self) -> None:
-        """Some peers have moved: what waits for one is to look again."""
-        for pattern in self._hooks.peers_moved:
-            pattern.peers_moved(self._peers_moved)
-        self._peers_moved.clear()
-        if self._tells_events:
-            self._actions.append(PeersMoved())
 
     def _read(self, link: Link) -> None:
         """Take events from the connection, as many as one turn allows."""
@@ -664,7 +662,7 @@ class Node(Working):
         return NodeStats.of(
             self._counts,
             connections=len(self._links),
-            peers=len(self._peers) - len(self._queued),
+            peers=sum(not peer.is_owner for peer in self._peers.values()),
             peers_up=len({link.peer for link in self._up.values()}),
             pending=sum(peer.outbox.pending for peer in self._peers.values()),
             pending_bytes=sum(peer.outbox.pending_bytes for peer in self._peers.values()),
@@ -681,12 +679,12 @@ class Node(Working):
 
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not."""
-        return [_info(peer) for peer in self._peers.values() if not peer.is_queue]
+        return [_info(peer) for peer in self._peers.values() if not peer.is_owner]
 
     def numbers(self, now: float | None = None) -> list[PeerNumbers]:
         """The same with each one's counters and ages."""
         self._tick(now)
-        return [self._numbers_of(peer) for peer in self._peers.values() if not peer.is_queue]
+        return [self._numbers_of(peer) for peer in self._peers.values() if not peer.is_owner]
 
     def _numbers_of(self, peer: Peer) -> PeerNumbers:
         window, inbox = peer.window, peer.inbox
@@ -715,20 +713,6 @@ class Node(Working):
     def round_trips(self) -> Histogram:
         """Seconds from when the socket took a message to its acknowledgement: of one at a time for each connection."""
         return self._round_trips
-
-    def work_queues(self) -> list[QueueNumbers]:
-        """The queues that this instance has declared."""
-        return [
-            QueueNumbers(
-                one.channel,
-                one.peer.outbox.pending,
-                sum(len(worker.jobs) for worker in one.workers.values()),
-                len(one.ready),
-                self._quota.used(one.peer.outbox),
-                one.peer.outbox.full,
-            )
-            for one in self._queues.values()
-        ]
 
     def identity_of(self, peer: UUID) -> PeerIdentity:
         """Address and certificate of a peer, as it was connected last; empty where it never was."""
@@ -770,7 +754,7 @@ def _is_live(link: Link) -> bool:
     return link.connection is not None and link.connection.live
 
 
-def _pop(ready: dict[Link, None]) -> Link:
-    link = next(iter(ready))
-    del ready[link]
-    return link
+def _pop(ready: dict[T, None]) -> T:
+    first = next(iter(ready))
+    del ready[first]
+    return first

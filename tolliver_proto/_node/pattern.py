@@ -9,11 +9,14 @@ store, does so by calls of the node and goes on later.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from uuid import UUID
 
-from .._wire.events import Message
+from .._common.errors import LocalProtocolError, TolliverError
+from .._wire.events import Message, Subscription
 from .actions import Delivery, Handler
 from .link import Link, Peer
 from .opening import Fate
+from .store import Found, Row, StoredMessage
 
 Judgement = tuple[Handler, ...] | Fate
 """Handlers of the messages with some names, or what becomes of those that no handler gets."""
@@ -50,10 +53,65 @@ class Pattern:
     def rerouted(self, peer: Peer) -> None:
         """The peer may have something else now, or wants something else."""
 
-    def peers_moved(self, peers: Collection[Peer]) -> None:
-        """These have come or gone, or want something else, since the last call."""
+    def peer_moved(self, peer: Peer) -> None:
+        """It has come or gone, or wants something else: what waits for a peer is to look again, in a turn."""
+
+    # Subscriptions and names.
+
+    def refuses(self, channel: str) -> LocalProtocolError | None:
+        """Why no message may be sent on this channel, where that is the pattern's own."""
+        return None
+
+    def owns(self, channel: str) -> bool:
+        """True if what waits for a peer on this channel is nobody's to drop when room is made."""
+        return False
+
+    def holds(self, entry: Subscription) -> bool | None:
+        """A peer's newer list lacks this: it is held in any case (True), in none (False), or as all others (None)."""
+        return None
+
+    def own_changed(self, entry: Subscription) -> None:
+        """The application subscribes to this, for good."""
+
+    # Deliveries of owners.
+
+    def left(self, peer: Peer, seqs: Collection[int]) -> None:
+        """The peer is owed these no more: acknowledged, given up, set aside, or never stored."""
+
+    def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
+        """The peer is to have these no more. Those that are to be given up: the pattern moves the others elsewhere."""
+        return found
+
+    def forgets(self, peer: Peer) -> None:
+        """It is about to be forgotten. Raises LocalProtocolError where that may not be."""
+
+    def stored(self, owner: Peer, messages: Sequence[StoredMessage]) -> None:
+        """These are on disk, for an owner that has no connection."""
+
+    def rows(self, owner: UUID, rows: Sequence[Row], error: TolliverError | None) -> bool:
+        """A Fetch for this owner brought these, or failed. True: the pattern had asked for it."""
+        return False
+
+    # A full disk (D-13).
+
+    def waits(self) -> bool:
+        """True if messages of the pattern wait for a commit of their own."""
+        return False
+
+    def room_is_back(self) -> None:
+        """They may be stored now."""
+
+    def no_room(self, error: TolliverError) -> None:
+        """There is no room for anything: they fail."""
 
     # The turn.
+
+    def turn(self) -> None:
+        """Do what the pattern has asked for a turn for, a little at a time."""
+
+    def busy(self) -> bool:
+        """True if something of the pattern is under way that must end before the node may."""
+        return False
 
     def sent(self, link: Link) -> None:
         """The socket has taken what was in transit."""
@@ -81,7 +139,21 @@ class Hooks:
     peer_up: tuple[Pattern, ...]
     peer_down: tuple[Pattern, ...]
     rerouted: tuple[Pattern, ...]
-    peers_moved: tuple[Pattern, ...]
+    peer_moved: tuple[Pattern, ...]
+    refuses: tuple[Pattern, ...]
+    owns: tuple[Pattern, ...]
+    holds: tuple[Pattern, ...]
+    own_changed: tuple[Pattern, ...]
+    left: tuple[Pattern, ...]
+    rescues: tuple[Pattern, ...]
+    forgets: tuple[Pattern, ...]
+    stored: tuple[Pattern, ...]
+    rows: tuple[Pattern, ...]
+    waits: tuple[Pattern, ...]
+    room_is_back: tuple[Pattern, ...]
+    no_room: tuple[Pattern, ...]
+    turn: tuple[Pattern, ...]
+    busy: tuple[Pattern, ...]
     sent: tuple[Pattern, ...]
     closing: tuple[Pattern, ...]
     stats: tuple[Pattern, ...]

@@ -55,18 +55,6 @@ class PeerNumbers:
     counters: Mapping[str, int]
 
 
-@frozen
-class QueueNumbers:
-    """A work queue: jobs that nobody has, jobs that workers have, workers that may be given some, and its quota."""
-
-    channel: str
-    waiting: int
-    running: int
-    workers: int
-    quota_used: float
-    full: bool
-
-
 class PeerCounts:
     """Counters of a peer: each is a plain addition, for a run of messages wherever they come in runs.
 

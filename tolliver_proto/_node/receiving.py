@@ -755,7 +755,10 @@ class Receiving(Handling):
         if subscription not in self._own:
             self._check_list((subscription,))
         self._forget_unsubscribe(subscription, list(self._peers.values()))
-        return self._store_own(AddOwnSubscription(subscription), True)
+        receipt = self._store_own(AddOwnSubscription(subscription), True)
+        for pattern in self._hooks.own_changed:
+            pattern.own_changed(subscription)
+        return receipt
 
     def _check_list(self, new: Sequence[Subscription]) -> None:
         """Raises OwnLimitExceeded where our list would be too long with these (T-19)."""

@@ -78,7 +78,7 @@ class Removing(NodeState):
 
     def _remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
         """Give up deliveries: nobody will acknowledge them any more."""
-        outbox, ids = peer.outbox, {}
+        outbox, ids, found = peer.outbox, {}, [*found]
         being_parked = self._being_parked(peer)
         for one in found:
             parked = one.parked or one.seq in being_parked
@@ -98,6 +98,8 @@ class Removing(NodeState):
             self._tell_given_up(peer.uuid, ids, reason)
             self._release(spans, ids)
         self._drop(peer, ids)
+        for pattern in self._hooks.left:
+            pattern.left(peer, [one.seq for one in found])
 
     def _drop(self, peer: Peer, ids: Mapping[int, int]) -> None:
         """These, wire ids by seq, are not sent to it any more."""
@@ -118,6 +120,8 @@ class Removing(NodeState):
         outbox.park(seq, size)
         self._batch.put_away.append(ParkDelivery(peer, seq))
         self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
+        for pattern in self._hooks.left:
+            pattern.left(self._peers[peer], (seq,))
 
     # Searching the store.
 

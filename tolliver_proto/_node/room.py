@@ -120,7 +120,8 @@ class MakingRoom(Moving):
         def take(found: Sequence[Found]) -> bool:
             nonlocal is_enough
             owed = [one for one in found if not one.parked and one.seq not in outbox.leaving]
-            owed = [one for one in owed if one.channel not in self._queued]
+            for pattern in self._hooks.owns:
+                owed = [one for one in owed if not pattern.owns(one.channel)]
             is_enough = outbox.oldest.add(owed, excess, is_in_flight)
             return is_enough
 

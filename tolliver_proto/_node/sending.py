@@ -246,12 +246,10 @@ class Sending(MakingRoom):
             raise ReservedChannel(
                 "reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27, T-80)"
             )
-        if channel in self._queued:
-            raise LocalProtocolError(
-                "work_queue",
-                f"{channel!r:.100} is a work queue of this instance, and what is sent there would be for all its "
-                "workers: put it, work_queue(...).put(...), or send on another channel (P-03)",
-            )
+        for pattern in self._hooks.refuses:
+            refusal = pattern.refuses(channel)
+            if refusal is not None:
+                raise refusal
         if len(self._pair_sizes) >= _PAIRS_KNOWN:
             self._pair_sizes.clear()
         size = self._pair_sizes[channel, key] = self._around(channel, key)
@@ -500,6 +498,12 @@ class Sending(MakingRoom):
             self._store_blocked()
 
     def _store_blocked(self) -> None:
+        """And what patterns have that waited."""
+        self._store_sends()
+        for pattern in self._hooks.room_is_back:
+            pattern.room_is_back()
+
+    def _store_sends(self) -> None:
         """As far as the shares of the connecting peers allow, and until room at a quota is looked for."""
         while self._blocked and not self._keeps_enough():
             items, receipt, terms = self._blocked[0]
@@ -520,7 +524,8 @@ class Sending(MakingRoom):
             self._sendable[link] = None
         elif peer.reader is not None:
             peer.reader.committed(messages)
-            self._unassigned[messages[0].channel] = None  # a worker may have come while the commit ran
+            for pattern in self._hooks.stored:
+                pattern.stored(peer, messages)
         else:
             peer.outbox.stored(messages[0].seq, messages[-1].seq)
 
@@ -637,6 +642,8 @@ class Sending(MakingRoom):
         self._release(spans, ids)
         if window is not None and (window.waiting or link.above_high_water):
             self._sendable[link] = None
+        for pattern in self._hooks.left:
+            pattern.left(peer, ids)
 
     def _look_at_acks(self, link: Link, due: float | None) -> None:
         if due is not None:
@@ -677,6 +684,10 @@ class Sending(MakingRoom):
         for receipt in batch.tokens:
             receipt.unacked = 0
             self.unwatch(receipt)
+        for pattern in self._hooks.left:
+            for recipients, messages in batch.runs:
+                for peer in recipients.peers:
+                    pattern.left(peer, [one.seq for one in messages])
 
     def _link(self, peer: Peer, claimed: list[Kept]) -> None:
         """Messages that are kept become this peer's with the next commit (T-62)."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
 from uuid import UUID
 
-from .._wire.events import Message
+from .._wire.events import Message, Subscription
+from .actions import Receipt
+from .base import Item
 from .batch import GoOn
 from .flushing import Flushing
-from .link import Link, Recipients
+from .link import Link, Peer, Recipients
 from .opening import Fate
+from .outbox import Window
+from .pattern import Pattern
+from .store import LoadedPeer, Operation, StoredMessage
 
 
 class Services:
@@ -25,6 +31,10 @@ class Services:
         self.tell = node._actions.append
         self.tick, self.check, self.size = node._tick, node._checked, node._size
         self.ack, self.keep_early, self.withhold = node._ack, node._keep_early, node._withhold
+        self.quota, self.notice = node._quota, node._notice
+        self.search, self.move = node._searches.begin, node._move
+        self.give_up, self.take_rows = node._remove, node._take_rows
+        self.check_body, self.check_list = node._check_body, node._check_list
 
     @property
     def now(self) -> float:
@@ -43,6 +53,10 @@ class Services:
         node = self._node
         return node._routes.match(channel, key) if to is None else node._narrow(channel, key, to)
 
+    def ask_turn(self, pattern: Pattern) -> None:
+        """Have its `turn` called when what has come in is read and what may be sent is encoded."""
+        self._node._turns[pattern] = None
+
     def write(self, link: Link) -> None:
         """Its connection has something to send."""
         self._node._writable[link] = None
@@ -50,6 +64,72 @@ class Services:
     def leave(self, link: Link, message: Message, fate: Fate) -> None:
         """Do with a message that has no handler as if there were no pattern."""
         self._node._leave_to_sender(link, message, fate)
+
+    # Owners that are no peers, and their messages.
+
+    def owner(self, uuid: UUID) -> tuple[Peer, Window]:
+        """The owner with this UUID, and what reads its messages from now on."""
+        node = self._node
+        peer = self.peers.get(uuid) or Peer(uuid, LoadedPeer())
+        window = peer.reader = Window(peer.outbox, self.limits, node._resend_first, self.rng.random)
+        self.peers[uuid] = peer
+        return peer, window
+
+    def operate(self, operation: Operation) -> None:
+        """Have the next commit do this, too."""
+        self._node._batch.operations.append(operation)
+
+    @property
+    def apart(self) -> bool:
+        """True while the disk is too full for messages: they wait for `room_is_back` (D-13)."""
+        return self._node._apart
+
+    def size_for(self, channel: str, key: str, body: bytes) -> int:
+        """Size of a message to an owner, or the error that says why it is none."""
+        self.check_body(channel, body)
+        return self._node._around(channel, key) + len(body)
+
+    def store_for(
+        self, shares: Sequence[tuple[Recipients, int]], items: Sequence[Item], sizes: Sequence[int], receipt: Receipt
+    ) -> Sequence[StoredMessage]:
+        """Store these with the next commit: for each of the shares' owners the next so many. One receipt is of all."""
+        node = self._node
+        receipt.first_seq = first = node._next_seq
+        numbers = zip(count(first), node._ids.take_many(len(items)), strict=False)
+        rows = [
+            StoredMessage(seq, wire_id, *item, size)
+            for (seq, wire_id), item, size in zip(numbers, items, sizes, strict=False)
+        ]
+        at = 0
+        for recipients, number in shares:
+            node._take_in(rows[at : at + number], recipients, False)
+            for peer in recipients.peers:
+                peer.outbox.add(number, sum(sizes[at : at + number]))
+            at += number
+        if rows:
+            node._hold_receipt(receipt, len(rows))
+        return rows
+
+    def is_owned_once(self, seq: int) -> bool:
+        """True if a stored message has one owner."""
+        return self._node._refcounts.count_of(seq) == 1
+
+    def peers_with(self, subscription: Subscription) -> Iterable[Peer]:
+        """Peers with exactly this entry."""
+        return self._node._routes.of(subscription)
+
+    def refuse_names(self) -> None:
+        """A pattern refuses other channels than before: sends look again."""
+        self._node._pair_sizes.clear()
+
+    # Our own subscriptions and handlers.
+
+    def announce(self, entries: Iterable[Subscription], wanted: bool) -> None:
+        """Tell the peers that are connected, and those that connect, that we want these; the store knows nothing."""
+        for one in entries:
+            self._node._set_own(one, wanted)
+            self._node._sync_own(one, None)
+        self._node._verdicts.clear()
 
     def has_handler(self, channel: str, key: str) -> bool:
         """True if some handler is registered for exactly these names."""

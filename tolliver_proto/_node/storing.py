@@ -46,7 +46,10 @@ class Storing(Handshakes):
     def _waits_alone(self) -> bool:
         """True if messages that go in commits of their own wait for the next one, and may have it (D-13)."""
         # Asked where `_apart` holds, without which none wait: to ask costs more than all else of an idle node.
-        return bool(self._blocked) and self._batch.empty and not (self._keeps_enough() or self._room.busy)
+        if not self._batch.empty:
+            return False
+        is_blocked = bool(self._blocked) and not (self._keeps_enough() or self._room.busy)
+        return is_blocked or any(pattern.waits() for pattern in self._hooks.waits)
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
         """The Commit is durable."""
@@ -107,6 +110,8 @@ class Storing(Handshakes):
         if self._blocked and not (self._keeps_enough() or self._room.busy):
             self._actions.append(Stored([receipt for _, receipt, _ in self._blocked], error))
             self._blocked.clear()
+        for pattern in self._hooks.no_room:
+            pattern.no_room(error)
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:
         self._restore_lists(batch)
@@ -156,6 +161,8 @@ class Storing(Handshakes):
     def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
         """Take the result of a Fetch, in order."""
         self._tick(now)
+        if any(pattern.rows(peer, rows, None) for pattern in self._hooks.rows):
+            return
         link, after_seq = self._fetching.pop(peer, (None, 0))
         live = self._peers[peer].link if peer in self._peers else None
         if live is not None:
@@ -183,6 +190,8 @@ class Storing(Handshakes):
         self._tick(now)
         self._fetching.pop(peer, None)
         self._notice(NoticeKind.STORE_ERROR, peer, f"reading the outbox failed, it is tried again: {error}")
+        for pattern in self._hooks.rows:
+            pattern.rows(peer, (), error)
         link = self._peers[peer].link if peer in self._peers else None
         if link is not None:
             self._timers.set(("fetch", link.cid), self._now + _STORE_RETRY)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from .queues import Queues
 from .requests import Requests
+from .work import QueueWork
 
-PATTERNS = (Requests,)
+PATTERNS = (Requests, Queues, QueueWork)
 """All of them, for a node that opens (`Node(patterns=)`): it uses those of which the store has something."""

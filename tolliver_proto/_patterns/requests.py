@@ -8,7 +8,7 @@ Over the high-water mark both wait in order, where a message that may be lost wo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -52,6 +52,7 @@ class Requests(Pattern):
         self._open = OpenRequests(services.rng)
         self._reply_to = _reply_to(services.instance_id)
         self._hears_replies = self._reply_to in services.own  # and that is stored
+        self._moved: dict[Peer, None] = {}  # not looked at yet
         self._unready: list[Asked] = []  # requests that wait for that
         self._request_channels: dict[str, str] = {}
         self._replied: dict[_RequestKey, Delivery | None] = {}  # their replies are being stored
@@ -135,10 +136,15 @@ class Requests(Pattern):
             self._hear_replies()
             self._unready.append(asked)
 
-    def peers_moved(self, peers: Collection[Peer]) -> None:
-        """Who is there for the requests that wait?"""
+    def peer_moved(self, peer: Peer) -> None:
+        self._moved[peer] = None
+        self._kernel.ask_turn(self)
+
+    def turn(self) -> None:
+        """Some peers have moved: who is there for the requests that wait?"""
+        moved, self._moved = self._moved, {}
         for asked in [*self._open.seeking]:
-            asked.not_there.difference_update(peers)
+            asked.not_there.difference_update(moved)
             self._go_on_asking(asked)
 
     def _go_on_asking(self, asked: Asked) -> None:

@@ -17,10 +17,12 @@ from .._node.base import Item
 from .._node.lanes import Lanes
 from .._node.node import Node, PatternKind
 from .._node.pattern import Pattern
-from .._node.queues import JobList
 from .._node.terms import To
 from .._patterns.envelopes import Request
+from .._patterns.queues import Queues
 from .._patterns.requests import Requests
+from .._patterns.work import QueueWork
+from .._patterns.work_queue import JobList
 
 Handling = Callable[[Delivery], object]
 Responding = Callable[[Request], bytes]
@@ -227,11 +229,11 @@ class App:
 
         self._call("respond", channel, key, Calls(handle, settles=True), of=Requests)
 
-    # Work queues.
+    # QueueWork queues.
 
     def work_queue(self, channel: str, *, lease: float = 10.0) -> AppQueue:
         """Make this channel a work queue, or go on with it after a restart: each job that is put is for one worker."""
-        self._call("work_queue", channel, lease)
+        self._call("work_queue", channel, lease, of=Queues)
         return AppQueue(self, channel)
 
     def work(
@@ -241,11 +243,11 @@ class App:
         it has been called for are unsettled at a time."""
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
-        self._call("work", channel, Calls(handler, settles, Lanes(concurrency, None)), concurrency, lease)
+        self._call("work", channel, Calls(handler, settles, Lanes(concurrency, None)), concurrency, lease, of=QueueWork)
 
     def stop_work(self, channel: str) -> None:
         """Take no more jobs of it. Those that are unsettled are left to their producers."""
-        self._call("stop_work", channel)
+        self._call("stop_work", channel, of=QueueWork)
 
     # Connections.
 
@@ -336,22 +338,22 @@ class AppQueue:
     def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
         """Give jobs, each a body or (key, body), to be stored in one commit, all or none."""
         items = [job if isinstance(job, tuple) else ("", job) for job in jobs]
-        receipt: Receipt = self._app._call("put_many", self.channel, items)
+        receipt: Receipt = self._app._call("put_many", self.channel, items, of=Queues)
         return receipt
 
     def pending(self, most: int = 1000) -> JobList:
         """Ask for the jobs that are not done: the token has them in `jobs` once `when_stored` tells."""
-        token: JobList = self._app._call("pending_jobs", self.channel, most)
+        token: JobList = self._app._call("pending_jobs", self.channel, most, of=Queues)
         return token
 
     def cancel(self, numbers: Iterable[int] | None = None) -> Receipt:
         """Give up jobs, by their numbers, or all."""
-        receipt: Receipt = self._app._call("cancel_jobs", self.channel, numbers)
+        receipt: Receipt = self._app._call("cancel_jobs", self.channel, numbers, of=Queues)
         return receipt
 
     def reassign(self, worker: str) -> Receipt:
         """Take all jobs from the worker of that name."""
-        receipt: Receipt = self._app._call("reassign", self.channel, self._app.uuid_of(worker))
+        receipt: Receipt = self._app._call("reassign", self.channel, self._app.uuid_of(worker), of=Queues)
         return receipt
 
 

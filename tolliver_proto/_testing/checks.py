@@ -32,6 +32,8 @@ from .._node.store import (
     StoreMessages,
 )
 from .._node.subscriptions import matching
+from .._patterns.queues import Queues
+from .._patterns.work import QueueWork
 from .._wire.events import (
     PROBE_CHANNEL,
     Ack,
@@ -456,7 +458,7 @@ def audit(node: Node, store: MemoryStore) -> None:
         if is_derived(uuid):
             continue  # there for the sake of its handled messages and dead letters
         state = node._peers[uuid]
-        if state.is_queue:
+        if state.is_owner:
             waiting = (state.outbox.pending, state.outbox.pending_bytes)
             stored_there = (known.pending, known.pending_bytes)
             check(
@@ -475,15 +477,16 @@ def audit(node: Node, store: MemoryStore) -> None:
             told = (one.link.told, one.subscriptions.union(one.held) - one.link.told)
             check(split == told, "peer {}: served and kept back {}, not {}", one.uuid, split, told)
         wanted = frozenset() if one.forgotten else one.subscriptions.union(one.held)
-        granted = node._gate.acl.rights(one.uuid).granted(frozenset() if one.is_queue else wanted)
+        granted = node._gate.acl.rights(one.uuid).granted(frozenset() if one.is_owner else wanted)
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
     routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
     targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
     check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
-    announced = {one for work in node._works.values() for one in work.announced}
+    work, queues = node.used(QueueWork), node.used(Queues)
+    announced = {one for ours in work._works.values() for one in ours.announced} if work else set()
     check(set(node.subscriptions()) - announced == loaded.own_subscriptions, "own subscriptions differ from the stored")
-    for queue in node._queues.values():
+    for queue in queues._queues.values() if queues else ():
         for peer_of, worker in queue.workers.items():
             rows = store.find(peer_of.uuid, 0, 2**31, 0.0)
             jobs = {one.seq for one in rows if one.channel == queue.channel and not one.parked}

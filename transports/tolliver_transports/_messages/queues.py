@@ -11,7 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
-from tolliver_proto import Delivery, Job, JobList, Node, Receipt
+from tolliver_proto import Delivery, Job, JobList, Node, Queues, QueueWork, Receipt
 
 from .._driver.adapter import Wakeup
 from .._driver.pending import PendingCall, as_it_is
@@ -40,27 +40,27 @@ class QueueCalls:
 
     def work_queue(self, channel: str, lease: float) -> None:
         self.check_open()
-        self.node.work_queue(channel, lease, monotonic())
+        self.node.use(Queues).work_queue(channel, lease, monotonic())
         self._driver.run_actions()
 
     def put_jobs(self, channel: str, jobs: Iterable[NewJob]) -> PendingCall[Receipt]:
         self.check_open()
         items = [job if isinstance(job, tuple) else ("", job) for job in jobs]
-        return self._driver.when_stored(self.node.put_many(channel, items, monotonic()), as_it_is)
+        return self._driver.when_stored(self.node.use(Queues).put_many(channel, items, monotonic()), as_it_is)
 
     def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]:
         self.check_open()
-        token = self.node.pending_jobs(channel, count, monotonic())
+        token = self.node.use(Queues).pending_jobs(channel, count, monotonic())
         return self._driver.when_stored(token, _jobs_of)
 
     def cancel_jobs(self, channel: str, jobs: Named) -> PendingCall[int]:
         self.check_open()
-        receipt = self.node.cancel_jobs(channel, _numbers(jobs), monotonic())
+        receipt = self.node.use(Queues).cancel_jobs(channel, _numbers(jobs), monotonic())
         return self._driver.when_stored(receipt, _total)
 
     def reassign(self, channel: str, worker: UUID) -> PendingCall[int]:
         self.check_open()
-        return self._driver.when_stored(self.node.reassign(channel, worker, monotonic()), _total)
+        return self._driver.when_stored(self.node.use(Queues).reassign(channel, worker, monotonic()), _total)
 
 
 class ProducerCore(Protocol):
@@ -116,10 +116,10 @@ class JobBox(Mailbox):
         return f"a worker on {self.channel!r:.100}"
 
     def _register(self) -> None:
-        self._core.node.work(self.channel, self, self._concurrency, self._lease, monotonic())
+        self._core.node.use(QueueWork).work(self.channel, self, self._concurrency, self._lease, monotonic())
 
     def _unregister(self) -> None:
-        self._core.node.stop_work(self.channel, monotonic())
+        self._core.node.use(QueueWork).stop_work(self.channel, monotonic())
         self._core.run_actions()
 
     @property

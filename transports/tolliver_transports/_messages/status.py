@@ -12,7 +12,7 @@ from itertools import islice
 from time import monotonic, time
 from typing import Protocol
 
-from tolliver_proto import Node
+from tolliver_proto import Node, Queues
 
 from .._driver.sockets import address_of
 from .._options.instance import InstanceOptions
@@ -148,7 +148,8 @@ def _channels(table: ChannelTable) -> Iterable[ChannelStatus]:
 
 
 def _queues(node: Node) -> Iterable[QueueStatus]:
-    for one in node.work_queues():
+    queues = node.used(Queues)
+    for one in queues.numbers() if queues is not None else ():
         yield QueueStatus(one.channel, one.waiting, one.running, one.workers, one.quota_used, one.full)
 
 

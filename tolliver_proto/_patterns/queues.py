@@ -9,42 +9,48 @@ acknowledgement says that a job is done.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from itertools import count
-from typing import Any
+from itertools import islice
 from uuid import UUID
 
 from .._common.derived import is_derived
-from .._common.errors import (
-    ConnectionClosing,
-    LocalProtocolError,
-    OutboxFull,
-    TolliverError,
-    UndeliveredReason,
-)
+from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, TolliverError, UndeliveredReason
 from .._common.link import LinkState
 from .._common.queue_ids import queue_id
-from .._wire.events import Established
-from .actions import Fetch, NoticeKind, Receipt, Stored
-from .base import Item
-from .batch import Batch
-from .flushing import Flushing
-from .link import Link, Peer
-from .outbox import Outbox, Window
-from .queues import Job, JobList, Worker, WorkQueue, grouped, limit_of
-from .store import Found, LoadedPeer, ReplacePeerSubscriptions, Row, StoredMessage
+from .._node.actions import Fetch, NoticeKind, Receipt, Stored
+from .._node.base import Item
+from .._node.link import Link, Peer
+from .._node.node import Node
+from .._node.pattern import Pattern
+from .._node.services import Services
+from .._node.store import Found, ReplacePeerSubscriptions, Row, StoredMessage
+from .._wire.events import Subscription
+from .work_queue import Job, JobList, QueueNumbers, Worker, WorkQueue, grouped, limit_of
 
 _RETRY = 1.0  # seconds after a failure of the store
 
 
-class Queueing(Flushing):
+class Queues(Pattern):
     """Queues, and who has which job."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, node: Node, services: Services) -> None:
+        self._node, self._kernel = node, services
+        self._limits, self._timers = services.limits, services.timers
+        self._queued: dict[str, Peer] = {  # owners of the jobs that no worker has, by channel
+            one.channel: peer for peer in services.peers.values() if peer.is_owner for one in peer.subscriptions
+        }
+        self._queues: dict[str, WorkQueue] = {}  # those that are declared
+        self._unassigned: dict[str, None] = {}  # those of them that are to be looked at
+        services.on_timer("lease", self._on_lease_timeout)
+        services.on_timer("queue", self._on_queue_timeout)
         self._puts: deque[tuple[WorkQueue, list[Item], Receipt]] = deque()  # they wait for room on the disk (D-13)
         self._queue_fetches: dict[UUID, tuple[WorkQueue, int]] = {}
+
+    @staticmethod
+    def is_stored(services: Services) -> bool:
+        """True if jobs of an earlier life may wait, for workers or in their hands."""
+        return any(peer.is_owner for peer in services.peers.values())
 
     # Calls of the application.
 
@@ -55,37 +61,35 @@ class Queueing(Flushing):
         A job whose worker is cut off for `lease` seconds is given to another one. Raises ReservedChannel, ValueError,
         and LocalProtocolError where this instance is a derived identity, which keeps no peers (T-72a).
         """
-        self._tick(now)
-        self._checked(channel, "")
+        self._kernel.tick(now)
+        self._kernel.check(channel, "")
         if not channel or not lease > 0:
             raise ValueError(f"a work queue has a channel and a lease in seconds, not {channel!r:.100} and {lease!r}")
-        if is_derived(self.instance_id):
+        if is_derived(self._kernel.instance_id):
             raise LocalProtocolError(
-                "write_only", f"{self.instance_id} is a derived identity: it has no workers (T-72a)"
+                "write_only", f"{self._kernel.instance_id} is a derived identity: it has no workers (T-72a)"
             )
         known = self._queues.get(channel)
         if known is not None:
             known.lease = lease
             return
-        uuid = queue_id(channel)
-        peer = self._peers.get(uuid) or Peer(uuid, LoadedPeer())
-        window = peer.reader = Window(peer.outbox, self.limits, self._resend_first, self._rng.random)
+        peer, window = self._kernel.owner(queue_id(channel))
         queue = self._queues[channel] = WorkQueue(channel, lease, peer, window)
-        self._queued[channel] = self._peers[peer.uuid] = peer
-        self._pair_sizes.clear()
-        for one in self._peers.values():
-            if (one.outbox.pending or one.outbox.parked) and not one.is_queue:
+        self._queued[channel] = peer
+        self._kernel.refuse_names()
+        for one in self._kernel.peers.values():
+            if (one.outbox.pending or one.outbox.parked) and not one.is_owner:
                 queue.workers[one] = Worker(one, is_known=False)
                 if one.link is None:
-                    self._timers.set(("lease", (channel, one.uuid)), self._now + lease)
+                    self._timers.set(("lease", (channel, one.uuid)), self._kernel.now + lease)
         self._declare(queue)
-        self._unassigned[channel] = None
+        self._look_at(queue)
 
     def _declare(self, queue: WorkQueue) -> None:
         """The store is told its channel: jobs are known for jobs by that, before they are asked for again."""
         queue.declared = True
-        self._batch.operations.append(ReplacePeerSubscriptions(queue.peer.uuid, (queue.subscription,)))
-        self._batch.then.append(partial(self._declared, queue))
+        self._kernel.operate(ReplacePeerSubscriptions(queue.peer.uuid, (queue.subscription,)))
+        self._kernel.after_commit(partial(self._declared, queue))
 
     def _declared(self, queue: WorkQueue, error: TolliverError | None) -> None:
         if error is None:
@@ -102,15 +106,15 @@ class Queueing(Flushing):
         OwnLimitExceeded (T-06, T-07), and OutboxFull where so many jobs wait that nobody has (D-10). While the disk is
         full it waits inside (D-13).
         """
-        self._tick(now)
-        if self.closing:
+        self._kernel.tick(now)
+        if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         queue = self._declared_queue(channel)
         jobs = [(channel, key, body) for key, body in items]
         receipt = Receipt(0, -1, [])
-        if self._apart or self._puts:
+        if self._kernel.apart or self._puts:
             for job in jobs:
-                self._job_size(*job)
+                self._kernel.size_for(*job)
             self._puts.append((queue, jobs, receipt))
         else:
             self._store_jobs(queue, jobs, receipt)
@@ -118,7 +122,7 @@ class Queueing(Flushing):
 
     def pending_jobs(self, channel: str, most: int = 1000, now: float | None = None) -> JobList:
         """The first jobs that are not done, in order. `jobs` of the token has them, once `Stored`."""
-        self._tick(now)
+        self._kernel.tick(now)
         queue = self._declared_queue(channel)
         token, jobs, counts = JobList(), dict[int, Job](), Counter[Peer]()
 
@@ -131,7 +135,7 @@ class Queueing(Flushing):
 
         def done(error: TolliverError | None) -> None:
             token.jobs = [jobs[number] for number in sorted(jobs)[:most]]
-            self._actions.append(Stored([token], error))
+            self._kernel.tell(Stored([token], error))
 
         self._look_through(queue, take, done)
         return token
@@ -140,7 +144,7 @@ class Queueing(Flushing):
         """Give up jobs, by their numbers, or all: their receipts are Undelivered, `cancelled`. `receipt.counts` has
         how many, once `Stored`. A worker that is at one goes on, and what it says of it counts no more.
         """
-        self._tick(now)
+        self._kernel.tick(now)
         queue = self._declared_queue(channel)
         receipt, wanted = Receipt(0, -1, []), None if numbers is None else frozenset(numbers)
 
@@ -148,10 +152,10 @@ class Queueing(Flushing):
             gone = [one for one in found if wanted is None or one.seq in wanted]
             if gone:
                 receipt.counts.append(len(gone))
-                self._remove(UndeliveredReason.CANCELLED, peer, gone)
+                self._kernel.give_up(UndeliveredReason.CANCELLED, peer, gone)
             return False
 
-        self._look_through(queue, take, lambda error: self._actions.append(Stored([receipt], error)))
+        self._look_through(queue, take, lambda error: self._kernel.tell(Stored([receipt], error)))
         return receipt
 
     def reassign(self, channel: str, worker: UUID, now: float | None = None) -> Receipt:
@@ -159,33 +163,32 @@ class Queueing(Flushing):
 
         It is given nothing more until it connects again. One that is at a job goes on: that one may be done twice.
         """
-        self._tick(now)
+        self._kernel.tick(now)
         queue = self._declared_queue(channel)
-        receipt, peer = Receipt(0, -1, []), self._peers.get(worker)
+        receipt, peer = Receipt(0, -1, []), self._kernel.peers.get(worker)
         known = queue.workers.get(peer) if peer is not None else None
         if known is None:
-            self._actions.append(Stored([receipt]))
+            self._kernel.tell(Stored([receipt]))
             return receipt
         known.barred, known.lease_over = known.peer.link, known.peer.link is None
         known.asked.append(receipt)
-        self._look_at_queues()
+        self._look_at_all()
         self._return_jobs(queue, known)
         return receipt
 
-    def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Purge what waits for it, its subscriptions and its pin (T-77), but for jobs that it has: those go back to
-        their queue. `Stored` names the receipt. That of a queue which is not declared ends the queue.
-
-        Raises LocalProtocolError for one that is.
-        """
-        peer = self._peers.get(uuid)
-        if peer is None or not peer.is_queue:
-            return super().forget_peer(uuid, now)
-        if peer.reader is not None:
-            raise LocalProtocolError("work_queue", f"{uuid} is a work queue that is in use: cancel its jobs instead")
-        self._queued = {channel: one for channel, one in self._queued.items() if one is not peer}
-        peer.subscriptions = frozenset()
-        return super().forget_peer(uuid, now)
+    def numbers(self) -> list[QueueNumbers]:
+        """The queues that this instance has declared."""
+        return [
+            QueueNumbers(
+                one.channel,
+                one.peer.outbox.pending,
+                sum(len(worker.jobs) for worker in one.workers.values()),
+                len(one.ready),
+                self._kernel.quota.used(one.peer.outbox),
+                one.peer.outbox.full,
+            )
+            for one in self._queues.values()
+        ]
 
     def _declared_queue(self, channel: str) -> WorkQueue:
         queue = self._queues.get(channel)
@@ -195,52 +198,37 @@ class Queueing(Flushing):
 
     # Putting.
 
-    def _job_size(self, channel: str, key: str, body: bytes) -> int:
-        self._check_body(channel, body)
-        return self._around(channel, key) + len(body)
-
     def _store_jobs(self, queue: WorkQueue, jobs: Sequence[Item], receipt: Receipt) -> None:
-        sizes = [self._job_size(*job) for job in jobs]
+        sizes = [self._kernel.size_for(*job) for job in jobs]
         waiting = queue.peer.outbox
         if queue.changed:
             self._look_at_workers(queue)
-        is_next = not waiting.pending and self._now >= queue.not_before
-        given = grouped(queue.allot(len(jobs), self.limits.outbox_messages) if is_next else ())
+        is_next = not waiting.pending and self._kernel.now >= queue.not_before
+        given = grouped(queue.allot(len(jobs), self._limits.outbox_messages) if is_next else ())
         start = sum(given.values())
         self._check_room(queue, sizes[start:])
         if not queue.declared:
             self._declare(queue)
         receipt.counts += [1] * len(jobs)
         receipt.recipients = min(1, len(jobs))
-        receipt.first_seq = first = self._next_seq
-        numbers = zip(count(first), self._ids.take_many(len(jobs)), strict=False)
-        rows = [
-            StoredMessage(seq, wire_id, *job, size)
-            for (seq, wire_id), job, size in zip(numbers, jobs, sizes, strict=False)
-        ]
-        at = 0
+        shares = [(worker.recipients, number) for worker, number in given.items()]
+        if start < len(jobs):
+            shares.append((queue.recipients, len(jobs) - start))
+        rows = iter(self._kernel.store_for(shares, jobs, sizes, receipt))
         for worker, number in given.items():
-            run = rows[at : at + number]
-            self._take_in(run, worker.recipients, False)
-            worker.peer.outbox.add(number, sum(sizes[at : at + number]))
-            worker.jobs.update(one.seq for one in run)
-            at += number
-        if at < len(rows):
-            self._take_in(rows[at:], queue.recipients, False)
-            waiting.add(len(rows) - at, sum(sizes[at:]))
+            worker.jobs.update(one.seq for one in islice(rows, number))
+        if start < len(jobs):
             self._look_at_filling_queue(queue)
-            self._unassigned[queue.channel] = None
+            self._look_at(queue)
         if not jobs:
-            self._actions.append(Stored([receipt]))
-            return
-        self._hold_receipt(receipt, len(jobs))
+            self._kernel.tell(Stored([receipt]))
 
     def _check_room(self, queue: WorkQueue, sizes: Sequence[int]) -> None:
         """A queue refuses at its quota, whatever the policy: what nobody has is nobody's to lose (D-10)."""
-        waiting, limits = queue.peer.outbox, self.limits
+        waiting, limits = queue.peer.outbox, self._limits
         count, size = waiting.pending + len(sizes), waiting.pending_bytes + sum(sizes)
         if sizes and (count > limits.outbox_messages or size > limits.outbox_bytes):
-            self._quota.refused(waiting)
+            self._kernel.quota.refused(waiting)
             raise OutboxFull(
                 f"{waiting.pending} jobs ({waiting.pending_bytes} bytes) of {queue.channel!r:.100} wait for workers, "
                 f"and {len(sizes)} more would pass the quota (D-10): nothing was stored. Start more workers, or raise "
@@ -248,9 +236,9 @@ class Queueing(Flushing):
             )
 
     def _look_at_filling_queue(self, queue: WorkQueue) -> None:
-        waiting, limits = queue.peer.outbox, self.limits
-        if self._quota.begins_to_fill(waiting):
-            self._notice(
+        waiting, limits = queue.peer.outbox, self._limits
+        if self._kernel.quota.begins_to_fill(waiting):
+            self._kernel.notice(
                 NoticeKind.OUTBOX_FILLING,
                 queue.peer.uuid,
                 f"{waiting.pending} of at most {limits.outbox_messages} jobs of {queue.channel!r:.100} wait for "
@@ -259,30 +247,29 @@ class Queueing(Flushing):
 
     # Puts that wait for the disk (D-13).
 
-    @property
-    def _waits_alone(self) -> bool:
-        return super()._waits_alone or bool(self._puts and self._batch.empty)
+    def waits(self) -> bool:
+        return bool(self._puts)
 
-    def _store_blocked(self) -> None:
-        super()._store_blocked()
+    busy = waits
+
+    def room_is_back(self) -> None:
         while self._puts:
             queue, jobs, receipt = self._puts.popleft()
             try:
                 self._store_jobs(queue, jobs, receipt)
             except TolliverError as error:
-                self._actions.append(Stored([receipt], error))
+                self._kernel.tell(Stored([receipt], error))
 
-    def _fail_blocked(self, error: TolliverError) -> None:
-        super()._fail_blocked(error)
+    def no_room(self, error: TolliverError) -> None:
         if self._puts:
-            self._actions.append(Stored([receipt for _, _, receipt in self._puts], error))
+            self._kernel.tell(Stored([receipt for _, _, receipt in self._puts], error))
             self._puts.clear()
 
     # Giving jobs to workers.
 
     def _look_later(self, queue: WorkQueue) -> None:
         """The store has failed."""
-        queue.not_before = self._now + _RETRY
+        queue.not_before = self._kernel.now + _RETRY
         self._timers.set(("queue", queue.channel), queue.not_before)
 
     def _on_queue_timeout(self, channel: str) -> None:
@@ -290,60 +277,72 @@ class Queueing(Flushing):
         queue.changed = True
         if not queue.declared:
             self._declare(queue)
-        self._unassigned[channel] = None
+        self._look_at(queue)
 
-    def _assign(self, channel: str) -> None:
+    def _look_at(self, queue: WorkQueue) -> None:
+        """In a turn: who may be given which of its jobs?"""
+        self._unassigned[queue.channel] = None
+        self._kernel.ask_turn(self)
+
+    def _look_at_all(self) -> None:
+        """The same, and who are its workers?"""
+        for queue in self._queues.values():
+            queue.changed = True
+            self._look_at(queue)
+
+    def turn(self) -> None:
+        self._assign(self._queues[self._unassigned.popitem()[0]])
+        if self._unassigned:
+            self._kernel.ask_turn(self)
+
+    def _assign(self, queue: WorkQueue) -> None:
         """Jobs of the queue go to workers that have room, the oldest first."""
-        queue = self._queues[channel]
         if queue.changed:
             self._look_at_workers(queue)
-        if self._now < queue.not_before or not queue.ready:
+        if self._kernel.now < queue.not_before or not queue.ready:
             return
         window, waiting = queue.window, queue.peer.outbox
         given: dict[Worker, list[StoredMessage]] = {}
-        for worker in queue.allot(waiting.pending, self.limits.outbox_messages) if waiting.pending else ():
+        for worker in queue.allot(waiting.pending, self._limits.outbox_messages) if waiting.pending else ():
             run = window.next_run(1)
             if not run:
                 break
             window.acked(run[0].wire_id)  # until it is the worker's it leaves the queue
             given.setdefault(worker, []).append(run[0])
         for worker, jobs in given.items():
-            self._move(queue.peer, worker.peer, jobs)
+            self._give(queue, queue.peer, worker.peer, jobs)
         wanted = window.next_fetch() if queue.peer.uuid not in self._queue_fetches else None
         if wanted is not None:
             self._queue_fetches[queue.peer.uuid] = queue, wanted[0]
-            self._actions.append(Fetch(queue.peer.uuid, *wanted))
+            self._kernel.tell(Fetch(queue.peer.uuid, *wanted))
 
-    def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
-        """Take the result of a Fetch, in order."""
-        asked = self._queue_fetches.pop(peer, None)
+    def rows(self, owner: UUID, rows: Sequence[Row], error: TolliverError | None) -> bool:
+        asked = self._queue_fetches.pop(owner, None)
         if asked is None:
-            super().fetched(peer, rows, now)
-            return
-        self._tick(now)
+            return False
         queue, after_seq = asked
-        self._take_rows(queue.window, peer, rows, after_seq, None)
-        self._unassigned[queue.channel] = None
+        if error is not None:
+            self._look_later(queue)
+        else:
+            self._kernel.take_rows(queue.window, owner, rows, after_seq, None)
+            self._look_at(queue)
+        return True
 
-    def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
-        """The Fetch brought nothing; it is tried again in a second."""
-        asked = self._queue_fetches.pop(peer, None)
-        super().fetch_failed(peer, error, now)
-        if asked is not None:
-            self._look_later(asked[0])
+    def stored(self, owner: Peer, messages: Sequence[StoredMessage]) -> None:
+        self._look_at(self._queues[messages[0].channel])  # a worker may have come while the commit ran
 
     def _look_at_workers(self, queue: WorkQueue) -> None:
         """Those that may be given jobs, and those whose jobs are to go back."""
         queue.changed = False
         queue.ready = []
-        for peer in self._routes.of(queue.subscription):
+        for peer in self._kernel.peers_with(queue.subscription):
             if peer not in queue.workers and peer.link is not None:
                 queue.workers[peer] = Worker(peer, is_known=True)
         for peer, worker in list(queue.workers.items()):
-            if self._peers.get(peer.uuid) is not peer:
+            if self._kernel.peers.get(peer.uuid) is not peer:
                 del queue.workers[peer]
             elif self._is_ready(queue, worker):
-                worker.limit = limit_of(queue.channel, peer.served, self.limits.window_messages)
+                worker.limit = limit_of(queue.channel, peer.served, self._limits.window_messages)
                 if not worker.is_known:
                     self._count_jobs(queue, worker)
                 elif worker.limit:
@@ -391,9 +390,9 @@ class Queueing(Flushing):
             if error is not None:
                 self._look_later(queue)
             else:
-                self._look_at_queues()
+                self._look_at_all()
 
-        self._searches.begin(worker.peer.uuid, take, done)
+        self._kernel.search(worker.peer.uuid, take, done)
 
     def _return_jobs(self, queue: WorkQueue, worker: Worker) -> None:
         """They go back to the queue, unless it has come back meanwhile."""
@@ -409,7 +408,7 @@ class Queueing(Flushing):
             jobs = self._jobs_of(queue, worker.peer, found)
             moved += len(jobs)
             if jobs:
-                self._move(worker.peer, queue.peer, jobs)
+                self._give(queue, worker.peer, queue.peer, jobs)
             return False
 
         def done(error: TolliverError | None) -> None:
@@ -418,14 +417,14 @@ class Queueing(Flushing):
                 self._look_later(queue)
             else:
                 worker.is_known = worker.is_known or self._must_return(queue, worker)
-                self._look_at_queues()
+                self._look_at_all()
             asked, worker.asked = worker.asked, []
             for receipt in asked:
                 receipt.counts.append(moved)
             if asked:
-                self._actions.append(Stored(asked, error))
+                self._kernel.tell(Stored(asked, error))
 
-        self._searches.begin(worker.peer.uuid, take, done)
+        self._kernel.search(worker.peer.uuid, take, done)
 
     def _look_through(
         self,
@@ -453,62 +452,122 @@ class Queueing(Flushing):
                 self._look_through(queue, take, done)
 
         for peer in peers:
-            self._searches.begin(peer.uuid, partial(of, peer), partial(ended, peer is peers[-1]))
+            self._kernel.search(peer.uuid, partial(of, peer), partial(ended, peer is peers[-1]))
 
     # The life of workers and their jobs.
 
     def _on_lease_timeout(self, whose: tuple[str, UUID]) -> None:
-        queue, peer = self._queues[whose[0]], self._peers.get(whose[1])
+        queue, peer = self._queues[whose[0]], self._kernel.peers.get(whose[1])
         worker = queue.workers.get(peer) if peer is not None else None
         if worker is not None and worker.peer.link is None:
             worker.lease_over = True
             self._return_jobs(queue, worker)
 
-    def _on_established(self, link: Link, event: Established) -> None:
-        super()._on_established(link, event)
+    def peer_up(self, link: Link) -> None:
         assert link.peer is not None
         for queue in self._queues.values():
             worker = queue.workers.get(link.peer)
             if worker is not None:
                 worker.lease_over = False
                 self._timers.cancel(("lease", (queue.channel, worker.peer.uuid)))
-        self._on_move(link.peer)
 
-    def _take_down(self, link: Link, error: TolliverError | None) -> None:
-        peer, was_up = link.peer, link.up
-        super()._take_down(link, error)
-        if peer is None or not was_up:
+    def peer_down(self, link: Link, was_up: bool) -> None:
+        peer = link.peer
+        if peer is None or not was_up or peer.link is not None:
             return
         for queue in self._queues.values():
-            worker = queue.workers.get(peer)
-            if worker is not None and peer.link is None:
-                self._timers.set(("lease", (queue.channel, peer.uuid)), self._now + queue.lease)
-        self._on_move(peer)
+            if peer in queue.workers:
+                self._timers.set(("lease", (queue.channel, peer.uuid)), self._kernel.now + queue.lease)
 
-    def _settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
-        super()._settle(link, acked)
-        if self._queues and link.peer is not None:
-            self._lose_jobs(link.peer, [seq for seq, _ in acked.values()])
+    def peer_moved(self, peer: Peer) -> None:
+        self._look_at_all()
 
-    def _remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
-        found = list(found)
-        super()._remove(reason, peer, found)
-        self._lose_jobs(peer, [one.seq for one in found])
-
-    def _park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
-        super()._park(outbox, peer, seq, size)
-        self._lose_jobs(self._peers[peer], (seq,))
-
-    def _take_back(self, batch: Batch) -> None:
-        super()._take_back(batch)
-        for recipients, messages in batch.runs if self._queues else ():
-            for peer in recipients.peers:
-                self._lose_jobs(peer, [one.seq for one in messages])
-
-    def _lose_jobs(self, peer: Peer, seqs: Sequence[int]) -> None:
-        """It has these no more."""
+    def left(self, peer: Peer, seqs: Collection[int]) -> None:
         for queue in self._queues.values():
             worker = queue.workers.get(peer)
             if worker is not None:
                 worker.jobs.difference_update(seqs)
-                self._unassigned[queue.channel] = None
+                self._look_at(queue)
+
+    def refuses(self, channel: str) -> LocalProtocolError | None:
+        if channel not in self._queued:
+            return None
+        return LocalProtocolError(
+            "work_queue",
+            f"{channel!r:.100} is a work queue of this instance, and what is sent there would be for all its workers: "
+            "put it, work_queue(...).put(...), or send on another channel (P-03)",
+        )
+
+    def owns(self, channel: str) -> bool:
+        return channel in self._queued
+
+    def holds(self, entry: Subscription) -> bool | None:
+        """A worker's subscription, until its jobs are another's; how many it works on is no subscription."""
+        return not entry.key if entry.channel in self._queued else None
+
+    def forgets(self, peer: Peer) -> None:
+        """Jobs that it has go back to their queue. A queue that is not declared ends."""
+        if not peer.is_owner:
+            return
+        if peer.reader is not None:
+            raise LocalProtocolError(
+                "work_queue", f"{peer.uuid} is a work queue that is in use: cancel its jobs instead"
+            )
+        self._queued = {channel: one for channel, one in self._queued.items() if one is not peer}
+        peer.subscriptions = frozenset()
+
+    # Jobs that get another owner.
+
+    def _give(self, queue: WorkQueue | None, source: Peer, target: Peer, jobs: Sequence[StoredMessage | Found]) -> None:
+        """These are the target's with the next commit, and count as its from now on."""
+        self._note_owner(queue, source, target, jobs)
+        self._kernel.move(source, target, jobs, partial(self._given, queue, source, target, jobs))
+
+    def _note_owner(
+        self, queue: WorkQueue | None, before: Peer, after: Peer, jobs: Iterable[StoredMessage | Found]
+    ) -> None:
+        """Count the jobs of those who are workers."""
+        if queue is None:
+            return
+        seqs = {one.seq for one in jobs}
+        if before in queue.workers:
+            queue.workers[before].jobs -= seqs
+        if after in queue.workers:
+            queue.workers[after].jobs |= seqs
+        queue.returns += after is queue.peer
+        self._look_at(queue)
+
+    def _given(
+        self,
+        queue: WorkQueue | None,
+        source: Peer,
+        target: Peer,
+        jobs: Sequence[StoredMessage | Found],
+        error: TolliverError | None,
+        is_handed: bool,
+    ) -> None:
+        if error is None:
+            if not is_handed:
+                self._look_at_all()
+            return
+        self._note_owner(queue, target, source, jobs)
+        if queue is not None:
+            self._look_later(queue)
+
+    def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
+        """Jobs among these go back to their queues."""
+        if peer.is_owner:
+            return found
+        others: list[Found] = []
+        jobs: dict[str, list[Found]] = {}
+        for one in found:
+            (jobs.setdefault(one.channel, []) if self._is_job(peer, one) else others).append(one)
+        for channel, back in jobs.items():
+            self._give(self._queues.get(channel), peer, self._queued[channel], back)
+        return others
+
+    def _is_job(self, peer: Peer, one: Found) -> bool:
+        """True if it is that peer's alone, and of a queue. A message that was sent before there was one, and to
+        several, is no job."""
+        is_of_queue = one.channel in self._queued
+        return is_of_queue and one.seq not in peer.outbox.leaving and self._kernel.is_owned_once(one.seq)

@@ -8,20 +8,20 @@ those that were not begun here are let go then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from .._common.derived import is_derived
-from .._common.errors import LocalProtocolError, TolliverError
+from .._common.errors import LocalProtocolError
 from .._common.records import record
-from .._wire.events import Established, Subscription
-from .actions import Handler, NoticeKind, Receipt, TakeBack
-from .link import Link
-from .opening import Fate
-from .queueing import Queueing
-from .queues import CONCURRENCY, MOST_CONCURRENT
+from .._node.actions import Handler, NoticeKind, TakeBack
+from .._node.link import Link
+from .._node.node import Node
+from .._node.opening import Fate
+from .._node.pattern import Judgement, Pattern
+from .._node.services import Services
+from .._wire.events import Subscription
+from .work_queue import CONCURRENCY, MOST_CONCURRENT
 
 
 @record
@@ -31,13 +31,19 @@ class _Work:
     announced: tuple[Subscription, ...]
 
 
-class Working(Queueing):
-    """Work on the queues of others."""
+class QueueWork(Pattern):
+    """QueueWork on the queues of others."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, node: Node, services: Services) -> None:
+        self._node, self._kernel = node, services
+        services.on_timer("cut", self._on_cut_timeout)
         self._works: dict[str, _Work] = {}
         self._worked: set[str] = set()  # channels; in this life
+
+    @staticmethod
+    def is_stored(services: Services) -> bool:
+        """Never: the store knows nothing of it."""
+        return False
 
     def work(
         self, channel: str, handler: Handler, concurrency: int = 1, lease: float = 10.0, now: float | None = None
@@ -50,8 +56,8 @@ class Working(Queueing):
         from it. Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError where it works there
         already or is a derived identity (T-72a).
         """
-        self._tick(now)
-        subscription = self._checked(channel, "")
+        self._kernel.tick(now)
+        subscription = self._kernel.check(channel, "")
         if not channel or not 1 <= concurrency <= MOST_CONCURRENT or not lease > 0:
             raise ValueError(
                 f"work on {channel!r:.100} with concurrency {concurrency!r} and a lease of {lease!r} s: give a "
@@ -59,73 +65,60 @@ class Working(Queueing):
             )
         if channel in self._works:
             raise LocalProtocolError("at_work", f"this instance works on {channel!r:.100} already: share that iterator")
-        if is_derived(self.instance_id):
+        if is_derived(self._kernel.instance_id):
             raise LocalProtocolError(
-                "write_only", f"{self.instance_id} is a derived identity: it takes nothing (T-72a)"
+                "write_only", f"{self._kernel.instance_id} is a derived identity: it takes nothing (T-72a)"
             )
-        wanted = (subscription, self._checked(channel, f"{CONCURRENCY}{concurrency}"))
-        announced = tuple(one for one in wanted if one not in self._own)
-        self._check_list(announced)
+        wanted = (subscription, self._kernel.check(channel, f"{CONCURRENCY}{concurrency}"))
+        announced = tuple(one for one in wanted if one not in self._kernel.own)
+        self._kernel.check_list(announced)
         self._works[channel] = _Work(handler, lease, announced)
         self._worked.add(channel)
-        self._announce(announced, True)
-        self.register(channel, "", handler)
-        self.hand_out_once(handler)
+        self._kernel.announce(announced, True)
+        self._node.register(channel, "", handler)
+        self._node.hand_out_once(handler)
 
     def stop_work(self, channel: str, now: float | None = None) -> None:
         """Take no more jobs of it. Those that its handler holds are to be settled."""
-        self._tick(now)
+        self._kernel.tick(now)
         work = self._works.pop(channel)
-        self.unregister(channel, "", work.handler)
-        self._announce(work.announced, False)
+        self._node.unregister(channel, "", work.handler)
+        self._kernel.announce(work.announced, False)
 
-    def _announce(self, subscriptions: Iterable[Subscription], wanted: bool) -> None:
-        """Tell the peers that are connected, and those that connect; the store knows nothing of it."""
-        for one in subscriptions:
-            self._set_own(one, wanted)
-            self._sync_own(one, None)
-        self._verdicts.clear()
-
-    def _judge(self, channel: str, key: str) -> tuple[Handler, ...] | Fate:
+    def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
         """A job on its way to who stopped is left to its producer: an acknowledgement would say that it is done."""
-        verdict = super()._judge(channel, key)
-        if channel in self._worked and verdict in (Fate.UNWANTED, Fate.DOUBTFUL):
-            verdict = self._verdicts[channel, key] = Fate.STUCK
-        return verdict
+        is_unwanted = verdict is Fate.UNWANTED or verdict is Fate.DOUBTFUL
+        return Fate.STUCK if is_unwanted and channel in self._worked else verdict
 
-    def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt."""
-        receipt = super().subscribe(channel, key, now)
-        work = self._works.get(channel)
-        if work is not None:  # a stored one stays when the work ends
-            announced = tuple(one for one in work.announced if one != (channel, key))
-            self._works[channel] = replace(work, announced=announced)
-        return receipt
+    def own_changed(self, entry: Subscription) -> None:
+        """A stored one stays when the work ends."""
+        work = self._works.get(entry.channel)
+        if work is not None:
+            announced = tuple(one for one in work.announced if one != entry)
+            self._works[entry.channel] = replace(work, announced=announced)
 
     # A producer that is cut off.
 
-    def _on_established(self, link: Link, event: Established) -> None:
-        super()._on_established(link, event)
+    def peer_up(self, link: Link) -> None:
         assert link.peer is not None
         for channel in self._works:
-            self._timers.cancel(("cut", (channel, link.peer.uuid)))
+            self._kernel.timers.cancel(("cut", (channel, link.peer.uuid)))
 
-    def _take_down(self, link: Link, error: TolliverError | None) -> None:
-        peer, was_up = link.peer, link.up
-        super()._take_down(link, error)
+    def peer_down(self, link: Link, was_up: bool) -> None:
+        peer = link.peer
         if peer is not None and was_up and peer.link is None:
             for channel, work in self._works.items():
-                self._timers.set(("cut", (channel, peer.uuid)), self._now + work.lease)
+                self._kernel.timers.set(("cut", (channel, peer.uuid)), self._kernel.now + work.lease)
 
     def _on_cut_timeout(self, whose: tuple[str, UUID]) -> None:
         channel, uuid = whose
-        work, peer = self._works.get(channel), self._peers.get(uuid)
+        work, peer = self._works.get(channel), self._kernel.peers.get(uuid)
         if work is None or peer is None or peer.link is not None:
             return
         jobs = sum(one.channel == channel for one in peer.inbox.held.values())
         if jobs:
-            self._actions.append(TakeBack(work.handler, uuid))
-            self._notice(
+            self._kernel.tell(TakeBack(work.handler, uuid))
+            self._kernel.notice(
                 NoticeKind.LEASE_OVER,
                 uuid,
                 f"its connection has been down for {work.lease:g} s, and it gives its jobs of {channel!r:.100} to "

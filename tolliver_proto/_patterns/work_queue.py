@@ -12,10 +12,10 @@ from heapq import heapify, heapreplace
 from uuid import UUID
 
 from .._common.records import frozen
+from .._node.actions import Receipt
+from .._node.link import Link, Peer, Recipients
+from .._node.outbox import Window
 from .._wire.events import Subscription
-from .actions import Receipt
-from .link import Link, Peer, Recipients
-from .outbox import Window
 
 CONCURRENCY = "tolliver.concurrency="
 """Key of a second subscription of a worker, before its number: so many jobs it works on at a time."""
@@ -38,6 +38,18 @@ class Job:
     size: int
     age: float
     parked: bool = False
+
+
+@frozen
+class QueueNumbers:
+    """A work queue: jobs that nobody has, jobs that workers have, workers that may be given some, and its quota."""
+
+    channel: str
+    waiting: int
+    running: int
+    workers: int
+    quota_used: float
+    full: bool
 
 
 class JobList(Receipt):
