@@ -169,7 +169,7 @@ def test_a_responder_that_comes_has_the_peer_ask_it_that_asked_in_vain() -> None
     wire = play.peer(LOW)
     wire.send(Message(*request, bytes(8), None))
     assert asked(wire) == []
-    play.node.respond("c", "", "responder", play.now)
+    play.requests.respond("c", "", "responder", play.now)
     play.wait(0.0)
     assert asked(wire) == [request]
 
