@@ -29,6 +29,7 @@ from tolliver_proto import (
     Find,
     FindRetained,
     ForgetPeer,
+    LastValues,
     Limits,
     Message,
     Node,
@@ -349,7 +350,8 @@ class Program:
             found = [] if error else job.ask(host.store)
             self.call(number, "found", job.search_id, found, error)
         elif isinstance(job, FindRetained | WeighRetained):
-            self.call(number, "retained_found", job.search_id, [] if error else job.answer(host.store), error)
+            values = self.node(number).use(LastValues)
+            values.retained_found(job.search_id, [] if error else job.answer(host.store), error, now=self.now)
         elif error is None:
             rows = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
             self.call(number, "fetched", job.peer, rows)

@@ -133,6 +133,7 @@ if TYPE_CHECKING:
     )
     from ._patterns.envelopes import Request
     from ._patterns.kinds import PATTERNS
+    from ._patterns.last_values import LastValues
     from ._patterns.queues import Queues
     from ._patterns.requests import Requests
     from ._patterns.work import QueueWork
@@ -213,6 +214,7 @@ else:
             ),
             "._patterns.envelopes": "Request",
             "._patterns.kinds": "PATTERNS",
+            "._patterns.last_values": "LastValues",
             "._patterns.queues": "Queues",
             "._patterns.requests": "Requests",
             "._patterns.work": "QueueWork",
@@ -298,6 +300,7 @@ __all__ = [
     "JobList",
     "KeepUnsubscribe",
     "Lanes",
+    "LastValues",
     "LimitExceeded",
     "Limits",
     "Loaded",

@@ -29,6 +29,7 @@ from tolliver_proto import (
     HandshakeRequest,
     HandshakeResponse,
     HandshakeStatus,
+    LastValues,
     Limits,
     Message,
     Node,
@@ -175,6 +176,10 @@ class Play:
         return self.node.use(Queues)
 
     @property
+    def values(self) -> LastValues:
+        return self.node.use(LastValues)
+
+    @property
     def works(self) -> QueueWork:
         return self.node.use(QueueWork)
 
@@ -255,9 +260,9 @@ class Play:
     def _look(self) -> None:
         look = self.looks.pop(0)
         if self.look_error is None:
-            self.node.retained_found(look.search_id, look.answer(self.store), now=self.now)
+            self.values.retained_found(look.search_id, look.answer(self.store), now=self.now)
         else:
-            self.node.retained_found(look.search_id, [], self.look_error, now=self.now)
+            self.values.retained_found(look.search_id, [], self.look_error, now=self.now)
 
     def seen(self) -> list[Action]:
         """The look at retained values that was held back is done."""

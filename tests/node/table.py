@@ -24,6 +24,7 @@ from tolliver_proto import (
     Fetch,
     Find,
     FindRetained,
+    LastValues,
     Limits,
     Node,
     PeerIdentity,
@@ -264,7 +265,8 @@ class Table:
         elif isinstance(action, Find):
             seat.call("found", action.search_id, found)
         elif isinstance(action, FindRetained | WeighRetained):
-            seat.call("retained_found", action.search_id, values)
+            seat.node.use(LastValues).retained_found(action.search_id, values, now=seat.now)
+            seat.call("handle_timeout")
         else:
             seat.call("fetched", action.peer, rows)
 

@@ -92,7 +92,7 @@ def test_sends_that_wait_inside_come_first() -> None:
     tokens = [token for stored in every(actions, Stored) for token in stored.tokens]
     assert tokens.index(waits) < tokens.index(receipt)
     play.hold_looks = True
-    play.node.retain("c", "k", b"1", now=play.now)
+    play.values.retain("c", "k", b"1", now=play.now)
     receipt = play.node.flush(now=play.now)
     assert not is_answered(play.run(), receipt)
     actions = play.seen()

@@ -21,8 +21,8 @@ from tolliver_proto import (
     StoreRetained,
     Subscription,
 )
-from tolliver_proto._node.retained import Retaining
-from tolliver_proto._testing.last_values import CHANNEL, LastValues
+from tolliver_proto._patterns.last_values import LastValues
+from tolliver_proto._testing.last_values import CHANNEL, ValueLedger
 from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.testing import SimFailure, SimNet
 
@@ -38,9 +38,9 @@ def row(body: bytes, *recipients: UUID) -> StoreMessages:
     return StoreMessages([StoredMessage(1, 1, CHANNEL, "a", body, 20)], [recipients])
 
 
-def witness(*commits: list[Operation], may_skip: bool = False) -> LastValues:
+def witness(*commits: list[Operation], may_skip: bool = False) -> ValueLedger:
     """It has seen these, and three values were retained."""
-    seen = LastValues()
+    seen = ValueLedger()
     for body in (b"1", b"2", b"3"):
         seen.retained(body)
     for operations in commits:
@@ -124,7 +124,7 @@ def test_a_value_that_skips_a_peer_at_its_quota_is_excused(seed: int) -> None:
 
 
 def test_values_that_nobody_is_given_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Retaining, "_give_values", lambda *_arguments: None)
+    monkeypatch.setattr(LastValues, "_give_values", lambda *_arguments: False)
     with pytest.raises(SimFailure, match=r"is not given .* \(P-31\)"):
         SimNet(SEEDS[0]).run()
 
@@ -152,6 +152,6 @@ def test_a_value_for_which_there_is_no_room_is_counted(monkeypatch: pytest.Monke
     net = SimNet(SEEDS[0], nodes=2)
     net.run()
     before = net.counts["not_retained"]
-    monkeypatch.setattr(Retaining, "retain", full)
+    monkeypatch.setattr(LastValues, "retain", full)
     net._op_retain(net._hosts[0])
     assert net.counts["not_retained"] == before + 1

@@ -31,7 +31,7 @@ from .play import HIGH, LOW, Play, Wire, every, notices
 
 
 def retain(play: Play, *items: tuple[str, str, bytes | None]) -> list[Any]:
-    receipts = [play.node.retain(*item, now=play.now) for item in items]
+    receipts = [play.values.retain(*item, now=play.now) for item in items]
     play.run()
     return receipts
 
@@ -436,7 +436,7 @@ def test_on_a_full_disk_a_peer_connects_and_the_values_are_left_out() -> None:
     play = Play()
     retain(play, ("c", "k", b"1"))
     play.store.full = True
-    receipt = play.node.retain("c", "k", b"2", now=play.now)
+    receipt = play.values.retain("c", "k", b"2", now=play.now)
     assert isinstance(errors(play.run())[0], DiskFull)
     wire = play.accepted()
     wire.request(("c", "k"))
@@ -454,8 +454,8 @@ def test_there_is_a_bound_for_names_and_bytes_and_a_change_needs_no_more() -> No
     play = Play(limits=Limits(max_retained=2, max_retained_bytes=20))
     retain(play, ("c", "a", b"123"), ("c", "b", b"1"))
     with pytest.raises(OwnLimitExceeded, match=r"max_retained.*P-35|P-35.*max_retained"):
-        play.node.retain("c", "a", b"1" * 20, now=play.now)
-    play.node.retain("c", "new", b"1", now=play.now)
+        play.values.retain("c", "a", b"1" * 20, now=play.now)
+    play.values.retain("c", "new", b"1", now=play.now)
     assert isinstance(errors(play.run())[0], OwnLimitExceeded)
     retain(play, ("c", "a", b"12"), ("c", "b", None), ("c", "new", b"1"))
     assert (play.node.stats().retained, play.node.stats().retained_bytes) == (2, 9)
@@ -475,8 +475,8 @@ def test_names_that_are_not_in_use_are_looked_up_first_in_order() -> None:
     retain(play, ("c", "k", b"1"))
     later = play.restart()
     later.hold_looks = True
-    receipts = [later.node.retain("c", "k", body, now=0.0) for body in (b"2", b"3", None, b"4")]
-    receipts.append(later.node.retain("d", "", b"5", now=0.0))
+    receipts = [later.values.retain("c", "k", body, now=0.0) for body in (b"2", b"3", None, b"4")]
+    receipts.append(later.values.retain("d", "", b"5", now=0.0))
     assert later.run() == []
     assert not later.node.idle
     actions = later.seen()
@@ -489,7 +489,7 @@ def test_names_that_are_not_in_use_are_looked_up_first_in_order() -> None:
 def test_names_that_cannot_be_looked_up_are_not_retained() -> None:
     play = Play()
     play.look_error = StoreError("unreadable")
-    play.node.retain("c", "k", b"1", now=play.now)
+    play.values.retain("c", "k", b"1", now=play.now)
     assert isinstance(errors(play.run())[0], StoreError)
     play.look_error = None
     retain(play, ("c", "k", b"1"))
@@ -507,7 +507,7 @@ def test_a_few_thousand_names_are_in_memory_and_those_on_their_way() -> None:
     retain(play, ("c", "first", b"33"))
     while play.held:
         play.finish()
-    assert len(play.node._retained._sizes) <= 6000
+    assert len(play.values._sizes._sizes) <= 6000
     assert play.node.stats().retained == 9002
     assert play.store.load().retained == (9002, play.node.stats().retained_bytes)
 
@@ -521,7 +521,7 @@ def test_a_value_waits_with_the_sends_that_wait() -> None:
     play.send("c", "k", b"fails")
     play.hold_commits = True
     sent = play.node.send("c", "k", b"waits", now=play.now)
-    receipt = play.node.retain("c", "k", b"2", now=play.now)
+    receipt = play.values.retain("c", "k", b"2", now=play.now)
     play.run()
     play.store.full = False
     for _ in range(5):
@@ -535,12 +535,12 @@ def test_nothing_is_retained_once_the_instance_is_closing() -> None:
     play = Play()
     play.call("close")
     with pytest.raises(ConnectionClosing):
-        play.node.retain("c", "k", b"1", now=play.now)
+        play.values.retain("c", "k", b"1", now=play.now)
 
 
 def test_an_answer_that_nobody_waits_for_is_passed_over() -> None:
     play = Play()
-    play.node.retained_found(77, [], now=play.now)
+    play.values.retained_found(77, [], now=play.now)
     assert play.run() == []
 
 

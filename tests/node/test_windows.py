@@ -345,7 +345,7 @@ def test_a_later_connection_keeps_its_share_though_the_windows_are_full() -> Non
 
 def test_nothing_is_kept_of_what_is_retained_or_for_nobody() -> None:
     play, _ = asking()
-    retained = play.node.retain("c", "k", b"value", now=play.now)
+    retained = play.values.retain("c", "k", b"value", now=play.now)
     play.run()
     nobody = play.send("c", "k", b"x", to=())
     assert play.store.messages == []
@@ -447,7 +447,7 @@ def test_sends_to_nobody_are_told_once_and_then_by_the_minute() -> None:
 def test_what_is_for_nobody_by_design_is_no_failure() -> None:
     """A retained value is kept for who comes later; `to=()` says nobody; a reply's requester may have left."""
     play = Play()
-    play.node.retain("c", "k", b"value", now=play.now)
+    play.values.retain("c", "k", b"value", now=play.now)
     play.send("c", "k", b"x", to=())
     play.send("tolliver.reply/01890000-0000-7000-8000-000000000001", "", bytes(9))
     play.send("tolliver.request/sum", "", bytes(8))

@@ -163,8 +163,10 @@ def test_one_that_dies_of_control_messages_is_not_asked() -> None:
 def test_a_responder_that_comes_has_the_peer_ask_it_that_asked_in_vain() -> None:
     """P-13: its request waits for somebody, and what the peer subscribes to has not changed."""
     request = Subscription("tolliver.request/c", "")
-    play = Play()
-    play.call("subscribe", *request)
+    before = Play()
+    before.requests.respond("c", "", "responder", before.now)
+    before.run()
+    play = before.restart()
     play.wait(60.0)
     wire = play.peer(LOW)
     wire.send(Message(*request, bytes(8), None))

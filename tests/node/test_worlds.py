@@ -34,6 +34,7 @@ from tolliver_proto import (
     Fetch,
     Find,
     FindRetained,
+    LastValues,
     Limits,
     Node,
     OutboxFull,
@@ -385,7 +386,10 @@ class TwoNodes(RuleBasedStateMachine):
                 host, "found", job.search_id, host.store.find(job.peer, job.after_seq, 1000, 0.0) if well else [], error
             )
         elif isinstance(job, FindRetained | WeighRetained):
-            self.call(host, "retained_found", job.search_id, job.answer(host.store) if well else [], error)
+            assert host.node is not None
+            found = job.answer(host.store) if well else []
+            host.node.use(LastValues).retained_found(job.search_id, found, error, now=self.now)
+            self.act(host)
         elif well:
             rows = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
             self.call(host, "fetched", job.peer, rows)

@@ -156,6 +156,18 @@ class Receipt:
         return f"Receipt(messages={len(self.counts)}, recipients={self.recipients}, deliveries={self.deliveries})"
 
 
+class Rider(Receipt):
+    """Receipt of a send with which a pattern stores something of its own, in one commit."""
+
+    __slots__ = ()
+
+    def check(self) -> None:
+        """Raises where the pattern cannot: nothing is sent."""
+
+    def ride(self) -> None:
+        """The messages go into the commit that gathers: now the pattern's own does."""
+
+
 @record
 class Reply:
     """An answer to a request: its `body`, and the peer that gave it.

@@ -48,7 +48,6 @@ from .opening import Opening
 from .pattern import Hooks, Judgement, Pattern
 from .policy import Policy
 from .receipts import HeldReceipts
-from .retained_sizes import RetainedSizes
 from .store import Loaded
 from .stored_times import StoredTimes
 from .subscriptions import Routes
@@ -127,7 +126,7 @@ class NodeState(ConnectionTable[Link, Action]):
         self._next_seq = loaded.next_seq
         self._ids = IdAllocator.opened(loaded, None if is_derived(instance_id) else rng)
         self._refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
-        self._retained = RetainedSizes(limits, *loaded.retained)
+        self._stored_values = loaded.retained
         self._stored_times = StoredTimes((seq, self._now - age) for seq, age in loaded.ages)
         self._round_trips = Histogram()
         self._watched: set[Receipt] = set()

@@ -44,7 +44,10 @@ class Flushing(Retrying):
         self._tick(now)
         if self.closing:
             raise ConnectionClosing("the instance is closing: what was sent goes out as far as the peers take it")
-        behind = self._unweighed[-1] if self._unweighed else self._blocked[-1][1] if self._blocked else None
+        waiting = [receipt for _, receipt, _ in self._blocked]
+        for pattern in self._hooks.unsent:
+            waiting += pattern.unsent()
+        behind = waiting[-1] if waiting else None
         flush = Flush(behind, list(self._up.values()))
         self._flushes.append(flush)
         return flush.receipt
@@ -73,7 +76,9 @@ class Flushing(Retrying):
     def _waits_inside(self, receipt: Receipt | None) -> bool:
         if receipt is None:
             return False
-        return receipt in self._unweighed or any(one is receipt for _, one, _ in self._blocked)
+        if any(one is receipt for _, one, _ in self._blocked):
+            return True
+        return any(receipt in pattern.unsent() for pattern in self._hooks.unsent)
 
     def _begin_flush(self, flush: Flush) -> None:
         def stored(_error: TolliverError | None) -> None:

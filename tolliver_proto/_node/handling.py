@@ -16,12 +16,12 @@ from .._common.link import LinkState
 from .._wire.events import Message
 from .actions import Delivery, Handler, NoticeKind, TakeBack
 from .calls import Calls
+from .holds import Holding
 from .inbox import Bound, Inbox, key_of
 from .link import Hold, Link, Peer
-from .retained import Retaining
 
 
-class Handling(Retaining):
+class Handling(Holding):
     """Credit, copies and calls."""
 
     # Calls.

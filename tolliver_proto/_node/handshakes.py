@@ -52,7 +52,6 @@ from .link import ControlSync, Hold, Link, Peer
 from .outbox import Outbox, Window
 from .parked import UP_FOR, SecondTries
 from .poison import ALONE_AFTER_UP
-from .retained import Giving
 from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
 
@@ -175,9 +174,9 @@ class Handshakes(HandlingAgain):
         self._refuse(link, error)
         self._end_dial(link)  # now: who connects again, under other rules, begins anew
 
-    def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...], giving: Giving | None = None) -> None:
-        """Routes change now; the handshake goes on when the list is stored (T-30, T-61), and with it the values that
-        are kept for what is new in it (P-31)."""
+    def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
+        """Routes change now; the handshake goes on when the list is stored (T-30, T-61), and with it what patterns have
+        for the peer."""
         peer, batch = _peer(link), self._batch
         if peer.derived:
             self._let_write(link, peer, subscriptions)
@@ -185,10 +184,8 @@ class Handshakes(HandlingAgain):
         may_have = self._gate.acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
         listed = frozenset(wanted)
-        if giving is None or not self._is_covered(giving, listed):
-            later = partial(self._store_list_later, link, subscriptions)
-            if self._look_first(link, peer.uuid, listed, later):
-                return
+        if self._waits_for_patterns(link, peer.uuid, listed, partial(self._store_list_later, link, subscriptions)):
+            return
         self._peers.setdefault(peer.uuid, peer)
         peer.voices[link] = None
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
@@ -206,8 +203,7 @@ class Handshakes(HandlingAgain):
             batch.lists[peer] = None
             self._pin(peer, link.identity)
             self._claim_kept(link, peer)
-            if giving is not None:
-                self._give_values(peer, giving)
+            self._store_with_list(peer)
         link.holding |= Hold.LIST
         batch.then.append(partial(self._on_list_stored, link))
 
@@ -224,17 +220,19 @@ class Handshakes(HandlingAgain):
         peer.keep_back()
         self._reroute(peer)
 
-    def _store_list_later(self, link: Link, subscriptions: tuple[Subscription, ...], giving: Giving | None) -> None:
+    def _store_list_later(
+        self, link: Link, subscriptions: tuple[Subscription, ...], error: TolliverError | None
+    ) -> None:
         """Much may have changed since it came."""
         if link.state is LinkState.FORGOTTEN:
             return
         self._release_hold(link, Hold.LIST)
         if link.state is not LinkState.OPEN:
             self._end(link)
-        elif giving is not None and giving.error is not None:
-            self._refuse(link, giving.error)
+        elif error is not None:
+            self._refuse(link, error)
         elif link.up or self._admit(link, _peer(link).uuid):
-            self._store_list(link, subscriptions, giving)
+            self._store_list(link, subscriptions)
 
     def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
         """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""

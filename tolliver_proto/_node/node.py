@@ -428,9 +428,7 @@ class Node(Flushing):
     def idle(self) -> bool:
         """Nothing connected, nothing being stored, nothing to do."""
         busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
-        if busy or self._givings or self._unweighed or any(pattern.busy() for pattern in self._hooks.busy):
-            return False
-        return self._batch.empty
+        return not (busy or any(pattern.busy() for pattern in self._hooks.busy)) and self._batch.empty
 
     @property
     def gathers(self) -> bool:
@@ -672,8 +670,6 @@ class Node(Flushing):
             peer_subscriptions=len(self._routes),
             stuck_handlers=len(self._stuck),
             held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
-            retained=self._retained.count,
-            retained_bytes=self._retained.bytes,
             **{name: size for pattern in self._hooks.stats for name, size in pattern.stats().items()},
         )
 

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from .._common.errors import LocalProtocolError, TolliverError
 from .._wire.events import Message, Subscription
-from .actions import Delivery, Handler
+from .actions import Delivery, Handler, Receipt
+from .batch import GoOn
 from .link import Link, Peer
 from .opening import Fate
 from .store import Found, Row, StoredMessage
@@ -57,6 +58,16 @@ class Pattern:
         """It has come or gone, or wants something else: what waits for a peer is to look again, in a turn."""
 
     # Subscriptions and names.
+
+    def before_list(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
+        """The peer wants these from now on. True: that has to wait, and the pattern calls `go_on` when it may count,
+        which asks again, or with the error that prevents it."""
+        return False
+
+    def with_list(self, peer: Peer) -> bool:
+        """The routes have what the peer wants now, and the commit that gathers stores its list. True: the pattern
+        stores messages for the peer with it."""
+        return False
 
     def refuses(self, channel: str) -> LocalProtocolError | None:
         """Why no message may be sent on this channel, where that is the pattern's own."""
@@ -109,6 +120,10 @@ class Pattern:
     def turn(self) -> None:
         """Do what the pattern has asked for a turn for, a little at a time."""
 
+    def unsent(self) -> Collection[Receipt]:
+        """Sends that wait in the pattern, in order."""
+        return ()
+
     def busy(self) -> bool:
         """True if something of the pattern is under way that must end before the node may."""
         return False
@@ -140,6 +155,9 @@ class Hooks:
     peer_down: tuple[Pattern, ...]
     rerouted: tuple[Pattern, ...]
     peer_moved: tuple[Pattern, ...]
+    before_list: tuple[Pattern, ...]
+    with_list: tuple[Pattern, ...]
+    unsent: tuple[Pattern, ...]
     refuses: tuple[Pattern, ...]
     owns: tuple[Pattern, ...]
     holds: tuple[Pattern, ...]

@@ -29,14 +29,13 @@ from .._wire.events import (
     UnsubscribeMany,
 )
 from .actions import Deliver, Delivery, Handler, NoticeKind, Receipt, Stored
-from .batch import Batch
+from .batch import Batch, GoOn
 from .handling import Handling
 from .inbox import Bound, Inbox, MessageKey, key_of
 from .link import Hold, Link, Peer
 from .message_set import Handled, Known, checksum_of
 from .opening import EarlyMessages, Fate
 from .pattern import Judgement
-from .retained import Giving
 from .store import (
     AddDeadLetter,
     AddOwnSubscription,
@@ -584,31 +583,34 @@ class Receiving(Handling):
         return (self._batch,) if self._running is None else (self._batch, self._running[1])
 
     def _change_list(
-        self,
-        link: Link,
-        peer: Peer,
-        entries: Sequence[Subscription],
-        wanted: bool,
-        message_id: int | None,
-        giving: Giving | None = None,
+        self, link: Link, peer: Peer, entries: Sequence[Subscription], wanted: bool, message_id: int | None
     ) -> None:
-        """Values that are kept for a new entry are stored with it (P-31)."""
-        if giving is None:
-            later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
-            new = frozenset(entries if wanted and peer.takes_reliable else ())
-            if self._look_first(link, peer.uuid, new, later):
-                return
+        """Patterns may have something to do before, and to store with it."""
+        later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
+        new = frozenset(entries if wanted and peer.takes_reliable else ())
+        if self._waits_for_patterns(link, peer.uuid, new, later):
+            return
         for subscription in entries:
             self._hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
             change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
             self._batch.operations.append(change(peer.uuid, subscription))
         if message_id is not None:
             self._batch.acks[link].append(message_id)
-        if giving is not None:
-            self._give_values(peer, giving)
-            if giving.storing:
-                link.holding |= Hold.LIST
-                self._batch.then.append(partial(self._go_on_reading, link))
+        if self._store_with_list(peer):
+            link.holding |= Hold.LIST
+            self._batch.then.append(partial(self._go_on_reading, link))
+
+    def _waits_for_patterns(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], later: GoOn) -> bool:
+        """True where a pattern has this list wait: `later` is called, and nothing else is read meanwhile."""
+        waits = any(pattern.before_list(link, uuid, wanted, later) for pattern in self._hooks.before_list)
+        if waits:
+            link.holding |= Hold.LIST
+        return waits
+
+    def _store_with_list(self, peer: Peer) -> bool:
+        """True if a pattern has messages for the peer that the same commit stores."""
+        stores = [pattern.with_list(peer) for pattern in self._hooks.with_list]
+        return any(stores)
 
     def _change_list_later(
         self,
@@ -617,12 +619,12 @@ class Receiving(Handling):
         entries: Sequence[Subscription],
         wanted: bool,
         message_id: int | None,
-        giving: Giving | None,
+        error: TolliverError | None,
     ) -> None:
         """One that could not be looked at comes again: it is not acknowledged."""
         self._go_on_reading(link)
-        if link.up and (giving is None or giving.error is None):
-            self._change_list(link, peer, entries, wanted, message_id, giving)
+        if link.up and error is None:
+            self._change_list(link, peer, entries, wanted, message_id)
 
     def _go_on_reading(self, link: Link, _error: TolliverError | None = None) -> None:
         if link.state is not LinkState.FORGOTTEN:

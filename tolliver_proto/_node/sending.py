@@ -26,7 +26,7 @@ from .._common.reserved import is_envelope
 from .._common.transport import Remote
 from .._wire.events import PRIVATE_CHANNELS
 from .._wire.frames import Encoder
-from .actions import LOOK, Acked, Fetch, NoticeKind, Receipt, Stored
+from .actions import LOOK, Acked, Fetch, NoticeKind, Receipt, Rider, Stored
 from .base import Item
 from .batch import Batch
 from .intervals import spans_of
@@ -34,7 +34,6 @@ from .keeping import Kept
 from .link import Link, Peer, Recipients
 from .parked import SecondTries
 from .quota import shares_of
-from .retained_sizes import Retention
 from .room import MakingRoom
 from .store import RemoveDeliveries, StoredMessage
 from .subscriptions import matching
@@ -282,9 +281,9 @@ class Sending(MakingRoom):
             self._routes.match_all(items) if terms.to is None else self._narrow_all(items, terms.to)
         )
         _check_recipients(items, routed, terms.required)
-        change = receipt if isinstance(receipt, Retention) else None
-        if change is not None:
-            self._retained.check(change)
+        rider = receipt if isinstance(receipt, Rider) else None
+        if rider is not None:
+            rider.check()
         matched, shares = routed, shares_of(routed, sizes)
         room = None
         if any(self._quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
@@ -294,7 +293,7 @@ class Sending(MakingRoom):
             routed, shares = room.routed, room.shares
             _check_recipients(items, routed, terms.required)
         # A peer that connects gets what is retained by subscribing, and is not in a `to` that names nobody.
-        is_kept = bool(self._keeping) and change is None and terms.to != _NOBODY and self._look_at_windows(len(items))
+        is_kept = bool(self._keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or is_kept]  # T-53
         numbers = zip(count(self._next_seq), self._ids.take_many(len(stored)), strict=False)
         if room is not None:
@@ -318,15 +317,15 @@ class Sending(MakingRoom):
             for seq, peers in enumerate(room.skipped, receipt.first_seq):
                 for peer in peers:
                     self._keeping[seq].exclude(peer)
-        if change is not None:
-            self._retained.take(change, self._batch)
+        if rider is not None:
+            rider.ride()
         elif not is_kept and terms.to != _NOBODY:
             self._tell_nobody(receipt, [items[at][0] for at, found in enumerate(matched) if not found.peers])
         if stored:
             self._hold_receipt(receipt, len(stored))
             if terms.expire_after is not None:
                 self._look_at_due(terms.expire_after)
-        elif change is not None:
+        elif rider is not None:
             receipt.last_seq = self._next_seq - 1
             self._batch.tokens.append(receipt)
         else:

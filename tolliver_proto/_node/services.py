@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import count
 from typing import Any
 from uuid import UUID
 
 from .._wire.events import Message, Subscription
-from .actions import Receipt
+from .actions import Receipt, Rider
 from .base import Item
-from .batch import GoOn
+from .batch import Batch, GoOn
 from .flushing import Flushing
 from .link import Link, Peer, Recipients
 from .opening import Fate
 from .outbox import Window
 from .pattern import Pattern
 from .store import LoadedPeer, Operation, StoredMessage
+from .terms import Terms
 
 
 class Services:
@@ -34,7 +35,8 @@ class Services:
         self.quota, self.notice = node._quota, node._notice
         self.search, self.move = node._searches.begin, node._move
         self.give_up, self.take_rows = node._remove, node._take_rows
-        self.check_body, self.check_list = node._check_body, node._check_list
+        self.check_body, self.check_list, self.name_size = node._check_body, node._check_list, node._name_size
+        self.tally, self.look_at_filling = node._tally.add, node._look_at_filling
 
     @property
     def now(self) -> float:
@@ -90,11 +92,17 @@ class Services:
         return self._node._around(channel, key) + len(body)
 
     def store_for(
-        self, shares: Sequence[tuple[Recipients, int]], items: Sequence[Item], sizes: Sequence[int], receipt: Receipt
+        self,
+        shares: Sequence[tuple[Recipients, int]],
+        items: Sequence[Item],
+        sizes: Sequence[int],
+        receipt: Receipt | None,
     ) -> Sequence[StoredMessage]:
-        """Store these with the next commit: for each of the shares' owners the next so many. One receipt is of all."""
+        """Store these with the next commit: for each of the shares' owners the next so many. A receipt is of all."""
         node = self._node
-        receipt.first_seq = first = node._next_seq
+        first = node._next_seq
+        if receipt is not None:
+            receipt.first_seq = first
         numbers = zip(count(first), node._ids.take_many(len(items)), strict=False)
         rows = [
             StoredMessage(seq, wire_id, *item, size)
@@ -106,7 +114,7 @@ class Services:
             for peer in recipients.peers:
                 peer.outbox.add(number, sum(sizes[at : at + number]))
             at += number
-        if rows:
+        if rows and receipt is not None:
             node._hold_receipt(receipt, len(rows))
         return rows
 
@@ -121,6 +129,47 @@ class Services:
     def refuse_names(self) -> None:
         """A pattern refuses other channels than before: sends look again."""
         self._node._pair_sizes.clear()
+
+    # Values by name, which the store keeps beside the messages.
+
+    @property
+    def stored_values(self) -> tuple[int, int]:
+        """Their number and bytes at the opening."""
+        return self._node._stored_values
+
+    @property
+    def values(self) -> dict[tuple[str, str], bytes | None]:
+        """Changes that the next commit makes; None clears a name."""
+        return self._node._batch.values
+
+    @property
+    def running(self) -> Batch | None:
+        """The commit that the store is at."""
+        return None if self._node._running is None else self._node._running[1]
+
+    def undo(self, what: Hashable, undo: Callable[[], None]) -> None:
+        """Call this where the next commit fails, unless a later one changes the same."""
+        self._node._batch.undo.setdefault(what, undo)
+
+    def send_with(self, rider: Rider, items: Sequence[Item]) -> None:
+        """Send these, or put them behind the sends that wait. Raises as `send_many` does."""
+        node = self._node
+        waits = node._blocked or (items and node._must_wait())
+        if waits or not node._store(items, node._sizes(items), rider, Terms()):
+            node._blocked.append(([*items], rider, Terms()))
+
+    def waiting_sends(self) -> Iterable[Receipt]:
+        """Those that wait for room, in order."""
+        return [receipt for _, receipt, _ in self._node._blocked]
+
+    def wanted_by(self, peer: Peer, items: Sequence[Item]) -> list[Item]:
+        """Those of them that this peer is to have."""
+        routed = self._node._routes.match_all(items)
+        return [item for item, recipients in zip(items, routed, strict=True) if peer in recipients.peers]
+
+    def encoded_size(self, channel: str, key: str, body: bytes) -> int:
+        """Bytes of a message's frame."""
+        return self._node._encoder.overhead + len(channel.encode()) + len(key.encode()) + len(body)
 
     # Our own subscriptions and handlers.
 

@@ -19,6 +19,7 @@ from .._node.node import Node, PatternKind
 from .._node.pattern import Pattern
 from .._node.terms import To
 from .._patterns.envelopes import Request
+from .._patterns.last_values import LastValues
 from .._patterns.queues import Queues
 from .._patterns.requests import Requests
 from .._patterns.work import QueueWork
@@ -121,7 +122,7 @@ class App:
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
         """Send it, and keep it as the newest value for whoever subscribes later (P-30); None clears the name."""
-        receipt: Receipt = self._call("retain", channel, key, body)
+        receipt: Receipt = self._call("retain", channel, key, body, of=LastValues)
         return receipt
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:

@@ -32,6 +32,7 @@ from .._node.store import (
     StoreMessages,
 )
 from .._node.subscriptions import matching
+from .._patterns.last_values import LastValues
 from .._patterns.queues import Queues
 from .._patterns.work import QueueWork
 from .._wire.events import (
@@ -492,7 +493,8 @@ def audit(node: Node, store: MemoryStore) -> None:
             jobs = {one.seq for one in rows if one.channel == queue.channel and not one.parked}
             jobs = {seq for seq in jobs if node._refcounts.count_of(seq) == 1}
             check(not worker.is_known or worker.jobs == jobs, "{} has {} and not {}", peer_of.uuid, jobs, worker.jobs)
-    retained = (node._retained.count, node._retained.bytes)
+    values = node.used(LastValues)
+    retained = (values._sizes.count, values._sizes.bytes) if values else (0, 0)
     check(retained == loaded.retained, "retained values and bytes: {} counted, {} stored", retained, loaded.retained)
     counted = {seq: number for first, last, number in node._refcounts for seq in range(first, last + 1)}
     check(counted == owed + Counter(kept.keys()), "owed: {} counted, {} stored", node._refcounts, loaded.owed)

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from .._common.transport import Transmit
 from .._node.actions import Action, Commit, Deliver, Fetch, Find, FindRetained, Stored, WeighRetained
-from .._node.node import Node
+from .._node.node import Node, PatternKind
+from .._node.pattern import Pattern
 from .._node.store import Operation
 from .._wire.limits import Limits
 from .checks import AnyWitness, audit, check_memory
@@ -144,10 +145,11 @@ class Driving(Clockwork, Generic[H]):
 
     # The loop of an adapter.
 
-    def _call(self, host: H, name: str, *arguments: Any) -> Any:
-        """One input to the node, then what it asks for."""
+    def _call(self, host: H, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None) -> Any:
+        """One input to the node, or to a pattern of it, then what it asks for."""
         assert host.node is not None
-        result = getattr(host.node, name)(*arguments, now=host.time(self.now))
+        called = host.node if of is None else host.node.use(of)
+        result = getattr(called, name)(*arguments, now=host.time(self.now))
         if self._chance(self._weather.late_drain):
             if not host.draining:
                 host.draining = True

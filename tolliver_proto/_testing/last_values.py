@@ -39,7 +39,7 @@ class _Commit:
         self.held: Lists = defaultdict(set)  # or were held to have (T-61): it may be new, if that was over
 
 
-class LastValues:
+class ValueLedger:
     """One instance over all its lives: its values, and the lists of its peers as its store has them."""
 
     def __init__(self) -> None:

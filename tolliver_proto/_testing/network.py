@@ -14,6 +14,7 @@ from typing import Any
 from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
 from .._node.actions import Commit, Find, FindRetained, WeighRetained
+from .._patterns.last_values import LastValues
 from .._wire.events import Revision, Unsubscribe
 from .._wire.layouts import LAYOUTS
 from .checks import AnyWitness, check
@@ -239,7 +240,7 @@ class Network(Driving[H]):
         elif isinstance(job, Find):
             self._call(host, "found", job.search_id, result, error)
         elif isinstance(job, FindRetained | WeighRetained):
-            self._call(host, "retained_found", job.search_id, result, error)
+            self._call(host, "retained_found", job.search_id, result, error, of=LastValues)
         elif error is None:
             self._call(host, "fetched", job.peer, result)
         else:

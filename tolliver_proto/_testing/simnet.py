@@ -37,6 +37,7 @@ from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
 from .._node.subscriptions import matching
 from .._patterns.kinds import PATTERNS
+from .._patterns.last_values import LastValues
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
 from .checks import Sent, SimFailure, WireWitness, audit, check
@@ -44,7 +45,7 @@ from .clockwork import Report
 from .dice import BeginAt, Dice
 from .driving import CALM, Weather
 from .handlers import Handlers
-from .last_values import CHANNEL, LastValues
+from .last_values import CHANNEL, ValueLedger
 from .world import Copy, Host
 
 WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
@@ -112,7 +113,7 @@ class Simulation(Handlers):
         if seed % WORLDS == _RETAINING:
             self._volatiles += _OF_VALUES
             for host in self._hosts:
-                host.values = LastValues()
+                host.values = ValueLedger()
         unwanted = {f"_op_{name}" for name in never}
         self._operate_by = [(weight, do) for weight, do in self._by_weight() if do.__name__ not in unwanted]
 
@@ -365,7 +366,8 @@ class Simulation(Handlers):
         skipped = {uuid for uuid in peers if self._policy.quota_of(uuid) is QuotaPolicy.SKIP}
         skipped |= {peer.uuid for peer in host.node.peers() if peer.held}  # T-61
         values = [(sent.channel, sent.key) for sent in batch if sent.channel == CHANNEL]
-        is_looked_up = host.node._unweighed or any(name not in host.node._retained for name in values)
+        kept = host.node.use(LastValues)
+        is_looked_up = kept._unweighed or any(name not in kept._sizes for name in values)
         if host.node._blocked or host.node._keeping or is_looked_up:
             return skipped
         waiting = {peer.uuid: (peer.pending, peer.pending_bytes) for peer in host.node.peers()}
@@ -423,7 +425,7 @@ class Simulation(Handlers):
             body = sent.body
             host.values.retained(body)
         try:
-            receipt = host.node.retain(*name, body, now=host.time(self.now))
+            receipt = host.node.use(LastValues).retain(*name, body, now=host.time(self.now))
         except (OutboxFull, OwnLimitExceeded):
             self.counts["not_retained"] += 1
             return
@@ -695,7 +697,7 @@ class Simulation(Handlers):
                 is_kept = uuid in ledger.sent[body].lost_for or body in owed[uuid]
                 check(settled or is_kept, "{} of {} for {} is forgotten (I3)", body, host.name, uuid)
 
-    def _newest_are_known(self, host: Host, values: LastValues) -> None:
+    def _newest_are_known(self, host: Host, values: ValueLedger) -> None:
         """The newest value of a name is known to each who subscribes to it (P-30)."""
         for name, body in values.newest.items():
             wanted = {*matching(*name)}

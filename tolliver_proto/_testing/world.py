@@ -21,7 +21,7 @@ from .checks import Ledger, Sent, WireWitness
 from .dice import Dice
 from .driving import BaseHost, End, Weather, drawn
 from .faults import Faults
-from .last_values import LastValues
+from .last_values import ValueLedger
 from .memory import MemoryStore
 
 TIGHT = Limits(
@@ -88,7 +88,7 @@ class Host(BaseHost):
         self.calls: dict[tuple[UUID, bytes], float] = {}  # and what they are at, since when
         self.again: set[bytes] = set()  # of these, what was handed out once more
         self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # handlers say nothing about these, and their life
-        self.values: LastValues | None = None  # where the application retains any
+        self.values: ValueLedger | None = None  # where the application retains any
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
         for peer, body in self.ledger.applied(operations, now):

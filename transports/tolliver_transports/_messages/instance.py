@@ -20,6 +20,7 @@ from tolliver_proto import (
     DeadLetter,
     Delivery,
     IdentityConflict,
+    LastValues,
     Node,
     NodeStats,
     Notice,
@@ -203,7 +204,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def retain(self, channel: str, key: str, body: bytes | None) -> PendingCall[Receipt]:
         self.check_open()
-        return self._driver.when_stored(self.node.retain(channel, key, body, monotonic()), as_it_is)
+        return self._driver.when_stored(self.node.use(LastValues).retain(channel, key, body, monotonic()), as_it_is)
 
     def retained(self, after: tuple[str, str] | None, count: int) -> PendingCall[list[RetainedValue]]:
         self.check_open()

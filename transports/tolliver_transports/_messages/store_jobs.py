@@ -15,6 +15,7 @@ from tolliver_proto import (
     Find,
     FindRetained,
     Histogram,
+    LastValues,
     Node,
     NoticeKind,
     Store,
@@ -139,7 +140,7 @@ class StoreJobs:
 
     def look_at_retained(self, action: FindRetained | WeighRetained) -> None:
         def done(found: Any, error: TolliverError | None) -> None:
-            self._node.retained_found(action.search_id, found or [], error, monotonic())
+            self._node.use(LastValues).retained_found(action.search_id, found or [], error, monotonic())
             self._tell_news()
 
         self._run(lambda: action.answer(self._store), done)

@@ -10,28 +10,14 @@ from collections.abc import Collection, Iterable
 from functools import partial
 
 from .._common.errors import OwnLimitExceeded
+from .._node.services import Services
+from .._node.subscriptions import matching
 from .._wire.events import Subscription
-from .._wire.limits import Limits
-from .actions import Receipt
-from .batch import Batch
-from .subscriptions import matching
 
 Name = tuple[str, str]
 """(channel, key)"""
 
 _NAMES_KNOWN = 4096
-
-
-class Retention(Receipt):
-    """Receipt of a `retain`, with what that changes: `size` is None where the name is cleared."""
-
-    __slots__ = ("body", "name", "size")
-
-    def __init__(self, name: Name, body: bytes | None, size: int | None) -> None:
-        super().__init__(0, -1, [])
-        self.name = name
-        self.body = body
-        self.size = size
 
 
 class Look:
@@ -63,11 +49,10 @@ class Look:
 class RetainedSizes:
     """Number and bytes of the values, the sizes of names in use, and the looks that are under way."""
 
-    def __init__(self, limits: Limits, count: int, size: int) -> None:
-        self.count = count
-        self.bytes = size
+    def __init__(self, services: Services) -> None:
+        self.count, self.bytes = services.stored_values
         self.looks: list[Look] = []
-        self._limits = limits
+        self._kernel = services
         self._sizes: dict[Name, int | None] = {}
 
     def __contains__(self, name: Name) -> bool:
@@ -80,15 +65,15 @@ class RetainedSizes:
             self._sizes = {name: self._sizes[name] for name in needed if name in self._sizes}
         self._sizes.update(zip(names, sizes, strict=True))
 
-    def check(self, change: Retention) -> None:
-        """Raises OwnLimitExceeded where there is no room for it."""
-        if change.size is None:
+    def check(self, name: Name, new: int | None) -> None:
+        """Raises OwnLimitExceeded where there is no room for a value of this size."""
+        if new is None:
             return
-        before, limits = self._sizes[change.name], self._limits
-        count, size = self.count + (before is None), self.bytes + change.size - (before or 0)
-        grows = change.size > (before or 0)
+        before, limits = self._sizes[name], self._kernel.limits
+        count, size = self.count + (before is None), self.bytes + new - (before or 0)
+        grows = new > (before or 0)
         if (count > limits.max_retained and before is None) or (size > limits.max_retained_bytes and grows):
-            channel, key = change.name
+            channel, key = name
             raise OwnLimitExceeded(
                 "too_many",
                 f"retaining {channel!r:.100} {key!r:.100} would make {count} values of {size} bytes: at most "
@@ -96,15 +81,14 @@ class RetainedSizes:
                 "retain(channel, key, None), or raise Limits.max_retained or max_retained_bytes",
             )
 
-    def take(self, change: Retention, batch: Batch) -> None:
-        """It goes into this batch."""
-        name = change.name
-        batch.undo.setdefault(("retained", name), partial(self._restore, name, self._sizes[name]))
-        batch.values[name] = change.body
-        self._set(name, change.size)
+    def take(self, name: Name, body: bytes | None, size: int | None) -> None:
+        """The next commit makes this the name's value."""
+        self._kernel.undo(("retained", name), partial(self._restore, name, self._sizes[name]))
+        self._kernel.values[name] = body
+        self._set(name, size)
         for look in self.looks:
             if look.matches(name):
-                look.changed[name] = change.body
+                look.changed[name] = body
 
     def _set(self, name: Name, size: int | None) -> None:
         before = self._sizes[name]

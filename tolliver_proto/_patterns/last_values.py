@@ -11,32 +11,50 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, count
-from typing import Any
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
+from .._node.actions import FindRetained, NoticeKind, Receipt, Rider, Stored, WeighRetained
+from .._node.batch import GoOn
+from .._node.link import Link, Peer
+from .._node.node import Node
+from .._node.pattern import Pattern
+from .._node.services import Services
+from .._node.store import RetainedValue
 from .._wire.events import Subscription
-from .actions import FindRetained, NoticeKind, Receipt, Stored, WeighRetained
-from .holds import Holding
-from .link import Hold, Link, Peer
-from .retained_sizes import Look, Retention
-from .store import RetainedValue, StoredMessage
-from .terms import Terms
+from .retained_sizes import Look, Name, RetainedSizes
 
 _PIECE = 1000  # values of one question
 _PIECE_BYTES = 2**20
 _WEIGHED = 1000  # names of one question
 
-GoOn = Callable[["Giving | None"], None]
+
+class Retention(Rider):
+    """Receipt of a `retain`, with what that changes: `size` is None where the name is cleared."""
+
+    __slots__ = ("_sizes", "body", "name", "size")
+
+    def __init__(self, sizes: RetainedSizes, name: Name, body: bytes | None, size: int | None) -> None:
+        super().__init__(0, -1, [])
+        self._sizes = sizes
+        self.name = name
+        self.body = body
+        self.size = size
+
+    def check(self) -> None:
+        self._sizes.check(self.name, self.size)
+
+    def ride(self) -> None:
+        self._sizes.take(self.name, self.body, self.size)
 
 
 class Giving:
     """A peer's new entries and the values for them: they are looked up, then stored with its list."""
 
-    __slots__ = ("after", "error", "go_on", "look", "room", "search_id", "storing", "uuid", "waiting")
+    __slots__ = ("after", "go_on", "is_ready", "look", "room", "search_id", "storing", "uuid", "waiting")
 
     def __init__(self, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> None:
         self.uuid = uuid
@@ -45,20 +63,35 @@ class Giving:
         self.room = (0, 0)  # values and bytes that the peer's outbox takes: more are not looked up
         self.after: tuple[str, str] | None = None
         self.search_id = 0
+        self.is_ready = False  # the list that it was begun for is counted now
         self.storing = False
-        self.error: TolliverError | None = None
         self.waiting: list[GoOn] = []  # other lists of this peer
 
 
-class Retaining(Holding):
+class LastValues(Pattern):
     """Values that are kept."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, node: Node, services: Services) -> None:
+        self._node, self._kernel, self._limits = node, services, services.limits
+        self._sizes = RetainedSizes(services)
         self._questions = count(1)
         self._givings: dict[UUID, Giving] = {}
         self._unweighed: deque[Retention] = deque()  # in order; the names of the first are asked for
         self._weighing: WeighRetained | None = None
+
+    @staticmethod
+    def is_stored(services: Services) -> bool:
+        """True if values of an earlier life are kept."""
+        return services.stored_values[0] > 0
+
+    def stats(self) -> Mapping[str, int]:
+        return {"retained": self._sizes.count, "retained_bytes": self._sizes.bytes}
+
+    def unsent(self) -> Collection[Receipt]:
+        return self._unweighed
+
+    def busy(self) -> bool:
+        return bool(self._givings or self._unweighed)
 
     # The application's calls.
 
@@ -69,13 +102,13 @@ class Retaining(Holding):
         does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed. A name that was
         not in use lately is looked up first: then `Stored` has the error.
         """
-        self._tick(now)
-        if self.closing:
+        self._kernel.tick(now)
+        if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
-        self._size(channel, key, b"" if body is None else body)
-        size = None if body is None else self._name_size(channel) + self._name_size(key) + len(body)
-        change = Retention((channel, key), body, size)
-        if self._unweighed or change.name not in self._retained:
+        self._kernel.size(channel, key, b"" if body is None else body)
+        size = None if body is None else self._kernel.name_size(channel) + self._kernel.name_size(key) + len(body)
+        change = Retention(self._sizes, (channel, key), body, size)
+        if self._unweighed or change.name not in self._sizes:
             self._unweighed.append(change)
             self._weigh()
         else:
@@ -85,40 +118,36 @@ class Retaining(Holding):
     def _weigh(self) -> None:
         """Ask for the sizes of names that are not in use."""
         if self._weighing is None and self._unweighed:
-            names = dict.fromkeys(change.name for change in self._unweighed if change.name not in self._retained)
+            names = dict.fromkeys(change.name for change in self._unweighed if change.name not in self._sizes)
             self._weighing = WeighRetained(next(self._questions), [*names][:_WEIGHED])
-            self._actions.append(self._weighing)
+            self._kernel.tell(self._weighing)
 
     def _send_change(self, change: Retention) -> None:
-        """Or put it behind the sends that wait."""
-        items = [] if change.body is None else [(*change.name, change.body)]
-        waits = self._blocked or (items and self._must_wait())
-        if waits or not self._store(items, self._sizes(items), change, Terms()):
-            self._blocked.append((items, change, Terms()))
+        self._kernel.send_with(change, [] if change.body is None else [(*change.name, change.body)])
 
     def _weighed(self, asked: WeighRetained, sizes: Sequence[int | None], error: TolliverError | None) -> None:
         self._weighing = None
         if error is not None:
-            self._notice(NoticeKind.STORE_ERROR, None, f"reading the retained values failed: {error}")
-            self._actions.append(Stored([*self._unweighed], error))
+            self._kernel.notice(NoticeKind.STORE_ERROR, None, f"reading the retained values failed: {error}")
+            self._kernel.tell(Stored([*self._unweighed], error))
             self._unweighed.clear()
             return
-        self._retained.learn(asked.names, sizes, self._needed())
-        while self._unweighed and self._unweighed[0].name in self._retained:
+        self._sizes.learn(asked.names, sizes, self._needed())
+        while self._unweighed and self._unweighed[0].name in self._sizes:
             change = self._unweighed.popleft()
             try:
                 self._send_change(change)
             except TolliverError as failure:
-                self._actions.append(Stored([change], failure))
+                self._kernel.tell(Stored([change], failure))
         self._weigh()
 
     def _needed(self) -> set[tuple[str, str]]:
         """Names whose changes are on their way: their sizes must stay known."""
-        names = set(self._batch.values)
-        if self._running is not None:
-            names |= self._running[1].values.keys()
-        names.update(receipt.name for _, receipt, _ in self._blocked if isinstance(receipt, Retention))
-        return names.union(change.name for change in self._unweighed if change.name in self._retained)
+        names = set(self._kernel.values)
+        if self._kernel.running is not None:
+            names |= self._kernel.running.values.keys()
+        names.update(one.name for one in self._kernel.waiting_sends() if isinstance(one, Retention))
+        return names.union(change.name for change in self._unweighed if change.name in self._sizes)
 
     def retained_found(
         self,
@@ -128,7 +157,7 @@ class Retaining(Holding):
         now: float | None = None,
     ) -> None:
         """Take the answer to a FindRetained or a WeighRetained."""
-        self._tick(now)
+        self._kernel.tick(now)
         if self._weighing is not None and self._weighing.search_id == search_id:
             self._weighed(self._weighing, found, error)  # type: ignore[arg-type]  # as it asked
             return
@@ -139,55 +168,52 @@ class Retaining(Holding):
 
     # Values for a peer that subscribes anew.
 
-    def _look_first(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
-        """True where this change of the peer's list has to wait: `go_on` is called with the values for what is new, or
-        with None where it is to be looked at once more."""
+    def before_list(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
+        """Values for what is new in the list are looked up first (P-31)."""
         giving = self._givings.get(uuid)
+        known = self._kernel.peers.get(uuid)
+        new = wanted if known is None else wanted - known.subscriptions - known.held.keys()
         if giving is not None:
-            giving.waiting.append(go_on)
-        else:
-            known = self._peers.get(uuid)
-            new = wanted if known is None else wanted - known.subscriptions - known.held.keys()
-            if not (new and self._keeps_values()):
+            if giving.is_ready and new <= giving.look.wanted:  # else more is new now: a hold has ended meanwhile (T-61)
                 return False
+            giving.waiting.append(go_on)
+        elif new and self._keeps_values():
             giving = self._givings[uuid] = Giving(uuid, new, go_on)
             self._begin_look(giving)
-        link.holding |= Hold.LIST
+        else:
+            return False
         return True
 
-    def _is_covered(self, giving: Giving, wanted: frozenset[Subscription]) -> bool:
-        """True unless more is new than was looked for: a hold may have ended meanwhile (T-61)."""
-        known = self._peers.get(giving.uuid)
-        new = wanted if known is None else wanted - known.subscriptions - known.held.keys()
-        return new <= giving.look.wanted
+    def with_list(self, peer: Peer) -> bool:
+        giving = self._givings.get(peer.uuid)
+        return giving is not None and giving.is_ready and self._give_values(peer, giving)
 
     def _keeps_values(self) -> bool:
-        running = self._running[1].values if self._running is not None else None
-        return bool(self._retained.count or self._batch.values or running)
+        running = self._kernel.running
+        return bool(self._sizes.count or self._kernel.values or (running is not None and running.values))
 
     def _room_of(self, peer: Peer | None) -> tuple[int, int]:
         pending, size = (0, 0) if peer is None else (peer.outbox.pending, peer.outbox.pending_bytes)
-        return self.limits.outbox_messages - pending, self.limits.outbox_bytes - size
+        return self._limits.outbox_messages - pending, self._limits.outbox_bytes - size
 
     def _begin_look(self, giving: Giving) -> None:
         """The store has by then what the running commit changes, or never will; it has not what gathers."""
-        giving.look.begin(self._batch.values)
-        if giving.look not in self._retained.looks:
-            self._retained.looks.append(giving.look)
-        giving.after, giving.room = None, self._room_of(self._peers.get(giving.uuid))
+        giving.look.begin(self._kernel.values)
+        if giving.look not in self._sizes.looks:
+            self._sizes.looks.append(giving.look)
+        giving.after, giving.room = None, self._room_of(self._kernel.peers.get(giving.uuid))
         self._look_for_values(giving)
 
     def _look_for_values(self, giving: Giving) -> None:
         giving.search_id = next(self._questions)
         question = FindRetained(giving.search_id, giving.look.wanted, giving.after, _PIECE, _PIECE_BYTES)
-        self._actions.append(question)
+        self._kernel.tell(question)
 
     def _found_values(self, giving: Giving, found: Sequence[RetainedValue], error: TolliverError | None) -> None:
         giving.search_id = 0
         if error is not None:
-            self._notice(NoticeKind.STORE_ERROR, giving.uuid, f"reading the retained values failed: {error}")
-            giving.error = error
-            self._give(giving)
+            self._kernel.notice(NoticeKind.STORE_ERROR, giving.uuid, f"reading the retained values failed: {error}")
+            self._give(giving, error)
             return
         looked = giving.look.found
         looked.update(((one.channel, one.key), one.body) for one in found)
@@ -202,17 +228,19 @@ class Retaining(Holding):
 
     def _look_at(self, giving: Giving, _error: TolliverError | None = None) -> None:
         """The search is over. A change that was seen counts once it is stored, or goes with the list."""
-        look = giving.look
+        look, running = giving.look, self._kernel.running
         if look.spoilt:
             self._begin_look(giving)
-        elif self._running is not None and not look.changed.keys().isdisjoint(self._running[1].values):
-            self._running[1].then.append(partial(self._look_at, giving))
+        elif running is not None and not look.changed.keys().isdisjoint(running.values):
+            running.then.append(partial(self._look_at, giving))
         else:
-            self._give(giving)
+            self._give(giving, None)
 
-    def _give(self, giving: Giving) -> None:
-        self._retained.looks.remove(giving.look)
-        giving.go_on(giving)
+    def _give(self, giving: Giving, error: TolliverError | None) -> None:
+        self._sizes.looks.remove(giving.look)
+        giving.is_ready = True
+        giving.go_on(error)
+        giving.is_ready = False
         if not giving.storing:
             self._end_giving(giving)
 
@@ -222,25 +250,21 @@ class Retaining(Holding):
         for go_on in giving.waiting:
             go_on(None)
 
-    def _give_values(self, peer: Peer, giving: Giving) -> None:
+    def _give_values(self, peer: Peer, giving: Giving) -> bool:
         """Its list is in the routes: what it may have becomes messages of the same commit."""
-        items = giving.look.values()
-        routed = self._routes.match_all(items)
-        items = [item for item, recipients in zip(items, routed, strict=True) if peer in recipients.peers]
-        most, room = (0, 0) if self._apart else self._room_of(peer)
-        sizes = [self._encoder.overhead + len(c.encode()) + len(k.encode()) + len(body) for c, k, body in items]
+        items = self._kernel.wanted_by(peer, giving.look.values())
+        most, room = (0, 0) if self._kernel.apart else self._room_of(peer)
+        sizes = [self._kernel.encoded_size(*item) for item in items]
         fits = min(bisect_right([*accumulate(sizes)], room), max(most, 0))
         left_out = len(items) - fits
         if left_out:
-            self._counts["skipped"] += left_out
+            self._kernel.counts["skipped"] += left_out
             text = "retained values were not given to this peer, as it is at its quota, or the disk is full (P-35)"
-            self._tally.add(NoticeKind.SKIPPED, peer.uuid, left_out, text, self._now)
+            self._kernel.tally(NoticeKind.SKIPPED, peer.uuid, left_out, text, self._kernel.now)
         if not (items and fits):
-            return
-        numbers = zip(count(self._next_seq), self._ids.take_many(fits), items[:fits], sizes[:fits], strict=False)
-        messages = [StoredMessage(seq, wire_id, *item, size) for seq, wire_id, item, size in numbers]
-        self._take_in(messages, peer.alone, False)
-        peer.outbox.add(fits, sum(sizes[:fits]))
-        self._look_at_filling([peer])
+            return False
+        self._kernel.store_for([(peer.alone, fits)], items[:fits], sizes[:fits], None)
+        self._kernel.look_at_filling([peer])
         giving.storing = True
-        self._batch.then.append(partial(self._end_giving, giving))
+        self._kernel.after_commit(partial(self._end_giving, giving))
+        return True
