@@ -1,13 +1,12 @@
-"""State of a node, shared by all its parts.
+"""State of a node's kernel, shared by all its layers.
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`,
-`moving`, `room`, `sending`, `holds`, `retained`, `handling`, `receiving`, `again`, `handshakes`, `storing`,
-`maintenance`, `retrying`, `flushing`, `requesting`, `queueing`, `working`, and last the node itself (`node`), which
-takes inputs and picks the next action. They share this state as a commit, a handshake and an acknowledgement each
-touch most of it. Parts that can be told apart are objects that the node holds: `HandshakeGate` says who may connect,
-`Dialer` whom to dial when, `KeepAlive` whether somebody is still there, `OutboxSearch` what the store has,
-`RetainedSizes` how much is retained. `Link`, `Peer`, `Outbox` and `Batch` are data with their own rules; the table of
-connections is the base of all.
+`moving`, `room`, `sending`, `holds`, `handling`, `receiving`, `again`, `handshakes`, `storing`, `maintenance`,
+`retrying`, `flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this
+state as a commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects
+that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is
+still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and `Batch` are data with their own rules; the
+table of connections is the base of all. What a program may do besides plain messages is above (`pattern`, `services`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""The seam between the kernel and the patterns above it: a node without them pays nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from tolliver_proto import PATTERNS, Deliver, LastValues, Message, Queues, QueueWork, Requests
+
+from .play import LOW, Play, every
+
+PATTERNS_ROOM = str(Path("tolliver_proto", "_patterns"))
+
+
+class Lines:
+    """Functions of patterns that are called while this is entered."""
+
+    def __init__(self) -> None:
+        self.called: Counter[str] = Counter()
+
+    def __enter__(self) -> Counter[str]:
+        sys.setprofile(self._see)
+        return self.called
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _see(self, frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and PATTERNS_ROOM in frame.f_code.co_filename:
+            self.called[frame.f_code.co_qualname] += 1
+
+
+def a_day_of_messages(play: Play) -> None:
+    """A peer comes, gets and gives messages of both kinds, goes, and is forgotten; the node closes."""
+    play.call("subscribe", "c", "")
+    play.node.register("c", "", "handler")
+    wire = play.peer(LOW, ("d", ""))
+    play.send("d", "k", b"reliable")
+    play.node.unreliable_send("d", "k", b"not", play.now)
+    play.run()
+    wire.ack(wire.messages()[0])
+    (delivered,) = every(wire.send(Message("c", "k", b"in", 1)), Deliver)
+    play.call("acknowledge", delivered.deliveries)
+    wire.send(Message("other", "k", b"unwanted", 2))
+    play.call("flush")
+    wire.lose()
+    play.send("d", "k", b"waits")
+    play.wait(60.0)
+    play.call("forget_peer", LOW)
+    play.call("close")
+
+
+def test_a_program_that_uses_no_pattern_runs_none_of_their_lines() -> None:
+    play = Play()
+    with Lines() as called:
+        a_day_of_messages(play)
+    assert called == {}
+    assert play.node.idle
+    assert [play.node.used(kind) for kind in PATTERNS] == [None] * len(PATTERNS)
+
+
+def test_lines_of_patterns_are_seen() -> None:
+    play = Play()
+    play.node.use(Requests)
+    with Lines() as called:
+        a_day_of_messages(play)
+    assert called["Requests.peer_down"] > 0
+
+
+def leaves_a_request(play: Play) -> None:
+    play.requests.request("sums", "", b"", 5.0, play.now)
+
+
+def leaves_a_responder(play: Play) -> None:
+    play.requests.respond("sums", "", "responder", play.now)
+
+
+def leaves_a_job(play: Play) -> None:
+    play.queues.work_queue("jobs", now=play.now)
+    play.queues.put_many("jobs", [("", b"job")], play.now)
+
+
+def leaves_a_value(play: Play) -> None:
+    play.values.retain("c", "last", b"value", play.now)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "kind"),
+    [
+        (leaves_a_request, Requests),
+        (leaves_a_responder, Requests),
+        (leaves_a_job, Queues),
+        (leaves_a_value, LastValues),
+    ],
+)
+def test_a_node_uses_from_the_start_what_the_store_has(leaves: Callable[[Play], None], kind: object) -> None:
+    before = Play()
+    before.peer(LOW, ("tolliver.request/sums", ""))
+    leaves(before)
+    before.run()
+    after = before.restart()
+    assert [one for one in PATTERNS if after.node.used(one) is not None] == [kind]
+
+
+def test_a_pattern_is_made_once() -> None:
+    node = Play().node
+    assert node.used(QueueWork) is None
+    work = node.use(QueueWork)
+    assert node.use(QueueWork) is work
+    assert node.used(QueueWork) is work
