@@ -8,7 +8,7 @@ BATCH = "tolliver_proto/_node/batch.py"
 MOVING = "tolliver_proto/_node/moving.py"
 QUEUEING = "tolliver_proto/_node/queueing.py"
 WORKING = "tolliver_proto/_node/working.py"
-TESTS = ("tests/node/test_queues.py",)
+TESTS = ("tests/patterns/test_queues.py",)
 
 BUGS = (
     Bug(

@@ -7,7 +7,7 @@ from .bug import Bug
 NODE = "tolliver_proto/_node/requesting.py"
 TABLE = "tolliver_proto/_node/requests.py"
 RESPONDING = "transports/tolliver_transports/_messages/responding.py"
-IN_NODE = ("tests/node/test_requests.py",)
+IN_NODE = ("tests/patterns/test_requests.py",)
 ON_ADAPTERS = "tests/adapters/test_requests.py::"
 
 BUGS = (

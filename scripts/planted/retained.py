@@ -12,7 +12,7 @@ SIZES = "tolliver_proto/_node/retained_sizes.py"
 SENDING = "tolliver_proto/_node/sending.py"
 FLUSHING = "tolliver_proto/_node/flushing.py"
 
-_NODE = "tests/node/test_retained.py::"
+_NODE = "tests/patterns/test_retained.py::"
 _FLUSH = "tests/node/test_flushing.py::"
 
 BUGS = (

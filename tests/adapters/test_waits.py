@@ -11,7 +11,7 @@ from tolliver_transports._driver.pending import PendingCall
 from tolliver_transports._messages.waits import WAKES, Condition, Connected, Responded, Subscribed, Waits
 
 from tests.certificates import Certificates
-from tests.node.play import HIGH, LOW, Play, Wire
+from tests.patterns.play import HIGH, LOW, Play, Wire
 from tests.raw import RawPeer
 from tolliver_proto import (
     Acl,

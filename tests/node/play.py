@@ -7,11 +7,10 @@ gets.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
-    PATTERNS,
     Abort,
     Ack,
     Action,
@@ -24,30 +23,25 @@ from tolliver_proto import (
     DiskFull,
     Fetch,
     Find,
-    FindRetained,
     Frame,
     HandshakeRequest,
     HandshakeResponse,
     HandshakeStatus,
-    LastValues,
     Limits,
     Message,
     Node,
     NoticeKind,
     PeerIdentity,
-    Queues,
-    QueueWork,
-    Requests,
     Revision,
     Role,
     StoreError,
     Subscription,
     Transmit,
-    WeighRetained,
     encode,
 )
 from tolliver_proto._node.actions import LOOK
-from tolliver_proto.testing import BeginAt, MemoryStore
+from tolliver_proto._testing.dice import BeginAt
+from tolliver_proto._testing.memory import MemoryStore
 
 ME = UUID("01890000-0000-7000-8000-00000000000a")
 LOW = UUID("01890000-0000-7000-8000-000000000001")
@@ -147,9 +141,6 @@ class Play:
         self.hold_fetches = False
         self.hold_searches = False
         self.searches: list[Find] = []
-        self.hold_looks = False
-        self.looks: list[FindRetained | WeighRetained] = []
-        self.look_error: StoreError | None = None
         self.search_error: StoreError | None = None
         self.finds = 0
         self.looked_at_clocks: list[float] = []
@@ -162,26 +153,9 @@ class Play:
             rng=BeginAt(self.dice, first_id),
             limits=limits,
             loaded=self.store.reopen().load(),
-            patterns=PATTERNS,
             now=0.0,
             **options,
         )
-
-    @property
-    def requests(self) -> Requests:
-        return self.node.use(Requests)
-
-    @property
-    def queues(self) -> Queues:
-        return self.node.use(Queues)
-
-    @property
-    def values(self) -> LastValues:
-        return self.node.use(LastValues)
-
-    @property
-    def works(self) -> QueueWork:
-        return self.node.use(QueueWork)
 
     # Events in its life.
 
@@ -203,10 +177,6 @@ class Play:
                 self.fetches.append(action)
                 if not self.hold_fetches:
                     self._fetch()
-            elif isinstance(action, FindRetained | WeighRetained):
-                self.looks.append(action)
-                if not self.hold_looks:
-                    self._look()
             elif isinstance(action, Find):
                 if action is LOOK:
                     self.looked_at_clocks.append(self.now)
@@ -215,9 +185,13 @@ class Play:
                 self.searches.append(action)
                 if not self.hold_searches:
                     self._search()
-            else:
+            elif not self._takes(action):
                 left.append(action)
         raise AssertionError(f"the node is never done: {action}")
+
+    def _takes(self, _action: Action) -> bool:
+        """True for an action that a stage of more than the kernel does itself."""
+        return False
 
     def _transmit(self, action: Transmit) -> None:
         wire = self.wires.get(action.cid)
@@ -256,18 +230,6 @@ class Play:
             self.node.found(find.search_id, rows, now=self.now)
         else:
             self.node.found(find.search_id, [], self.search_error, now=self.now)
-
-    def _look(self) -> None:
-        look = self.looks.pop(0)
-        if self.look_error is None:
-            self.values.retained_found(look.search_id, look.answer(self.store), now=self.now)
-        else:
-            self.values.retained_found(look.search_id, [], self.look_error, now=self.now)
-
-    def seen(self) -> list[Action]:
-        """The look at retained values that was held back is done."""
-        self._look()
-        return self.run()
 
     def looked(self) -> list[Action]:
         """The search that was held back is done."""
@@ -312,9 +274,7 @@ class Play:
         return actions + self.run()
 
     def call(self, name: str, *arguments: Any) -> list[Action]:
-        """A call of the node or, where it is theirs, of a pattern."""
-        kind = next((one for one in PATTERNS if name in vars(one)), None)
-        getattr(self.node if kind is None else self.node.use(kind), name)(*arguments, now=self.now)
+        getattr(self.node, name)(*arguments, now=self.now)
         return self.run()
 
     def send(self, channel: str, key: str, body: bytes, **terms: Any) -> Any:
@@ -360,9 +320,9 @@ class Play:
     def pending(self, uuid: UUID = LOW) -> int:
         return sum(peer.pending for peer in self.node.peers() if peer.uuid == uuid)
 
-    def restart(self, **options: Any) -> Play:
+    def restart(self, **options: Any) -> Self:
         """The same instance after a crash: what is committed is all that is left."""
-        return Play(store=self.store.snapshot(), limits=self.node.limits, **options)
+        return type(self)(store=self.store.snapshot(), limits=self.node.limits, **options)
 
 
 def subscribed(*subscriptions: tuple[str, str]) -> tuple[Subscription, ...]:

@@ -75,32 +75,6 @@ def test_one_who_goes_is_not_waited_for() -> None:
     assert is_answered(wire.lose(), receipt)
 
 
-def test_sends_that_wait_inside_come_first() -> None:
-    """While the disk is full (D-13), and while names are looked up that are not in use."""
-    play = Play()
-    play.peer(LOW, ("c", ""))
-    play.store.full = True
-    play.send("c", "k", b"fails")
-    play.hold_commits = True
-    waits = play.node.send("c", "k", b"waits", now=play.now)
-    receipt = play.node.flush(now=play.now)
-    assert not is_answered(play.run(), receipt)
-    play.store.full = False
-    actions: list[Action] = []
-    while play.held:
-        actions += play.finish()
-    tokens = [token for stored in every(actions, Stored) for token in stored.tokens]
-    assert tokens.index(waits) < tokens.index(receipt)
-    play.hold_looks = True
-    play.values.retain("c", "k", b"1", now=play.now)
-    receipt = play.node.flush(now=play.now)
-    assert not is_answered(play.run(), receipt)
-    actions = play.seen()
-    while play.held:
-        actions += play.finish()
-    assert is_answered(actions, receipt)
-
-
 def test_what_was_not_stored_does_not_leave() -> None:
     play = Play()
     play.peer(LOW, ("c", ""))

@@ -319,24 +319,6 @@ def test_that_has_the_bound_of_credit_and_those_beyond_wait() -> None:
     assert 3 <= len(wire.acks()) <= 10
 
 
-def test_jobs_requests_and_what_may_take_its_time_get_no_copy_all_the_same() -> None:
-    for name in ("a job", "a request", "patience"):
-        play = Play(policy=Policy(handling_timeout=0))
-        if name == "a job":
-            play.call("work", "c", "handler")
-        elif name == "a request":
-            play.requests.respond("c", "", "handler", play.now)
-            play.run()
-        else:
-            play.call("subscribe", "c", "")
-            play.node.register("c", "", "handler")
-            play.node.hand_out_once("handler")
-        wire = play.peer()
-        channel = next(one.channel for one in play.node.subscriptions() if not one.key) if name == "a request" else "c"
-        one = Message(channel, "", b"body", 1)
-        assert len(deliveries(wire.send(one, one))) == 1, name
-
-
 def test_without_a_timeout_a_copy_waits_for_ever() -> None:
     play = subscriber(policy=Policy(stuck_after=None, handling_timeout=None))
     wire = play.peer()

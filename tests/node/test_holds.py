@@ -586,21 +586,6 @@ def test_else_the_earlier_rule_stands(how: str) -> None:
     assert held(play) == ()
 
 
-def test_without_a_hold_jobs_of_a_go_program_go_back_to_their_queue() -> None:
-    play = Play(revision=Revision.GO_2026, policy=Policy(unsubscribed_hold=0.0))
-    play.call("work_queue", "jobs")
-    play.accepted(LOW, revision=Revision.GO_2026).request(("jobs", ""))
-    play.queues.put_many("jobs", [("", b"x")], now=play.now)
-    play.run()
-    assert play.pending(LOW) == 1
-    for cid in list(play.wires):
-        play.wires[cid].lose()
-    play.accepted(LOW, revision=Revision.GO_2026).request()
-    play.wait(1.0)
-    assert play.pending(LOW) == 0
-    assert play.queues.numbers()[0].waiting == 1
-
-
 @pytest.mark.parametrize("known", ["by its UUID", "by a remote that does not answer"])
 def test_the_day_goes_on_where_it_was_not_heard_since_a_restart(known: str) -> None:
     dialect = Dialect(revision=Revision.GO_2026)

@@ -278,16 +278,3 @@ def test_a_histogram_counts_by_upper_bounds() -> None:
 
 
 # Queues.
-
-
-def test_queues_tell_their_jobs_and_workers() -> None:
-    play = Play()
-    play.queues.work_queue("jobs", now=play.now)
-    play.run()
-    play.queues.put_many("jobs", [("", b"1"), ("", b"2"), ("", b"3")], now=play.now)
-    play.run()
-    (queue,) = play.queues.numbers()
-    assert (queue.channel, queue.waiting, queue.running, queue.workers) == ("jobs", 3, 0, 0)
-    play.peer(LOW, ("jobs", ""))
-    (queue,) = play.queues.numbers()
-    assert (queue.waiting, queue.running, queue.workers) == (1, 2, 1)

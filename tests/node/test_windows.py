@@ -343,15 +343,6 @@ def test_a_later_connection_keeps_its_share_though_the_windows_are_full() -> Non
     assert wire.bodies() == [b"for who is back"]
 
 
-def test_nothing_is_kept_of_what_is_retained_or_for_nobody() -> None:
-    play, _ = asking()
-    retained = play.values.retain("c", "k", b"value", now=play.now)
-    play.run()
-    nobody = play.send("c", "k", b"x", to=())
-    assert play.store.messages == []
-    assert [asked(play, one) for one in (retained, nobody)] == [[None], [None]]
-
-
 def test_a_message_for_one_peer_goes_to_no_other_remote() -> None:
     play, cid = asking()
     receipt = play.send("c", "k", b"x", to=HIGH)
@@ -442,19 +433,6 @@ def test_sends_to_nobody_are_told_once_and_then_by_the_minute() -> None:
     assert "'four'" in told.detail
     assert play.node.stats().no_recipients == 4
     assert every(play.wait(600.0), Notice) == []
-
-
-def test_what_is_for_nobody_by_design_is_no_failure() -> None:
-    """A retained value is kept for who comes later; `to=()` says nobody; a reply's requester may have left."""
-    play = Play()
-    play.values.retain("c", "k", b"value", now=play.now)
-    play.send("c", "k", b"x", to=())
-    play.send("tolliver.reply/01890000-0000-7000-8000-000000000001", "", bytes(9))
-    play.send("tolliver.request/sum", "", bytes(8))
-    assert every(play.wait(61.0), Notice) == []
-    assert play.node.stats().no_recipients == 0
-    unsubscribed = play.send("c", "k", b"x", to=LOW)
-    assert asked(play, unsubscribed) == [NOBODY], "a peer that does not subscribe is one that was meant"
 
 
 def test_a_send_that_stores_nothing_waits_for_no_commit_still() -> None:

@@ -160,22 +160,6 @@ def test_one_that_dies_of_control_messages_is_not_asked() -> None:
     assert asked(wire) == []
 
 
-def test_a_responder_that_comes_has_the_peer_ask_it_that_asked_in_vain() -> None:
-    """P-13: its request waits for somebody, and what the peer subscribes to has not changed."""
-    request = Subscription("tolliver.request/c", "")
-    before = Play()
-    before.requests.respond("c", "", "responder", before.now)
-    before.run()
-    play = before.restart()
-    play.wait(60.0)
-    wire = play.peer(LOW)
-    wire.send(Message(*request, bytes(8), None))
-    assert asked(wire) == []
-    play.requests.respond("c", "", "responder", play.now)
-    play.wait(0.0)
-    assert asked(wire) == [request]
-
-
 # The sender.
 
 
@@ -244,15 +228,6 @@ def test_what_is_asked_for_goes_on_as_before() -> None:
     assert {message.body for message in messages} == {b"c", b"d"}
     wire.ack(*messages)
     assert play.pending() == 0
-
-
-def test_a_value_that_is_kept_is_not_given_once_more() -> None:
-    play = Play()
-    play.call("retain", "c", "k", b"value")
-    wire = play.peer(LOW, C)
-    wire.ack(*wire.messages())
-    assert asks(wire, C) == []
-    assert asks(wire, D) == []
 
 
 def test_a_subscription_that_is_new_is_stored_though_another_was_known() -> None:

@@ -6,7 +6,7 @@ A node is one class, cut by topic into modules of which each calls only those be
 state as a commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects
 that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is
 still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and `Batch` are data with their own rules; the
-table of connections is the base of all. What a program may do besides plain messages is above (`pattern`, `services`).
+table of connections is the base of all. Patterns of use are above (`pattern`, `services`).
 """
 
 from __future__ import annotations

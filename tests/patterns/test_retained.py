@@ -9,25 +9,30 @@ import pytest
 
 from tolliver_proto import (
     Ack,
+    Acked,
     Acl,
     Action,
     ConnectionClosing,
+    Dial,
     DiskFull,
     Limits,
     Message,
+    Notice,
     NoticeKind,
     OwnLimitExceeded,
     PeerIdentity,
+    Receipt,
     Rights,
     Stored,
     StoreError,
     Subscribe,
     Subscription,
+    UndeliveredReason,
     Unsubscribe,
 )
 from tolliver_proto.testing import MemoryStore
 
-from .play import HIGH, LOW, Play, Wire, every, notices
+from .play import HIGH, LOW, Play, Wire, every, notices, only
 
 
 def retain(play: Play, *items: tuple[str, str, bytes | None]) -> list[Any]:
@@ -553,3 +558,77 @@ def test_a_store_that_cannot_be_read_says_so() -> None:
         store.fail_next_fetch = StoreError("cannot be read")
         with pytest.raises(StoreError, match="cannot be read"):
             read()
+
+
+def is_answered(actions: list[Action], receipt: Receipt) -> bool:
+    return any(receipt in stored.tokens for stored in every(actions, Stored))
+
+
+def told(play: Play, receipt: Receipt) -> list[object]:
+    """The answer to who asks now, if there is one: None, or why it was given up."""
+    play.node.watch(receipt)
+    found = [one.error and one.error.reason for one in every(play.run(), Acked) if receipt in one.tokens]
+    play.node.unwatch(receipt)
+    return [*found]
+
+
+def test_sends_that_wait_inside_come_first() -> None:
+    """While the disk is full (D-13), and while names are looked up that are not in use."""
+    play = Play()
+    play.peer(LOW, ("c", ""))
+    play.store.full = True
+    play.send("c", "k", b"fails")
+    play.hold_commits = True
+    waits = play.node.send("c", "k", b"waits", now=play.now)
+    receipt = play.node.flush(now=play.now)
+    assert not is_answered(play.run(), receipt)
+    play.store.full = False
+    actions: list[Action] = []
+    while play.held:
+        actions += play.finish()
+    tokens = [token for stored in every(actions, Stored) for token in stored.tokens]
+    assert tokens.index(waits) < tokens.index(receipt)
+    play.hold_looks = True
+    play.values.retain("c", "k", b"1", now=play.now)
+    receipt = play.node.flush(now=play.now)
+    assert not is_answered(play.run(), receipt)
+    actions = play.seen()
+    while play.held:
+        actions += play.finish()
+    assert is_answered(actions, receipt)
+
+
+def test_what_is_for_nobody_by_design_is_no_failure() -> None:
+    """A retained value is kept for who comes later; `to=()` says nobody; a reply's requester may have left."""
+    play = Play()
+    play.values.retain("c", "k", b"value", now=play.now)
+    play.send("c", "k", b"x", to=())
+    play.send("tolliver.reply/01890000-0000-7000-8000-000000000001", "", bytes(9))
+    play.send("tolliver.request/sum", "", bytes(8))
+    assert every(play.wait(61.0), Notice) == []
+    assert play.node.stats().no_recipients == 0
+    unsubscribed = play.send("c", "k", b"x", to=LOW)
+    assert told(play, unsubscribed) == [UndeliveredReason.NO_RECIPIENTS], (
+        "a peer that does not subscribe is one that was meant"
+    )
+
+
+def test_nothing_is_kept_of_what_is_retained_or_for_nobody() -> None:
+    play = Play()
+    only(play.call("connect", "there"), Dial)
+    retained = play.values.retain("c", "k", b"value", now=play.now)
+    play.run()
+    nobody = play.send("c", "k", b"x", to=())
+    assert play.store.messages == []
+    assert [told(play, one) for one in (retained, nobody)] == [[None], [None]]
+
+
+def test_a_value_that_is_kept_is_not_given_once_more() -> None:
+    """Though the peer says again that it wants it (T-50)."""
+    play = Play()
+    play.call("retain", "c", "k", b"value")
+    wire = play.peer(LOW, ("c", ""))
+    wire.ack(*wire.messages())
+    for channel in "cd":
+        wire.send(Subscribe(channel, "", ord(channel)))
+        assert wire.messages() == []

@@ -25,6 +25,7 @@ from tolliver_proto import (
     NoResponders,
     OutboxFull,
     OwnLimitExceeded,
+    Policy,
     Request,
     RequestFailed,
     ReservedChannel,
@@ -34,7 +35,7 @@ from tolliver_proto import (
     Subscription,
 )
 
-from .play import HIGH, LOW, ME, OTHER, Play, Wire, every, only
+from .play import HIGH, LOW, ME, OTHER, Play, Wire, deliveries, every, only
 
 ASKED = "tolliver.request/sums"
 BACK = f"tolliver.reply/{ME}"
@@ -881,3 +882,37 @@ def test_a_handler_that_takes_its_time_beside_one_that_answered() -> None:
     play.node.fail([delivery], play.now)
     play.run()
     assert responding.wire.acks() == []
+
+
+def test_jobs_requests_and_what_may_take_its_time_get_no_copy_all_the_same() -> None:
+    for name in ("a job", "a request", "patience"):
+        play = Play(policy=Policy(handling_timeout=0))
+        if name == "a job":
+            play.call("work", "c", "handler")
+        elif name == "a request":
+            play.requests.respond("c", "", "handler", play.now)
+            play.run()
+        else:
+            play.call("subscribe", "c", "")
+            play.node.register("c", "", "handler")
+            play.node.hand_out_once("handler")
+        wire = play.peer()
+        channel = next(one.channel for one in play.node.subscriptions() if not one.key) if name == "a request" else "c"
+        one = Message(channel, "", b"body", 1)
+        assert len(deliveries(wire.send(one, one))) == 1, name
+
+
+def test_a_responder_that_comes_has_the_peer_ask_it_that_asked_in_vain() -> None:
+    """P-13: its request waits for somebody, and what the peer subscribes to has not changed."""
+    request = Subscription("tolliver.request/c", "")
+    before = Play()
+    before.requests.respond("c", "", "responder", before.now)
+    before.run()
+    play = before.restart()
+    play.wait(60.0)
+    wire = play.peer(LOW)
+    wire.send(Message(*request, bytes(8), None))
+    assert not [frame for frame in wire.got() if isinstance(frame, Subscribe)]
+    play.requests.respond("c", "", "responder", play.now)
+    play.wait(0.0)
+    assert [(frame.channel, frame.key) for frame in wire.got() if isinstance(frame, Subscribe)] == [request]

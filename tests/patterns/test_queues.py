@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.node.play import HIGH, LOW, Play, every, notices
+from tests.patterns.play import HIGH, LOW, Play, every, notices
 from tolliver_proto import (
     Ack,
     AddDeliveries,
@@ -32,6 +32,7 @@ from tolliver_proto import (
     QueueWork,
     Receipt,
     ReplacePeerSubscriptions,
+    Revision,
     Stored,
     StoreError,
     StoreMessages,
@@ -771,3 +772,31 @@ def test_a_producer_that_is_forgotten_takes_nothing_back() -> None:
     wire.lose()
     play.call("forget_peer", LOW)
     assert NoticeKind.LEASE_OVER not in notices(play.wait(6.0))
+
+
+def test_without_a_hold_jobs_of_a_go_program_go_back_to_their_queue() -> None:
+    play = Play(revision=Revision.GO_2026, policy=Policy(unsubscribed_hold=0.0))
+    play.call("work_queue", "jobs")
+    play.accepted(LOW, revision=Revision.GO_2026).request(("jobs", ""))
+    play.queues.put_many("jobs", [("", b"x")], now=play.now)
+    play.run()
+    assert play.pending(LOW) == 1
+    for cid in list(play.wires):
+        play.wires[cid].lose()
+    play.accepted(LOW, revision=Revision.GO_2026).request()
+    play.wait(1.0)
+    assert play.pending(LOW) == 0
+    assert play.queues.numbers()[0].waiting == 1
+
+
+def test_queues_tell_their_jobs_and_workers() -> None:
+    play = Play()
+    play.queues.work_queue("jobs", now=play.now)
+    play.run()
+    play.queues.put_many("jobs", [("", b"1"), ("", b"2"), ("", b"3")], now=play.now)
+    play.run()
+    (queue,) = play.queues.numbers()
+    assert (queue.channel, queue.waiting, queue.running, queue.workers) == ("jobs", 3, 0, 0)
+    play.peer(LOW, ("jobs", ""))
+    (queue,) = play.queues.numbers()
+    assert (queue.waiting, queue.running, queue.workers) == (1, 2, 1)

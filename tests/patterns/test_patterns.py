@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +18,7 @@ from tolliver_proto import PATTERNS, Deliver, LastValues, Message, Queues, Queue
 
 from .play import LOW, Play, every
 
+ROOT = Path(__file__).parents[2]
 PATTERNS_ROOM = str(Path("tolliver_proto", "_patterns"))
 
 
@@ -113,3 +118,29 @@ def test_a_pattern_is_made_once() -> None:
     work = node.use(QueueWork)
     assert node.use(QueueWork) is work
     assert node.used(QueueWork) is work
+
+
+OF_MORE = re.compile(
+    r"tolliver_proto\.testing|_testing\.(?:checks|world)|import proofs|\.table|test_(?:upkeep|derived)|LastValues"
+)
+"""What a file of tests has that is not of the kernel alone: networks of nodes use all patterns."""
+
+
+@pytest.mark.thorough
+def test_the_kernels_tests_are_green_with_patterns_taken_away(tmp_path: Path) -> None:
+    for name in ("tolliver_proto", "transports", "tests", "scripts", "pyproject.toml"):
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy2)(source, tmp_path / name)
+    shutil.rmtree(tmp_path / "tolliver_proto" / "_patterns")
+    files = sorted((tmp_path / "tests" / "node").glob("test_*.py"))
+    tests = [str(one) for one in files if not OF_MORE.search(one.read_text("utf-8"))]
+    assert len(tests) > len(files) // 2
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(tmp_path / "transports")))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -1,0 +1,74 @@
+"""Stage for a node that patterns are used on, and the answers to what they ask of the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tolliver_proto import (
+    PATTERNS,
+    Action,
+    FindRetained,
+    LastValues,
+    Queues,
+    QueueWork,
+    Requests,
+    StoreError,
+    WeighRetained,
+)
+
+from ..node.play import HIGH, LOW, ME, OTHER, Dice, Wire, deliveries, every, notices, only, subscribed
+from ..node.play import Play as KernelPlay
+
+__all__ = ["HIGH", "LOW", "ME", "OTHER", "Dice", "Play", "Wire", "deliveries", "every", "notices", "only", "subscribed"]
+
+
+class Play(KernelPlay):
+    """One node, which may use each pattern, its store and its stage."""
+
+    def __init__(self, **options: Any) -> None:
+        self.hold_looks = False
+        self.looks: list[FindRetained | WeighRetained] = []
+        self.look_error: StoreError | None = None
+        super().__init__(patterns=PATTERNS, **options)
+
+    @property
+    def requests(self) -> Requests:
+        return self.node.use(Requests)
+
+    @property
+    def queues(self) -> Queues:
+        return self.node.use(Queues)
+
+    @property
+    def works(self) -> QueueWork:
+        return self.node.use(QueueWork)
+
+    @property
+    def values(self) -> LastValues:
+        return self.node.use(LastValues)
+
+    def call(self, name: str, *arguments: Any) -> list[Action]:
+        """A call of the node or, where it is theirs, of a pattern."""
+        kind = next((one for one in PATTERNS if name in vars(one)), None)
+        if kind is None:
+            return super().call(name, *arguments)
+        getattr(self.node.use(kind), name)(*arguments, now=self.now)
+        return self.run()
+
+    def seen(self) -> list[Action]:
+        """The look at retained values that was held back is done."""
+        self._look()
+        return self.run()
+
+    def _takes(self, action: Action) -> bool:
+        if not isinstance(action, FindRetained | WeighRetained):
+            return False
+        self.looks.append(action)
+        if not self.hold_looks:
+            self._look()
+        return True
+
+    def _look(self) -> None:
+        look = self.looks.pop(0)
+        found = look.answer(self.store) if self.look_error is None else []
+        self.values.retained_found(look.search_id, found, self.look_error, now=self.now)
