@@ -79,7 +79,7 @@ def open_private(path: str | os.PathLike[str], flags: int, mode: int = MODE) -> 
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Bytes of a file, and of nothing else: a pipe may be waited for, a device may never end. Raises NotAFile, OSError."""
+    """Bytes of a regular file alone: a pipe may be waited for, a device may never end. Raises NotAFile, OSError."""
     with open(path, "rb", opener=open_private) as file:
         return file.read()
 
