@@ -453,6 +453,21 @@ def test_reading_goes_on_at_once_where_a_stuck_handler_has_all_of_the_credit() -
     assert every(actions, TakeBack) == []
 
 
+@pytest.mark.parametrize("ends", [1, 2])
+def test_what_a_stuck_handler_gives_back_takes_credit_again(ends: int) -> None:
+    """D-9: it has ended one call of two, or goes on; neither is settled, so the sender waits."""
+    play = subscriber("c", "other", policy=FAST, limits=Limits(inbox_messages=3))
+    wire = play.peer()
+    given = deliveries(wire.send(message(1), message(2)))
+    play.call("begin", "c", given)
+    play.wait(1.0)
+    others = deliveries(wire.send(message(3, "other"), message(4, "other")))
+    assert len(others) == 2
+    play.call("end", "c", given[:ends])
+    assert deliveries(wire.send(message(5, "other"))) == [], "as much as the limits allow is in the handlers' hands"
+    assert bodies(play.call("acknowledge", others) + play.call("acknowledge", given[:1])) == [b"5"]
+
+
 def test_credit_of_a_derived_identity_that_is_gone_comes_back() -> None:
     play = subscriber(limits=Limits(inbox_messages=2))
     identity = PeerIdentity(address="job", prefixes=frozenset({"f00000000000"}))

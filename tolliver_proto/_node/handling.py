@@ -61,6 +61,7 @@ class Handling(Holding):
         if calls.stuck:
             assert self._policy.stuck_after is not None
             self._look_at_calls(handler, calls, self._policy.stuck_after)
+            self._exhaust_all()
             return not calls.stuck
         if not (calls.begun or calls.armed):
             del self._calls[handler]
@@ -126,6 +127,12 @@ class Handling(Holding):
             link.holding |= Hold.CREDIT
         for handler in self._stuck:
             self._actions.append(TakeBack(handler, peer.uuid))
+
+    def _exhaust_all(self) -> None:
+        """Deliveries of a stuck handler that took no credit take some again."""
+        for peer in self._peers.values():
+            if not peer.inbox.exhausted and self._is_exhausted(peer.inbox):
+                self._exhaust_credit(peer)
 
     def _release_credit(self, inbox: Inbox, peer: Peer | None) -> None:
         """Go on reading, where there is credit again."""
