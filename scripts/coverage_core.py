@@ -51,7 +51,6 @@ NODE = (
     "holds",
     "ids",
     "lanes",
-    "last_values",
     "letters",
     "lines",
     "links",
@@ -65,12 +64,8 @@ NODE = (
     "probes",
     "programs",
     "promises",
-    "queues",
     "quota",
     "receiving",
-    "request_stories",
-    "requests",
-    "retained",
     "second_tries",
     "sending",
     "silence",
@@ -82,6 +77,7 @@ NODE = (
     "windows",
     "withheld",
 )
+PATTERNS = ("last_values", "patterns", "queues", "request_stories", "requests", "retained")
 REACTIVE = (
     "connection",
     "decoding",
@@ -99,7 +95,7 @@ REACTIVE = (
     "transitions",
     "vectors",
 )
-PARTS = {"wire": WIRE, "node": NODE, "reactive": REACTIVE}
+PARTS = {"wire": WIRE, "node": NODE, "patterns": PATTERNS, "reactive": REACTIVE}
 TESTS = [f"tests/{part}/test_{name}.py" for part, names in PARTS.items() for name in names]
 
 

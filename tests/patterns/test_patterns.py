@@ -14,7 +14,9 @@ from types import FrameType
 
 import pytest
 
-from tolliver_proto import PATTERNS, Deliver, LastValues, Message, Queues, QueueWork, Requests
+from tolliver_proto import PATTERNS, Deliver, LastValues, Message, Queues, QueueWork, Requests, Subscription
+from tolliver_proto._node.opening import Fate
+from tolliver_proto._node.pattern import Hooks, Pattern
 
 from .play import LOW, Play, every
 
@@ -120,10 +122,37 @@ def test_a_pattern_is_made_once() -> None:
     assert node.used(QueueWork) is work
 
 
+def test_a_hook_that_is_not_overridden_is_not_called_and_changes_nothing() -> None:
+    play = Play()
+    wire = play.peer(LOW)
+    link, peer = play.node._links[wire.cid], play.node._peers[LOW]
+    plain, entry = Pattern(), Subscription("c", "")
+    hooks = Hooks()
+    hooks.add(plain)
+    assert {name: getattr(hooks, name) for name in Hooks.__slots__} == dict.fromkeys(Hooks.__slots__, ())
+    assert plain.judges("c", "k", Fate.WANTED) is Fate.WANTED
+    assert list(plain.acknowledges([])) == []
+    assert plain.rescues(peer, []) == []
+    answers = (
+        plain.leaves(link, Message("c", "k", b"", 1), Fate.WANTED),
+        plain.before_list(link, LOW, frozenset(), print),
+        plain.with_list(peer),
+        plain.refuses("c"),
+        plain.owns("c"),
+        plain.holds(entry),
+        plain.rows(LOW, (), None),
+        plain.waits(),
+        plain.busy(),
+        plain.unsent(),
+        plain.stats(),
+    )
+    assert not any(answers)
+
+
 OF_MORE = re.compile(
     r"tolliver_proto\.testing|_testing\.(?:checks|world)|import proofs|\.table|test_(?:upkeep|derived)|LastValues"
 )
-"""What a file of tests has that is not of the kernel alone: networks of nodes use all patterns."""
+"""Signs of a file of tests that is not of the kernel alone: networks of nodes use all patterns."""
 
 
 @pytest.mark.thorough

@@ -30,6 +30,7 @@ from tolliver_proto import (
     Policy,
     Queues,
     QueueWork,
+    QuotaPolicy,
     Receipt,
     ReplacePeerSubscriptions,
     Revision,
@@ -800,3 +801,55 @@ def test_queues_tell_their_jobs_and_workers() -> None:
     play.peer(LOW, ("jobs", ""))
     (queue,) = play.queues.numbers()
     assert (queue.waiting, queue.running, queue.workers) == (1, 2, 1)
+
+
+# Messages beside the jobs of a worker.
+
+
+def beside_a_job(*bodies: bytes, lease: float = 100.0, **options: Any) -> Play:
+    """A worker that is away has a job, and is owed messages."""
+    play = Play(**options)
+    play.queues.work_queue("jobs", lease, play.now)
+    worker = play.peer(LOW, ("jobs", ""), ("news", ""))
+    play.queues.put_many("jobs", [("", b"job")], play.now)
+    play.run()
+    worker.lose()
+    for body in bodies:
+        play.send("news", "k", body)
+    return play
+
+
+def owed(play: Play) -> list[bytes]:
+    rows = {message.seq: message.body for message in play.store.messages}
+    return [rows[seq] for seq in play.store.deliveries(LOW)]
+
+
+def test_no_job_is_dropped_to_make_room_for_a_message() -> None:
+    policy = Policy(quota_policy=QuotaPolicy.DROP_OLDEST)
+    play = beside_a_job(b"1", b"2", b"3", policy=policy, limits=Limits(outbox_messages=3))
+    play.wait(1.0)
+    assert owed(play) == [b"job", b"2", b"3"]
+
+
+def test_messages_that_a_worker_wants_no_more_are_given_up_and_its_jobs_are_not() -> None:
+    play = beside_a_job(b"1", policy=Policy(unsubscribed_hold=5.0))
+    worker = play.accepted(LOW)
+    worker.request(("jobs", ""))
+    play.wait(6.0)
+    assert (worker.bodies(), owed(play)) == ([b"job"], [b"job"])
+
+
+def test_a_damaged_message_beside_a_job_is_set_aside() -> None:
+    play = beside_a_job(b"1", b"2")
+    play.store.corrupt(play.store.messages[1].seq)
+    worker = play.accepted(LOW)
+    worker.request(("jobs", ""), ("news", ""))
+    assert worker.bodies() == [b"job", b"2"]
+    assert play.node.stats().parked == 1
+
+
+def test_a_subscription_beside_the_work_is_stored_as_any_other() -> None:
+    play = Play()
+    play.works.work("jobs", "worker", now=play.now)
+    play.call("subscribe", "news", "")
+    assert play.restart().node.subscriptions() == [("news", "")]

@@ -76,9 +76,8 @@ class Flushing(Retrying):
     def _waits_inside(self, receipt: Receipt | None) -> bool:
         if receipt is None:
             return False
-        if any(one is receipt for _, one, _ in self._blocked):
-            return True
-        return any(receipt in pattern.unsent() for pattern in self._hooks.unsent)
+        is_blocked = any(one is receipt for _, one, _ in self._blocked)
+        return is_blocked or any(receipt in pattern.unsent() for pattern in self._hooks.unsent)
 
     def _begin_flush(self, flush: Flush) -> None:
         def stored(_error: TolliverError | None) -> None:

@@ -430,12 +430,12 @@ class Requests(Pattern):
         if fate is Fate.WANTED and not self._node.closing and self._kernel.keep_early(link, message):
             return True  # somebody waits for it: its responder may be a moment late, as any handler may (T-46)
         self._kernel.leave(link, message, fate)
-        if link.peer is not None:
-            if fate is Fate.WANTED:
-                self._kernel.withhold(link.peer, message)
-            status = Status.FAILED if fate is Fate.STUCK else Status.NOBODY
-            text = b"the responder is stuck: it was not handled" if fate is Fate.STUCK else b""
-            self._answer(Delivery(link.cid, link.peer.uuid, message), status, text)
+        assert link.peer is not None
+        if fate is Fate.WANTED:
+            self._kernel.withhold(link.peer, message)
+        status = Status.FAILED if fate is Fate.STUCK else Status.NOBODY
+        text = b"the responder is stuck: it was not handled" if fate is Fate.STUCK else b""
+        self._answer(Delivery(link.cid, link.peer.uuid, message), status, text)
         return True
 
     def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
