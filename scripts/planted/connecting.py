@@ -168,7 +168,7 @@ BUGS = (
     Bug(
         "both duplicates closed",
         HANDSHAKES,
-        "_on_established",
+        "_establish",
         "self._end(loser)",
         """
         self._end(loser)
@@ -285,7 +285,7 @@ BUGS = (
     Bug(
         "derived: one connection at a time",
         HANDSHAKES,
-        "_on_established",
+        "_establish",
         "old is not None and not peer.derived",
         "old is not None",
         ("tests/node/test_derived.py::test_it_is_told_what_we_subscribe_to",),
@@ -311,7 +311,7 @@ BUGS = (
     Bug(
         "subscriptions of a peer that is away are dropped",
         HANDSHAKES,
-        "_take_down",
+        "_take_from_peer",
         """
         if peer.derived:
             self._drop_derived(peer)
@@ -340,7 +340,7 @@ BUGS = (
     Bug(
         "what is subscribed to during a handshake is not told",
         HANDSHAKES,
-        "_on_established",
+        "_establish",
         "link.control.differing(self._own)",
         "set(self._own) & set()",
         ("tests/node/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),

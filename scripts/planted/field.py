@@ -87,8 +87,8 @@ BUGS = (
         "what a newer list lacks is routed no more",
         "tolliver_proto/_node/holds.py",
         "_set_peer_list",
-        "(lacking - removed if hold else jobs) | jobs",
-        "jobs",
+        "(lacking - removed if hold else always) | always",
+        "always",
         FIELD,
     ),
     Bug(

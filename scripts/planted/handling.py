@@ -75,7 +75,7 @@ BUGS = (
     Bug(
         "credit begins anew with each connection",
         HANDSHAKES,
-        "_take_down",
+        "_take_from_peer",
         "peer.inbox.lose(link.cid)",
         "peer.inbox = type(peer.inbox)()",
         (TESTS + "test_a_peer_that_comes_back_has_the_credit_that_it_had",),

@@ -6,8 +6,8 @@ from .bug import Bug
 
 BATCH = "tolliver_proto/_node/batch.py"
 MOVING = "tolliver_proto/_node/moving.py"
-QUEUEING = "tolliver_proto/_node/queueing.py"
-WORKING = "tolliver_proto/_node/working.py"
+QUEUEING = "tolliver_proto/_patterns/queues.py"
+WORKING = "tolliver_proto/_patterns/work.py"
 TESTS = ("tests/patterns/test_queues.py",)
 
 BUGS = (
@@ -31,8 +31,8 @@ BUGS = (
         "a move that fails is believed",
         MOVING,
         "_moved",
-        "if error is None:\n    self._hand_over(target, messages)\n    return",
-        "self._hand_over(target, messages)\nreturn",
+        "if error is None:\n    then(None, self._hand_over(target, messages))\n    return",
+        "then(None, self._hand_over(target, messages))\nreturn",
         TESTS,
     ),
     Bug(
@@ -45,26 +45,26 @@ BUGS = (
     ),
     Bug(
         "after a restart there are no leases",
-        QUEUEING,
+        "tolliver_proto/_patterns/queues.py",
         "work_queue",
-        'self._timers.set(("lease", (channel, one.uuid)), self._now + lease)',
+        'self._timers.set(("lease", (channel, one.uuid)), self._kernel.now + lease)',
         "pass",
         TESTS,
     ),
     Bug(
         "a worker that is cut off goes on",
-        WORKING,
+        "tolliver_proto/_patterns/work.py",
         "_on_cut_timeout",
-        "self._actions.append(TakeBack(work.handler, uuid))",
+        "self._kernel.tell(TakeBack(work.handler, uuid))",
         "pass",
         TESTS,
     ),
     Bug(
         "who does not work any more acknowledges jobs",
-        WORKING,
-        "_judge",
-        "verdict = self._verdicts[channel, key] = Fate.STUCK",
-        "pass",
+        "tolliver_proto/_patterns/work.py",
+        "judges",
+        "Fate.STUCK if is_unwanted and channel in self._worked else verdict",
+        "verdict",
         TESTS,
     ),
 )

@@ -15,7 +15,7 @@ BUGS = (
         "what was withheld is not asked for",
         RECEIVING,
         "_take_unhandled",
-        "peer is not None and not self._handlers.match(delivery.channel, delivery.key)",
+        "not self._handlers.match(delivery.channel, delivery.key)",
         "False",
         ("tests/node/test_withheld.py::test_a_handler_that_leaves_withholds_what_it_holds",),
     ),
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         "what comes before its handler is withheld",
         RECEIVING,
-        "_leave",
+        "_leave_to_sender",
         "fate is Fate.WANTED and message_id is not None and self._keep_early(link, message)",
         "False",
         ("tests/node/test_first_moments.py",),

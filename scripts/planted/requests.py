@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .bug import Bug
 
-NODE = "tolliver_proto/_node/requesting.py"
-TABLE = "tolliver_proto/_node/requests.py"
+NODE = "tolliver_proto/_patterns/requests.py"
+TABLE = "tolliver_proto/_patterns/open_requests.py"
 RESPONDING = "transports/tolliver_transports/_messages/responding.py"
 IN_NODE = ("tests/patterns/test_requests.py",)
 ON_ADAPTERS = "tests/adapters/test_requests.py::"
@@ -45,10 +45,10 @@ BUGS = (
     ),
     Bug(
         "a cancelled request takes the one of the same number with it",
-        NODE,
+        "tolliver_proto/_patterns/requests.py",
         "_is_outstanding",
-        "self._requests.by_id.get(asked.request_id) is asked",
-        "asked.request_id in self._requests.by_id",
+        "self._open.by_id.get(asked.request_id) is asked",
+        "asked.request_id in self._open.by_id",
         IN_NODE,
     ),
     Bug(
@@ -93,16 +93,16 @@ BUGS = (
     ),
     Bug(
         "a reply is not held for its subscription",
-        NODE,
+        "tolliver_proto/_patterns/requests.py",
         "_hold_reply",
-        "held.append((self._now + HELD_FOR, framed))",
+        "held.append((self._kernel.now + HELD_FOR, framed))",
         "pass",
         IN_NODE,
     ),
     Bug(
         "frames that wait for room are left",
-        "tolliver_proto/_node/node.py",
-        "_on_sent",
+        "tolliver_proto/_patterns/requests.py",
+        "sent",
         "self._send_waiting(link)",
         "pass",
         IN_NODE,
@@ -119,15 +119,15 @@ BUGS = (
         "a closed responder stays subscribed",
         RESPONDING,
         "leave",
-        "self._core.node.stop_responding(self.channel, self.key, self, monotonic())",
+        "self._core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic())",
         "pass",
         (f"{ON_ADAPTERS}test_two_responders_of_one_instance[asyncio]",),
     ),
     Bug(
         "who had no handler once is never asked again",
-        NODE,
-        "_look_for_responders",
-        "asked.not_there.difference_update(self._peers_moved)",
+        "tolliver_proto/_patterns/requests.py",
+        "turn",
+        "asked.not_there.difference_update(moved)",
         "pass",
         (IN_NODE[0] + "::test_where_nobody_whom_it_went_to_has_a_handler_it_waits_for_one_who_has",),
     ),

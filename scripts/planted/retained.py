@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from .bug import Bug
 
-RETAINED = "tolliver_proto/_node/retained.py"
-SIZES = "tolliver_proto/_node/retained_sizes.py"
+RETAINED = "tolliver_proto/_patterns/last_values.py"
+SIZES = "tolliver_proto/_patterns/retained_sizes.py"
 SENDING = "tolliver_proto/_node/sending.py"
 FLUSHING = "tolliver_proto/_node/flushing.py"
 
@@ -18,16 +18,16 @@ _FLUSH = "tests/node/test_flushing.py::"
 BUGS = (
     Bug(
         "a value for every entry of a list, new or not",
-        RETAINED,
-        "_look_first",
+        "tolliver_proto/_patterns/last_values.py",
+        "before_list",
         "wanted - known.subscriptions - known.held.keys()",
         "wanted",
         (f"{_NODE}test_a_longer_list_gets_what_is_new_in_it_alone",),
     ),
     Bug(
         "a subscription that was held is new",
-        RETAINED,
-        "_look_first",
+        "tolliver_proto/_patterns/last_values.py",
+        "before_list",
         "wanted - known.subscriptions - known.held.keys()",
         "wanted - known.subscriptions",
         (f"{_NODE}test_a_hold_that_ends_by_subscribing_is_nothing_new_and_one_that_is_over_is",),
@@ -36,15 +36,15 @@ BUGS = (
         "what is retained is kept for who connects, too",
         SENDING,
         "_store",
-        "bool(self._keeping) and change is None and terms.to != _NOBODY and self._look_at_windows(len(items))",
+        "bool(self._keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))",
         "bool(self._keeping) and terms.to != _NOBODY and self._look_at_windows(len(items))",
         (f"{_NODE}test_it_comes_once_to_a_peer_that_was_connecting",),
     ),
     Bug(
         "a change that is not stored yet is given",
-        RETAINED,
+        "tolliver_proto/_patterns/last_values.py",
         "_look_at",
-        "self._running is not None and not look.changed.keys().isdisjoint(self._running[1].values)",
+        "running is not None and not look.changed.keys().isdisjoint(running.values)",
         "False",
         (f"{_NODE}test_a_change_that_is_not_stored_is_not_given",),
     ),
@@ -58,17 +58,17 @@ BUGS = (
     ),
     Bug(
         "two lists of one peer at once",
-        RETAINED,
-        "_look_first",
+        "tolliver_proto/_patterns/last_values.py",
+        "before_list",
         "giving is not None",
         "False",
         (f"{_NODE}test_one_list_of_a_peer_after_the_other",),
     ),
     Bug(
         "values on a full disk keep a peer out",
-        RETAINED,
+        "tolliver_proto/_patterns/last_values.py",
         "_give_values",
-        "(0, 0) if self._apart else self._room_of(peer)",
+        "(0, 0) if self._kernel.apart else self._room_of(peer)",
         "self._room_of(peer)",
         (f"{_NODE}test_on_a_full_disk_a_peer_connects_and_the_values_are_left_out",),
     ),
