@@ -303,9 +303,9 @@ def test_letters_are_shown_without_their_bodies(lettered: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "left", "said"),
     [
-        ((2, 3, 99), [1, 4], "2 dead letters dropped"),
+        ((2, 3), [1, 4], "2 dead letters dropped"),
         (("--peer", PEER), [2, 4], "2 dead letters dropped"),
-        ((1, 2, "--peer", OTHER), [1, 3, 4], "1 dead letter dropped"),
+        ((2, "--peer", OTHER), [1, 3, 4], "1 dead letter dropped"),
         (("--all",), [], "4 dead letters dropped"),
         ((), [1, 2, 3, 4], "which ones? Give their numbers, or --peer PEER, or --all"),
         ((1, "--all"), [1, 2, 3, 4], "which ones? Give their numbers, or --peer PEER, or --all"),
