@@ -38,6 +38,27 @@ def bob_at(directory: Path, address: str, name: str = "bob") -> InstanceOptions:
     return InstanceOptions(database=directory / f"{name}.db", plaintext=True, remotes=[address])
 
 
+# Output that finds no room.
+
+
+@pytest.mark.parametrize(
+    "words", [("--version",), ("--help",), ("config", "example"), ("config", "schema"), ("completion", "bash")]
+)
+def test_output_without_room_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As a full disk does, a limit on the size of files lets nothing in."""
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -f 0; exec "$@" > out', "sh", *COMMAND, *words],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        timeout=SECONDS,
+        check=False,
+    )
+    said = ended.stderr.decode()
+    assert said.startswith("tolliver: standard output cannot be written (File too large): make room"), said
+    assert (said.count("\n"), ended.returncode) == (1, 1)
+
+
 # A producer whose lines come now and then.
 
 

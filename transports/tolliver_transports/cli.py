@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 
 _EXTRA = {"typer", "click", "rich", "textual", "anyio", "attr", "attrs", "cryptography", "psutil"}
 _SPARK = {"pyspark", "pyarrow", "numpy"}
@@ -20,7 +21,7 @@ def main() -> None:
         # command is known, and until a service watches for it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
-        from ._cli.standard import StreamClosed, fill_gaps
+        from ._cli.standard import StreamClosed, fill_gaps, words_of_stream
 
         fill_gaps()
         from ._cli.commands import app
@@ -29,6 +30,13 @@ def main() -> None:
             app(prog_name="tolliver")
         except StreamClosed as error:
             sys.exit(f"tolliver: {error}")
+        except OSError as error:
+            words = words_of_stream(error)
+            if words is None:
+                raise
+            with suppress(OSError):
+                sys.stdout.close()  # or Python tries once more at its end
+            sys.exit(f"tolliver: {words}")
     except ModuleNotFoundError as error:
         if "pip install" in str(error):  # its user has said so itself
             sys.exit(f"tolliver: {error}")

@@ -9,6 +9,7 @@ would keep when the process ends.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import queue
@@ -32,6 +33,9 @@ _REMEDY = {
     "standard input": "give it a file or a pipe, or < /dev/null",
     "standard output": "give it a file or a pipe, or > /dev/null",
 }
+
+
+_UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 
 class StreamClosed(OSError):
@@ -79,6 +83,15 @@ def fill_gaps() -> None:
         sys.stdout = io.TextIOWrapper(_Closed("standard output", 1), write_through=True)
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  # for as long as the process lives
+
+
+def words_of_stream(error: OSError) -> str | None:
+    """Words on what standard output could not take; None for any other error."""
+    if error.errno not in _UNWRITABLE or error.filename is not None:
+        return None
+    return (
+        f"standard output cannot be written ({os.strerror(error.errno)}): make room where it goes, or send it elsewhere"
+    )
 
 
 def _raw(stream: TextIO) -> io.RawIOBase:
