@@ -182,6 +182,20 @@ def test_the_example_is_a_file_that_can_be_run(tmp_path: Path, monkeypatch: pyte
     assert tolliver("config", "check", path).stderr == "tolliver: alice.toml: nothing is wrong, 7 options set\n"
 
 
+def test_a_configuration_is_checked_without_a_word_of_the_trial(tmp_path: Path) -> None:
+    """In a process of its own: Python shows what a program without a handler logs."""
+    (tmp_path / "a.toml").write_text('plaintext = true\ndatabase = "a.db"\nlisten = "127.0.0.1:0"\n')
+    ended = subprocess.run(
+        [*COMMAND, "config", "check", "a.toml"],
+        capture_output=True,
+        cwd=tmp_path,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert ended.stderr.decode() == "tolliver: a.toml: nothing is wrong, 3 options set\n"
+    assert not (tmp_path / "a.db").exists()
+
+
 def everything() -> dict[str, Any]:
     """The example, with each option that is a comment there."""
     lines = tolliver("config", "example").stdout.splitlines()

@@ -220,6 +220,13 @@ SCENES: list[tuple[tuple[str, ...], str, bool]] = [
     (("publish", "-", "--as", "x", *ANY, "--plaintext"), "<&-", True),
     (("listen", "--json", *ANY, "--plaintext", "--database", "a.db", "--count", "1"), ">&-", True),
 ]
+WRONG_WAY = [
+    # command, what is open for the other direction, and its name
+    (("decode", "-"), "0>other", "standard input"),
+    (SEND, "0>other", "standard input"),
+    (("publish", "-", "--as", "x", *ANY, "--plaintext"), "0>other", "standard input"),
+    (("--version",), ">&0", "standard output"),
+]
 MORE = [
     (words, closed, False)
     for words in (
@@ -266,3 +273,20 @@ def test_a_closed_descriptor_is_named_or_not_needed(
     if needed:
         assert f"{CLOSED[closed]} is closed" in said
         assert ended.returncode == 1
+
+
+@pytest.mark.parametrize(("words", "redirected", "name"), WRONG_WAY)
+def test_a_descriptor_of_the_wrong_direction_is_named(
+    tmp_path: Path, words: tuple[str, ...], redirected: str, name: str
+) -> None:
+    (tmp_path / "in").write_bytes(b"")
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" <in {redirected}', "sh", *COMMAND, *words],
+        capture_output=True,
+        cwd=tmp_path,
+        timeout=SECONDS,
+        check=False,
+    )
+    said = ended.stderr.decode()
+    assert f"tolliver: {name} is closed or of the wrong direction: give it a file or a pipe" in said
+    assert ("Traceback" in said, ended.returncode) == (False, 1)

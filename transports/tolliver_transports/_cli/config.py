@@ -30,6 +30,7 @@ from ..blocking import create_instance
 from .bridging import Bridge
 from .destinations import KEY, Destination, check_all_go_somewhere, destinations, subscribed
 from .tables import print_rows
+from .words import logging_to_stderr
 
 KEYS: Mapping[str, Entry] = {**TABLE, **PROGRAM}
 _NEEDED = {
@@ -173,7 +174,7 @@ def check(path: Path) -> list[str]:
         check_place(options.database)
     tls = None if options.tls is None else evolve(options.tls, keylog=None)
     tried = evolve(options, tls=tls, database=IN_MEMORY, listen=None, remotes=(), status=None, record=None)
-    with create_instance(tried):  # it says what is wrong with the rest
+    with logging_to_stderr(lambda _record: False), create_instance(tried):  # it says what is wrong with the rest
         pass
     return [key for key in config.given if key != KEY] + [
         key for table in config.given.get(KEY, ()) for key, _ in leaves({KEY: table}, KEYS)

@@ -23,6 +23,9 @@ from typing import TextIO
 
 import anyio
 
+if sys.platform != "win32":
+    import fcntl
+
 from .._driver.threads import start
 from ..anyio.threads import loop_caller
 
@@ -39,10 +42,10 @@ _UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 
 class StreamClosed(OSError):
-    """The command was started without the standard stream that it needs."""
+    """The command was started without the standard stream that it needs, or with one for the other direction."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} is closed: {_REMEDY[name]}")
+        super().__init__(f"{name} is closed or of the wrong direction: {_REMEDY[name]}")
 
 
 class _Closed(io.RawIOBase):
@@ -70,19 +73,31 @@ class _Closed(io.RawIOBase):
 def fill_gaps() -> None:
     """Each descriptor that is closed leads nowhere from now on: else the next file that is opened would be one.
 
-    Words for standard error are lost then; who needs another one raises StreamClosed.
+    Words for standard error are lost then; who needs another one raises StreamClosed, also where standard input can
+    only be written, or standard output only be read.
     """
     for fd in range(3):
         try:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest that is free is this one
+    if _has_mode(0, os.O_WRONLY):
+        sys.stdin = None  # as Python says of one that is not there
+    if _has_mode(1, os.O_RDONLY):
+        sys.stdout = None
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(_Closed("standard input", 0)))
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(_Closed("standard output", 1), write_through=True)
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  # for as long as the process lives
+
+
+def _has_mode(fd: int, mode: int) -> bool:
+    """True where the descriptor is for that direction alone. Not known on Windows."""
+    if sys.platform == "win32":
+        return False
+    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == mode
 
 
 def words_of_stream(error: OSError) -> str | None:
