@@ -6,9 +6,9 @@ It goes on past the kills until so many messages were accepted (a hundred for ea
 hundred kills each have databases of their own, so that a failure is found near its seed. A seed decides which adapters
 a round uses, its troubles and its moments: `python -m tests.killing DIRECTORY 100 SEED` repeats it.
 
-The troubles (`tests/troubles.py`): kills at any moment, in the opening (of a database of the first layout, too), in the
-close; orderly restarts; a copy that is put back, of the sender's database or the receiver's; another database of the
-receiver beside its own, or instead; a new disk.
+The troubles (`tests/troubles.py`): kills at any moment, in the opening, in the close; orderly restarts; a
+copy that is put back, of the sender's database or the receiver's; another database of the receiver beside its own, or
+instead; a new disk.
 
 By the lists that sender and receiver keep themselves, and else the exit status is 1:
 

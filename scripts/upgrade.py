@@ -1,15 +1,17 @@
-"""Upgrade and downgrade: the wheel of an older commit, in an environment of its own, beside today's.
+"""Upgrade and downgrade: an older commit beside today's, by the commands of `tolliver`.
 
-    python scripts/upgrade.py [COMMIT] [--kills N]      needs git with that commit, and a package index for pip
+    python scripts/upgrade.py [COMMIT]      needs git with that commit
 
-The older program and today's talk over mutual TLS, and each goes on with the other's database, stage and recordings.
-How many of the recorded messages the older one can read is told. Then both talk through kills, as scripts/exchange.py
-has it. Exit status 1 if a message is lost.
+The older program and today's talk over mutual TLS, and each goes on with the other's recordings, and with its stage
+when the database in it is moved away. A database of before the first release is none of today's: each refuses the
+other's, of which no byte may change, and the one that wrote it delivers what waits, which is the way out. Exit status 1
+if a message is lost, or a database is touched.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -27,23 +29,22 @@ sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
 from tolliver_transports.staging import StageFolder  # noqa: E402  # the line above comes first
 
-from scripts.exchange import one_round  # noqa: E402  # as above
-
-COMMIT = "37bef2d"
+COMMIT = "78f10927"  # the last one whose databases are of before the first release
+REFUSED = ("is of a version of tolliver before the first release", "is the database of another application")
 PATIENCE = 120.0  # seconds for one command
 LINES = 500  # messages of each step
+NOWHERE = ("--connect", "127.0.0.1:9", "--no-wait", "--timeout", 0.1)
 
 
 class Program:
-    """`tolliver` of one version."""
+    """`tolliver` of one version, of the sources in a folder."""
 
-    def __init__(self, name: str, python: Path | str, path: str) -> None:
+    def __init__(self, name: str, source: Path) -> None:
         self.name = name
-        self._python = str(python)
-        self._env = {**os.environ, "PYTHONPATH": path}
+        self._env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(source), str(source / "transports")))}
 
     def _command(self, *words: object) -> list[str]:
-        return [self._python, "-P", "-m", "tolliver_transports.cli", *map(str, words)]
+        return [sys.executable, "-P", "-m", "tolliver_transports.cli", *map(str, words)]
 
     def call(self, folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -57,14 +58,19 @@ class Program:
         )
 
     def send(self, folder: Path, *more: object) -> str:
-        """A file of lines, or what waits; returns what it says. Raises RuntimeError."""
+        """A file of lines, after what waits in the database; returns what it says. Raises RuntimeError."""
         who = ("--certs", ".", "--name", "sender", "--database", "sender.db", "--retry-interval", 1)
         done = self.call(folder, "send", "c", "k", *who, *more)
-        if done.returncode:  # an older one has not all of these options
-            done = self.call(folder, "send", "c", "k", *who[:-2], *more)
         if done.returncode:
             raise RuntimeError(f"{self.name} send: {done.stderr}")
         return done.stdout
+
+    def leaves(self, folder: Path, database: str) -> bool:
+        """True if it refuses that database, says why, and leaves it as it is."""
+        before = digests(folder, database)
+        who = ("--certs", ".", "--name", "sender", "--database", database, *NOWHERE)
+        done = self.call(folder, "send", "c", "k", "x", *who)
+        return done.returncode == 1 and any(map(done.stderr.count, REFUSED)) and digests(folder, database) == before
 
     @contextmanager
     def serving(self, folder: Path, *words: object) -> Iterator[str]:
@@ -88,29 +94,17 @@ class Program:
             process.wait()
 
 
-def build(commit: str, folder: Path) -> Program:
-    """The older program, in an environment of its own."""
-    source = folder / "source"
-    source.mkdir()
+def digests(folder: Path, database: str) -> dict[str, str]:
+    """Of the files of a database; the lock has nothing in it."""
+    files = [file for file in folder.glob(f"{database}*") if file.suffix != ".lock"]
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def checkout(commit: str, folder: Path) -> Program:
+    """The older program."""
     archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
-    subprocess.run(["tar", "-x"], cwd=source, input=archive, check=True)
-    _quiet(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, source)
-    (wheel,) = folder.glob("*.whl")
-    _quiet(sys.executable, "-m", "venv", folder / "older")
-    python = folder / "older" / "bin" / "python"
-    _quiet(python, "-m", "pip", "install", "-q", f"{wheel}[cli,blocking]")
-    return Program(f"tolliver of {commit}", python, "")
-
-
-def _quiet(*words: object) -> None:
-    done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(map(str, words))}: {done.stderr[-2000:]}")
-
-
-def site_of(program: Program) -> Path:
-    (site,) = Path(program._python).parents[1].glob("lib/python*/site-packages")
-    return site
+    subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
+    return Program(f"tolliver of {commit}", folder)
 
 
 def bodies(folder: Path) -> int:
@@ -119,28 +113,30 @@ def bodies(folder: Path) -> int:
     return len({json.loads(line)["body"] for line in lines})
 
 
-def exchange(one: Program, other: Program, today: Program, folder: Path) -> Counter[str]:
-    """`one` begins, `other` goes on with all of its files."""
+def exchange(one: Program, other: Program, folder: Path) -> Counter[str]:
+    """`one` sends to `other`, which goes on with its files."""
     counts: Counter[str] = Counter()
     names = ("certs", ".", "receiver", "sender")
     if one.call(folder, *names).returncode:
         raise RuntimeError(f"{one.name}: no certificates")
-    for number, step in enumerate(("wire", "away", "taken over")):
+    for number, step in enumerate(("wire", "away", "after a refusal")):
         text = "".join(f"{step} {each}\n" for each in range(LINES))
         (folder / f"lines-{number}.txt").write_text(text)
     receiver = ("--certs", ".", "--name", "receiver", "--listen", "127.0.0.1:0", "--json", "--record", "recorded")
     with other.serving(folder, "listen", "--channel", "c", *receiver) as address:
         one.send(folder, "--file", "lines-0.txt", "--connect", address)
-    counts["wire"] = bodies(folder)
-    away = ("--connect", "127.0.0.1:9", "--no-wait", "--timeout", 0.1)
-    one.send(folder, "--file", "lines-1.txt", *away)
-    with one.serving(folder, "listen", "--channel", "c", *receiver) as address:  # each has the other's database now
-        other.send(folder, "--file", "lines-2.txt", "--connect", address)
-    counts["store"] = bodies(folder) - counts["wire"]
-    for program, name in ((today, "recording"), (one if other is today else other, "recording read by the older")):
-        done = program.call(folder, "decode", "--json", "recorded", "--direction", "in", "--channel", "c")
-        counts[name] = sum('"frame": "message"' in line for line in done.stdout.splitlines())
+    counts["messages by wire"] = bodies(folder)
+    one.send(folder, "--file", "lines-1.txt", *NOWHERE)
+    counts["databases refused and left as they were"] = other.leaves(folder, "sender.db")
+    with other.serving(folder, "listen", "--channel", "c", *receiver) as address:
+        one.send(folder, "--file", "lines-2.txt", "--connect", address)
+    counts["by the version that wrote the database"] = bodies(folder) - counts["messages by wire"]
     for program in (one, other):
+        done = program.call(folder, "decode", "--json", "recorded", "--direction", "in", "--channel", "c")
+        counts["read from recordings"] += sum('"frame": "message"' in line for line in done.stdout.splitlines())
+    for program in (one, other):
+        for file in (folder / "staged").glob("node.db*"):  # the stager's database, which each makes again
+            file.unlink()
         with program.serving(
             folder, "stage", "staged", "--certs", ".", "--name", "receiver", "--listen", "127.0.0.1:0"
         ) as address:
@@ -148,7 +144,7 @@ def exchange(one: Program, other: Program, today: Program, folder: Path) -> Coun
             done = program.call(folder, "send", "c", "k", *fresh, "--file", "lines-0.txt", "--connect", address)
             if done.returncode:
                 raise RuntimeError(f"{program.name}: {done.stderr}")
-    counts["stage"] = _staged(folder / "staged")
+    counts["staged"] = _staged(folder / "staged")
     return counts
 
 
@@ -157,45 +153,42 @@ def _staged(folder: Path) -> int:
     return 0 if head is None else head.frames
 
 
-ASKED = {"wire": LINES, "store": 2 * LINES, "recording": 3 * LINES, "stage": 2 * LINES}
+ASKED = {
+    "messages by wire": LINES,
+    "by the version that wrote the database": 2 * LINES,
+    "databases refused and left as they were": 1,
+    "read from recordings": 6 * LINES,
+    "staged": 2 * LINES,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", nargs="?", default=COMMIT)
-    parser.add_argument("--kills", type=int, default=50)
-    options = parser.parse_args()
-    known = subprocess.run(["git", "cat-file", "-e", f"{options.commit}^{{commit}}"], cwd=ROOT, check=False)
+    commit = parser.parse_args().commit
+    known = subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, check=False)
     if known.returncode:
-        print(f"result: upgrade | nothing | not run: this checkout has no commit {options.commit}")
+        print(f"result: upgrade | nothing | not run: this checkout has no commit {commit}")
         return 0
-    missing = 0
-    today = Program("today's tolliver", sys.executable, os.pathsep.join((str(ROOT), str(ROOT / "transports"))))
+    wrong = 0
+    today = Program("today's tolliver", ROOT)
     with tempfile.TemporaryDirectory() as folder:
-        older = build(options.commit, Path(folder))
+        place = {name: Path(folder) / name for name in ("older", "upgrade", "downgrade")}
+        for each in place.values():
+            each.mkdir()
+        older = checkout(commit, place["older"])
         for way, one, other in (("upgrade", older, today), ("downgrade", today, older)):
-            place = Path(folder) / way
-            place.mkdir()
             try:
-                counts = exchange(one, other, today, place)
+                counts = exchange(one, other, place[way])
             except RuntimeError as error:
                 print(error, file=sys.stderr)
-                print(f"result: {way} | {options.commit} | failed: {str(error).splitlines()[-1][:200]}")
-                missing += 1
+                print(f"result: upgrade | {commit}, {way} | failed: {str(error).splitlines()[-1][:200]}")
+                wrong += 1
                 continue
-            lost = sum(asked - counts[name] for name, asked in ASKED.items())
-            missing += abs(lost)
-            shown = ", ".join(f"{counts[name]:,} of {asked:,} by {name}" for name, asked in ASKED.items())
-            shown += f"; of the recordings the older one reads {counts['recording read by the older']:,}"
-            print(f"result: {way} | from the wheel of {options.commit}, or back to it | {shown}", flush=True)
-        total: Counter[str] = Counter()
-        for seed in range(-(-options.kills // 25)):
-            total += one_round(site_of(older), seed, 25)
-    print(
-        f"result: upgrade | {total['kills']} kills beside the wheel of {options.commit} | {total['messages']:,} "
-        f"messages, {total['lost']} lost, {total['unexpected']} unexpected, {total['failed']} rounds failed"
-    )
-    return 1 if missing or any(total[name] for name in ("lost", "unexpected", "failed")) else 0
+            wrong += sum(counts[name] != asked for name, asked in ASKED.items())
+            shown = ", ".join(f"{counts[name]:,} of {asked:,} {name}" for name, asked in ASKED.items())
+            print(f"result: upgrade | {commit}, {way} | {shown}", flush=True)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -4,9 +4,8 @@ Everything that `send` returned for must be handled. One process that has everyt
 receiver, with a database each, kills them at random moments, also while they open or close, and starts them again
 (`troubles`). The sender writes down what it is about to send, and again when `send` has returned; the receiver writes
 down what it handled before it is acknowledged. At the end the sender drains its outbox, and the lists are compared
-(`lists`). The seed says which adapters they use, whether they speak mutual TLS or, one time in five, plaintext, whether
-the receiver knows copies (`dedupe_durable`), and whether the sender begins with a database of the first layout, in the
-migration of which it is killed.
+(`lists`). The seed says which adapters they use, whether they speak mutual TLS or, one time in five, plaintext, and
+whether the receiver knows copies (`dedupe_durable`).
 
     python -m tests.killing DIRECTORY KILLS SEED     prints the result as one line of JSON
 """
@@ -19,14 +18,13 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +35,8 @@ from tolliver_transports.certs import make_ca, make_certificate
 
 from tests.lists import append, whole_lines
 from tests.ports import free_address
-from tests.store.layout_1 import write as write_layout_1
 from tests.troubles import STACKS, Troubles, ended_well, kill
-from tolliver_proto import Delivery, Limits, NoticeKind, StoredMessage, StoreError
+from tolliver_proto import Delivery, Limits, NoticeKind, StoreError
 
 LIVES = (0.2, 0.5, 1.0, 2.0, 3.0)  # at most, from one kill to the next: as parts of what both take to be at work
 BACKLOG = 1000  # messages that wait before the sender goes slowly, so that the end is not all draining
@@ -50,7 +47,6 @@ SIZES = (10, 100, 3000)  # bytes in one body
 SENDERS = 4
 ADAPTERS = ("anyio", "blocking")
 TOLD = {signal.SIGTERM}
-OLDER = 2000  # messages in a database of the first layout
 
 Work = Callable[[], None]
 
@@ -92,23 +88,6 @@ class Rig:
         self.members = {name: make_certificate(directory, name) for name in self.adapters}
         self.addresses = {name: free_address() for name in self.adapters}
         self.life = 0  # of whoever was started last
-        self.begins_older = seed % 3 == 2
-        if self.begins_older:
-            self.write_older()
-
-    def write_older(self) -> None:
-        """A sender's database of the first layout, with messages of a life of its own."""
-        names = [b"0.%d" % number for number in range(OLDER)]
-        messages = [
-            StoredMessage(seq, seq, "work", "", name + b" ", 17 + 4 + len(name) + 1)
-            for seq, name in enumerate(names, 1)
-        ]
-        uuids = self.members["sender"].uuid, self.members["receiver"].uuid
-        write_layout_1(self.database("sender"), *uuids, None, messages)
-        with closing(sqlite3.connect(self.database("sender"))) as older, older:
-            older.execute("INSERT INTO peer_subscription VALUES (1, 'work', '')")
-        for written in ("about to", "returned"):
-            append(self.open_list(written), names)
 
     def database(self, name: str) -> Path:
         return self.directory / f"{name}.db"
@@ -338,8 +317,6 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
 
 
 def watched(rig: Rig, troubles: Troubles, kills: int) -> dict[str, object]:
-    if rig.begins_older:
-        troubles.kill_in_migration()
     troubles.start("receiver", 0.0)
     troubles.start("sender")
     began = time.monotonic()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 CLOSING = 0.1  # seconds that an orderly end takes, before one was seen
 ORDERLY = 30.0  # at most, far above what it takes
 MEETING = 2.0  # for another database to get a connection, which it may never get
-LATER, GROWTH, MIGRATIONS = 0.02, 1.3, 30  # seconds; the last of so many tries is above what any migration takes
 PAUSES = (None, 0.0, 0.3)  # seconds until a receiver subscribes; None: it is told at its opening
 BESIDE = ("-wal", "-shm")  # a database that is put back comes without these
 
@@ -139,16 +138,6 @@ class Troubles:
         self._kill(name)
         self.counts["kills in opening"] += 1
         self.start(name)
-
-    def kill_in_migration(self) -> None:
-        """Later and later, until one came through, of a sender whose database has another layout."""
-        for tries in range(1, MIGRATIONS):
-            self.start("sender")
-            self._moment(LATER * GROWTH**tries)
-            self._kill("sender")
-            if self._rig.names("opened"):
-                break
-            self.counts["kills in migration"] += 1
 
     def kill_in_closing(self) -> None:
         for name in (some := self._some()):

@@ -75,8 +75,8 @@ ROWS = (
     ),
     Row(
         "V7",
-        "kill -9 of real senders and receivers, with SQLite and TLS, also in opening, migration and close; orderly "
-        "restarts, copies put back, other databases and new disks",
+        "kill -9 of real senders and receivers, with SQLite and TLS, also in opening and close; orderly restarts, "
+        " copies put back, other databases and new disks",
         "10,000 kills, 1,000,000 messages or more, 0 lost, 0 overtaken",
         ("python scripts/soak.py 1000",),
         full=("python scripts/soak.py 10000",),
@@ -282,8 +282,9 @@ ROWS = (
     ),
     Row(
         "upgrade",
-        "The wheel of an older commit beside today's: wire, database, stage, recordings, both ways, and through kills",
-        "0 lost",
+        "An older commit beside today's: wire, stage and recordings go on both ways; before the first release each "
+        "refuses the other's database, untouched, and the one that wrote it delivers what waits",
+        "0 lost, no database touched",
         ("python scripts/upgrade.py",),
     ),
     Row(

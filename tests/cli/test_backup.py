@@ -12,7 +12,6 @@ import pytest
 
 from tests.cli.commands import tolliver
 from tests.store.given import everything, open_store, seqs, storing
-from tests.store.test_migration import layout_2_at
 from tolliver_proto import ReserveIds
 
 PAGE = Path(__file__).parents[2] / "docs" / "backup.md"
@@ -70,10 +69,3 @@ def test_what_is_not_there_is_named_and_not_made(
     assert result.exit_code == 1
     assert "there is no database" in result.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_database_of_an_older_layout_can_be_said_to_be_put_back(tmp_path: Path) -> None:
-    layout_2_at(tmp_path / "node.db", 2**24 + 5)
-    assert tolliver("outbox", "restored", tmp_path / "node.db").exit_code == 0
-    with closing(open_store(tmp_path / "node.db")) as store:
-        assert store.load().id_spans[0] == (5, 2**25)

@@ -15,7 +15,6 @@ from tolliver_transports.anyio import InstanceOptions, create_instance
 
 from tests.cli.commands import tolliver
 from tests.store.given import OTHER, PEER, open_store, storing
-from tests.store.test_migration import layout_1
 from tolliver_proto import AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery, StoreRetained, Subscription
 
 
@@ -120,20 +119,6 @@ def test_one_that_is_in_use_is_left_alone(database: Path) -> None:
     anyio.run(check)
 
 
-def test_an_old_layout_is_checked_and_told(database: Path) -> None:
-    database.unlink()
-    database.with_name("alice.db.mark").unlink()
-    layout_1(database)
-    with left_as_it_is(database):
-        told = tolliver("check", database)
-    assert told.exit_code == 1
-    assert told.stdout == (
-        f"a look at the database {database} found damage: "
-        "dead letter 5 has a wrong checksum and is left out: its text is lost\n"
-    )
-    assert f"{database} has layout 1: the next opening brings it up" in told.stderr
-
-
 def test_without_room_for_a_copy_it_says_so(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(database.parent / "missing"))
     with left_as_it_is(database):
@@ -148,10 +133,16 @@ def test_what_is_no_database_is_told_and_nothing_made(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     change(tmp_path / "foreign", "CREATE TABLE cheese(name)")
     before = sorted(tmp_path.iterdir())
-    for name in ("missing", ".", "text", "empty", "foreign"):
+    for name, words in (
+        ("missing", "give the file that the instance uses\n"),
+        (".", "give the file that the instance uses\n"),
+        ("text", "it is not a database; choose another path, or move that file away\n"),
+        ("empty", "it is not a database; choose another path, or move that file away\n"),
+        ("foreign", "give the file that the instance uses\n"),
+    ):
         told = tolliver("check", tmp_path / name)
         assert (told.exit_code, told.stdout) == (1, "")
-        assert told.stderr.endswith("give the file that the instance uses\n")
+        assert told.stderr.endswith(words)
     assert sorted(tmp_path.iterdir()) == before
 
 

@@ -262,8 +262,8 @@ def test_a_file_that_is_missing_or_something_else(command: tuple[object, ...], t
         ("missing", "there is no database"),
         (".", "there is no database"),
         ("text", "cannot be read as an instance's database: file is not a database"),
-        ("empty", "cannot be read as an instance's database: no such table"),
-        ("foreign", "cannot be read as an instance's database: no such table"),
+        ("empty", "is not the database of an instance"),
+        ("foreign", "is not the database of an instance"),
     ):
         line = the_line(tolliver(*command, tmp_path / name))
         assert words in line

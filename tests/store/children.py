@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import sqlite3
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tolliver_proto import RemoveDeliveries, RemoveMessages, StoreError
 
@@ -90,25 +86,6 @@ def forker(path: Path) -> None:
     sys.stdin.read()
 
 
-def migrator(path: Path) -> None:
-    """Opens the database and kills itself before the statement of that number."""
-    left = [int(sys.argv[3])]
-
-    def count(_sql: str) -> None:
-        left[0] -= 1
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    class Counted(sqlite3.Connection):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.set_trace_callback(count)
-
-    connect = sqlite3.connect
-    setattr(sqlite3, "connect", partial(connect, factory=Counted))  # noqa: B010
-    open_store(path).close()
-
-
 def writer(path: Path) -> None:
     """Commits until it is killed, and says the last seq of each commit after it."""
     store = open_store(path)
@@ -147,7 +124,6 @@ def limited(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    {
-        program.__name__: program
-        for program in (holder, stayer, filler, opener, forker, migrator, writer, limited, unsynced)
-    }[sys.argv[1]](Path(sys.argv[2]))
+    {program.__name__: program for program in (holder, stayer, filler, opener, forker, writer, limited, unsynced)}[
+        sys.argv[1]
+    ](Path(sys.argv[2]))

@@ -21,8 +21,7 @@ from tolliver_transports._store.sqlite import SQLiteStore
 from tolliver_proto import NoticeKind, RememberHandled, ReserveIds, StoreError
 from tolliver_proto.testing import BeginAt
 
-from .given import OURS, PEER, everything, open_store, seqs, start, storing
-from .test_migration import layout_2_at
+from .given import PEER, everything, open_store, seqs, start, storing
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes, links and other processes are POSIX")
 MIB = bytes(2**20)
@@ -269,15 +268,6 @@ def test_the_log_of_a_killed_instance_stays_for_its_next_opening(tmp_path: Path)
     back_up(killed / "node.db", tmp_path / "copy.db")
     assert (killed / "node.db-wal").read_bytes() == log
     assert contents(tmp_path / "copy.db") == [1, 2, 3]
-
-
-def test_a_copy_of_an_older_layout_has_that_layout(tmp_path: Path) -> None:
-    layout_2_at(tmp_path / "node.db", 5)
-    back_up(tmp_path / "node.db", tmp_path / "copy.db")
-    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
-        assert copy.execute("PRAGMA user_version").fetchall() == [(2,)]
-    with closing(open_store(tmp_path / "copy.db")) as store:
-        assert store.instance_id == OURS
 
 
 def test_only_databases_of_instances_are_copied(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from struct import Struct
@@ -27,17 +27,14 @@ def row_check(*values: int | bytes | None) -> int:
     return crc32(repr(values).encode())
 
 
-_CHECKED = Struct(">qqII")
+_LETTER = Struct(">qII")
 _VALUE = Struct(">qII")
 
 
-def content_check(number: int, wire_id: int, channel: bytes, key: bytes, body: bytes, cause: bytes = b"") -> int:
-    """Of a dead letter, with number 0; of a message in layouts 1 and 2, with its seq."""
-    return crc32(cause, crc32(body, crc32(_CHECKED.pack(number, wire_id, len(channel), len(key)) + channel + key)))
-
-
-def letter_check(content: int, number: int, peer: int, attempts: int, failed_at: int) -> int:
-    """The check of a dead letter whose id, channel, key and body have this one, also in SQL."""
+def letter_check(numbers: Sequence[int], cause: bytes, channel: bytes, key: bytes, body: bytes) -> int:
+    """The check of a dead letter. Its numbers: its own, the peer's, the message's id, attempts and time of failure."""
+    number, peer, wire_id, attempts, failed_at = numbers
+    content = crc32(cause, crc32(body, crc32(_LETTER.pack(wire_id, len(channel), len(key)) + channel + key)))
     return (content + number * 65537 + peer * 40503001 + attempts * 1000003 + failed_at * 69061) % _PRIME
 
 
@@ -70,7 +67,6 @@ def owed_check(
 def make_known(connection: sqlite3.Connection) -> None:
     """Define the SQL functions that these checks call."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
-    connection.create_function("letter_check", 5, partial(_checked, letter_check), deterministic=True)
     connection.create_function("value_check", 4, partial(_checked, value_check), deterministic=True)
     connection.create_function("owed_check", 7, partial(_checked, owed_check), deterministic=True)
 
@@ -105,7 +101,7 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
         f" + ({{3}} & 0xFFFFFFFF) * 524287 + ({{3}} >> 32 & 0xFFFFFFFF) * 131071 + 104729) % {_PRIME}"
         " ELSE owed_check({0}, {1}, {2}, {3}, {4}, {5}, {6}) END"
     ),
-    "handled": (  # without a checksum, as in layout 2: then the check too is as it was there
+    "handled": (  # a message that is known by its id alone has no checksum
         f"({{}} * 40503001 + {{}} * 69061 + IFNULL({{}} * 1000003 + 32452843, 0) + 104729) % {_PRIME}"
     ),
     "id_span": "row_check({}, {}, {})",

@@ -17,8 +17,8 @@ from tolliver_proto import StoreError
 
 from .._private import must_be_file
 from .checks import make_known, write_seal
-from .file import APPLICATION_ID, connect_beside, failing
-from .layout import LAYOUT
+from .file import connect_beside, failing
+from .layout import LAYOUT, refuse_unknown
 
 _STEP = 1024  # pages between two looks whether to go on: a few MiB
 
@@ -33,8 +33,8 @@ def back_up(database: str | os.PathLike[str], to: str | os.PathLike[str]) -> Non
     options = "mode=ro" if os.path.exists(f"{path}-wal") else "mode=rw"
     with failing("read", path), closing(connect_beside(path, options)) as source:
         [(application,)] = source.execute("PRAGMA application_id").fetchall()
-        if application != APPLICATION_ID:
-            raise StoreError(f"{path} is not the database of an instance: give the file that the instance uses")
+        [(layout,)] = source.execute("PRAGMA user_version").fetchall()
+        refuse_unknown(path, application, layout)
         write_copy(source, path, to, lambda: None)
 
 

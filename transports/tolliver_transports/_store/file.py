@@ -30,7 +30,7 @@ from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, 
 from .checks import SEALED, Log, break_seal, damage, make_known, row_check, seal, write_seal
 from .clock import StoreClock
 from .health import StoreHealth
-from .layout import LAYOUT, TABLES
+from .layout import APPLICATION_ID, LAYOUT, TABLES, refuse_unknown
 from .lock import Lock, check_names
 from .mark import Mark, mark_path
 from .migration import bring_up
@@ -39,7 +39,6 @@ from .room import Growth, Room
 
 MAGIC = b"SQLite format 3\0"
 HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
-APPLICATION_ID = 0x546F6C6C  # "Toll" in the file's header
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
     "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
@@ -120,7 +119,7 @@ def check_place(given: str | os.PathLike[str]) -> None:
         _must_be_files(given, path)
         if _is_there(path):
             check_names(path)
-            _probe(path)
+            probe(path)
         else:
             _refuse_to_replace(path)
             os.stat(os.path.dirname(path))
@@ -148,7 +147,7 @@ def _refuse_to_replace(path: str) -> None:
             )
 
 
-def _probe(path: str) -> None:
+def probe(path: str) -> None:
     """Look at the header before SQLite may change anything, and without it: it would not look into the log.
 
     If power failed while the log was copied into the file, the file alone need not be a whole database.
@@ -160,13 +159,7 @@ def _probe(path: str) -> None:
     if not header.startswith(MAGIC):
         raise StoreError(f"cannot open the database {path}: {'; '.join(NOT_A_DATABASE)}")
     layout, application = HEADER.unpack(header)
-    if application != APPLICATION_ID:
-        raise StoreError(f"{path} is the database of another application: choose another path")
-    if not 1 <= layout <= LAYOUT:
-        raise StoreError(
-            f"the database {path} has layout {layout}, and this version of tolliver knows 1 to {LAYOUT}: "
-            "use the version that wrote it, or a newer one"
-        )
+    refuse_unknown(path, application, layout)
 
 
 class DatabaseFile:
@@ -208,7 +201,7 @@ class DatabaseFile:
             finally:
                 self._remove_draft()
         self._lock.take_file()
-        _probe(self.path)
+        probe(self.path)
         try:
             self._begin()
         except sqlite3.Error as error:  # it takes a little room
@@ -231,7 +224,7 @@ class DatabaseFile:
             raise StoreError(f"the database {self.path} is on a file system without shared memory: use a local disk")
         self._room.opened(connection)
         self.damage: list[str] = self._log_damage(connection, log)
-        self.transact(lambda: self.damage.extend(bring_up(connection, int(time.time()))))
+        self.transact(lambda: bring_up(connection))
         self._look_at_schema(connection)
         self.transact(lambda: self._take_over(connection))
         self._count_commits(connection)

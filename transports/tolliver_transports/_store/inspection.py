@@ -1,7 +1,7 @@
 """Inspection of a database that nobody uses.
 
-To open a database is to change it: damaged rows are left out, the log is brought into the file, an old layout is
-brought up. So a copy is opened, among the temporary files, and the original is only read, and locked meanwhile.
+To open a database is to change it: damaged rows are left out, the log is brought into the file. So a copy is opened,
+among the temporary files, and the original is only read, and locked meanwhile.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import NamedTuple
 from uuid import UUID
 
 from tolliver_proto import CorruptMessage, NoticeKind, StoreError, UnparkDeliveries
 
 from .._private import open_private
-from .file import APPLICATION_ID, HEADER, MAGIC
-from .layout import LAYOUT
+from .file import failing, probe
 from .lock import Lock
 from .sqlite import SQLiteStore
 
@@ -30,19 +28,10 @@ _LAST = 2**63 - 1
 _ROWS, _BYTES = 1024, 16 * 2**20  # of one reading
 
 
-class Inspection(NamedTuple):
-    """The findings: nothing, or a line for each fault. An old layout is no fault."""
+def inspect(path: Path) -> list[str]:
+    """A line for each fault that opening and `SQLiteStore.check` find, and for every message that cannot be read.
 
-    layout: int
-    findings: list[str]
-
-    @property
-    def old(self) -> bool:
-        return self.layout < LAYOUT
-
-
-def inspect(path: Path) -> Inspection:
-    """All that opening and `SQLiteStore.check` find, and every message that cannot be read. Changes nothing.
+    It changes nothing.
 
     Takes as much room among the temporary files as the database has. Raises StoreError where it is in use, or no
     database of an instance, and OSError.
@@ -50,7 +39,8 @@ def inspect(path: Path) -> Inspection:
     if not path.is_file():
         raise StoreError(f"there is no database {path}: give the file that the instance uses")
     whole = path.resolve()
-    layout = _layout(whole)
+    with failing("open", str(whole)):
+        probe(str(whole))
     with ExitStack() as ending:
         lock = ending.enter_context(closing(Lock(str(whole))))
         lock.take_file()
@@ -60,18 +50,7 @@ def inspect(path: Path) -> Inspection:
             raise StoreError(
                 f"no copy of {path} can be made in {gettempdir()}: {error}. Set TMPDIR to a directory with room for it"
             ) from error
-        return Inspection(layout, [one.replace(str(copy), str(path)) for one in _findings(copy)])
-
-
-def _layout(path: Path) -> int:
-    """Of the file, of which the log may have a newer head. Raises StoreError where it is no database of ours."""
-    with path.open("rb") as file:
-        header = file.read(HEADER.size)
-    known = header.startswith(MAGIC) and len(header) == HEADER.size
-    layout, application = HEADER.unpack(header) if known else (LAYOUT, None)
-    if application != APPLICATION_ID and not (application is None and os.path.exists(f"{path}-wal")):
-        raise StoreError(f"{path} is no database of an instance: give the file that the instance uses")
-    return int(layout)
+        return [one.replace(str(copy), str(path)) for one in _findings(copy)]
 
 
 def _copied(path: Path, directory: Path) -> Path:

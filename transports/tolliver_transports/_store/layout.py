@@ -1,13 +1,22 @@
 """Layout of the database file: its tables and its number.
 
-A program opens every layout up to its own (`migration`), and refuses a newer one untouched.
+The application id in the header says that a file is ours, and `user_version` is its layout. A layout of which
+`migration` has a step is brought up at the opening; every other file is refused, untouched. Versions before the first
+release had an application id of their own, so that their layouts 1 to 6 are not taken for these, nor these for theirs.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 
-LAYOUT = 6
+from tolliver_proto import StoreError
+
+from .migration import STEPS
+
+APPLICATION_ID = 0x746F6C6C  # "toll" in the file's header
+_BEFORE = 0x546F6C6C  # "Toll": written before the first release
+LAYOUT = 1
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
@@ -22,7 +31,7 @@ TABLES = {
     ) {_BY_ROWID}""",
     "batch": f"""CREATE TABLE batch(
         first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL, crc INTEGER NOT NULL,
-        directory BLOB NOT NULL, bodies BLOB NOT NULL, number INTEGER NOT NULL DEFAULT 0
+        directory BLOB NOT NULL, bodies BLOB NOT NULL, number INTEGER NOT NULL
     ) {_BY_ROWID}""",
     "owed": f"""CREATE TABLE owed(
         peer INTEGER NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, first_id INTEGER,
@@ -46,7 +55,7 @@ TABLES = {
     "dead_letter": f"""CREATE TABLE dead_letter(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
         attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
-        channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, cause TEXT NOT NULL DEFAULT ''
+        cause TEXT NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL
     ) {_BY_ROWID}""",
     "handled": f"""CREATE TABLE handled(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL, checksum INTEGER,
@@ -66,3 +75,22 @@ TABLES = {
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
     ) {_BY_KEY}""",
 }
+
+
+def refuse_unknown(path: str | os.PathLike[str], application: int, layout: int) -> None:
+    """Raises StoreError where a file with these numbers in its header is none that this version goes on with."""
+    if application == _BEFORE:
+        raise StoreError(
+            f"the database {path} is of a version of tolliver before the first release, which this one does not read; "
+            "nothing of it was changed. Let the version that wrote it deliver what waits, then move the file and those "
+            f"beside it ({path}.*, {path}-*) away and start again: a new one is made (docs/releases.md)"
+        )
+    if application != APPLICATION_ID:
+        raise StoreError(
+            f"{path} is not the database of an instance: choose another path, or give the file that the instance uses"
+        )
+    if layout != LAYOUT and layout not in STEPS:
+        raise StoreError(
+            f"the database {path} has layout {layout}, and this version of tolliver knows {LAYOUT}: "
+            "use the version that wrote it, or a newer one"
+        )

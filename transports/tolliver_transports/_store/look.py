@@ -15,19 +15,13 @@ from uuid import UUID
 
 from tolliver_proto import StoreError, Subscription
 
-from .checks import content_check, letter_check
-from .layout import LAYOUT
+from .checks import letter_check
+from .layout import LAYOUT, refuse_unknown
 from .owed import Deliveries
 
-_READ = 3
-"""The oldest layout of which these tables are as they are now."""
-
 _LETTERS = """
-    SELECT number, peer, uuid, channel, key, LENGTH(body), wire_id, attempts, failed_at, dead_letter.crc, {}, {}
+    SELECT uuid, LENGTH(body), number, peer, wire_id, attempts, failed_at, cause, channel, key, dead_letter.crc, {}
     FROM dead_letter JOIN peer ON peer.id = dead_letter.peer ORDER BY number"""
-_CAUSES = 6
-"""The oldest layout in which a dead letter has a cause."""
-
 
 Body = bytes
 
@@ -110,27 +104,11 @@ class Look:
 
     def letters(self, bodies: bool = False) -> Iterator[Letter]:
         """All dead letters, oldest first."""
-        [(layout,)] = self._connection.execute("PRAGMA user_version").fetchall()
-        chosen = _LETTERS.format("body" if bodies else "NULL", "cause" if layout >= _CAUSES else "x''")
-        for (
-            number,
-            peer,
-            uuid,
-            channel,
-            key,
-            size,
-            wire_id,
-            attempts,
-            failed_at,
-            crc,
-            body,
-            cause,
-        ) in self._connection.execute(chosen):
-            if body is not None:
-                content = content_check(0, wire_id, channel, key, body, cause)
-                body = body if crc == letter_check(content, number, peer, attempts, failed_at) else None
-            names = (channel.decode("utf-8", "replace"), key.decode("utf-8", "replace"))
-            why = cause.decode("utf-8", "replace")
+        for uuid, size, *row in self._connection.execute(_LETTERS.format("body" if bodies else "NULL")):
+            number, _, wire_id, attempts, failed_at, cause, channel, key, crc, body = row
+            if body is not None and crc != letter_check(row[:5], cause, channel, key, body):
+                body = None
+            names, why = (_shown(channel), _shown(key)), _shown(cause)
             yield Letter(number, UUID(bytes=uuid), *names, size, wire_id, attempts, failed_at, why, body)
 
     def waiting(self) -> list[Waiting]:
@@ -168,9 +146,13 @@ def must_be_there(database: Path) -> None:
         raise StoreError(f"there is no database {database}: give the file that the instance uses")
 
 
+def _shown(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
 @contextmanager
 def look(database: Path) -> Iterator[Look]:
-    """Raises StoreError where there is no database, or none of ours, or one of a layout before 3."""
+    """Raises StoreError where there is no database, or none of this version."""
     must_be_there(database)
     file = database.resolve()
     in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
@@ -178,8 +160,10 @@ def look(database: Path) -> Iterator[Look]:
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?{options}", uri=True)) as connection:
             connection.text_factory = bytes
+            [(application,)] = connection.execute("PRAGMA application_id").fetchall()
             [(layout,)] = connection.execute("PRAGMA user_version").fetchall()
-            if 0 < layout < _READ:
+            refuse_unknown(database, application, layout)
+            if layout != LAYOUT:
                 raise StoreError(
                     f"{database} has layout {layout}, of an older version, and the next opening brings it to layout "
                     f"{LAYOUT}: start its instance first"

@@ -17,9 +17,9 @@ from tolliver_proto import NoticeKind, StoreError
 
 from .checks import make_known, row_check
 from .clock import StoreClock
-from .file import APPLICATION_ID, Failing, failing
+from .file import Failing, failing
 from .health import StoreHealth
-from .layout import LAYOUT, TABLES
+from .layout import APPLICATION_ID, LAYOUT, TABLES
 from .room import Growth
 
 IN_MEMORY = ":memory:"

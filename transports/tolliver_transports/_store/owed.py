@@ -321,15 +321,6 @@ class Deliveries:
         consecutive = ids[-1] - ids[0] == places[-1] - places[0] == directory.count - 1
         return Share(peer, first, last, ids[0] - places[0] if consecutive else None, sum(directory.sizes), b"", None)
 
-    def spoil(self, seqs: Sequence[int]) -> None:
-        """Messages that were damaged where they come from: only their places are kept (V9)."""
-        for (first, _, _), met in self._batches((seq, seq) for seq in seqs):
-            directory, bodies = self._batch(first)
-            if directory is not None:
-                places = {place - first for low, high in met for place in range(low, high + 1)}
-                kept = [at for at, place in enumerate(directory.places) if place not in places]
-                self._replace(first, *directory.only(kept, bodies))
-
     def _replace(self, first: int, directory: bytes, bodies: bytes) -> None:
         self._execute("UPDATE batch SET directory = ?, bodies = ? WHERE first_seq = ?", (directory, bodies, first))
         self._read = None

@@ -62,7 +62,7 @@ from tolliver_proto import (
 from tolliver_proto.layouts import MessageSet
 
 from .causes import FAILURES, MALFORMED, primary_code, store_error
-from .checks import check_of, content_check, letter_check, value_check
+from .checks import check_of, letter_check, value_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
@@ -80,7 +80,7 @@ _STATEMENT_BYTES = 2**20  # of bodies in one statement: a prepared one keeps a c
 _SHORT_SPAN = 8  # rows: shorter spans are removed row by row, many to a statement
 
 _LETTERS = """
-    SELECT number, peer, wire_id, attempts, failed_at, channel, key, body, cause, crc FROM dead_letter
+    SELECT number, peer, wire_id, attempts, failed_at, cause, channel, key, body, crc FROM dead_letter
     WHERE number > ? ORDER BY number LIMIT ?"""
 _HANDLED = "SELECT peer, wire_id, checksum FROM handled ORDER BY number"
 _LETTER_SIZES = """
@@ -384,11 +384,10 @@ class SQLiteStore:
         letters = []
         uuids = {number: uuid for uuid, number in self._peers.items()}
         with self._file.failing("read", *MALFORMED):
-            for number, peer, *row in self._file.connection.execute(_LETTERS, (after_number, max_count)).fetchall():
-                wire_id, attempts, failed_at, channel, key, body, cause, crc = row
+            for row in self._file.connection.execute(_LETTERS, (after_number, max_count)).fetchall():
+                number, peer, wire_id, attempts, failed_at, cause, channel, key, body, crc = row
                 try:
-                    content = content_check(0, wire_id, channel, key, body, cause)
-                    good = crc == letter_check(content, number, peer, attempts, failed_at)
+                    good = crc == letter_check(row[:5], cause, channel, key, body)
                 except (*MALFORMED, struct_error):
                     good = False
                 if good and peer in uuids:
@@ -647,15 +646,13 @@ class SQLiteStore:
         for letter in (op.letter for op in run):
             number = last = max(letter.number, last + 1)
             peer = self._number(letter.peer)
-            names, cause = (letter.channel, letter.key, letter.body), letter.cause.encode()
-            content = content_check(
-                0, letter.message_id, letter.channel.encode(), letter.key.encode(), letter.body, cause
-            )
-            crc = letter_check(content, number, peer, letter.attempts, now)
-            rows.append((number, peer, letter.message_id, letter.attempts, now, crc, letter.cause, *names))
+            numbers = (number, peer, letter.message_id, letter.attempts, now)
+            texts = (letter.cause, letter.channel, letter.key)
+            cause, channel, key = (text.encode() for text in texts)
+            crc = letter_check(numbers, cause, channel, key, letter.body)
+            rows.append((*numbers, crc, *texts, letter.body))
         for some in _by_bytes(rows):
-            columns = "number, peer, wire_id, attempts, failed_at, crc, cause, channel, key, body"
-            self._insert(f"INSERT INTO dead_letter({columns})", some)
+            self._insert("INSERT INTO dead_letter", some)
 
     def _remove_dead_letters(self, run: list[RemoveDeadLetters]) -> None:
         spans = [(number, number) for op in run for number in op.numbers]
