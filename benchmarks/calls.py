@@ -1,24 +1,34 @@
 """Calls of Python that a message costs, and the rooms that they are in: where the time of a message goes.
 
-    python benchmarks/calls.py [--messages 3000] [--only ROW ...]
+    python benchmarks/calls.py [--messages 3000] [--only ROW ...] [--functions]
+    python benchmarks/calls.py --renew
 
 Both ends are in one process on one asyncio loop, over mutual TLS on loopback; what is counted is what the loop's thread
 calls, under cProfile. Counts are the same on a busy machine, or nearly; shares of time are those under the profiler,
 which makes calls of Python dearer than work inside a library. So read the shares as an order, not as microseconds.
+
+The rows of SCENES count otherwise: one message at a time over plaintext, calls of functions of our packages alone, in
+all threads, with databases in memory, until all that the message causes is done. `--functions` lists these by
+function. `--renew` writes them into calls.json, against which `tests/test_calls.py` holds them: a message may cost
+fewer calls, never more.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import json
 import pstats
+import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from time import thread_time
+from types import CodeType, FrameType
 from typing import Any
 
 import anyio
@@ -31,6 +41,8 @@ BODY = bytes(100)
 PIECE = 100  # messages that are sent before the loop comes round
 BATCH = 250
 WINDOW = 16
+LIMITS = Path(__file__).with_name("calls.json")
+WARM, LOOKS = 20, 5  # messages before the first that is counted, and messages of which the least is taken
 Counted = Callable[[], Awaitable[None]]
 """One run of a row's work, to be counted."""
 
@@ -187,6 +199,63 @@ ROWS: dict[str, Any] = {
 }
 
 
+async def durable(left: Instance, _tally: Tally) -> None:
+    """Until its row is gone."""
+    await left.wait_acked(await left.send("c", "", BODY))
+    await anyio.sleep(0.4)
+
+
+async def unreliable(left: Instance, tally: Tally) -> None:
+    left.unreliable_send("c", "", BODY)
+    await tally.reaches(tally.count + 1)
+    await anyio.sleep(0.15)
+
+
+SCENES: dict[str, Callable[[Instance, Tally], Awaitable[None]]] = {"durable": durable, "unreliable": unreliable}
+
+
+async def scene(name: str) -> Counter[str]:
+    """Calls of our functions for one message, by function: those of the message with the fewest."""
+    calls: Counter[CodeType] = Counter()
+
+    def watch(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            calls[frame.f_code] += 1
+
+    async def counted() -> Counter[str]:
+        calls.clear()
+        await SCENES[name](left, tally)
+        found: Counter[str] = Counter()
+        for code, count in [*calls.items()]:
+            if is_ours(code.co_filename):
+                found[f"{room_of(code.co_filename)} {Path(code.co_filename).stem}.{code.co_qualname}"] += count
+        return found
+
+    tally = Tally()
+    threading.setprofile(watch)  # of threads that begin from now on: the stores'
+    try:
+        async with (
+            create_instance(InstanceOptions(database=":memory:", plaintext=True, listen="127.0.0.1:0")) as right,
+            create_instance(InstanceOptions(database=":memory:", plaintext=True)) as left,
+        ):
+            await right.subscribe("c", "", tally.add)
+            await left.new_connection(f"127.0.0.1:{right.port}")
+            await left.wait_subscribed("c")
+            for _ in range(WARM):
+                await left.wait_acked(await left.send("c", "", BODY))
+            await anyio.sleep(0.4)
+            sys.setprofile(watch)
+            looks = [await counted() for _ in range(LOOKS)]
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return min(looks, key=Counter.total)
+
+
+def is_ours(path: str) -> bool:
+    return "/tolliver_proto/" in path or "/tolliver_transports/" in path
+
+
 def room_of(path: str) -> str:
     for package in ("tolliver_proto", "tolliver_transports"):
         if f"/{package}/" in path:
@@ -225,23 +294,52 @@ async def measured(name: str, messages: int) -> tuple[Counter[str], Counter[str]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [*ROWS, *SCENES]
     parser.add_argument("--messages", type=int, default=3000)
-    parser.add_argument("--only", nargs="+", choices=[*ROWS], default=[*ROWS], metavar="ROW")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="ROW")
+    parser.add_argument("--functions", action="store_true", help="list the calls of a scene by function")
+    parser.add_argument("--renew", action="store_true", help=f"count the scenes and write {LIMITS.name}")
     arguments = parser.parse_args()
-    print("| row | calls a message | of builtins | rooms, by calls a message (share of processor time, profiled) |")
-    print("|---|---|---|---|")
+    if arguments.renew:
+        limits = {name: anyio.run(scene, name).total() for name in SCENES}
+        LIMITS.write_text(json.dumps(limits, indent=2) + "\n")
+        print(limits)
+        return
+    print("| row | calls a message | of ours | of builtins | rooms, by calls a message (share of processor time) |")
+    print("|---|---|---|---|---|")
     for name in arguments.only:
-        calls, seconds = anyio.run(measured, name, arguments.messages)
-        builtin = calls.pop("builtin", 0)
-        total = sum(seconds.values())
-        rooms = ", ".join(
-            f"{room} {count / arguments.messages:.1f} ({seconds[room] / total:.0%})"
-            for room, count in calls.most_common(6)
-        )
-        each = sum(calls.values()) / arguments.messages
-        print(
-            f"| {name} | {each:.1f} | {builtin / arguments.messages:.1f} ({seconds['builtin'] / total:.0%}) | {rooms} |"
-        )
+        if name in SCENES:
+            show_scene(name, arguments.functions)
+        else:
+            show_row(name, arguments.messages)
+
+
+def show_row(name: str, messages: int) -> None:
+    calls, seconds = anyio.run(measured, name, messages)
+    builtin = calls.pop("builtin", 0) / messages
+    total = sum(seconds.values())
+    each, ours = (
+        sum(calls.values()) / messages,
+        sum(count for room, count in calls.items() if room.startswith(("proto", "transports"))),
+    )
+    rooms = ", ".join(
+        f"{room} {count / messages:.1f} ({seconds[room] / total:.0%})" for room, count in calls.most_common(6)
+    )
+    print(
+        f"| {name} | {each:.1f} | {ours / messages:.1f} | {builtin:.1f} ({seconds['builtin'] / total:.0%}) | {rooms} |"
+    )
+
+
+def show_scene(name: str, with_functions: bool) -> None:
+    calls = anyio.run(scene, name)
+    of_rooms: Counter[str] = Counter()
+    for function, count in calls.items():
+        of_rooms[function.split()[0]] += count
+    rooms = ", ".join(f"{room} {count}" for room, count in of_rooms.most_common(9))
+    print(f"| {name} | {calls.total()} | {calls.total()} | | {rooms} |")
+    if with_functions:
+        for function, count in calls.most_common():
+            print(f"{count:5} {function}")
 
 
 if __name__ == "__main__":
