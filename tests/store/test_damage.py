@@ -29,7 +29,7 @@ from tolliver_proto import (
     Subscription,
 )
 
-from .flips import Flips, ask
+from .flips import Flips
 from .given import OTHER, PEER, everything, message, open_store, storing
 
 FLIPS = 80
@@ -116,14 +116,48 @@ def test_a_batch_in_the_place_of_another_is_noticed(scratch: Path) -> None:
     assert rows == [message(1), message(2), lost(3), lost(4), message(5)]
 
 
-def test_a_batch_whose_number_changed_is_found_again(scratch: Path) -> None:
+def test_a_batch_whose_number_changed_is_told_and_set_aside(scratch: Path) -> None:
     path = scratch / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing(range(1, 6))])
         store.commit([storing(range(6, 11))])
     changed(path, "UPDATE batch SET first_seq = 6 + 64 WHERE first_seq = 6")
     with closing(open_store(path)) as store:
-        assert everything(store) == [message(seq) for seq in range(1, 11)]
+        for _ in range(2):  # told once
+            rows = everything(store)
+            assert rows[:5] == [*map(message, range(1, 6))]
+            assert [row.seq for row in rows[5:] if isinstance(row, CorruptMessage)] == [*range(6, 11)]
+        told = [text.split(": ")[1] for _, text in store.news()]
+        assert sorted(told) == [f"the batch of messages from {seq} on is missing or damaged" for seq in (6, 70)]
+
+
+def test_a_bit_of_a_directory_is_told_and_hits_no_other_batch(scratch: Path) -> None:
+    """Each bit of it, one after the other: a message is right, or set aside in its place."""
+    path = scratch / "node.db"
+    with closing(open_store(path)) as store:
+        for seqs in (range(1, 4), range(4, 6)):
+            store.commit([storing(seqs)])
+        store.commit([RemoveDeliveries(PEER, [(2, 2)]), RemoveMessages([(2, 2)])])  # so an opening looks at it, too
+        before = everything(store)
+        [(good,)] = store._file.connection.execute("SELECT directory FROM batch WHERE first_seq = 1")
+    hit = set[int]()
+    for bit in range(8 * len(good)):
+        content = bytearray(good)
+        content[bit // 8] ^= 1 << bit % 8
+        in_batch(path, lambda _, bodies, content=content: (bytes(content), bodies))  # type: ignore[misc]
+        with closing(open_store(path)) as store:
+            store.find(None, 0, 10, 0.0)
+            assert "the batch of messages from 1 on is missing or damaged" in "; ".join(
+                text for _, text in store.news()
+            )
+            rows = everything(store)
+        assert [row.seq for row in rows] == [row.seq for row in before]
+        gone = {row.seq for row in rows if isinstance(row, CorruptMessage)}
+        assert all(row in before for row in rows if row.seq not in gone)
+        assert gone <= {1, 3}
+        assert [row for row in rows if row.seq in gone] == [lost(seq) for seq in sorted(gone)]
+        hit.add(len(gone))
+    assert hit == {0, 1, 2}
 
 
 def test_a_batch_whose_end_changed_keeps_what_is_owed(scratch: Path) -> None:
@@ -148,7 +182,7 @@ def test_the_number_of_a_lost_message_is_not_given_again(scratch: Path) -> None:
         assert everything(store) == [*(lost(seq) for seq in range(1, 6)), message(6)]
 
 
-def test_a_damaged_page_leaves_what_stands_before_it_and_all_other_batches(path: Path) -> None:
+def test_a_damaged_page_costs_its_batch_and_no_other(path: Path) -> None:
     def long(seq: int) -> StoredMessage:
         return message(seq, b"body %d" % seq * 40)
 
@@ -163,10 +197,7 @@ def test_a_damaged_page_leaves_what_stands_before_it_and_all_other_batches(path:
         rows = everything(store)
         complaints = store.check()
     assert [row.seq for row in rows] == [*range(1, COUNT + 1), *range(1001, 1301), *range(2001, 2301)]
-    gone = {row.seq for row in rows if isinstance(row, CorruptMessage)}
-    assert 1300 in gone
-    assert min(gone) > 1200
-    assert max(gone) <= 1300
+    assert [row.seq for row in rows if isinstance(row, CorruptMessage)] == [*range(1001, 1301)]
     assert all(row == (sent if row.seq < 1000 else long)(row.seq) for row in rows if isinstance(row, StoredMessage))
     assert complaints
 
@@ -189,7 +220,7 @@ def changed(path: Path, *statements: str) -> None:
         ("UPDATE owed SET parked = x'40' WHERE first_seq = 1", "2 rows of table owed have a wrong checksum"),
         (
             "UPDATE owed SET bytes = (bytes | 1) - (bytes & 1) WHERE first_seq = 1",
-            "2 rows of table owed had one wrong bit each",
+            "2 rows of table owed have a wrong checksum",
         ),
         ("UPDATE peer_subscription SET key = 'k'", "1 rows of table peer_subscription have a wrong checksum"),
         ("DELETE FROM peer_subscription", "table peer_subscription has 0 rows and had 1 "),
@@ -213,7 +244,7 @@ def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, 
         assert told in "; ".join(store.check())
         rows = everything(store)
         assert [row for row in rows if row != sent(row.seq)] == []
-        assert len(rows) == (0 if change.startswith("DELETE FROM owed") or "parked" in change else COUNT)
+        assert len(rows) == (0 if change.startswith(("DELETE FROM owed", "UPDATE owed")) else COUNT)
         store.commit([storing([COUNT + 2])])
         assert everything(store, STRANGER) == []  # a new peer does not get what was another's
         store.commit([ReplacePeerSubscriptions(STRANGER, [])])
@@ -247,28 +278,31 @@ def test_a_table_that_is_described_otherwise_is_not_used(path: Path) -> None:
         open_store(path)
 
 
-def test_a_bit_of_a_share_that_changed_is_put_right(path: Path) -> None:
-    """Each bit of each column, one after the other: nobody loses a message by it, and nobody gets one again."""
+def test_a_bit_of_a_share_is_told_and_hits_that_share_alone(path: Path) -> None:
+    """A bit of each column, one after the other: the other peer loses nothing by it, and the messages stay there."""
     with closing(open_store(path)) as store:
         store.commit([RemoveDeliveries(PEER, [(3, 5)]), ParkDelivery(OTHER, 9)])
-        before = ask(store)
+        before = {peer: everything(store, peer) for peer in (PEER, OTHER)}
     with closing(sqlite3.connect(path)) as reader:
-        rows = reader.execute("SELECT * FROM owed ORDER BY peer, first_seq").fetchall()
-    assert [bool(row[5]) for row in rows] == [True, True]
-    assert rows[1][6]
-    for at, value in enumerate(rows[0]):
-        for row in rows:
-            if row[at] is None:
-                continue
-            blob = type(row[at]) is bytes
-            wrong = bytes([row[at][0] ^ 4, *row[at][1:]]) if blob else row[at] ^ 4
-            damaged = (*row[:at], wrong, *row[at + 1 :])
-            with closing(sqlite3.connect(path)) as foreign, foreign:
-                foreign.execute("DELETE FROM owed WHERE peer = ? AND first_seq = ?", row[:2])
-                foreign.execute("INSERT INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", damaged)
-            with closing(open_store(path)) as store:
-                assert "1 rows of table owed had one wrong bit each" in "; ".join(store.check()), (at, value)
-                assert ask(store) == before
+        rows = reader.execute("SELECT * FROM owed ORDER BY peer").fetchall()
+    places = [(hit, at) for hit in (0, 1) for at in range(len(rows[hit])) if rows[hit][at] is not None]
+    assert len(places) == 2 * len(rows[0]) - 1  # nothing is set aside for the first
+    for hit, at in places:
+        value = rows[hit][at]
+        wrong = bytes([value[0] ^ 4, *value[1:]]) if type(value) is bytes else value ^ 4
+        with closing(sqlite3.connect(path)) as foreign, foreign:
+            foreign.execute("DELETE FROM owed")
+            damaged = [*rows[:hit], (*rows[hit][:at], wrong, *rows[hit][at + 1 :]), *rows[hit + 1 :]]
+            foreign.executemany("INSERT INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", damaged)
+        with closing(open_store(path)) as store:
+            assert "1 rows of table owed have a wrong checksum and are left out" in "; ".join(store.check())
+            assert everything(store, (PEER, OTHER)[hit]) == []
+            other = (OTHER, PEER)[hit]
+            assert everything(store, other) == before[other]
+    changed(path, "DELETE FROM owed")
+    open_store(path).close()
+    with closing(sqlite3.connect(path)) as reader:
+        assert reader.execute("SELECT COUNT(*) FROM batch").fetchall() == [(1,)]  # for .recover
 
 
 def test_a_batch_that_is_lost_makes_nothing_old(path: Path) -> None:
@@ -294,6 +328,25 @@ def test_dead_letters_are_known_where_the_number_of_the_last_one_cannot_be_read(
         [(_, told)] = store.news()
         assert "the number of the newest dead letter cannot be read" in told
         assert [letter.body for letter in store.dead_letters(0, 9)] == [b"letter"] * 3
+
+
+def test_dead_letters_that_are_out_of_order_are_told(path: Path) -> None:
+    """The number of one changed in the tree, so that those before it are passed over."""
+    with closing(open_store(path)) as store:
+        store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"letter", number, 20)) for number in (1, 2, 3)])
+    with closing(sqlite3.connect(path)) as connection:
+        [(page,)] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'dead_letter'")
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE + 8)
+        number = (page - 1) * PAGE + int.from_bytes(file.read(2), "big") + 1  # of the first cell, behind its length
+        file.seek(number)
+        assert file.read(1) == b"\1"
+        file.seek(number)
+        file.write(b"\x41")
+    with closing(open_store(path)) as store:
+        store.load()
+        [(_, told)] = store.news()
+        assert "dead letters are out of order" in told
 
 
 @pytest.mark.parametrize(("change", "number"), [("attempts = 21", 1), ("cause = 'x'", 1), ("number = 7", 7)])

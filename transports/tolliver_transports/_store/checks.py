@@ -44,7 +44,7 @@ def value_check(channel: bytes, key: bytes, stored_at: int, body: bytes) -> int:
 
 
 def batch_check(first_seq: int, last_seq: int) -> int:
-    """The check of a batch's place, also in SQL. Its contents have checks of their own."""
+    """The check of a batch's place. Its contents have checks of their own."""
     return (first_seq * 1000003 + (last_seq - first_seq) * 69061 + 104729) % _PRIME
 
 
@@ -80,7 +80,6 @@ def _checked(check: Callable[..., int], *row: Any) -> int | None:
 
 
 _COLUMNS = {
-    "batch": ("first_seq", "last_seq"),
     "expiry": ("first_seq", "due"),
     "owed": ("peer", "first_seq", "last_seq", "first_id", "bytes", "owed", "parked"),
     "handled": ("peer", "wire_id", "checksum"),
@@ -93,7 +92,6 @@ _COLUMNS = {
     "unsaid": ("peer", "channel", "key", "since"),
 }
 _FORMULAS = {  # exact in 64 bits up to seq 2**42
-    "batch": f"({{0}} * 1000003 + ({{1}} - {{0}}) * 69061 + 104729) % {_PRIME}",
     "expiry": "row_check({}, {})",
     "owed": (
         "CASE WHEN {5} IS NULL AND {6} IS NULL AND {3} IS NOT NULL THEN "
@@ -167,7 +165,7 @@ def _sums(connection: sqlite3.Connection, table: str) -> list[int]:
 # Findings.
 
 _THEN = {
-    "owed": "the messages of that batch are not sent to that peer: send them again if they matter",
+    "owed": "the messages of that batch are not sent to that peer: put back a copy if they matter (docs/backup.md)",
     "handled": "what they name may be handled once more if it comes again (T-48)",
     "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
     "clock": "messages are as old as the wall clock says",
@@ -180,7 +178,6 @@ _THEN = {
 }
 _SHOWN = 3
 _SHOWN_COLUMNS = {"retained": "channel, key, crc, stored_at"}  # no body
-_REPAIRED = 100  # rows: more than that are no stray bits
 
 
 def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[int]]) -> Iterator[str]:
@@ -194,15 +191,9 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
         yield from _broken_seal(table, sealed[table], _sums(connection, table), bool(bad))
     if bad:
         [(count,)] = connection.execute(f"SELECT COUNT(*) {query}").fetchall()
-        right = _put_right(connection) if table == "owed" else []
-        if right:
-            yield f"{len(right)} rows of table owed had one wrong bit each and are as they were written again"
-        if count > len(right):
-            shown = ", ".join(repr(row)[:200] for row in bad) + (" and others" if count > len(bad) else "")
-            left_out = f"{count - len(right)} rows of table {table} have a wrong checksum and are left out"
-            yield f"{left_out}, {shown}: {_THEN[table]}"
-        _rebuild(connection, table)
-        connection.executemany("INSERT OR IGNORE INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", right)
+        shown = ", ".join(repr(row)[:200] for row in bad) + (" and others" if count > len(bad) else "")
+        yield f"{count} rows of table {table} have a wrong checksum and are left out, {shown}: {_THEN[table]}"
+        _leave_out(connection, table)
     if table in ("owed", "peer_subscription", "held_subscription", "unsaid", "handled"):
         query = (
             f"SELECT peer, COUNT(*) FROM {table} WHERE peer > 0 GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
@@ -210,27 +201,6 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
         for peer, count in connection.execute(query).fetchall():  # whose number a new peer may get
             yield f"{count} rows of table {table} belong to a peer ({peer}) whose own row is missing: they are removed"
             connection.execute(f"DELETE FROM {table} WHERE peer = ?", (peer,))
-
-
-_Share = tuple[Any, ...]
-
-
-def _put_right(connection: sqlite3.Connection) -> list[_Share]:
-    """A bit must not cost a peer a whole batch: the one that makes the check true again is looked for."""
-    damaged = connection.execute(f"SELECT * FROM owed WHERE NOT {GOOD['owed']} LIMIT {_REPAIRED}").fetchall()
-    return [
-        right for row in damaged for right in _with_another_bit(row) if _checked(owed_check, *right[:-1]) == right[-1]
-    ]
-
-
-def _with_another_bit(row: _Share) -> Iterator[_Share]:
-    for at, value in enumerate(row):
-        if type(value) is int:
-            yield from ((*row[:at], value ^ 1 << bit, *row[at + 1 :]) for bit in range(63))
-        elif type(value) is bytes:
-            bits = int.from_bytes(value, "little")
-            for bit in range(8 * len(value)):
-                yield (*row[:at], (bits ^ 1 << bit).to_bytes(len(value), "little"), *row[at + 1 :])
 
 
 def _broken_seal(table: str, then: list[int], now: list[int], known: bool) -> Iterator[str]:
@@ -242,8 +212,9 @@ def _broken_seal(table: str, then: list[int], now: list[int], known: bool) -> It
         yield f"the rows of table {table} are not those of the end of the last use"
 
 
-def _rebuild(connection: sqlite3.Connection, table: str) -> None:
-    """Only the good rows, in a tree that is built anew: one that is out of order would lead past some."""
+def _leave_out(connection: sqlite3.Connection, table: str) -> None:
+    """Only the good rows stay, in a new tree. A row whose key changed puts the old one out of order, which would lead
+    past good rows without a word, and past the bad one too where a DELETE looks for it."""
     connection.execute(f"CREATE TEMP TABLE good AS SELECT * FROM main.{table} WHERE {GOOD[table]}")
     connection.execute(f"DELETE FROM main.{table}")
     connection.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM good")

@@ -233,10 +233,7 @@ class DatabaseFile:
         instance = self._instance_row(connection)
         self.damage += self._look_at_rows(connection, instance[1])
         connection.execute(_TAKE_COUNT)
-        deliveries = Deliveries(connection, lambda: 0)
-        deliveries.drop_held()
-        if self.damage:
-            deliveries.drop_ownerless()
+        Deliveries(connection, lambda: 0).drop_held()
         break_seal(connection)
         self.instance_id = UUID(bytes=instance[0])
         self.unclean = instance[1] is None or bool(self.damage)

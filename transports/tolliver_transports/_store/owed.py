@@ -22,7 +22,8 @@ from tolliver_proto import CorruptMessage, StoredMessage
 from tolliver_proto.layouts import IntervalSet, RefCounts
 
 from .batches import Directory, Messages, in_columns, pack
-from .checks import GOOD, batch_check, owed_check
+from .causes import primary_code
+from .checks import batch_check, owed_check
 
 Span = tuple[int, int]
 Row = StoredMessage | CorruptMessage
@@ -39,7 +40,6 @@ _LOOKS = 64  # batches at most that an opening looks at, to say how old they are
 _ANEW = 16  # batches that one commit writes anew at most
 _LAST_SEQ = 2**63 - 1
 _SIZE = attrgetter("size")
-_PAGE = 4096  # bytes of a body that are read at once where some cannot be
 
 _COLUMNS = "peer, first_seq, last_seq, first_id, bytes, owed, parked"
 _FROM = "first_seq >= IFNULL((SELECT MAX(first_seq) FROM {table} WHERE {where}first_seq <= ?2), ?2)"
@@ -179,10 +179,17 @@ def _around(first: int, last: int, met: Sequence[Span]) -> Span:
 class Deliveries:
     """The tables `batch` and `owed`. Every change of them runs within a transaction of the caller's."""
 
-    def __init__(self, connection: sqlite3.Connection, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        now: Callable[[], int],
+        tell: Callable[[str], None] = lambda _damage: None,
+    ) -> None:
         self._connection = connection
         self._execute: Callable[[str, Sequence[object]], sqlite3.Cursor] = connection.execute
         self._now = now
+        self._tell = tell
+        self._damaged: set[int] = set()  # first seqs of batches that were told
         [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
         self._number = 0  # of the commit in the making
         self._numbered: int | None = None  # the first seq of the newest batch, where that has this number
@@ -412,11 +419,6 @@ class Deliveries:
                 self._execute("DELETE FROM batch WHERE first_seq = ?", (first,))
         self._execute(_ORPHANS, ())
 
-    def drop_ownerless(self) -> None:
-        """After damage: nobody would ever ask for these batches. Slow: looks at all."""
-        self._execute("DELETE FROM batch WHERE first_seq NOT IN (SELECT first_seq FROM owed)", ())
-        self._execute(_ORPHANS, ())
-
     def tidy(self, closing: bool = False) -> None:
         """Write batches anew of which less than half is owed; the newest only when the store closes."""
         if not self._sparse:
@@ -445,44 +447,43 @@ class Deliveries:
         """A batch, None where its row is missing or says nothing (V9)."""
         if self._read is None or self._read[0] != first:
             self._read = None
-            data, bodies = self._row(first, "directory, bodies") or self._strayed(first)
-            directory = _directory(data)
-            if directory is None or directory.first_seq != first:
+            row = self._row(first, "directory, bodies")
+            directory = self._directory(first, row)
+            if row is None or directory is None:
                 return None, b""
-            self._read = (first, directory, bodies)
+            self._read = (first, directory, row[1])
         return self._read[1:]
 
     def directory(self, first: int) -> Directory | None:
         """As `_batch`, without the bodies: so None, too, where it is not whole."""
-        data, *_ = self._row(first, "directory") or self._strayed(first)
-        directory = _directory(data)
-        return directory if directory is not None and directory.whole and directory.first_seq == first else None
+        directory = self._directory(first, self._row(first, "directory"))
+        return directory if directory is not None and directory.whole else None
 
     def _row(self, first: int, columns: str) -> tuple[bytes, ...] | None:
+        """None where it is missing, or one of its pages cannot be read."""
         try:
             row = self._execute(f"SELECT {columns} FROM batch WHERE first_seq = ?", (first,)).fetchone()
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_CORRUPT:
+            if primary_code(error) != sqlite3.SQLITE_CORRUPT:
                 raise
-            return tuple(self._salvaged(first, column) for column in columns.split(", "))
+            return None
         return row if row and all(type(value) is bytes for value in row) else None
 
-    def _strayed(self, first: int) -> tuple[bytes, bytes]:
-        """A batch whose own number is another than it was: its directory says the right one twice."""
-        with suppress(sqlite3.DatabaseError):
-            for data, bodies in self._execute(f"SELECT directory, bodies FROM batch WHERE NOT {GOOD['batch']}", ()):
-                directory = _directory(data)
-                if directory is not None and directory.first_seq == first:
-                    return data, bodies
-        return b"", b""
-
-    def _salvaged(self, first: int, column: str) -> bytes:
-        """As much of it as can be read: one damaged page must not take what stands on those before it (V9)."""
-        pieces: list[bytes] = []
-        with suppress(sqlite3.Error), self._connection.blobopen("batch", column, first, readonly=True) as blob:
-            while piece := blob.read(_PAGE):
-                pieces.append(piece)
-        return b"".join(pieces)
+    def _directory(self, first: int, row: tuple[bytes, ...] | None) -> Directory | None:
+        """That of the batch which begins there, and a word where it is not as it was written, once for each batch."""
+        try:
+            directory = None if row is None else Directory(row[0])
+        except (ValueError, TypeError, IndexError, struct_error):
+            directory = None
+        if directory is not None and directory.first_seq != first:
+            directory = None
+        if (directory is None or not directory.whole) and first not in self._damaged:
+            self._damaged.add(first)
+            self._tell(
+                f"the batch of messages from {first} on is missing or damaged: those that fail their checks are set "
+                "aside, size and age of the others may be guessed. Put back a copy if they matter (docs/backup.md)"
+            )
+        return directory
 
     def fetch(self, peer: int, after_seq: int, max_count: int, max_bytes: int, holds: Holds | None = None) -> list[Row]:
         """As `Store.fetch`."""
@@ -536,6 +537,8 @@ class Deliveries:
         for place in places:
             at = directory.at(place) if directory is not None else None
             row = _lost(share, place) if directory is None or at is None else directory.message(at, bodies)
+            if isinstance(row, CorruptMessage) and directory is not None and not directory.whole:
+                row = _lost(share, place)  # its id and its size may be what changed
             most -= row.size
             if most < 0 and (rows or not one_at_least):
                 break
@@ -727,13 +730,6 @@ def _size_of(share: Share, directory: Directory | None, bits: int) -> int:
 
 def _mean(share: Share) -> int:
     return share.size // (share.last_seq + 1 - share.first_seq)
-
-
-def _directory(data: bytes) -> Directory | None:
-    try:
-        return Directory(data)
-    except (ValueError, TypeError, IndexError, struct_error):
-        return None
 
 
 def _lost(share: Share, place: int) -> CorruptMessage:

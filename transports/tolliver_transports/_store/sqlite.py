@@ -180,7 +180,7 @@ class SQLiteStore:
         self._new_peers: list[UUID] = []
         self._ending = False
         self._copying = Lock()
-        self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()))
+        self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()), self._file.tell_damage)
         self._may_hold = False  # nobody has connected yet
         self._peers: dict[UUID, int] = self._file.peers
         with self._file.failing("load", *MALFORMED):
@@ -432,6 +432,11 @@ class SQLiteStore:
         sizes: list[tuple[int, int]] = []
         with suppress(sqlite3.DatabaseError, *MALFORMED):
             sizes += ((int(number), int(size)) for number, size in self._file.connection.execute(_LETTER_SIZES))
+        numbers = [number for number, _ in sizes]
+        if numbers != sorted(numbers):
+            self._file.tell_damage(
+                "dead letters are out of order, and some are missed: put back a copy if they matter (docs/backup.md)"
+            )
         try:
             [(last,)] = self._file.connection.execute(_LAST_LETTER).fetchall()
         except sqlite3.DatabaseError:
