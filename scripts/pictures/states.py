@@ -229,7 +229,7 @@ _SIGNALS = {
     ("in flight", "stored"): "connection ends",
     ("in flight", "acknowledged"): "its ack comes",
     ("in flight", "set aside"): "the peer closes at it, five times",
-    ("set aside", "stored"): "retry(), or after a pause",
+    ("set aside", "stored"): "retry()",
     ("stored", "given up"): "expire_after, forget_peer(), quota",
     ("set aside", "given up"): "drop_parked()",
 }

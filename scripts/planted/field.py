@@ -1,4 +1,4 @@
-"""Bugs in what keeps a node in the field well: strikes, second tries, dials, duels, crowds.
+"""Bugs in what keeps a node in the field well: strikes, dials, duels, crowds.
 
 The idea: restarts, clones and silent ends are usual there, and each rule is one comparison that could be forgotten.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 from .bug import Bug
 
 EXPOSURE = "tolliver_proto/_node/exposure.py"
-PARKED = "tolliver_proto/_node/parked.py"
 HANDSHAKES = "tolliver_proto/_node/handshakes.py"
-RETRYING = "tolliver_proto/_node/retrying.py"
 SENDING = "tolliver_proto/_node/sending.py"
 KEEPING = "tolliver_proto/_node/keeping.py"
 DIALING = "tolliver_proto/_node/dialing.py"
@@ -20,7 +18,7 @@ DUELLING = "tests/node/test_duels.py::"
 DROPS = "tolliver_proto/_node/drops.py"
 SILENT = "tests/node/test_patience.py::"
 WINDOWS = "tests/node/test_windows.py::"
-TRIES = "tests/node/test_second_tries.py::"
+STRIKES = "tests/node/test_strikes.py::"
 HOLDING = "tests/node/test_holds.py::"
 ONCE = "tests/cli/test_once.py::"
 COMMANDS = "transports/tolliver_transports/_cli/connecting.py"
@@ -68,12 +66,12 @@ BUGS = (
         (HOLDING + "test_of_two_lists_that_are_not_stored_the_one_before_both_stands",),
     ),
     Bug(
-        "what waits before a parked message that is tried again is passed over",
+        "what waits before a parked message that is retried is passed over",
         "tolliver_proto/_node/outbox.py",
         "go_back",
         "message.seq <= seq",
         "False",
-        (TRIES + "test_what_waits_before_one_that_is_tried_again_is_not_passed_over",),
+        (STRIKES + "test_what_waits_before_a_parked_one_that_is_retried_is_not_passed_over",),
     ),
     Bug(
         "an answer comes before its acks",
@@ -252,7 +250,7 @@ BUGS = (
         "_forget_old",
         "self._taken.popleft()",
         "break",
-        (TRIES + "test_a_program_that_is_restarted_while_its_handler_works_refuses_nothing",),
+        (STRIKES + "test_a_program_that_is_restarted_while_its_handler_works_refuses_nothing",),
     ),
     Bug(
         "an end after an ack is a strike",
@@ -260,47 +258,15 @@ BUGS = (
         "acked",
         "self._taken.clear()",
         "",
-        (TRIES + "test_an_end_soon_after_another_was_acknowledged_is_no_strike",),
+        (STRIKES + "test_an_end_soon_after_another_was_acknowledged_is_no_strike",),
     ),
     Bug(
         "a suspected head goes as soon as the peer is up",
         HANDSHAKES,
-        "_mind_poison",
-        "link.window.silent = True",
+        "_establish",
+        "link.window.deferred = True",
         "",
-        (TRIES + "test_a_program_that_starts_again_and_again_refuses_nothing",),
-    ),
-    Bug(
-        "second tries come at one pause",
-        PARKED,
-        "begin",
-        "self._pause = min(2 * self._pause, LONGEST_PAUSE)",
-        "",
-        (TRIES + "test_one_that_fails_again_is_set_aside_at_once_and_tried_after_twice_the_pause",),
-    ),
-    Bug(
-        "what is as large as one that failed is tried",
-        PARKED,
-        "may_be",
-        "is_small and one.seq not in self.corrupt",
-        "one.seq not in self.corrupt",
-        (TRIES + "test_after_another_end_all_may_be_tried_again",),
-    ),
-    Bug(
-        "what cannot be read is tried",
-        PARKED,
-        "may_be",
-        "is_small and one.seq not in self.corrupt",
-        "is_small",
-        (TRIES + "test_a_row_that_cannot_be_read_is_never_tried",),
-    ),
-    Bug(
-        "a second try goes among other messages",
-        RETRYING,
-        "_be_silent",
-        "until > self._now",
-        "False",
-        (TRIES + "test_it_is_sent_when_nothing_else_may_be_what_the_peer_closes_for",),
+        (STRIKES + "test_a_program_that_starts_again_and_again_refuses_nothing",),
     ),
     Bug(
         "a one-off send is a second instance beside that of its certificate",

@@ -2,7 +2,7 @@
 
 A node is one class, cut by topic into modules of which each calls only those before it: this state, `removing`,
 `moving`, `room`, `sending`, `holds`, `handling`, `receiving`, `again`, `handshakes`, `storing`, `maintenance`,
-`retrying`, `flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this
+`expiring`, `flushing`, and last the node itself (`node`), which takes inputs and picks the next action. They share this
 state as a commit, a handshake and an acknowledgement each touch most of it. Parts that can be told apart are objects
 that the node holds: `HandshakeGate` says who may connect, `Dialer` whom to dial when, `KeepAlive` whether somebody is
 still there, `OutboxSearch` what the store has. `Link`, `Peer`, `Outbox` and `Batch` are data with their own rules; the

@@ -55,11 +55,6 @@ class Exposure:
         self._forget_old(now)
         return [*self._handed, *(one for _, ids in self._taken for one in ids)]
 
-    def over_at(self, now: float) -> float:
-        """Time from which on nothing of this is exposed any more, as far as can be told."""
-        last = now if self._handed else self._taken[-1][0] if self._taken else None
-        return now if last is None else last + _AFTERWARDS + self.round_trip
-
     def _forget_old(self, now: float) -> None:
         while self._taken and self._taken[0][0] + _AFTERWARDS + self.round_trip < now:
             self._taken.popleft()

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
 from .actions import Receipt, Stored
+from .expiring import Expiring
 from .link import Link
-from .retrying import Retrying
 
 
 class Flush:
@@ -31,7 +31,7 @@ class Flush:
         self.mark: int | None = None  # bytes that the socket of the last link takes until then
 
 
-class Flushing(Retrying):
+class Flushing(Expiring):
     """Calls that wait for the sockets."""
 
     def __init__(self, *arguments: Any) -> None:

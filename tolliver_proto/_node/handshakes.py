@@ -49,8 +49,7 @@ from .dialing import Dialer
 from .duels import ANSWER_WITHIN, BRIEF, BRIEF_ENDS
 from .ends import EndCause
 from .link import ControlSync, Hold, Link, Peer
-from .outbox import Outbox, Window
-from .parked import UP_FOR, SecondTries
+from .outbox import Window
 from .poison import ALONE_AFTER_UP
 from .store import LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 
@@ -339,7 +338,9 @@ class Handshakes(HandlingAgain):
         self._sendable[link] = None
         if peer.inbox.exhausted:
             link.holding |= Hold.CREDIT
-        self._mind_poison(link, peer.outbox)
+        if peer.outbox.poison.alone:
+            link.window.deferred = True
+            self._timers.set(("deferred", link.cid), self._now + ALONE_AFTER_UP)
         self._counts["connects"] += 1
         peer.counts.connects += 1
         self._announce_up(link, link.remote)
@@ -452,34 +453,26 @@ class Handshakes(HandlingAgain):
         if before is LinkState.DRAINING:
             self._forget(link)
 
-    def _mind_poison(self, link: Link, outbox: Outbox) -> None:
-        """The peer is back: perhaps from closing for a message, perhaps as another program (T-09)."""
+    def _on_deferred_timeout(self, cid: int) -> None:
+        """The peer has been up for long enough: it gets the message that it may close for (T-09)."""
+        link = self._links[cid]
         assert link.window is not None
-        if outbox.poison.alone:
-            link.window.silent = True
-            self._timers.set(("silence", link.cid), self._now + ALONE_AFTER_UP)
-        if outbox.parked:
-            tries = outbox.tries = outbox.tries or SecondTries(self._now)
-            tries.came_back(self._now)
-            self._timers.set(("parked", _peer(link).uuid), max(self._now + UP_FOR, tries.not_before))
+        link.window.deferred = False
+        self._sendable[link] = None
 
     def _suspect(self, link: Link) -> None:
         """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
         peer = _peer(link)
-        outbox, tries = peer.outbox, peer.outbox.tries
         sizes = link.window.sizes_of(link.exposure.at(self._now)) if link.window is not None else {}
-        link.struck = bool(sizes)
-        exposed = [*sizes]
-        seq = outbox.poison.ended(exposed) if tries is None or exposed != [tries.seq] else tries.failed()
+        seq = peer.outbox.poison.ended([*sizes])
         if seq is None:
             return
-        outbox.tries = tries or SecondTries(self._now)
-        self._park(outbox, peer.uuid, seq, sizes[seq])
+        self._park(peer.outbox, peer.uuid, seq, sizes[seq])
         self._notice(
             NoticeKind.PARKED,
             peer.uuid,
             f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
-            "than the peer's limit? It is tried again from time to time; `retry` sends it at once (T-09)",
+            "than the peer's limit? `retry` sends it again, `drop_parked` gives it up (T-09)",
         )
 
     def _refuse(self, link: Link, error: TolliverError) -> None:
@@ -550,10 +543,7 @@ class Handshakes(HandlingAgain):
                 counts[f"disconnects_{EndCause.of(error)}"] += 1
             self._foreign.pop(link, None)
             peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
-            if peer.outbox.tries is not None:
-                peer.outbox.tries.connection_ended(link.struck)
-            for name in ("silence", "try"):
-                self._timers.cancel((name, link.cid))
+            self._timers.cancel(("deferred", link.cid))
             peer.duel.older_ended()
             if peer.duel.waiting is not None:
                 self._timers.set(("duel", peer.uuid), self._now)

@@ -291,7 +291,6 @@ class Link(BaseLink):
         "overrun",
         "peer",
         "sent_at",
-        "struck",
         "timed_at",
         "timed_id",
         "told",
@@ -317,7 +316,6 @@ class Link(BaseLink):
         self.exposure = Exposure()
         self.ack_watch = AckWatch(None)  # the policy's, once it is up
         self.fruitful = False  # a message of an outbox was acknowledged on it (T-76)
-        self.struck = False  # it ended in order while something was exposed (T-09)
         self.handed = 0  # bytes of all Transmits so far
         self.sent_at = 0.0  # when the socket was given something last
         self.last_received = 0.0  # and when something came

@@ -174,12 +174,10 @@ class Node(Flushing):
             "unacked": self._on_unacked_timeout,
             "certificate": self._on_certificate_timeout,
             "age": self._on_age_timeout,
-            "silence": self._on_silence_timeout,
+            "deferred": self._on_deferred_timeout,
             "patience": self._on_patience_timeout,
             "window": self._on_window_timeout,
-            "parked": self._on_parked_timeout,
             "duel": self._on_duel_timeout,
-            "try": self._on_try_timeout,
             "expire": self._on_expire_timeout,
             "due": self._on_due_timeout,
             "redial": self._on_redial_timeout,
@@ -600,15 +598,12 @@ class Node(Flushing):
         if seconds is not None:
             self._notice_silence(link, link.window.in_backoff + link.window.in_window[0], seconds, *oldest)
 
-    def _notice_silence(
-        self, link: Link, count: int, seconds: float, message_id: int, name: tuple[str, str] | None
-    ) -> None:
-        where = f" on {name[0]!r:.100} {name[1]!r:.100}" if name is not None else ""
+    def _notice_silence(self, link: Link, count: int, seconds: float, message_id: int, name: tuple[str, str]) -> None:
         self._notice(
             NoticeKind.UNACKNOWLEDGED,
             link.peer.uuid if link.peer else None,
             f"it is connected, and has acknowledged none of {count} messages for {seconds:.0f} s; the oldest is "
-            f"{message_id}{where}: do its handlers hang, or does it not read? (unacknowledged_after)",
+            f"{message_id} on {name[0]!r:.100} {name[1]!r:.100}: do its handlers hang, or does it not read? (unacknowledged_after)",
         )
 
     # Certificates.

@@ -18,7 +18,6 @@ from .._common.waiting import EMPTY
 from .._wire.limits import Limits
 from .intervals import IntervalSet, spans_of
 from .oldest import Oldest
-from .parked import SecondTries
 from .poison import PoisonDetector
 from .store import CorruptMessage, LoadedPeer, Row, Span, StoredMessage
 
@@ -50,7 +49,6 @@ class Outbox:
         "poison",
         "proved",
         "sent_to",
-        "tries",
         "waits_from",
     )
 
@@ -69,7 +67,6 @@ class Outbox:
         self.oldest = Oldest()
         self.calm_below: tuple[float, float] | None = None  # that it fills was told; not again until it was below this
         self.full = False  # the last send for it was, at its quota, and nothing has come or gone since (D-10)
-        self.tries: SecondTries | None = None  # once something is parked
         self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
 
     def add(self, count: int, size: int) -> None:
@@ -120,9 +117,9 @@ class _Resend:
 
     __slots__ = ("attempts", "message_size", "name", "queued", "seq")
 
-    def __init__(self, seq: int, size: int, name: tuple[str, str] | None = None) -> None:
+    def __init__(self, seq: int, size: int, name: tuple[str, str]) -> None:
         self.seq = seq
-        self.name = name  # channel and key, where they are known
+        self.name = name  # channel and key
         self.message_size = size
         self.attempts = 1
         self.queued = True  # due, waiting for its body or for room
@@ -147,11 +144,10 @@ class Window:
         "_unacked_bytes",
         "_wanted",
         "acked_bytes",
+        "deferred",
         "full",
         "lists_under_way",
-        "only",
         "outbox",
-        "silent",
     )
 
     def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
@@ -179,8 +175,7 @@ class Window:
         # come before what is held no more, which the store does not give out yet (T-61).
         self.lists_under_way = 0
         self.full = False  # the backoff set is at its bound (T-52)
-        self.silent = False  # nothing goes for now (T-09)
-        self.only: int | None = None  # the one message that may go, by its wire id: a parked one that is tried (T-09)
+        self.deferred = False  # nothing goes for now: the peer is just back, and the head is suspected (T-09)
 
     # Rows that come in.
 
@@ -326,10 +321,8 @@ class Window:
     def next_run(self, room: int) -> Sequence[StoredMessage]:
         """Messages that may go now: one that is due again, else new ones as the window has room for them, until they
         take so many bytes or more."""
-        if self.silent:
+        if self.deferred:
             return ()
-        if self.only is not None:
-            return self._take_only(self.only)
         while self._again:
             message = self._again.popleft()
             resend = self._backoff.get(message.wire_id)
@@ -356,24 +349,6 @@ class Window:
         self._fresh_bytes -= size - self._unacked_bytes
         self._unacked_bytes = size
         return run
-
-    def try_alone(self, seq: int, wire_id: int, size: int) -> None:
-        """Send this next, and nothing else until `speak` is called (T-09)."""
-        self.only = wire_id
-        self._backoff[wire_id] = _Resend(seq, size)
-        self._wanted[seq] = wire_id
-
-    def speak(self) -> None:
-        """Everything may go again."""
-        self.silent, self.only = False, None
-
-    def _take_only(self, wire_id: int) -> Sequence[StoredMessage]:
-        for at, message in enumerate(self._again):
-            if message.wire_id == wire_id:
-                del self._again[at]
-                self._backoff[wire_id].queued = False
-                return (message,)
-        return ()
 
     def transmitted(self, wire_ids: Sequence[int], control_ids: Collection[int], now: float) -> None:
         """The socket has taken these: from now on the time to their resend runs (T-50).
@@ -437,7 +412,7 @@ class Window:
             heapify(self._due)
 
     def _name_of(self, wire_id: int) -> tuple[str, str] | None:
-        """Channel and key of what was sent and is unacknowledged, where they are known."""
+        """Channel and key of what was sent and is unacknowledged."""
         message = self._unacked.get(wire_id)
         if message is not None:
             return message.channel, message.key
@@ -492,9 +467,8 @@ class Window:
         """True if it was sent and is unacknowledged."""
         return wire_id in self._unacked or wire_id in self._backoff
 
-    def oldest(self) -> tuple[int, tuple[str, str] | None] | None:
-        """Of what was sent and is unacknowledged, the oldest: its wire id, and its channel and key where they are
-        known."""
+    def oldest(self) -> tuple[int, tuple[str, str]] | None:
+        """Of what was sent and is unacknowledged, the oldest: its wire id, and its channel and key."""
         waiting = [(one.seq, wire_id, one.name) for wire_id, one in self._backoff.items()]
         waiting += [(one.seq, wire_id, (one.channel, one.key)) for wire_id, one in self._unacked.items()]
         return min(waiting)[1:] if waiting else None

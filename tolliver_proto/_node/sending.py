@@ -8,7 +8,7 @@ outbox. The window of a peer decides what it is sent, and when (`outbox`); what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, groupby
 from uuid import UUID
@@ -32,7 +32,6 @@ from .batch import Batch
 from .intervals import spans_of
 from .keeping import Kept
 from .link import Link, Peer, Recipients
-from .parked import SecondTries
 from .quota import shares_of
 from .room import MakingRoom
 from .store import RemoveDeliveries, StoredMessage
@@ -630,8 +629,6 @@ class Sending(MakingRoom):
         window = link.window
         self._look_at_acks(link, link.ack_watch.acked(self._now, window is not None and window.in_flight))
         link.fruitful = True
-        if peer.outbox.tries is not None:
-            self._look_at_tries(link, peer.outbox.tries, ids)
         self._counts["acked"] += len(ids)
         peer.counts.acknowledged += len(ids)
         if link.timed_id in acked:
@@ -647,23 +644,6 @@ class Sending(MakingRoom):
     def _look_at_acks(self, link: Link, due: float | None) -> None:
         if due is not None:
             self._timers.set(("unacked", link.cid), due)
-
-    def _look_at_tries(self, link: Link, tries: SecondTries, acked: Container[int]) -> None:
-        """The peer takes messages: it may be given a parked one again, if this was not one (T-09)."""
-        if tries.seq is not None and tries.seq in acked:
-            tries.acked()
-            self._end_try(link)
-        assert link.peer is not None
-        if link.peer.outbox.parked:
-            self._timers.set_earlier(("parked", link.peer.uuid), max(self._now, tries.not_before))
-
-    def _end_try(self, link: Link) -> None:
-        """Everything may go again."""
-        self._timers.cancel(("silence", link.cid))
-        self._timers.cancel(("try", link.cid))
-        assert link.window is not None
-        link.window.speak()
-        self._sendable[link] = None
 
     def _take_back(self, batch: Batch) -> None:
         """Messages that were not stored: no id, no owner, no place in a window that keeps for somebody."""

@@ -15,7 +15,6 @@ from .actions import Commit, NoticeKind, Stored, SubscriptionsChanged
 from .batch import Batch
 from .handshakes import Handshakes
 from .outbox import Holds, Window
-from .parked import SecondTries
 from .store import RememberHandled, ReplacePeerSubscriptions, Row
 from .subscriptions import applied, removed_by
 
@@ -174,11 +173,8 @@ class Storing(Handshakes):
         )
 
     def _take_rows(self, window: Window, peer: UUID, rows: Sequence[Row], after_seq: int, holds: Holds) -> None:
-        outbox = window.outbox
         for row in window.fetched(rows, after_seq, holds):
-            outbox.tries = outbox.tries or SecondTries(self._now)
-            outbox.tries.corrupt.add(row.seq, row.seq)
-            self._park(outbox, peer, row.seq, row.size)
+            self._park(window.outbox, peer, row.seq, row.size)
             self._notice(
                 NoticeKind.CORRUPT_MESSAGE,
                 peer,
