@@ -101,7 +101,7 @@ def connect(node: Node, count: int, *subscriptions: Subscription) -> list[int]:
 def routing(subscriptions: int, repetitions: int) -> tuple[float, float, float]:
     """A match that is remembered, one that is not, a bare dictionary's."""
     wanted = [Subscription(f"channel {number}", "key") for number in range(subscriptions)]
-    routes = node_with({uuid_of(0): LoadedPeer(frozenset(wanted))})._routes  # the routing alone, without a send
+    routes = node_with({uuid_of(0): LoadedPeer(frozenset(wanted))})._routing.routes  # the routing alone, without a send
     dice = Random(1)
     asked = [(f"channel {dice.randrange(subscriptions)}", f"key {number}") for number in range(NAMES)]
     few = asked[:1000]

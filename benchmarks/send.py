@@ -123,7 +123,7 @@ async def reliable(instance: Instance, outstanding: int, seconds: float) -> tupl
     lanes = min(LANES, outstanding)
     batch = [("bench", "", BODY)] * (outstanding // lanes)
     acked = 0
-    commits = instance._core.node._last_batch
+    commits = instance._core.node._commits._last_batch
     started = time.perf_counter()
 
     async def lane() -> None:
@@ -136,7 +136,7 @@ async def reliable(instance: Instance, outstanding: int, seconds: float) -> tupl
         for _ in range(lanes):
             tasks.start_soon(lane)
     took = time.perf_counter() - started
-    return acked / took, acked / max(1, instance._core.node._last_batch - commits), acked
+    return acked / took, acked / max(1, instance._core.node._commits._last_batch - commits), acked
 
 
 def bare(directory: Path, rows: int, seconds: float) -> float:

@@ -38,6 +38,7 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .bodies import MOST_STEPS, bounded
 from .node_program import NO_ID, STRANGER, UUIDS, End, Program, StrangersWitness
@@ -169,7 +170,7 @@ def _tick(run: Program, number: int, argument: int) -> None:
 def _late(run: Program, number: int, argument: int) -> None:
     """An adapter that was a moment late: all of it is ignored."""
     node = run.node(number)
-    if argument not in node._links:
+    if argument not in inside(node).context.links:
         node.receive_data(argument, b"late", run.now)
         node.receive_eof(argument, run.now)
         node.sent(argument, run.now)

@@ -53,6 +53,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check, check_memory
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.world import LOSSY, POLICIES, ROOMY, TIGHT
 from tolliver_proto.testing import BeginAt, MemoryStore
 
@@ -255,12 +256,20 @@ class Program:
 
     def look_at(self, host: Site, node: Node) -> None:
         check(node.next_action() is None, "it said that there was nothing to do (I5)")
-        waiting = (node._actions, node._readable, node._sendable, node._writable)
+        waiting = (
+            inside(node).context.actions,
+            inside(node).context.readable,
+            inside(node).context.sendable,
+            inside(node).context.writable,
+        )
         check(not any(waiting), "something waits that nobody will look at (I5)")
         check_memory(node, host.limits)
         due = node.next_timeout()
         check(due is None or due >= 0, "a deadline before the start")
-        quiet = not (host.jobs or node._running or node._searches.busy) and node._batch.empty
+        quiet = (
+            not (host.jobs or inside(node).commits.running or inside(node).commits.searches.busy)
+            and inside(node).commits.batch.empty
+        )
         if quiet and host.audited != host.store.commits:
             host.audited = host.store.commits
             audit(node, host.store)
@@ -393,7 +402,7 @@ class Program:
         known = {peer.uuid: set(peer.subscriptions) for peer in host.node.peers()}
         for sent in batch:
             wanted = {uuid for uuid, subscriptions in known.items() if sent.wanted_by(subscriptions)}
-            routed = {peer.uuid for peer in host.node._routes.match(sent.channel, sent.key).peers}
+            routed = {peer.uuid for peer in inside(host.node).routing.routes.match(sent.channel, sent.key).peers}
             check(wanted == routed, f"{sent.channel}/{sent.key} goes to {routed}, and {wanted} want it (I6)")
             check(len(matching(sent.channel, sent.key)) <= 4, "more look-ups than four (I6)")
             sent.routed_to = wanted

@@ -137,10 +137,12 @@ INSIDERS = (
         (
             "tolliver_proto._node.subscriptions",
             "tolliver_proto._testing.checks",
+            "tolliver_proto._testing.inspection",
             "tolliver_proto._testing.world",
         ),
         "holds nodes to the checks of the simulator (I1 to I6), in its worlds",
     ),
+    Insider("fuzz/node_bodies.py", ("tolliver_proto._testing.inspection",), "calls with connections that are there"),
     Insider("fuzz/ranges_bodies.py", ("tolliver_transports.spark.read._ranges",), "fuzzes this reader of recordings"),
     Insider(
         "fuzz/staging_bodies.py",

@@ -102,7 +102,7 @@ def one_circle(drawn: Iterable[Arrow]) -> list[list[str]]:
 
 ADAPTER = "transports/tolliver_transports/{}/wire.py"
 PLANTED: dict[str, tuple[Callable[[Iterable[Arrow]], Sequence[object]], dict[str, str], int]] = {
-    "upwards": (upward, {"tolliver_proto/_wire/frames.py": "from .._node import base"}, 1),
+    "upwards": (upward, {"tolliver_proto/_wire/frames.py": "from .._node import node"}, 1),
     "upwards, within a function": (
         upward,
         {"tolliver_proto/_common/timers.py": "def f():\n    import tolliver_proto._wire.frames"},
@@ -110,12 +110,12 @@ PLANTED: dict[str, tuple[Callable[[Iterable[Arrow]], Sequence[object]], dict[str
     ),
     "upwards, for the type checker": (
         upward,
-        {"tolliver_proto/_wire/frames.py": "if TYPE_CHECKING:\n    from .._node.base import Base"},
+        {"tolliver_proto/_wire/frames.py": "if TYPE_CHECKING:\n    from .._node.node import Node"},
         1,
     ),
-    "beside": (upward, {"tolliver_proto/reactive/_hub.py": "from .._node.base import Base"}, 1),
+    "beside": (upward, {"tolliver_proto/reactive/_hub.py": "from .._node.node import Node"}, 1),
     "an adapter from another": (upward, {ADAPTER.format("twisted"): "from ..anyio.wire import Wire"}, 1),
-    "a module without a room": (upward, {"tolliver_proto/new.py": "from ._node import base"}, 1),
+    "a module without a room": (upward, {"tolliver_proto/new.py": "from ._node import node"}, 1),
     "downwards": (upward, {"tolliver_proto/_node/link.py": "from .._wire.frames import Decoder"}, 0),
     "a library of an adapter's name": (upward, {ADAPTER.format("anyio"): "import anyio\nfrom anyio import run"}, 0),
     "a circle": (

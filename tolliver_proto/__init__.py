@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from ._common.failures import DialFailure, failure_of
     from ._common.histogram import Histogram
+    from ._common.intervals import Span
     from ._common.queue_ids import is_queue, queue_id
     from ._common.snapshot import Snapshot, counter, gauge
     from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
@@ -86,14 +87,12 @@ if TYPE_CHECKING:
         Verdict,
         WeighRetained,
     )
-    from ._node.dialing import RemoteInfo, RemoteState
-    from ._node.ends import EndCause
-    from ._node.ids import Randomness, begin_elsewhere
-    from ._node.lanes import Lanes
+    from ._node.links.dialing import RemoteInfo, RemoteState
     from ._node.node import Node
-    from ._node.peer_info import PeerInfo, PeerNumbers
+    from ._node.numbers import EndCause, NodeStats, PeerInfo, PeerNumbers
+    from ._node.ordered_handling import Lanes
+    from ._node.outboxes.ids import Randomness, begin_elsewhere
     from ._node.policy import Policy, Probe, QuotaPolicy
-    from ._node.stats import NodeStats
     from ._node.store import (
         STORING,
         AddDeadLetter,
@@ -122,7 +121,6 @@ if TYPE_CHECKING:
         ReserveIds,
         RetainedValue,
         Row,
-        Span,
         Store,
         StoredMessage,
         StoreMessages,
@@ -173,6 +171,7 @@ else:
         globals(),
         {
             "._common.causes": "DialCause",
+            "._common.intervals": "Span",
             "._common.certificates": "CertificateExpires",
             "._common.derived": "is_derive_prefix, is_derived",
             "._common.histogram": "Histogram",
@@ -196,20 +195,18 @@ else:
                 "FindRetained, GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeersMoved, PeerUp, Receipt, Reply, "
                 "Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
             ),
-            "._node.dialing": "RemoteInfo, RemoteState",
-            "._node.ends": "EndCause",
-            "._node.ids": "Randomness, begin_elsewhere",
-            "._node.lanes": "Lanes",
+            "._node.links.dialing": "RemoteInfo, RemoteState",
+            "._node.outboxes.ids": "Randomness, begin_elsewhere",
+            "._node.ordered_handling": "Lanes",
             "._node.node": "Node",
-            "._node.peer_info": "PeerInfo, PeerNumbers",
+            "._node.numbers": "EndCause, NodeStats, PeerInfo, PeerNumbers",
             "._node.policy": "Policy, Probe, QuotaPolicy",
-            "._node.stats": "NodeStats",
             "._node.store": (
                 "STORING, AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, "
                 "DeadLetter, ForgetPeer, ForgetUnsubscribe, Found, KeepUnsubscribe, Loaded, LoadedPeer, Operation, "
                 "ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, RemoveMessages, "
                 "RemoveOwnSubscription, RemovePeerSubscription, RemoveRetained, ReplacePeerSubscriptions, ReserveIds, "
-                "RetainedValue, Row, Span, Store, StoredMessage, StoreMessages, StoreRetained, UnparkDeliveries, "
+                "RetainedValue, Row, Store, StoredMessage, StoreMessages, StoreRetained, UnparkDeliveries, "
                 "UnpinPeer, bytes_of"
             ),
             "._patterns.envelopes": "Request",

@@ -8,7 +8,7 @@ whichever ids follow one another.
 
 from __future__ import annotations
 
-from ._node.intervals import IntervalSet, RefCounts, spans_of
+from ._common.intervals import IntervalSet, RefCounts, spans_of
 from ._node.message_set import Handled, Known, MessageSet, checksum_of
 from ._wire.layouts import LAYOUTS, OPENING, Fields, Layout, Shape
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from .bug import Bug
 
-SENDING = "tolliver_proto/_node/sending.py"
-EXPIRING = "tolliver_proto/_node/expiring.py"
-AGAIN = "tolliver_proto/_node/again.py"
-LANES = "tolliver_proto/_node/lanes.py"
-HANDLING = "tolliver_proto/_node/handling.py"
+CREDIT = "tolliver_proto/_node/inboxes/credit.py"
+SETTLING = "tolliver_proto/_node/inboxes/settling.py"
+EXPIRY = "tolliver_proto/_node/outboxes/expiry.py"
+ROUTING = "tolliver_proto/_node/outboxes/routing.py"
+KEEPING = "tolliver_proto/_node/outboxes/connect_windows.py"
+LANES = "tolliver_proto/_node/ordered_handling.py"
 OWED = "transports/tolliver_transports/_store/owed.py"
 LANE_MAILBOX = "transports/tolliver_transports/_messages/side_by_side.py"
 
 BUGS = (
     Bug(
         "a message for one peer is given to another that connects",
-        "tolliver_proto/_node/keeping.py",
+        KEEPING,
         "is_for",
         "is_new and (self.to is None or peer.uuid in self.to)",
         "is_new",
@@ -23,15 +24,15 @@ BUGS = (
     ),
     Bug(
         "a named peer that does not subscribe is sent it",
-        SENDING,
-        "_narrow",
+        ROUTING,
+        "narrow",
         "uuid in known and not known[uuid].routed.isdisjoint(pairs)",
         "uuid in known",
         ("tests/node/test_addressing.py::test_it_goes_to_those_that_subscribe_and_to_no_other",),
     ),
     Bug(
         "nobody looks for what expires next",
-        EXPIRING,
+        EXPIRY,
         "_give_up_due",
         "len(over) < len(found)",
         "False",
@@ -47,8 +48,8 @@ BUGS = (
     ),
     Bug(
         "a message that waits for its next try outlives its connection",
-        AGAIN,
-        "_end_waiting_on",
+        SETTLING,
+        "end_waiting_on",
         "one.cid == link.cid",
         "False",
         ("tests/node/test_again.py::test_with_its_connection_it_is_let_go_and_its_tries_are_known",),
@@ -71,8 +72,8 @@ BUGS = (
     ),
     Bug(
         "who waits for a handler's bound waits for ever",
-        HANDLING,
-        "_uncount",
+        CREDIT,
+        "uncount",
         "bound.waiting and not bound.is_full(2)",
         "False",
         ("tests/node/test_pending.py::test_one_more_for_each_peer_and_all_go_on",),

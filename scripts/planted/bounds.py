@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from .bug import Bug
 
-QUOTA = "tolliver_proto/_node/quota.py"
-ROOM = "tolliver_proto/_node/room.py"
-OLDEST = "tolliver_proto/_node/oldest.py"
-OUTBOX = "tolliver_proto/_node/outbox.py"
-SENDING = "tolliver_proto/_node/sending.py"
-SEARCH = "tolliver_proto/_node/search.py"
-TALLY = "tolliver_proto/_node/tally.py"
-LETTERS = "tolliver_proto/_node/letters.py"
-RECEIVING = "tolliver_proto/_node/receiving.py"
-BATCH = "tolliver_proto/_node/batch.py"
+BATCH_PART = "tolliver_proto/_node/commits/batch.py"
+LETTERS_PART = "tolliver_proto/_node/inboxes/dead_letters.py"
+DEAD_LETTERS = "tolliver_proto/_node/inboxes/dead_letters.py"
+QUOTA_PART = "tolliver_proto/_node/outboxes/quota.py"
+SEARCH_PART = "tolliver_proto/_node/commits/commits.py"
+SENDER = "tolliver_proto/_node/outboxes/sender.py"
+QUOTA_ROOM = "tolliver_proto/_node/outboxes/quota.py"
+LEDGER = "tolliver_proto/_node/outboxes/ledger.py"
+OUTBOX_PART = "tolliver_proto/_node/outboxes/outbox.py"
+OLDEST_PART = "tolliver_proto/_node/outboxes/oldest.py"
+NODE = "tolliver_proto/_node/node.py"
+TALLY = "tolliver_proto/_node/notices.py"
 CLOCK = "transports/tolliver_transports/_store/clock.py"
 SQLITE = "transports/tolliver_transports/_store/sqlite.py"
 
@@ -25,19 +27,22 @@ _NODE = "tests/node/test_quota.py::"
 BUGS = (
     Bug(
         "the oldest go before what displaces them is stored",
-        ROOM,
+        NODE,
         "done",
         "then(error)",
-        """
-        self._remove(peer, outbox.oldest.choose(excess, is_in_flight, self._next_seq) or [])
-        self._begin_commit()
-        then(error)
-        """,
+        (
+            "\n"
+            "        self._ledger.remove(peer, outbox.oldest.choose(excess, is_in_flight, "
+            "self._ledger.next_seq) or [])\n"
+            "        self._begin_commit()\n"
+            "        then(error)\n"
+            "        "
+        ),
         (f"{_NODE}test_the_oldest_go_in_the_commit_that_stores_the_newest",),
     ),
     Bug(
         "what is in flight goes first",
-        OLDEST,
+        OLDEST_PART,
         "_in_order",
         "is_in_flight(one)",
         "False",
@@ -45,7 +50,7 @@ BUGS = (
     ),
     Bug(
         "what was acknowledged is dropped once more",
-        OUTBOX,
+        OUTBOX_PART,
         "leave",
         "self.oldest.discard(first, last)",
         "pass",
@@ -53,7 +58,7 @@ BUGS = (
     ),
     Bug(
         "an ack while the search waits is dropped once more",
-        OLDEST,
+        OLDEST_PART,
         "discard",
         "not self._found",
         "self.searching or not self._found",
@@ -61,7 +66,7 @@ BUGS = (
     ),
     Bug(
         "what was set aside is dropped for room",
-        ROOM,
+        NODE,
         "take",
         "not one.parked and one.seq not in outbox.leaving",
         "one.seq not in outbox.leaving",
@@ -69,15 +74,15 @@ BUGS = (
     ),
     Bug(
         "what comes back is not among the oldest",
-        "tolliver_proto/_node/moving.py",
-        "_read_again",
+        LEDGER,
+        "read_again",
         "peer.outbox.oldest.forget()",
         "pass",
         (f"{_NODE}test_what_is_set_aside_neither_counts_nor_goes",),
     ),
     Bug(
         "a search knows what was added meanwhile",
-        OLDEST,
+        OLDEST_PART,
         "end",
         "not self.valid",
         "False",
@@ -85,15 +90,15 @@ BUGS = (
     ),
     Bug(
         "a search for each send at the quota",
-        ROOM,
+        QUOTA_ROOM,
         "_look_for_oldest",
-        "self._room.begin(peer.uuid, take, done, piece=AHEAD)",
-        "self._room.begin(peer.uuid, take, done, piece=1)",
+        "self._commits.room_searches.begin(peer.uuid, take, done, piece=AHEAD)",
+        "self._commits.room_searches.begin(peer.uuid, take, done, piece=1)",
         (f"{_NODE}test_one_search_is_enough_for_many_sends",),
     ),
     Bug(
         "room is made in messages alone",
-        OLDEST,
+        OLDEST_PART,
         "choose",
         "size -= one.size",
         "size = 0",
@@ -101,23 +106,23 @@ BUGS = (
     ),
     Bug(
         "a search that fails leaves its send waiting",
-        SENDING,
+        SENDER,
         "_on_room",
-        "self._blocked.popleft()",
+        "self.blocked.popleft()",
         "return",
         (f"{_NODE}test_a_search_that_fails_fails_the_send_and_no_other",),
     ),
     Bug(
         "a send overtakes one that waits for room",
-        SENDING,
+        SENDER,
         "send_many",
-        "self._blocked or self._must_wait() or not self._store(items, sizes, receipt, terms)",
-        "self._must_wait() or not self._store(items, sizes, receipt, terms)",
+        "self.blocked or self.must_wait() or not self.store(items, sizes, receipt, terms)",
+        "self.must_wait() or not self.store(items, sizes, receipt, terms)",
         (f"{_NODE}test_an_ack_in_between_is_no_loss_and_no_drop", f"{_NODE}test_a_later_send_waits_its_turn"),
     ),
     Bug(
         "a search within the end of another is asked twice",
-        SEARCH,
+        SEARCH_PART,
         "_go_on",
         "others_wait = bool(self._searches)",
         "others_wait = True",
@@ -125,7 +130,7 @@ BUGS = (
     ),
     Bug(
         "more than a whole quota empties the outbox",
-        QUOTA,
+        QUOTA_PART,
         "full",
         "policy is QuotaPolicy.DROP_OLDEST and (share[0] > self._messages or share[1] > self._bytes)",
         "False",
@@ -133,7 +138,7 @@ BUGS = (
     ),
     Bug(
         "one full peer has all others skipped",
-        QUOTA,
+        QUOTA_PART,
         "narrowed",
         "peer not in skipped",
         "not skipped",
@@ -141,7 +146,7 @@ BUGS = (
     ),
     Bug(
         "a full peer gets nothing of what would fit",
-        QUOTA,
+        QUOTA_PART,
         "left_out",
         "count < self._messages and total + size <= self._bytes",
         "False",
@@ -149,9 +154,9 @@ BUGS = (
     ),
     Bug(
         "what was skipped is given at the next handshake",
-        "tolliver_proto/_node/sending.py",
-        "_store",
-        "self._keeping[seq].exclude(peer)",
+        SENDER,
+        "store",
+        "self._ledger.keeping[seq].exclude(peer)",
         "pass",
         (f"{_NODE}test_what_was_skipped_is_not_given_when_it_connects",),
     ),
@@ -165,7 +170,7 @@ BUGS = (
     ),
     Bug(
         "that an outbox fills is told with each send",
-        QUOTA,
+        QUOTA_PART,
         "begins_to_fill",
         "outbox.calm_below = (self._messages * _CALM / 100, self._bytes * _CALM / 100)",
         "pass",
@@ -173,7 +178,7 @@ BUGS = (
     ),
     Bug(
         "that an outbox fills is told once for ever",
-        OUTBOX,
+        OUTBOX_PART,
         "add",
         "self.calm_below = None",
         "pass",
@@ -189,15 +194,15 @@ BUGS = (
     ),
     Bug(
         "dead letters have no bound",
-        RECEIVING,
+        DEAD_LETTERS,
         "_keep_letter",
-        "self._letters.beyond(self.limits.max_dead_letters, self.limits.max_dead_letter_bytes)",
+        ("self.numbers.beyond(self._limits.max_dead_letters, self._limits.max_dead_letter_bytes)"),
         "[]",
         ("tests/node/test_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
     ),
     Bug(
         "the newest dead letter goes",
-        LETTERS,
+        LETTERS_PART,
         "beyond",
         "self._sizes.items()",
         "reversed(self._sizes.items())",
@@ -205,7 +210,7 @@ BUGS = (
     ),
     Bug(
         "dead letters of a commit that failed count",
-        LETTERS,
+        LETTERS_PART,
         "take_back",
         "self.take_out(added)",
         "pass",
@@ -213,7 +218,7 @@ BUGS = (
     ),
     Bug(
         "a dead letter that never was is taken back",
-        BATCH,
+        BATCH_PART,
         "follow",
         "self.letters_gone.pop(number, None)",
         "pass",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from .bug import Bug
 
-GATE = "tolliver_proto/_node/gate.py"
-HANDSHAKES = "tolliver_proto/_node/handshakes.py"
+INBOX_PART = "tolliver_proto/_node/inboxes/inbox.py"
+ADMISSION = "tolliver_proto/_node/links/admission.py"
+HANDSHAKES_PART = "tolliver_proto/_node/links/handshakes.py"
+LINKS = "tolliver_proto/_node/links/links.py"
+DIALING_PART = "tolliver_proto/_node/links/dialing.py"
 LINK = "tolliver_proto/_node/link.py"
-INBOX = "tolliver_proto/_node/inbox.py"
 ACCESS = "tolliver_proto/_node/access.py"
-DIALING = "tolliver_proto/_node/dialing.py"
 TRANSPORT = "tolliver_proto/_common/transport.py"
 DERIVED = "tolliver_proto/_common/derived.py"
 HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
@@ -19,7 +20,7 @@ SEEN = ("tests/node/test_dial_causes.py",)
 BUGS = (
     Bug(
         "a failed dial is told each time",
-        DIALING,
+        DIALING_PART,
         "ended",
         "is_news, dialled.told = dialled.told is not failure.cause, failure.cause",
         "is_news = True",
@@ -27,7 +28,7 @@ BUGS = (
     ),
     Bug(
         "another cause of a failed dial is not told",
-        DIALING,
+        DIALING_PART,
         "ended",
         "dialled.told is not failure.cause",
         "dialled.told is None",
@@ -51,7 +52,7 @@ BUGS = (
     ),
     Bug(
         "who dials us and is brief is told as a clone",
-        "tolliver_proto/_node/handshakes.py",
+        LINKS,
         "_look_at_brief_end",
         "link.role is Role.CLIENT",
         "True",
@@ -59,7 +60,7 @@ BUGS = (
     ),
     Bug(
         "every handshake is stored",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_store_list",
         "self._is_stored(peer, link, wanted)",
         "False",
@@ -67,15 +68,18 @@ BUGS = (
     ),
     Bug(
         "a list that is on its way is taken for stored",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_is_stored",
-        'self._is_list_changing(peer) or any(("pin", peer) in batch.undo for batch in self._batches())',
+        (
+            'self._peer_lists.is_list_changing(peer) or any(("pin", peer) in batch.undo for batch in '
+            "self._commits.batches())"
+        ),
         "False",
         ("tests/node/test_full_disk.py::test_a_list_that_is_on_its_way_is_waited_for",),
     ),
     Bug(
         "a new list is taken for the stored one",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_is_stored",
         "said == peer.subscriptions",
         "True",
@@ -83,7 +87,7 @@ BUGS = (
     ),
     Bug(
         "replace becomes add",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_store_list",
         "ReplacePeerSubscriptions(peer.uuid, wanted)",
         "ReplacePeerSubscriptions(peer.uuid, (*wanted, *peer.subscriptions))",
@@ -99,53 +103,59 @@ BUGS = (
     ),
     Bug(
         "list applied on failed handshake",
-        HANDSHAKES,
-        "_on_final",
-        "frame.compatible and self._admit(link, _peer(link).uuid)",
-        "self._admit(link, _peer(link).uuid)",
+        HANDSHAKES_PART,
+        "on_final",
+        "frame.compatible and self._admit(link, peer_of(link).uuid)",
+        "self._admit(link, peer_of(link).uuid)",
         ("tests/node/test_connecting.py::test_nothing_is_kept_after_a_refusal",),
     ),
     Bug(
         "list applied although the versions do not fit",
-        HANDSHAKES,
-        "_on_request",
-        """
-        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
-            self._accept(link)
-        elif connection.awaits_final and not link.up:
-            link.held_list = self._listed(link, frame)
-            self._keep(link)
-            self._accept(link)
-        else:
-            self._store_list(link, self._listed(link, frame))
-        """,
-        """
-        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
-            self._store_list(link, self._listed(link, frame))
-        elif connection.awaits_final and not link.up:
-            link.held_list = self._listed(link, frame)
-            self._keep(link)
-            self._accept(link)
-        else:
-            self._store_list(link, self._listed(link, frame))
-        """,
+        HANDSHAKES_PART,
+        "on_request",
+        (
+            "\n"
+            "        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:\n"
+            "            self._accept(link)\n"
+            "        elif connection.awaits_final and not link.up:\n"
+            "            link.held_list = self._listed(link, frame)\n"
+            "            self._connect_wait.begin(link)\n"
+            "            self._accept(link)\n"
+            "        else:\n"
+            "            self._store_list(link, self._listed(link, frame))\n"
+            "        "
+        ),
+        (
+            "\n"
+            "        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:\n"
+            "            self._store_list(link, self._listed(link, frame))\n"
+            "        elif connection.awaits_final and not link.up:\n"
+            "            link.held_list = self._listed(link, frame)\n"
+            "            self._connect_wait.begin(link)\n"
+            "            self._accept(link)\n"
+            "        else:\n"
+            "            self._store_list(link, self._listed(link, frame))\n"
+            "        "
+        ),
         ("tests/node/test_connecting.py::test_the_lower_version_is_spoken",),
     ),
     Bug(
         "response before subscriptions",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_store_list",
         "batch.then.append(partial(self._on_list_stored, link))",
-        """
-        batch.then.append(partial(self._on_list_stored, link))
-        if _connection(link).state in HOLDING:
-            self._accept(link)
-        """,
+        (
+            "\n"
+            "        batch.then.append(partial(self._on_list_stored, link))\n"
+            "        if connection_of(link).state in HOLDING:\n"
+            "            self._accept(link)\n"
+            "        "
+        ),
         ("tests/node/test_connecting.py::test_the_list_is_stored_before_the_response_and_routes_before_that",),
     ),
     Bug(
         "first wins among duplicates",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_keeps",
         "self._dialled_by(old) < self._dialled_by(new)",
         "True",
@@ -153,40 +163,43 @@ BUGS = (
     ),
     Bug(
         "first wins among duplicates of one direction",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_keeps",
-        """
-        if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:
-            return False
-        """,
-        """
-        if old.role is new.role or self._now - old.up_since > self.limits.crossing_dial_window:
-            return True
-        """,
+        (
+            "\n"
+            "        if old.role is new.role or self._context.now - old.up_since > "
+            "self._limits.crossing_dial_window:\n"
+            "            return False\n"
+            "        "
+        ),
+        (
+            "\n"
+            "        if old.role is new.role or self._context.now - old.up_since > "
+            "self._limits.crossing_dial_window:\n"
+            "            return True\n"
+            "        "
+        ),
         ("tests/node/test_connecting.py::test_of_two_in_the_same_direction_the_newest_wins",),
     ),
     Bug(
         "both duplicates closed",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_establish",
-        "self._end(loser)",
-        """
-        self._end(loser)
-        self._end(old if loser is link else link)
-        """,
+        "self._links.end(loser)",
+        ("\n        self._links.end(loser)\n        self._links.end(old if loser is link else link)\n        "),
         ("tests/node/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
     ),
     Bug(
         "any end is a strike",
-        HANDSHAKES,
-        "_on_closed",
+        LINKS,
+        "on_closed",
         "event.error is None and before is LinkState.OPEN",
         "True",
         ("tests/node/test_upkeep.py::test_other_ends_do_not_count",),
     ),
     Bug(
         "access: a list is taken whole",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_store_list",
         "one.channel != RESERVED_CHANNEL and may_have(one)",
         "one.channel != RESERVED_CHANNEL",
@@ -194,9 +207,9 @@ BUGS = (
     ),
     Bug(
         "access: anybody may connect",
-        GATE,
+        ADMISSION,
         "denial",
-        "not self.acl.rights(peer).connect",
+        "not self._context.acl.rights(peer).connect",
         "False",
         (
             "tests/node/test_access.py::test_a_dial_that_leads_to_somebody_who_is_kept_out_is_made_again_under_other_rules",
@@ -212,7 +225,7 @@ BUGS = (
     ),
     Bug(
         "access: block is forgotten",
-        GATE,
+        ADMISSION,
         "denial",
         "role is Role.SERVER and peer in self._blocked.values()",
         "False",
@@ -220,7 +233,7 @@ BUGS = (
     ),
     Bug(
         "any UUID fits a certificate",
-        GATE,
+        ADMISSION,
         "conflict",
         "not proved.may_be(claimed)",
         "False",
@@ -228,7 +241,7 @@ BUGS = (
     ),
     Bug(
         "the key of the first sight is not looked at",
-        GATE,
+        ADMISSION,
         "conflict",
         "not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256)",
         "False",
@@ -236,23 +249,23 @@ BUGS = (
     ),
     Bug(
         "the key of the first sight is not stored",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_change_pin",
-        "self._batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))",
+        ("self._commits.batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))"),
         "",
         ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
     ),
     Bug(
         "connected to itself",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_admit",
-        "claimed == self.instance_id",
+        "claimed == self._context.instance_id",
         "False",
         ("tests/node/test_connecting.py::test_a_connection_to_oneself_ends_that_dial",),
     ),
     Bug(
         "a remote that is refused is dialled as often as one that is away",
-        DIALING,
+        DIALING_PART,
         "_pause",
         "is_refused",
         "False",
@@ -268,7 +281,7 @@ BUGS = (
     ),
     Bug(
         "derived: it may subscribe",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_let_write",
         "subscriptions",
         "False",
@@ -284,7 +297,7 @@ BUGS = (
     ),
     Bug(
         "derived: one connection at a time",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_establish",
         "old is not None and not peer.derived",
         "old is not None",
@@ -292,17 +305,15 @@ BUGS = (
     ),
     Bug(
         "derived: it is kept when it is gone",
-        HANDSHAKES,
-        "_drop_derived",
-        """
-        self._peers.pop(peer.uuid, None)
-        """,
+        LINKS,
+        "drop_derived",
+        ("\n        self._peers.pop(peer.uuid, None)\n        "),
         "pass",
         ("tests/node/test_derived.py::test_it_is_up_without_a_commit_and_leaves_nothing",),
     ),
     Bug(
         "a dead letter is an id",
-        INBOX,
+        INBOX_PART,
         "key_of",
         "checksum_of(message)",
         "0",
@@ -310,28 +321,34 @@ BUGS = (
     ),
     Bug(
         "subscriptions of a peer that is away are dropped",
-        HANDSHAKES,
+        LINKS,
         "_take_from_peer",
-        """
-        if peer.derived:
-            self._drop_derived(peer)
-        elif not peer.takes_reliable:
-            self._want_while_connected(peer)
-        elif peer.voices:
-            self._route_to(peer)
-            self._batch.lists[peer] = None
-            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
-        """,
-        """
-        if peer.derived:
-            self._drop_derived(peer)
-        elif not peer.takes_reliable:
-            self._want_while_connected(peer)
-        else:
-            self._route_to(peer)
-            self._batch.lists[peer] = None
-            self._timers.set_earlier("removals", self._now + self.limits.removal_delay)
-        """,
+        (
+            "\n"
+            "        if peer.derived:\n"
+            "            self.drop_derived(peer)\n"
+            "        elif not peer.takes_reliable:\n"
+            "            self._peer_lists.want_while_connected(peer)\n"
+            "        elif peer.voices:\n"
+            "            self._peer_lists.route_to(peer)\n"
+            "            self._commits.batch.lists[peer] = None\n"
+            '            self._timers.set_earlier("removals", self._context.now + '
+            "self._limits.removal_delay)\n"
+            "        "
+        ),
+        (
+            "\n"
+            "        if peer.derived:\n"
+            "            self.drop_derived(peer)\n"
+            "        elif not peer.takes_reliable:\n"
+            "            self._peer_lists.want_while_connected(peer)\n"
+            "        else:\n"
+            "            self._peer_lists.route_to(peer)\n"
+            "            self._commits.batch.lists[peer] = None\n"
+            '            self._timers.set_earlier("removals", self._context.now + '
+            "self._limits.removal_delay)\n"
+            "        "
+        ),
         (
             "tests/node/test_holds.py",
             "tests/node/test_connecting.py",
@@ -339,10 +356,10 @@ BUGS = (
     ),
     Bug(
         "what is subscribed to during a handshake is not told",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_establish",
-        "link.control.differing(self._own)",
-        "set(self._own) & set()",
+        "link.control.differing(self._own.entries)",
+        "set(self._own.entries) & set()",
         ("tests/node/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),
     ),
     Bug(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .bug import Bug
 
+SENDER = "tolliver_proto/_node/outboxes/sender.py"
+DIALING_PART = "tolliver_proto/_node/links/dialing.py"
 CONNECTION = "tolliver_proto/_wire/connection.py"
-DIALING = "tolliver_proto/_node/dialing.py"
 STATE = "tolliver_proto/_wire/state.py"
 CHANGES = "tests/reactive/test_connection.py::test_an_extension_that_changes_a_message_of_the_draft"
 EARLY = "tests/wire/test_connection.py::test_they_are_ignored_before_the_handshake_is_over_too"
@@ -32,7 +33,7 @@ BUGS = (
     ),
     Bug(
         "an answer that is no handshake is dialled for ever",
-        DIALING,
+        DIALING_PART,
         "ended",
         "is_self or (ends_calls and not dialled.kept_up)",
         "is_self",
@@ -40,7 +41,7 @@ BUGS = (
     ),
     Bug(
         "an answer that is no handshake ends what is to be kept up",
-        DIALING,
+        DIALING_PART,
         "ended",
         "is_self or (ends_calls and not dialled.kept_up)",
         "ends_calls",
@@ -48,7 +49,7 @@ BUGS = (
     ),
     Bug(
         "an end in the handshake is taken for an answer",
-        DIALING,
+        DIALING_PART,
         "_is_no_handshake",
         "isinstance(error, RemoteProtocolError) and not isinstance(error, UnexpectedEOF)",
         "isinstance(error, RemoteProtocolError)",
@@ -56,7 +57,7 @@ BUGS = (
     ),
     Bug(
         "a connection that was up and broke the rules is taken for an answer",
-        DIALING,
+        DIALING_PART,
         "ended",
         "up_since is None and _is_no_handshake(error)",
         "_is_no_handshake(error)",
@@ -72,10 +73,10 @@ BUGS = (
     ),
     Bug(
         "everybody is sent the same unreliable id",
-        "tolliver_proto/_node/sending.py",
+        SENDER,
         "unreliable_send",
         "connection.unreliable_frame(channel, key, body)",
-        "self._encoder.message(channel, key, body, None)",
+        "self._context.encoder.message(channel, key, body, None)",
         (DIALECTS + "test_what_it_is_sent_unreliably_has_its_mark_and_others_have_theirs",),
     ),
     Bug(

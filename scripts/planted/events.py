@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from .bug import Bug
 
-STORING = "tolliver_proto/_node/storing.py"
-SENDING = "tolliver_proto/_node/sending.py"
+REMOTES = "tolliver_proto/_node/links/remotes.py"
+CONTEXT = "tolliver_proto/_node/context.py"
 EVENTS = "transports/tolliver_transports/_driver/events.py"
 DRIVER = "transports/tolliver_transports/_messages/driver.py"
-TALLY = "tolliver_proto/_node/tally.py"
-BASE = "tolliver_proto/_node/base.py"
+TALLY = "tolliver_proto/_node/notices.py"
 NODE = "tolliver_proto/_node/node.py"
 CERTIFICATES = "tolliver_proto/_common/certificates.py"
 FAILURES = "tolliver_proto/_common/failures.py"
@@ -30,16 +29,16 @@ TOLD = "tests/adapters/test_events.py::"
 BUGS = (
     Bug(
         "a list that is as before is told as another one",
-        STORING,
+        NODE,
         "committed",
-        "self._tells_events and peer.subscriptions != before",
-        "self._tells_events",
+        "self._context.tells_events and peer.subscriptions != before",
+        "self._context.tells_events",
         (LISTS + "test_a_list_that_was_stored_is_told_no_more_than_its_changes",),
     ),
     Bug(
         "a held subscription counts as a subscriber",
-        SENDING,
-        "_subscribed",
+        "tolliver_proto/_node/outboxes/routing.py",
+        "count_subscribed",
         "not peer.holds(channel, key)",
         "True",
         (LISTS + "test_peers_that_are_away_count_and_held_subscriptions_do_not",),
@@ -70,16 +69,16 @@ BUGS = (
     ),
     Bug(
         "a notice that repeats is told each time",
-        BASE,
-        "_notice",
-        "kind not in THROTTLED or self._tally.is_first(kind, peer, detail, self._now)",
+        CONTEXT,
+        "notice",
+        "kind not in THROTTLED or self.tally.is_first(kind, peer, detail, self.now)",
         "True",
         (THROTTLED + "test_the_first_is_told_at_once_and_then_the_sum",),
     ),
     Bug(
         "a notice that is told in a sum is counted twice",
-        BASE,
-        "_tell_sum",
+        CONTEXT,
+        "tell_sum",
         "kind not in THROTTLED",
         "True",
         (THROTTLED + "test_the_first_is_told_at_once_and_then_the_sum",),
@@ -102,9 +101,9 @@ BUGS = (
     ),
     Bug(
         "the end of a certificate is an event that nobody asked for",
-        NODE,
+        REMOTES,
         "_on_certificate_timeout",
-        "self._tells_events",
+        "self._context.tells_events",
         "True",
         (SILENCE + "test_the_end_of_our_certificate_is_an_event_where_events_are_asked_for",),
     ),
@@ -118,9 +117,9 @@ BUGS = (
     ),
     Bug(
         "the certificate of a peer that is gone is told for ever",
-        NODE,
+        REMOTES,
         "_on_certificate_timeout",
-        "peer is not None and not self._is_live(peer)",
+        "peer is not None and not self._links.is_live(peer)",
         "False",
         (SILENCE + "test_the_certificate_of_a_peer_that_is_gone_is_forgotten",),
     ),

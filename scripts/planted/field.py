@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from .bug import Bug
 
-EXPOSURE = "tolliver_proto/_node/exposure.py"
-HANDSHAKES = "tolliver_proto/_node/handshakes.py"
-SENDING = "tolliver_proto/_node/sending.py"
-KEEPING = "tolliver_proto/_node/keeping.py"
-DIALING = "tolliver_proto/_node/dialing.py"
+EXPOSURE_PART = "tolliver_proto/_node/outboxes/poison.py"
+CONNECT_WAIT = "tolliver_proto/_node/outboxes/connect_wait.py"
+LINKS = "tolliver_proto/_node/links/links.py"
+DIALING_PART = "tolliver_proto/_node/links/dialing.py"
+DUELS_PART = "tolliver_proto/_node/links/duels.py"
+HANDSHAKES_PART = "tolliver_proto/_node/links/handshakes.py"
+LEDGER = "tolliver_proto/_node/outboxes/ledger.py"
+PEERS = "tolliver_proto/_node/lists/peers.py"
+KEEPING_PART = "tolliver_proto/_node/outboxes/connect_windows.py"
+OUTBOX = "tolliver_proto/_node/outboxes/outbox.py"
 CONNECTING = "tests/node/test_connecting.py::"
-DUELS = "tolliver_proto/_node/duels.py"
 DUELLING = "tests/node/test_duels.py::"
-DROPS = "tolliver_proto/_node/drops.py"
+DROPS = "tolliver_proto/_node/notices.py"
 SILENT = "tests/node/test_patience.py::"
 WINDOWS = "tests/node/test_windows.py::"
 STRIKES = "tests/node/test_strikes.py::"
@@ -35,7 +39,7 @@ BUGS = (
     ),
     Bug(
         "what is stored while a hold ends goes before what was held",
-        "tolliver_proto/_node/outbox.py",
+        OUTBOX,
         "committed",
         "self._loaded_to >= outbox.last_seq and not self.lists_under_way",
         "self._loaded_to >= outbox.last_seq",
@@ -51,7 +55,7 @@ BUGS = (
     ),
     Bug(
         "what was claimed by a list that is not stored is claimed for ever",
-        KEEPING,
+        KEEPING_PART,
         "disclaim",
         "self.excluded.remove(peer)",
         "",
@@ -59,15 +63,15 @@ BUGS = (
     ),
     Bug(
         "of two lists that are not stored the first one stands",
-        "tolliver_proto/_node/storing.py",
-        "_restore_lists",
-        "peer in self._batch.peer_lists or now != before or peer.held.keys() != held.keys()",
+        PEERS,
+        "restore_lists",
+        "peer in self._commits.batch.peer_lists or now != before or peer.held.keys() != held.keys()",
         "now != before or peer.held.keys() != held.keys()",
         (HOLDING + "test_of_two_lists_that_are_not_stored_the_one_before_both_stands",),
     ),
     Bug(
         "what waits before a parked message that is retried is passed over",
-        "tolliver_proto/_node/outbox.py",
+        OUTBOX,
         "go_back",
         "message.seq <= seq",
         "False",
@@ -75,7 +79,7 @@ BUGS = (
     ),
     Bug(
         "an answer comes before its acks",
-        SENDING,
+        LEDGER,
         "watch",
         "told or not receipt.unacked",
         "True",
@@ -83,7 +87,7 @@ BUGS = (
     ),
     Bug(
         "what a newer list lacks is routed no more",
-        "tolliver_proto/_node/holds.py",
+        PEERS,
         "_set_peer_list",
         "(lacking - removed if hold else always) | always",
         "always",
@@ -91,13 +95,15 @@ BUGS = (
     ),
     Bug(
         "what was held for a forgotten peer is told as unsubscribed",
-        "tolliver_proto/_node/maintenance.py",
+        HANDSHAKES_PART,
         "_forget_all_of",
-        """
-        self._hold(peer, {})
-        self._route_to(peer, peer.subscriptions)
-        """,
-        "self._route_to(peer, peer.subscriptions.union(peer.held))",
+        (
+            "\n"
+            "        self._peer_lists.hold(peer, {})\n"
+            "        self._peer_lists.route_to(peer, peer.subscriptions)\n"
+            "        "
+        ),
+        "self._peer_lists.route_to(peer, peer.subscriptions.union(peer.held))",
         (HOLDING + "test_forgetting_the_peer_ends_it",),
     ),
     Bug(
@@ -142,7 +148,7 @@ BUGS = (
     ),
     Bug(
         "clones replace each other for ever",
-        DUELS,
+        DUELS_PART,
         "is_due",
         "len(self._replaced) == _REPLACED and now - self._replaced[0] < _WITHIN",
         "False",
@@ -150,15 +156,15 @@ BUGS = (
     ),
     Bug(
         "a newer connection waits for ever",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_stands_back",
-        'self._timers.set(("duel", peer.uuid), self._now + ANSWER_WITHIN)',
+        'self._timers.set(("duel", peer.uuid), self._context.now + ANSWER_WITHIN)',
         "",
         (DUELLING + "test_the_newer_one_is_taken_if_no_answer_comes_in_five_seconds",),
     ),
     Bug(
         "a clone is taken though the older one has answered",
-        DUELS,
+        DUELS_PART,
         "shut",
         "self._shut_until = now + _SHUT_FOR",
         "",
@@ -166,7 +172,7 @@ BUGS = (
     ),
     Bug(
         "pauses grow though messages get through",
-        DIALING,
+        DIALING_PART,
         "ended",
         "fruitful or (up_since is not None and now - up_since >= _STEADY)",
         "up_since is not None and now - up_since >= _STEADY",
@@ -174,7 +180,7 @@ BUGS = (
     ),
     Bug(
         "a line that breaks has the whole window again",
-        "tolliver_proto/_node/outbox.py",
+        OUTBOX,
         "__init__",
         "max(outbox.proved, _SMALL)",
         "limits.window_bytes",
@@ -182,7 +188,7 @@ BUGS = (
     ),
     Bug(
         "dials have no bound",
-        DIALING,
+        DIALING_PART,
         "_dial_in",
         "max(seconds, dialled.bucket.pause(now))",
         "seconds",
@@ -190,7 +196,7 @@ BUGS = (
     ),
     Bug(
         "sends wait until a silent remote is closed",
-        KEEPING,
+        KEEPING_PART,
         "wait_no_more",
         "window.holds_up = False",
         "pass",
@@ -198,7 +204,7 @@ BUGS = (
     ),
     Bug(
         "sends wait for a silent remote at each try",
-        KEEPING,
+        KEEPING_PART,
         "lose",
         "self._failed[_whom(link)] = None",
         "",
@@ -206,7 +212,7 @@ BUGS = (
     ),
     Bug(
         "what is kept for a remote that failed has no bound",
-        KEEPING,
+        KEEPING_PART,
         "close_full",
         "self._is_full(one) and not one.holds_up",
         "False",
@@ -214,7 +220,7 @@ BUGS = (
     ),
     Bug(
         "what is kept for remotes that were never up has no bound",
-        KEEPING,
+        KEEPING_PART,
         "close_full",
         "self.size >= _SHARES * self._share",
         "False",
@@ -222,23 +228,23 @@ BUGS = (
     ),
     Bug(
         "a window ends with the first dial that fails",
-        HANDSHAKES,
+        LINKS,
         "_forget",
-        "self._stop_keeping(link)",
-        "self._stop_keeping(link, link.remote)",
+        "self._connect_wait.stop_keeping(link)",
+        "self._connect_wait.stop_keeping(link, link.remote)",
         (WINDOWS + "test_what_is_sent_from_the_call_on_reaches_a_new_remote",),
     ),
     Bug(
         "a window delays the answer of what had recipients",
-        "tolliver_proto/_node/removing.py",
-        "_release",
-        "self._tell_watchers(seq, seq)",
+        LEDGER,
+        "release",
+        "self.tell_watchers(seq, seq)",
         "pass",
         (WINDOWS + "test_a_window_delays_no_answer_of_a_send_that_had_recipients",),
     ),
     Bug(
         "what a window lets go is answered as acknowledged",
-        SENDING,
+        CONNECT_WAIT,
         "_tell_unowned",
         "receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)",
         "pass",
@@ -246,7 +252,7 @@ BUGS = (
     ),
     Bug(
         "an end long after a message is a strike",
-        EXPOSURE,
+        EXPOSURE_PART,
         "_forget_old",
         "self._taken.popleft()",
         "break",
@@ -254,7 +260,7 @@ BUGS = (
     ),
     Bug(
         "an end after an ack is a strike",
-        EXPOSURE,
+        EXPOSURE_PART,
         "acked",
         "self._taken.clear()",
         "",
@@ -262,7 +268,7 @@ BUGS = (
     ),
     Bug(
         "a suspected head goes as soon as the peer is up",
-        HANDSHAKES,
+        HANDSHAKES_PART,
         "_establish",
         "link.window.deferred = True",
         "",
@@ -286,7 +292,7 @@ BUGS = (
     ),
     Bug(
         "a remote that was up is waited for no more, as it failed once",
-        KEEPING,
+        KEEPING_PART,
         "regain",
         "self._failed.pop(_whom(link), None)",
         "pass",

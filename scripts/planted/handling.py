@@ -4,42 +4,43 @@ from __future__ import annotations
 
 from .bug import Bug
 
-CONTROL = "tolliver_proto/_node/handling.py"
+SETTLING = "tolliver_proto/_node/inboxes/settling.py"
+LINKS = "tolliver_proto/_node/links/links.py"
+INBOX_PART = "tolliver_proto/_node/inboxes/inbox.py"
+CREDIT = "tolliver_proto/_node/inboxes/credit.py"
+DELIVERING = "tolliver_proto/_node/inboxes/delivering.py"
 DRIVER = "transports/tolliver_transports/_messages/inbox.py"
-INBOX = "tolliver_proto/_node/inbox.py"
-RECEIVING = "tolliver_proto/_node/receiving.py"
-HANDSHAKES = "tolliver_proto/_node/handshakes.py"
 TESTS = "tests/node/test_handling.py::"
 OVER_LOOPS = "tests/adapters/test_handling.py::"
 
 BUGS = (
     Bug(
         "a copy of what is being handled is handed out",
-        RECEIVING,
-        "_on_message",
+        DELIVERING,
+        "on_message",
         "not self._hands_out_again(peer, held, message)",
         "False",
         (TESTS + "test_a_copy_waits_for_what_is_being_handled_and_shares_its_answer",),
     ),
     Bug(
         "copies that wait are never acknowledged",
-        CONTROL,
-        "_take_copies",
-        "[(self._up[cid], count) for cid, count in waited.items() if cid in self._up]",
+        CREDIT,
+        "take_copies",
+        "[(self._context.up[cid], count) for cid, count in waited.items() if cid in self._context.up]",
         "[]",
         (TESTS + "test_a_copy_waits_for_what_is_being_handled_and_shares_its_answer",),
     ),
     Bug(
         "copies of what failed are acknowledged with its next success",
-        CONTROL,
-        "_drop_copies",
-        "self._take_copies(delivery, inbox)",
+        CREDIT,
+        "drop_copies",
+        "self.take_copies(delivery, inbox)",
         "pass",
         (TESTS + "test_a_copy_of_what_fails_is_not_acknowledged",),
     ),
     Bug(
         "copies wait without a bound",
-        INBOX,
+        INBOX_PART,
         "wait",
         "counts[cid] > COPIES",
         "False",
@@ -47,9 +48,9 @@ BUGS = (
     ),
     Bug(
         "a message that queues has a handling timeout",
-        CONTROL,
-        "_is_overdue",
-        "calls.begun.get(delivery, self._now)",
+        CREDIT,
+        "is_overdue",
+        "calls.begun.get(delivery, self._context.now)",
         "calls.begun.get(delivery, 0.0)",
         (
             TESTS + "test_a_copy_of_what_a_stuck_iterator_holds_is_handed_out_within_a_bound",
@@ -58,15 +59,15 @@ BUGS = (
     ),
     Bug(
         "no copy is ever handed out again",
-        CONTROL,
-        "_is_overdue",
-        "one + timeout <= self._now",
+        CREDIT,
+        "is_overdue",
+        "one + timeout <= self._context.now",
         "False",
         (TESTS + "test_after_the_timeout_a_copy_is_handed_out_and_told",),
     ),
     Bug(
         "an overdue message gives its credit back",
-        INBOX,
+        INBOX_PART,
         "set_overdue",
         "self.held[delivery] = delivery",
         "self.count -= 1",
@@ -74,7 +75,7 @@ BUGS = (
     ),
     Bug(
         "credit begins anew with each connection",
-        HANDSHAKES,
+        LINKS,
         "_take_from_peer",
         "peer.inbox.lose(link.cid)",
         "peer.inbox = type(peer.inbox)()",
@@ -82,23 +83,23 @@ BUGS = (
     ),
     Bug(
         "a connection that is over hands out more than the credit",
-        RECEIVING,
-        "_on_message",
+        DELIVERING,
+        "on_message",
         "inbox.exhausted and self._is_overrun(link)",
         "False",
         (TESTS + "test_a_peer_that_comes_back_has_the_credit_that_it_had",),
     ),
     Bug(
         "no handler is ever stuck",
-        CONTROL,
+        CREDIT,
         "_look_at_calls",
-        "stuck_after + (self._now if oldest is None else oldest[1])",
-        "self._now + 1e9",
+        "stuck_after + (self._context.now if oldest is None else oldest[1])",
+        "self._context.now + 1e9",
         (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
     ),
     Bug(
         "a stuck handler stays so",
-        CONTROL,
+        CREDIT,
         "end",
         "self._look_at_calls(handler, calls, self._policy.stuck_after)",
         "pass",
@@ -106,15 +107,15 @@ BUGS = (
     ),
     Bug(
         "what comes for a stuck handler is handed out",
-        RECEIVING,
-        "_judge",
-        "self._stuck.isdisjoint(handlers)",
+        DELIVERING,
+        "judge",
+        "self._credit.stuck.isdisjoint(handlers)",
         "True",
         (TESTS + "test_a_stuck_handler_is_told_and_passed_by",),
     ),
     Bug(
         "what a stuck handler has takes credit",
-        CONTROL,
+        CREDIT,
         "_set_stuck",
         "self._is_with_stuck(delivery)",
         "False",
@@ -122,15 +123,15 @@ BUGS = (
     ),
     Bug(
         "nothing is asked back of a stuck handler",
-        CONTROL,
-        "_exhaust_credit",
+        CREDIT,
+        "exhaust_credit",
         "self._actions.append(TakeBack(handler, peer.uuid))",
         "pass",
         (TESTS + "test_what_is_exhausted_later_is_asked_back_from_the_stuck",),
     ),
     Bug(
         "what is let go is an attempt",
-        RECEIVING,
+        SETTLING,
         "let_go",
         "inbox = self._take_unhandled(delivery)",
         "self.fail([delivery])\ninbox = None",

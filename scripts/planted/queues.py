@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from .bug import Bug
 
-BATCH = "tolliver_proto/_node/batch.py"
-MOVING = "tolliver_proto/_node/moving.py"
+LEDGER = "tolliver_proto/_node/outboxes/ledger.py"
+BATCH_PART = "tolliver_proto/_node/commits/batch.py"
 QUEUEING = "tolliver_proto/_patterns/queues.py"
-WORKING = "tolliver_proto/_patterns/work.py"
 TESTS = ("tests/patterns/test_queues.py",)
 
 BUGS = (
     Bug(
         "a job that moves is nobody's for a while",
-        BATCH,
+        BATCH_PART,
         "all_operations",
         "operations.append(AddDeliveries(move.target.uuid, deliveries))",
         "pass",
@@ -21,7 +20,7 @@ BUGS = (
     ),
     Bug(
         "a job is assigned twice: who had it before keeps it",
-        BATCH,
+        BATCH_PART,
         "all_operations",
         "operations.append(RemoveDeliveries(move.source.uuid, spans_of(move.ids)))",
         "pass",
@@ -29,7 +28,7 @@ BUGS = (
     ),
     Bug(
         "a move that fails is believed",
-        MOVING,
+        LEDGER,
         "_moved",
         "if error is None:\n    then(None, self._hand_over(target, messages))\n    return",
         "then(None, self._hand_over(target, messages))\nreturn",

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from .bug import Bug
 
-RETAINED = "tolliver_proto/_patterns/last_values.py"
+FLUSHES = "tolliver_proto/_node/outboxes/flushes.py"
+SENDER = "tolliver_proto/_node/outboxes/sender.py"
 SIZES = "tolliver_proto/_patterns/retained_sizes.py"
-SENDING = "tolliver_proto/_node/sending.py"
-FLUSHING = "tolliver_proto/_node/flushing.py"
 
 _NODE = "tests/patterns/test_retained.py::"
 _FLUSH = "tests/node/test_flushing.py::"
@@ -34,10 +33,10 @@ BUGS = (
     ),
     Bug(
         "what is retained is kept for who connects, too",
-        SENDING,
-        "_store",
-        "bool(self._keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))",
-        "bool(self._keeping) and terms.to != _NOBODY and self._look_at_windows(len(items))",
+        SENDER,
+        "store",
+        ("bool(self._ledger.keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))"),
+        "bool(self._ledger.keeping) and terms.to != _NOBODY and self._look_at_windows(len(items))",
         (f"{_NODE}test_it_comes_once_to_a_peer_that_was_connecting",),
     ),
     Bug(
@@ -82,7 +81,7 @@ BUGS = (
     ),
     Bug(
         "what is next in a flush is not waited for",
-        FLUSHING,
+        FLUSHES,
         "_is_through",
         "link.handed - link.in_transit >= flush.mark",
         "True",
@@ -90,7 +89,7 @@ BUGS = (
     ),
     Bug(
         "a flush answers before a full window is through",
-        FLUSHING,
+        FLUSHES,
         "_is_through",
         "link.window.owes(flush.seq)",
         "False",

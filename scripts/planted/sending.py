@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from .bug import Bug
 
-SENDING = "tolliver_proto/_node/sending.py"
-HOLDS = "tolliver_proto/_node/holds.py"
-BATCH = "tolliver_proto/_node/batch.py"
-IDS = "tolliver_proto/_node/ids.py"
-OUTBOX = "tolliver_proto/_node/outbox.py"
-REMOVING = "tolliver_proto/_node/removing.py"
-QUOTA = "tolliver_proto/_node/quota.py"
+COMMITS = "tolliver_proto/_node/commits/commits.py"
+SIZES = "tolliver_proto/_node/sizes.py"
+OUTBOX_PART = "tolliver_proto/_node/outboxes/outbox.py"
+CONNECT_WAIT = "tolliver_proto/_node/outboxes/connect_wait.py"
+IDS_PART = "tolliver_proto/_node/outboxes/ids.py"
+TRANSMISSION = "tolliver_proto/_node/outboxes/transmission.py"
+BATCH_PART = "tolliver_proto/_node/commits/batch.py"
+SENDER = "tolliver_proto/_node/outboxes/sender.py"
+NODE = "tolliver_proto/_node/node.py"
+LEDGER = "tolliver_proto/_node/outboxes/ledger.py"
+OWN = "tolliver_proto/_node/lists/own.py"
+QUOTA_PART = "tolliver_proto/_node/outboxes/quota.py"
+PEERS = "tolliver_proto/_node/lists/peers.py"
+ACK_WATCH = "tolliver_proto/_node/outboxes/ack_watch.py"
 MESSAGE_SET = "tolliver_proto/_node/message_set.py"
 
 BUGS = (
     Bug(
         "a silence is told though acknowledgements come",
-        "tolliver_proto/_node/ack_watch.py",
+        ACK_WATCH,
         "acked",
         "self._since = now if waits and self._after is not None else None",
         "pass",
@@ -24,7 +31,7 @@ BUGS = (
     ),
     Bug(
         "a silence is told again and again",
-        "tolliver_proto/_node/ack_watch.py",
+        ACK_WATCH,
         "look",
         "self._told = True",
         "self._told = False",
@@ -32,7 +39,7 @@ BUGS = (
     ),
     Bug(
         "what a newer list lacks is dropped",
-        HOLDS,
+        PEERS,
         "_set_peer_list",
         "{one: peer.held.get(one, until) for one in kept}",
         "{}",
@@ -40,7 +47,7 @@ BUGS = (
     ),
     Bug(
         "what was held is not read again",
-        HOLDS,
+        PEERS,
         "_read_all_again",
         "window.go_back(0)",
         "pass",
@@ -48,15 +55,15 @@ BUGS = (
     ),
     Bug(
         "a hold never ends",
-        HOLDS,
+        PEERS,
         "_give_up_held",
-        "self._searches.begin(peer.uuid, take, lambda _error: None)",
+        "self._commits.searches.begin(peer.uuid, take, lambda _error: None)",
         "",
         ("tests/node/test_holds.py",),
     ),
     Bug(
         "what is held makes a send fail",
-        "tolliver_proto/_node/quota.py",
+        QUOTA_PART,
         "full",
         "QuotaPolicy.SKIP if peer.held else self._policy.quota_of(peer.uuid)",
         "self._policy.quota_of(peer.uuid)",
@@ -64,23 +71,23 @@ BUGS = (
     ),
     Bug(
         "an unsubscribe is said once",
-        HOLDS,
-        "_insist",
+        OWN,
+        "insist",
         "link.control.insist(peer.unsaid)",
         "pass",
         ("tests/node/test_holds.py::test_an_unsubscribe_is_repeated_until_it_is_acknowledged",),
     ),
     Bug(
         "what was given up counts as acknowledged",
-        REMOVING,
-        "_remove",
+        LEDGER,
+        "remove",
         "self._tell_given_up(peer.uuid, ids, reason)",
         "",
         ("tests/node/test_undelivered.py",),
     ),
     Bug(
         "who asks later is told of an acknowledgement",
-        SENDING,
+        LEDGER,
         "watch",
         "Acked([receipt], told[0] if told else None)",
         "Acked([receipt])",
@@ -88,7 +95,7 @@ BUGS = (
     ),
     Bug(
         "a send goes without the recipients that it requires",
-        SENDING,
+        NODE,
         "_check_recipients",
         "found < required",
         "False",
@@ -96,23 +103,23 @@ BUGS = (
     ),
     Bug(
         "who is skipped at its quota counts as a recipient that is required",
-        SENDING,
-        "_store",
+        SENDER,
+        "store",
         "routed, shares = room.routed, room.shares\n_check_recipients(items, routed, terms.required)",
         "routed, shares = room.routed, room.shares",
         ("tests/node/test_undelivered.py::test_who_is_skipped_at_its_quota_is_not_counted",),
     ),
     Bug(
         "on a full disk messages go with everything else",
-        SENDING,
-        "_must_wait",
-        "self._apart or self._keeps_enough()",
+        SENDER,
+        "must_wait",
+        "self._commits.apart or self._keeps_enough()",
         "self._keeps_enough()",
         ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
     ),
     Bug(
         "what is linked again after a failure is forgotten",
-        BATCH,
+        BATCH_PART,
         "putting_away",
         "self.linked",
         "False",
@@ -123,18 +130,21 @@ BUGS = (
     ),
     Bug(
         "delivery row removed when sent instead of when acked",
-        SENDING,
-        "_pump",
+        TRANSMISSION,
+        "pump",
         "room -= len(data)",
-        """
-        room -= len(data)
-        self._batch.removals.append(RemoveDeliveries(peer.uuid, [(message.seq, message.seq) for message in run]))
-        """,
+        (
+            "\n"
+            "        room -= len(data)\n"
+            "        self._commits.batch.removals.append(RemoveDeliveries(peer.uuid, [(message.seq, "
+            "message.seq) for message in run]))\n"
+            "        "
+        ),
         ("tests/node/test_promises.py::test_i3_only_that_peers_ack_of_that_id_removes",),
     ),
     Bug(
         "wrap onto a live id",
-        IDS,
+        IDS_PART,
         "_next_free",
         "self.live.next_free(number)",
         "number",
@@ -142,7 +152,7 @@ BUGS = (
     ),
     Bug(
         "ids begin among those that were handed out",
-        IDS,
+        IDS_PART,
         "_drawn",
         "self._is_clear(first, first + RESERVE - 1)",
         "True",
@@ -150,7 +160,7 @@ BUGS = (
     ),
     Bug(
         "only the first id of a block is looked at",
-        IDS,
+        IDS_PART,
         "_drawn",
         "self._is_clear(first, first + RESERVE - 1)",
         "self._is_clear(first, first)",
@@ -158,7 +168,7 @@ BUGS = (
     ),
     Bug(
         "ids run into those of earlier openings",
-        IDS,
+        IDS_PART,
         "_next_free",
         "self._older.next_free(self.live.next_free(number))",
         "self.live.next_free(number)",
@@ -166,7 +176,7 @@ BUGS = (
     ),
     Bug(
         "more than 2^30 ids are remembered",
-        IDS,
+        IDS_PART,
         "remembered",
         "room <= 0",
         "False",
@@ -174,7 +184,7 @@ BUGS = (
     ),
     Bug(
         "openings are remembered without a bound",
-        IDS,
+        IDS_PART,
         "remembered",
         "spans[-OPENINGS:]",
         "spans",
@@ -182,7 +192,7 @@ BUGS = (
     ),
     Bug(
         "a restored copy meets the ids that followed it",
-        IDS,
+        IDS_PART,
         "begin_elsewhere",
         "count + BEYOND_A_COPY",
         "count",
@@ -190,7 +200,7 @@ BUGS = (
     ),
     Bug(
         "an opening that used no id leaves a row",
-        IDS,
+        IDS_PART,
         "needs_reserve",
         "0 < self._passed > self._reserved - RESERVE // 2",
         "self._passed > self._reserved - RESERVE // 2",
@@ -198,7 +208,7 @@ BUGS = (
     ),
     Bug(
         "id 2^31-1 allocated",
-        IDS,
+        IDS_PART,
         "",
         "LAST_ID = 2**31 - 2",
         "LAST_ID = 2**31 - 1",
@@ -206,15 +216,15 @@ BUGS = (
     ),
     Bug(
         "message sent during the dial lost",
-        SENDING,
-        "_claim_kept",
-        "self._link(peer, claimed)",
-        "self._link(peer, [])",
+        CONNECT_WAIT,
+        "claim_kept",
+        "self._ledger.link_kept(peer, claimed)",
+        "self._ledger.link_kept(peer, [])",
         ("tests/node/test_connecting.py::test_what_is_sent_while_a_connection_is_made_reaches_the_peer_once",),
     ),
     Bug(
         "resend out of order",
-        OUTBOX,
+        OUTBOX_PART,
         "fetched",
         """
         for row in rows:
@@ -240,18 +250,20 @@ BUGS = (
     ),
     Bug(
         "resend while still buffered",
-        SENDING,
-        "_pump",
+        TRANSMISSION,
+        "pump",
         "room -= len(data)",
-        """
-        window.transmitted([message.wire_id for message in run], (), self._now)
-        room -= len(data)
-        """,
+        (
+            "\n"
+            "        window.transmitted([message.wire_id for message in run], (), self._context.now)\n"
+            "        room -= len(data)\n"
+            "        "
+        ),
         ("tests/node/test_sending.py::test_never_again_while_the_first_copy_is_in_our_own_buffer",),
     ),
     Bug(
         "wildcard matches the reserved channel",
-        SENDING,
+        SIZES,
         "_size_around",
         "PRIVATE_CHANNELS",
         "()",
@@ -259,9 +271,9 @@ BUGS = (
     ),
     Bug(
         "searched for before all is stored",
-        REMOVING,
-        "_when_stored",
-        "self._running is None and self._batch.empty",
+        COMMITS,
+        "when_stored",
+        "self.running is None and self.batch.empty",
         "True",
         ("tests/node/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
     ),
@@ -310,15 +322,15 @@ BUGS = (
     ),
     Bug(
         "what nobody wants is stored",
-        SENDING,
-        "_store",
+        SENDER,
+        "store",
         "[at for at, recipients in enumerate(routed) if recipients.peers or is_kept]",
         "[at for at, recipients in enumerate(routed)]",
         ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
     ),
     Bug(
         "a message alone that nobody wants is stored",
-        SENDING,
+        SENDER,
         "send",
         "not count",
         "False",
@@ -326,31 +338,34 @@ BUGS = (
     ),
     Bug(
         "a message alone passes the quota",
-        SENDING,
+        SENDER,
         "send",
-        "self._quota.is_tight(peer.outbox, 1, size)",
+        "self._room.quota.is_tight(peer.outbox, 1, size)",
         "False",
         ("tests/node/test_undelivered.py::test_what_goes_for_newer_ones_was_not_delivered",),
     ),
     Bug(
         "a message alone passes those that wait",
-        SENDING,
+        SENDER,
         "send",
-        "self._keeping or self._blocked or self._apart or self.closing or has_terms or self._foreign",
-        "self._keeping or self._apart or self.closing or has_terms or self._foreign",
+        (
+            "self._ledger.keeping or self.blocked or self._commits.apart or self._context.closing or has_terms "
+            "or self._context.foreign"
+        ),
+        ("self._ledger.keeping or self._commits.apart or self._context.closing or has_terms or self._context.foreign"),
         ("tests/node/test_connecting.py", "tests/node/test_quota.py", "tests/node/test_full_disk.py"),
     ),
     Bug(
         "the first ack removes the message for all",
-        SENDING,
-        "_take_in",
+        LEDGER,
+        "take_in",
         "len(recipients.peers) + is_kept",
         "1",
         ("tests/node/test_sending.py::test_one_id_for_several_recipients",),
     ),
     Bug(
         "the quota of a peer is not looked at",
-        QUOTA,
+        QUOTA_PART,
         "full",
         "max(self.excess(peer.outbox, share)) <= 0",
         "True",
@@ -358,7 +373,7 @@ BUGS = (
     ),
     Bug(
         "unreliable messages pile up",
-        SENDING,
+        SENDER,
         "unreliable_send",
         "connection.unsent_bytes + link.in_transit >= high_water or not connection.live",
         "not connection.live",
@@ -366,7 +381,7 @@ BUGS = (
     ),
     Bug(
         "the window has no bound",
-        OUTBOX,
+        OUTBOX_PART,
         "next_run",
         "count and (count >= most or size + message.size > most_bytes)",
         "False",
@@ -374,7 +389,7 @@ BUGS = (
     ),
     Bug(
         "a withheld ack stops the peer",
-        OUTBOX,
+        OUTBOX_PART,
         "_leave_window",
         """
         message = self._unacked.pop(wire_id)
@@ -387,7 +402,7 @@ BUGS = (
     ),
     Bug(
         "resends do not back off",
-        OUTBOX,
+        OUTBOX_PART,
         "interval",
         "self._resend_first * 2.0 ** min(attempts, 30)",
         "self._resend_first",
@@ -395,7 +410,7 @@ BUGS = (
     ),
     Bug(
         "an unreadable row stops a peer",
-        OUTBOX,
+        OUTBOX_PART,
         "fetched",
         "corrupt.append(row)",
         "break",
@@ -403,16 +418,16 @@ BUGS = (
     ),
     Bug(
         "kept messages have no bound",
-        SENDING,
+        SENDER,
         "_keeps_enough",
-        "self._keeping.keeps_enough(self._policy.strict_block)",
+        "self._ledger.keeping.keeps_enough(self._policy.strict_block)",
         "False",
         ("tests/node/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),
     ),
     Bug(
         "what expires was acknowledged already",
-        REMOVING,
-        "_remove",
+        LEDGER,
+        "remove",
         """
         if one.seq in outbox.leaving and one.seq not in being_parked:
             continue
@@ -422,7 +437,7 @@ BUGS = (
     ),
     Bug(
         "a send to nobody is silent success",
-        SENDING,
+        SENDER,
         "_tell_nobody",
         "receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, len(channels))",
         "pass",

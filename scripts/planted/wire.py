@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from .bug import Bug
 
+SENDER = "tolliver_proto/_node/outboxes/sender.py"
+TRANSMISSION = "tolliver_proto/_node/outboxes/transmission.py"
+HANDSHAKES = "tolliver_proto/_node/links/handshakes.py"
+OUTBOX = "tolliver_proto/_node/outboxes/outbox.py"
 FRAMES = "tolliver_proto/_wire/frames.py"
 LAYOUTS = "tolliver_proto/_wire/layouts.py"
 STATE = "tolliver_proto/_wire/state.py"
@@ -242,7 +246,7 @@ BUGS = (
     ),
     Bug(
         "layouts: a refused message is given up",
-        "tolliver_proto/_node/outbox.py",
+        OUTBOX,
         "refused",
         "self._limits.backoff_messages",
         "0",
@@ -250,26 +254,26 @@ BUGS = (
     ),
     Bug(
         "layouts: reliable messages wait for a peer without acks",
-        "tolliver_proto/_node/handshakes.py",
+        HANDSHAKES,
         "_admit",
-        "self._set_takes_reliable(link.peer, _connection(link).can_send(Ack))",
+        "self._routing.set_takes_reliable(link.peer, connection_of(link).can_send(Ack))",
         "pass",
         ("tests/node/test_foreign.py::test_no_reliable_message_is_for_a_peer_without_acks",),
     ),
     Bug(
         "layouts: one frame for peers of all layouts",
-        "tolliver_proto/_node/sending.py",
-        "_pump",
-        "self._encoded(run) if link not in self._foreign else connection.encoder.messages(run)",
+        TRANSMISSION,
+        "pump",
+        "self._encoded(run) if link not in self._context.foreign else connection.encoder.messages(run)",
         "self._encoded(run)",
         ("tests/node/test_foreign.py::test_one_that_dials_us_is_known_by_its_uuid",),
     ),
     Bug(
         "layouts: part of a run is sent where one layout cannot carry it",
-        "tolliver_proto/_node/sending.py",
+        SENDER,
         "unreliable_send",
         "peers = self._with_foreign(peers, channel, key, body, to is None)",
-        "peers += self._one_way.match(channel, key).peers",
+        "peers += self._routing.one_way.match(channel, key).peers",
         ("tests/node/test_foreign.py::test_what_its_format_cannot_carry_goes_to_nobody",),
     ),
     Bug(

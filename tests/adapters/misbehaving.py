@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from tests.raw import RawPeer
 from tolliver_proto import Delivery, Message, NoticeKind
+from tolliver_proto._testing.inspection import inside
 
 from .facade import Facade, Gate, until
 from .nodes import Inbox, Nodes, address, noticed, subscribed
@@ -150,5 +152,5 @@ def _come_back(nodes: Nodes, right: Facade, number: int) -> int:
     return int(right._look(lambda instance: _held(instance.node, uuid)))
 
 
-def _held(node: Any, uuid: object) -> int:
-    return sum(len(one.body) for one in node._peers[uuid].inbox.held.values())
+def _held(node: Any, uuid: UUID) -> int:
+    return sum(len(one.body) for one in inside(node).context.peers[uuid].inbox.held.values())

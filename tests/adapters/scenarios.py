@@ -22,6 +22,7 @@ from tolliver_transports._tls.policy import client_context
 from tests.raw import RawPeer
 from tolliver_proto import Limits
 from tolliver_proto import reactive as rs
+from tolliver_proto._testing.inspection import inside
 
 from .crowd import Crowd, raise_limit
 from .facade import STEP, Facade, until
@@ -258,7 +259,7 @@ def _queued(node: Facade) -> int:
     """Bytes in the connections' own buffers, that the transport was not given."""
 
     def look(instance: object) -> int:
-        links = instance.node._links.values()  # type: ignore[attr-defined]  # any adapter's
+        links = inside(instance.node).context.links.values()  # type: ignore[attr-defined]  # any adapter's
         return sum(link.connection.unsent_bytes for link in links if link.connection is not None)
 
     return int(node._look(look))

@@ -30,7 +30,7 @@ from tolliver_transports._options.streams import StreamsOptions
 
 from tolliver_proto import Limits
 from tolliver_proto import reactive as rs
-from tolliver_proto._node import tally
+from tolliver_proto._node import notices
 
 from . import facade
 from .facade import PATIENCE, Facade, World, deadline
@@ -127,13 +127,13 @@ class Instance(_Here):
         self.facade = Facade(world, options)
 
     def __enter__(self) -> Self:
-        self._every, tally.EVERY = tally.EVERY, 0.0
+        self._every, notices.EVERY = notices.EVERY, 0.0
         self.facade.__enter__()
         self.facade.subscribe("news", handler=lambda _delivery: None)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        tally.EVERY = self._every
+        notices.EVERY = self._every
         self.facade.close()
 
     def port(self) -> int:

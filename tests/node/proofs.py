@@ -12,8 +12,9 @@ from itertools import count
 from random import Random
 
 from tolliver_proto import Decoder, Message, Revision, Transmit
-from tolliver_proto._node.ids import LAST_ID, RESERVE
+from tolliver_proto._node.outboxes.ids import LAST_ID, RESERVE
 from tolliver_proto._node.subscriptions import matching
+from tolliver_proto._testing.inspection import inside
 
 from .table import End, Seat, Table
 
@@ -64,7 +65,10 @@ def cross(seed: int) -> None:
             number = wishes.pop(dice.randrange(len(wishes)))
             table.seats[number].connect(1 - number)
         seat, body = dice.choice(table.seats), b"%d" % next(numbers)
-        opened = any(link.connection is not None and link.role.value == "client" for link in seat.node._links.values())
+        opened = any(
+            link.connection is not None and link.role.value == "client"
+            for link in inside(seat.node).context.links.values()
+        )
         seat.send("c", "k", body)
         if opened or seat.knows(table.seats[1 - seat.number]):
             sent.append((table.seats[1 - seat.number], body))

@@ -38,6 +38,7 @@ from tolliver_proto import (
     WeighRetained,
 )
 from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import BeginAt, MemoryStore
 
 LIMITS = Limits(resend_first=1.0, resend_max=8.0, redial_max=2.0)
@@ -220,7 +221,7 @@ class Table:
         assert isinstance(action.remote, int)
         target = self.seats[action.remote]
         self.dials += 1
-        if action.cid not in seat.node._links:
+        if action.cid not in inside(seat.node).context.links:
             return
         far_cid = target.node.new_cid(now=target.now)
         assert far_cid is not None, "too many handshakes (D-7)"
@@ -280,14 +281,14 @@ class Table:
         """Everybody is connected, everything stored and acknowledged."""
         for seat in self.seats:
             node = seat.node
-            if seat.unreported or node._running or not node._batch.empty:
+            if seat.unreported or inside(node).commits.running or not inside(node).commits.batch.empty:
                 return False
             peers = node.peers()
             if not peers or len(seat.ends) != len(peers) or not all(one.connected for one in peers):
                 return False
             if any(one.pending and seat.sent_to(one) for one in peers):
                 return False
-            if any(link.control is not None and link.control.under_way for link in node._up.values()):
+            if any(link.control is not None and link.control.under_way for link in inside(node).context.up.values()):
                 return False
         return True
 

@@ -35,6 +35,7 @@ from tolliver_proto import (
 from tolliver_proto._common.handshake_limiter import ALL, HandshakeLimiter
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import SimNet
 
 from .play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, deliveries, every, notices, only
@@ -269,7 +270,7 @@ def test_without_rules_no_message_is_looked_at_for_them() -> None:
     """The hot path: it is the same function as ever."""
     for acl in (Acl(), Acl(peers={LOW: Rights()})):
         node = Play(acl=acl).node
-        assert node._on_event[Message] == node._on_message
+        assert inside(node).links.on_event[Message] == inside(node).delivering.on_message
 
 
 # Connecting.

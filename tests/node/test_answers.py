@@ -27,6 +27,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._testing.answers import Answers, check_drops
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import MemoryStore, SimFailure, SimNet
 
 from .play import HIGH, LOW, Play
@@ -208,7 +209,7 @@ def test_what_is_held_in_vain_is_found() -> None:
     assert host.node is not None
     for ledger in (host.ledger, other.ledger):
         ledger.rolled_back = ledger.clock_jumped = False
-    host.node._peers[other.ledger.uuid].held = {WANTED: 1e9}
+    inside(host.node).context.peers[other.ledger.uuid].held = {WANTED: 1e9}
     net._nothing_is_held_in_vain(host)
     other.ledger.said_gone.add((host.ledger.uuid, WANTED))
     with pytest.raises(SimFailure, match="in vain"):

@@ -48,6 +48,7 @@ from tolliver_proto import (
     TolliverError,
     encode,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, deliveries, every, notices, only
 
@@ -204,7 +205,7 @@ def test_nothing_is_kept_after_a_refusal() -> None:
     wire.send(HandshakeFinal(False))
     wire.lose()
     play.wait(1.0)
-    assert (play.store.messages, list(play.node._refcounts), play.knows()) == ([], [], set())
+    assert (play.store.messages, list(inside(play.node).ledger.refcounts), play.knows()) == ([], [], set())
 
 
 @pytest.mark.parametrize("step", ["tls", "handshake"])
@@ -277,7 +278,11 @@ def test_two_connections_being_made_share_what_is_kept() -> None:
     one.ack(Message("c", "k", b"x", 1))
     two.ack(Message("c", "k", b"x", 1))
     play.wait(1.0)
-    assert (play.store.messages, list(play.node._refcounts), list(play.node._ids.live)) == ([], [], [])
+    assert (play.store.messages, list(inside(play.node).ledger.refcounts), list(inside(play.node).ledger.ids.live)) == (
+        [],
+        [],
+        [],
+    )
 
 
 def test_one_peer_over_two_connections_claims_it_once() -> None:
@@ -290,7 +295,7 @@ def test_one_peer_over_two_connections_claims_it_once() -> None:
     two.respond(("c", ""))
     assert two.bodies() == []
     play.wait(1.0)
-    assert (play.store.messages, list(play.node._refcounts), play.pending()) == ([], [], 0)
+    assert (play.store.messages, list(inside(play.node).ledger.refcounts), play.pending()) == ([], [], 0)
 
 
 def test_what_one_connection_claimed_goes_over_the_other_where_it_was_not_stored() -> None:
@@ -314,7 +319,11 @@ def test_nobody_wants_what_was_kept() -> None:
     assert len(play.store.messages) == 1
     wire.respond(("other", ""))
     play.wait(1.0)
-    assert (play.store.messages, list(play.node._refcounts), list(play.node._ids.live)) == ([], [], [])
+    assert (play.store.messages, list(inside(play.node).ledger.refcounts), list(inside(play.node).ledger.ids.live)) == (
+        [],
+        [],
+        [],
+    )
 
 
 @pytest.mark.parametrize("outcome", ["answered", "lost", "time limit"])
@@ -372,7 +381,7 @@ def test_kept_messages_whose_commit_fails_are_nobodys() -> None:
     play.finish()
     play.wait(100.0)
     assert wire.bodies() == []
-    assert (play.pending(), play.store.messages, list(play.node._refcounts)) == (0, [], [])
+    assert (play.pending(), play.store.messages, list(inside(play.node).ledger.refcounts)) == (0, [], [])
     play.send("c", "k", b"y")
     assert wire.bodies() == [b"y"]
 

@@ -16,7 +16,6 @@ from tolliver_proto import (
     Limits,
     LoadedPeer,
     Message,
-    Node,
     ParkDelivery,
     PeerDown,
     PeerUp,
@@ -31,9 +30,11 @@ from tolliver_proto import (
     Subscription,
     encode,
 )
-from tolliver_proto._node.dedupe import DedupeCache
-from tolliver_proto._node.outbox import Outbox, Window
+from tolliver_proto._node.inboxes.dedupe import DedupeCache
+from tolliver_proto._node.outboxes.outbox import Outbox, Window
+from tolliver_proto._node.outboxes.transmission import Transmission
 from tolliver_proto._testing.checks import check
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.pair import Side
 from tolliver_proto._testing.shrink import FAULTS
 from tolliver_proto._testing.shrink import shrink as shrink_life
@@ -142,7 +143,7 @@ def test_a_watched_send_that_is_not_stored() -> None:
     receipt = play.send("c", "k", b"1")
     play.node.watch(receipt)
     assert only(play.fail(), Stored).error
-    assert not play.node._watched
+    assert not inside(play.node).ledger._watched
 
 
 def test_a_choked_connection_waits_until_the_buffer_is_low() -> None:
@@ -450,7 +451,7 @@ def test_a_hard_life_at_the_quota(seed: int) -> None:
 
 def test_a_life_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shrink(1) is None
-    monkeypatch.setattr(Node, "_fetch", lambda *_: None)  # nothing is read back
+    monkeypatch.setattr(Transmission, "_fetch", lambda *_: None)  # nothing is read back
     found = next(filter(None, (shrink(seed, lives=2) for seed in (2, 3))))
     assert found.lives == 2
     assert str(found.failure).startswith(f"seed {found.seed} at ")
@@ -488,6 +489,6 @@ def test_a_late_handler_of_a_former_life_is_registered_nowhere() -> None:
     net._start(host)
     assert host.node is not None
     net._register_late(host, host.born - 1)
-    assert not host.node._handlers
+    assert not inside(host.node).delivering.handlers
     net._register_late(host, host.born)
-    assert host.node._handlers
+    assert inside(host.node).delivering.handlers

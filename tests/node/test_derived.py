@@ -40,6 +40,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._common.derived import FIRST_PREFIX
 from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, Play, Wire, deliveries, every, notices, only
 
@@ -175,12 +176,12 @@ def test_thousands_come_and_go() -> None:
         wire.lose()
     node = play.node
     assert node.peers() == []
-    assert len(node._dedupe._known) == 50
-    assert len(node._dedupe.peers()) <= 700
-    assert len(node._dedupe._used) <= 50
-    assert not node._links
-    assert not node._routes
-    assert len(node._timers._due) <= 2
+    assert len(inside(node).delivering.dedupe._known) == 50
+    assert len(inside(node).delivering.dedupe.peers()) <= 700
+    assert len(inside(node).delivering.dedupe._used) <= 50
+    assert not inside(node).context.links
+    assert not inside(node).routing.routes
+    assert len(inside(node).context.timers._due) <= 2
 
 
 def test_nothing_is_routed_to_it() -> None:
@@ -363,7 +364,7 @@ def test_copies_are_known_for_a_day() -> None:
     play.wait(DAY / 2)
     assert handle(play, wire.send(message(1), message(2))) == [b"1", b"2"]
     assert bodies(plain.send(message(1))) == [], "of others there is no such day"
-    assert set(play.node._dedupe._used) == {ONE}
+    assert set(inside(play.node).delivering.dedupe._used) == {ONE}
 
 
 def test_what_is_on_disk_goes_too() -> None:

@@ -16,6 +16,7 @@ from tolliver_proto import (
     ShutdownWrite,
     Subscribe,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, OTHER, Play, Wire, every, notices, only
 from .table import Table
@@ -34,7 +35,7 @@ def clones(play: Play, *wanted: tuple[str, str]) -> tuple[Wire, Wire]:
 
 
 def up(play: Play, wire: Wire) -> bool:
-    return play.node._up.get(wire.cid) is not None
+    return inside(play.node).context.up.get(wire.cid) is not None
 
 
 def probed(wire: Wire) -> int:
@@ -125,7 +126,7 @@ def test_an_older_one_that_is_being_closed_is_not_asked() -> None:
     play = Play()
     for _ in range(3):
         older = play.peer(LOW, WANTED)
-    play.node._end(play.node._links[older.cid])
+    inside(play.node).links.end(inside(play.node).context.links[older.cid])
     play.run()
     newer = play.accepted(LOW)
     assert every(newer.request(WANTED), PeerUp) == []
@@ -158,19 +159,19 @@ def test_one_that_waits_and_ends_is_gone() -> None:
 def test_one_that_waits_and_is_closed_by_us_is_gone() -> None:
     play = Play()
     older, newer = clones(play, WANTED)
-    play.node._end(play.node._links[newer.cid])
+    inside(play.node).links.end(inside(play.node).context.links[newer.cid])
     play.run()
     older.send(Ack(probed(older)))
     play.wait(0.0)
     newer.end()
     newer.lose()
-    assert newer.cid not in play.node._links
+    assert newer.cid not in inside(play.node).context.links
 
 
 def test_one_that_waits_and_is_aborted_is_gone() -> None:
     play = Play()
     older, newer = clones(play, WANTED)
-    play.node._abort(play.node._links[newer.cid])
+    inside(play.node).links._abort(inside(play.node).context.links[newer.cid])
     older.send(Ack(probed(older)))
     play.wait(0.0)
     assert up(play, older)
@@ -214,7 +215,7 @@ def test_a_probe_that_is_on_its_way_is_question_enough(probe: str) -> None:
 
 def test_without_an_id_for_a_probe_the_newest_wins() -> None:
     play = Play()
-    play.node._ids.live.add(1, 2**31 - 2)
+    inside(play.node).ledger.ids.live.add(1, 2**31 - 2)
     _, newer = clones(play, WANTED)
     play.wait(5.0)
     assert up(play, newer)

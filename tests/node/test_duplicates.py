@@ -22,7 +22,8 @@ from tolliver_proto import (
     Subscribe,
     Unsubscribe,
 )
-from tolliver_proto._node.dedupe import DedupeCache
+from tolliver_proto._node.inboxes.dedupe import DedupeCache
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.layouts import Known, MessageSet, checksum_of
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
@@ -38,7 +39,7 @@ def subscriber(**options: Any) -> Play:
 
 def again(play: Play) -> Play:
     """The same instance after a crash."""
-    return play.restart(handlers=[("", "", "all")], policy=play.node._policy)
+    return play.restart(handlers=[("", "", "all")], policy=inside(play.node).context.policy)
 
 
 def message(n: int) -> Message:

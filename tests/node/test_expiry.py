@@ -10,6 +10,7 @@ import pytest
 
 from tolliver_proto import Acked, Limits, NoticeKind, Policy, StoreError, Undelivered, UndeliveredReason
 from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import App, ProgramNet, rehearse
 
 from .play import HIGH, LOW, Play, notices, only
@@ -138,7 +139,7 @@ def test_what_is_on_its_way_out_already_is_no_endless_search() -> None:
     play.hold_searches = True
     play.wait(1.2)
     [find] = play.searches
-    for peer in play.node._peers.values():
+    for peer in inside(play.node).context.peers.values():
         peer.outbox.leave([(one.seq, one.seq) for one in shown])
     play.node.found(find.search_id, shown, now=play.now)
     play.run()

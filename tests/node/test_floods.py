@@ -28,6 +28,7 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, OTHER, Play, deliveries, every, notices, only
 
@@ -43,7 +44,7 @@ def stranger(number: int) -> UUID:
 
 
 def held(play: Play, cid: int) -> int:
-    return play.node._links[cid].unsent if cid in play.node._links else 0
+    return inside(play.node).context.links[cid].unsent if cid in inside(play.node).context.links else 0
 
 
 @pytest.mark.parametrize("channel", ["unwanted", "handled"])
@@ -119,7 +120,7 @@ def test_a_little_credit_lets_in_no_more_than_it_hands_out() -> None:
         for action in (*seen, *settling):
             if isinstance(action, PauseReading | ResumeReading):
                 reading = isinstance(action, ResumeReading)
-        buffered = play.node._links[wire.cid].connection.buffered_bytes  # type: ignore[union-attr]  # it is open
+        buffered = inside(play.node).context.links[wire.cid].connection.buffered_bytes  # type: ignore[union-attr]  # it is open
         assert buffered <= limits.low_water + size
     assert received > handled > 8000, "and it goes on"
 

@@ -28,6 +28,7 @@ from tolliver_proto import (
     Subscription,
     bytes_of,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, Play, Wire, every, notices, only
 
@@ -85,7 +86,7 @@ def test_messages_go_in_commits_of_their_own_until_there_is_room() -> None:
     while play.held:
         play.finish()
     assert b"4" in wire.bodies()
-    assert not play.node._apart
+    assert not inside(play.node).commits.apart
 
 
 def test_a_send_that_needs_no_room_does_not_end_that() -> None:
@@ -339,7 +340,7 @@ def test_a_send_apart_waits_until_room_at_a_quota_is_found() -> None:
         play.send("c", "k", b"%d" % number)
     play.store.full = True
     assert isinstance(only(play.call("send", "c", "k", b"refused"), Stored).error, DiskFull)
-    assert play.node._apart
+    assert inside(play.node).commits.apart
     play.store.full = False
     play.hold_searches = True
     commits = len(play.commits)
@@ -349,4 +350,4 @@ def test_a_send_apart_waits_until_room_at_a_quota_is_found() -> None:
     assert len(play.commits) == commits
     assert only(play.looked(), Stored).tokens == [receipt]
     assert [message.body for message in play.store.messages] == [b"1", b"2", b"3"]
-    assert not play.node._apart
+    assert not inside(play.node).commits.apart

@@ -20,7 +20,8 @@ from tolliver_proto import (
     ResumeReading,
     TakeBack,
 )
-from tolliver_proto._node.inbox import COPIES, Inbox
+from tolliver_proto._node.inboxes.inbox import COPIES, Inbox
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import SimNet, Weather
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices
@@ -138,7 +139,7 @@ def test_copies_of_a_derived_identity_wait_on_each_of_its_connections() -> None:
     assert bodies(wire.send(message(2), message(4))) == [b"4"], "its handlers are still at the first"
     wire.lose()
     play.call("acknowledge", again)
-    assert not play.node._left_inboxes.get(ONE, Inbox()).waiting
+    assert not inside(play.node).credit.left_inboxes.get(ONE, Inbox()).waiting
 
 
 def test_another_message_of_an_id_is_no_copy() -> None:
@@ -238,7 +239,7 @@ def test_after_the_timeout_a_copy_is_handed_out_and_told() -> None:
     play.call("end", "c", [original])
     play.call("acknowledge", [copy])
     assert wire.acks() == [1]
-    assert play.node._calls == {}
+    assert inside(play.node).credit._calls == {}
 
 
 def test_no_credit_comes_back_before_the_handler_ends() -> None:
@@ -292,7 +293,7 @@ def test_a_message_that_two_calls_have_handled_is_remembered_once(durable: bool)
     play.call("acknowledge", [copy])
     assert wire.acks() == [1, 1]
     assert deliveries(wire.send(message(1))) == []
-    assert [*play.node._dedupe._known] == [*play.store.reopen().load().handled] or not durable
+    assert [*inside(play.node).delivering.dedupe._known] == [*play.store.reopen().load().handled] or not durable
 
 
 def test_with_a_timeout_of_zero_each_copy_goes_to_the_application() -> None:
@@ -369,7 +370,7 @@ def test_a_stuck_handler_is_told_and_passed_by() -> None:
     [again] = deliveries(wire.send(message(4)))
     assert again.attempt == 1
     play.wait(2.0)
-    assert play.node._calls == {}
+    assert inside(play.node).credit._calls == {}
 
 
 def test_one_that_ends_in_time_is_not_stuck() -> None:
@@ -383,7 +384,7 @@ def test_one_that_ends_in_time_is_not_stuck() -> None:
         play.call("acknowledge", given)
     play.call("end", "c", given)
     play.wait(1.0)
-    assert play.node._calls == {}
+    assert inside(play.node).credit._calls == {}
     play.call("end", "c", given)
     assert play.node.stats()["notices_handler_stuck"] == 0
 
@@ -418,7 +419,7 @@ def test_credit_of_a_stuck_handler_is_there_for_others() -> None:
     assert bodies(actions) == [], "six of eight are still in its hands"
     actions = play.call("let_go", given[2:])
     assert bodies(actions) == [b"9"]
-    inbox = play.node._peers[LOW].inbox
+    inbox = inside(play.node).context.peers[LOW].inbox
     assert (inbox.count, len(inbox.held), len(inbox.exempt)) == (1, 3, 2)
     play.call("let_go", given[2:])
     assert play.node.stats()["withheld"] == 6
@@ -475,10 +476,10 @@ def test_credit_of_a_derived_identity_that_is_gone_comes_back() -> None:
     wire.request()
     given = deliveries(wire.send(message(1), message(2)))
     wire.lose()
-    assert play.node._left_inboxes[ONE].exhausted
+    assert inside(play.node).credit.left_inboxes[ONE].exhausted
     play.call("acknowledge", given[:1])
     play.call("fail", given[1:])
-    assert play.node._left_inboxes == {}
+    assert inside(play.node).credit.left_inboxes == {}
 
 
 def test_what_a_stuck_handler_still_takes_takes_no_credit() -> None:
@@ -492,7 +493,7 @@ def test_what_a_stuck_handler_still_takes_takes_no_credit() -> None:
     assert bodies(wire.send(*(message(number, "other") for number in (5, 6, 7)))) == [b"5", b"6", b"7"]
     play.call("acknowledge", given)
     play.call("end", "c", given)
-    assert play.node._peers[LOW].inbox.count == 3
+    assert inside(play.node).context.peers[LOW].inbox.count == 3
 
 
 def test_a_message_of_two_stuck_handlers() -> None:
@@ -504,7 +505,7 @@ def test_a_message_of_two_stuck_handlers() -> None:
     play.call("begin", "two", [delivery])
     play.wait(1.0)
     assert play.node.stats()["stuck_handlers"] == 2
-    inbox = play.node._peers[LOW].inbox
+    inbox = inside(play.node).context.peers[LOW].inbox
     play.call("end", "one", [delivery])
     assert inbox.count == 0
     play.call("end", "two", [delivery])

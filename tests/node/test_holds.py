@@ -26,8 +26,9 @@ from tolliver_proto import (
     UndeliveredReason,
     Unsubscribe,
 )
-from tolliver_proto._node.outbox import Outbox, Window
+from tolliver_proto._node.outboxes.outbox import Outbox, Window
 from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, OTHER, Play, Wire, every, notices, only, subscribed
 
@@ -434,7 +435,7 @@ def test_a_hold_that_ends_as_its_connection_does() -> None:
     wire.lose()
     play.hold_commits = False
     play.finish()
-    play.node._on_hold_timeout(OTHER)  # of a peer that is gone
+    inside(play.node).peer_lists._on_hold_timeout(OTHER)  # of a peer that is gone
     assert held(play) == ()
     assert back(play, C).bodies() == [b"1"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.node.play import HIGH, LOW, ME, Dice, Play, Wire
 from tolliver_proto import Loaded, OutboxFull, ReserveIds, begin_elsewhere
-from tolliver_proto._node.ids import (
+from tolliver_proto._node.outboxes.ids import (
     BEYOND_A_COPY,
     DRAWS,
     LAST_ID,
@@ -21,6 +21,7 @@ from tolliver_proto._node.ids import (
     IdAllocator,
     remembered,
 )
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import BeginAt, MemoryStore
 
 DERIVED = UUID("f0000000-0000-8000-8000-000000000001")
@@ -243,7 +244,7 @@ def test_only_a_copy_meets_an_id_again() -> None:
     for _ in range(30):
         play = Play(store=store, first_id=1 + chance.randrange(5 * RESERVE))
         wire = play.peer(HIGH, ("c", ""))
-        play.node._rng = chance
+        inside(play.node).context.rng = chance
         for _ in range(20):
             play.send("c", "", b"1")
             number = sent_id(wire)

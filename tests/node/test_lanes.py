@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tolliver_proto._node.lanes import Lanes
+from tolliver_proto._node.ordered_handling import Lanes
 
 Item = tuple[str, int, int]  # lane, number, sender
 

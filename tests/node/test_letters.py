@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tolliver_proto import Action, Limits, Message, NoticeKind, Stored
-from tolliver_proto._node.letters import DeadLetters
+from tolliver_proto._node.inboxes.dead_letters import Letters
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, only
 
@@ -32,7 +33,7 @@ def ids(play: Play) -> list[int]:
 
 def counted(play: Play) -> int:
     """As the node knows, which must be as the store has it."""
-    loaded, letters = play.store.load(), play.node._letters
+    loaded, letters = play.store.load(), inside(play.node).letters.numbers
     assert dict(loaded.dead_letters) == letters._sizes
     assert letters._bytes == sum(letters._sizes.values())
     return play.node.stats().dead_letters
@@ -123,7 +124,7 @@ def test_a_letter_that_never_was_is_not_taken_back() -> None:
 
 
 def test_nothing_goes_where_there_is_nothing() -> None:
-    assert DeadLetters((), 1).beyond(1, 1) == []
+    assert Letters((), 1).beyond(1, 1) == []
 
 
 @pytest.mark.search

@@ -17,6 +17,7 @@ from tolliver_proto._common.link import (
     LinkState,
 )
 from tolliver_proto._common.waiting import EMPTY
+from tolliver_proto._testing.inspection import inside
 
 from .play import Play
 
@@ -64,7 +65,7 @@ def test_what_cannot_happen_raises(signals: list[LinkSignal], wrong: LinkSignal)
 def test_a_connection_is_closed_half_by_half() -> None:
     play = Play()
     wire = play.peer()
-    link = play.node._links[wire.cid]
+    link = inside(play.node).context.links[wire.cid]
     states = [link.state]
     play.call("close")
     states.append(link.state)
@@ -77,7 +78,7 @@ def test_a_connection_is_closed_half_by_half() -> None:
 def test_what_a_lost_transport_brought_is_handed_out_first() -> None:
     play = Play()
     wire = play.peer()
-    link = play.node._links[wire.cid]
+    link = inside(play.node).context.links[wire.cid]
     play.node.lost(wire.cid)
     states = [link.state]
     play.run()
@@ -88,7 +89,7 @@ def test_an_idle_link_keeps_no_queue_and_no_dict_of_its_own() -> None:
     """There may be thousands of them: an empty deque takes 760 bytes, and a dict of many fields twice that."""
     play = Play()
     wire = play.peer()
-    link = play.node._links[wire.cid]
+    link = inside(play.node).context.links[wire.cid]
     seen: dict[int, object] = {id(play.node): play.node}
     ahead: list[object] = [link]
     while ahead:

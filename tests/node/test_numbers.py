@@ -18,7 +18,7 @@ from tolliver_proto import (
     Policy,
     UndeliveredReason,
 )
-from tolliver_proto._node.stored_times import _MARKS, StoredTimes
+from tolliver_proto._node.outboxes.ledger import _MARKS, StoredTimes
 from tolliver_proto.testing import MemoryStore
 
 from .play import LOW, OTHER, Play, deliveries

@@ -24,9 +24,9 @@ from tolliver_proto import (
     Subscription,
     Verdict,
 )
+from tolliver_proto._common.intervals import BLOCK, RefCounts
 from tolliver_proto._common.timers import Timers
-from tolliver_proto._node.ids import LAST_ID, IdAllocator
-from tolliver_proto._node.intervals import BLOCK, RefCounts
+from tolliver_proto._node.outboxes.ids import LAST_ID, IdAllocator
 from tolliver_proto._node.subscriptions import Routes
 from tolliver_proto.layouts import IntervalSet, spans_of
 

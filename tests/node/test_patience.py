@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import Action, Dial, Limits, Notice, NoticeKind, Policy, Role, Stored
-from tolliver_proto._node.keeping import _REMEMBERED, Keeping
 from tolliver_proto._node.link import Link
+from tolliver_proto._node.outboxes.connect_windows import _REMEMBERED, Keeping
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, OTHER, Play, Wire, every, notices
 
@@ -28,7 +29,7 @@ def waits(play: Play, seconds: int) -> float:
     for number in range(10 * seconds):
         play.node.send("c", "k", bytes(60) + b"%d" % number, now=play.now)
         play.run()
-        waited += bool(play.node._blocked)
+        waited += bool(inside(play.node).sender.blocked)
         silent(play, play.wait(0.1))
         known.ack(*known.messages())
     return waited / 10
@@ -73,9 +74,9 @@ def test_a_remote_that_has_been_up_is_waited_for_again() -> None:
     [wire] = silent(play, play.wait(2.0))
     for _ in range(3):
         play.send("c", "k", bytes(50))
-    assert play.node._blocked
+    assert inside(play.node).sender.blocked
     wire.respond(WANTED)
-    assert not play.node._blocked
+    assert not inside(play.node).sender.blocked
     assert play.node.stats().not_kept == 0
 
 
@@ -85,9 +86,9 @@ def test_no_send_waits_for_a_connection_that_is_being_closed() -> None:
     silent(play, play.call("connect", "there"))
     for _ in range(3):
         play.send("c", "k", bytes(60))
-    assert play.node._blocked
+    assert inside(play.node).sender.blocked
     play.wait(10.0)
-    assert not play.node._blocked
+    assert not inside(play.node).sender.blocked
     assert play.node.stats()["connections"] == 1, "it is still there"
 
 
@@ -100,9 +101,9 @@ def test_a_peer_that_dials_us_and_never_finishes_is_waited_for_once() -> None:
         wire.request(version=3)
         for _ in range(3):
             play.send("c", "k", bytes(60))
-        assert bool(play.node._blocked) is (number == 0)
+        assert bool(inside(play.node).sender.blocked) is (number == 0)
         play.wait(16.0)
-        assert not play.node._blocked
+        assert not inside(play.node).sender.blocked
 
 
 def test_those_that_failed_are_remembered_within_a_bound() -> None:

@@ -24,8 +24,9 @@ from tolliver_proto import (
     ShutdownWrite,
     Subscribe,
 )
-from tolliver_proto._node.ids import LAST_ID, NO_ID
+from tolliver_proto._node.outboxes.ids import LAST_ID, NO_ID
 from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, OTHER, Play, Wire, aborted, deliveries, every, only
 
@@ -130,7 +131,7 @@ def test_the_ack_is_the_answer() -> None:
         wire.ack(probe)
         start += 30.0  # the silence begins with the probe
     assert len(seen) == 5, "each has an id of its own"
-    assert not play.node._ids.live
+    assert not inside(play.node).ledger.ids.live
     assert play.store.messages == []
     assert play.node.stats()["probes"] == 5
     assert play.node.stats()["stray_acks"] == 0
@@ -179,7 +180,7 @@ def test_no_answer_is_a_lost_connection() -> None:
     assert play.node.stats()["probes_unanswered"] == 1
     wire.lose()  # the adapter's word for the Abort
     assert play.node.stats()["connections"] == 1
-    assert list(play.node._ids.live) == [(2, 2)], "the probe's id is free, the message's is not"
+    assert list(inside(play.node).ledger.ids.live) == [(2, 2)], "the probe's id is free, the message's is not"
 
 
 def test_what_came_before_is_handed_out_first() -> None:
@@ -198,10 +199,10 @@ def test_a_probe_is_never_sent_twice_and_its_id_never_reused() -> None:
     play.wait(30.0)
     probe = the_probe(wire)
     assert probe.message_id is not None
-    assert probe.message_id in play.node._ids.live
+    assert probe.message_id in inside(play.node).ledger.ids.live
     play.wait(9.0)
     assert wire.got() == []
-    play.node._ids._next = play.node._ids._clear_until = probe.message_id  # once around
+    inside(play.node).ledger.ids._next = inside(play.node).ledger.ids._clear_until = probe.message_id  # once around
     play.send("c", "k", b"x")
     [message] = wire.messages()
     assert message.message_id != probe.message_id
@@ -210,7 +211,7 @@ def test_a_probe_is_never_sent_twice_and_its_id_never_reused() -> None:
 
 def test_a_full_range_of_ids_needs_no_id() -> None:
     play, wire = probed(MESSAGES)
-    play.node._ids.live.add(1, LAST_ID)
+    inside(play.node).ledger.ids.live.add(1, LAST_ID)
     play.wait(30.0)
     assert wire.acks() == [NO_ID]
 
@@ -233,7 +234,7 @@ def test_a_peer_that_begins_to_want_everything_is_not_cut_off() -> None:
     assert aborted(play.wait(300.0)) == []
     assert set(wire.acks()) == {NO_ID}, "from now on one way"
     assert probe.message_id is not None
-    assert probe.message_id in play.node._ids.live, "it may still be acknowledged"
+    assert probe.message_id in inside(play.node).ledger.ids.live, "it may still be acknowledged"
 
 
 def test_an_answer_that_we_do_not_read_is_not_missed() -> None:

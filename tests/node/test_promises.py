@@ -22,6 +22,7 @@ from tolliver_proto import (
     Unsubscribe,
 )
 from tolliver_proto import Subscribe as SubscribeFrame
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, ME, Dice, Play, deliveries, every, only
 
@@ -48,8 +49,8 @@ def test_i1_a_failed_commit_sends_nothing_ever() -> None:
     play.wait(1000.0)
     assert wire.got() == []
     assert play.pending() == 0
-    assert list(play.node._refcounts) == []
-    assert list(play.node._ids.live) == []
+    assert list(inside(play.node).ledger.refcounts) == []
+    assert list(inside(play.node).ledger.ids.live) == []
 
 
 def test_i2_an_ack_only_after_acknowledge() -> None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tolliver_proto import Node
 from tolliver_proto._node.link import ControlSync
-from tolliver_proto._node.outbox import Window
+from tolliver_proto._node.links.handshakes import Handshakes
+from tolliver_proto._node.outboxes.outbox import Window
 
 from . import proofs
 
@@ -60,7 +60,7 @@ def test_replayed_control_messages_are_seen(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_wrong_choice_between_two_connections_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """First wins on both sides is another one on each (T-70)."""
-    monkeypatch.setattr(Node, "_keeps", lambda *_: True)
+    monkeypatch.setattr(Handshakes, "_keeps", lambda *_: True)
     with pytest.raises(AssertionError):
         list(map(proofs.cross, range(100)))
 

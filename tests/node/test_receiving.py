@@ -29,6 +29,7 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, Play, deliveries, every, notices, only, subscribed
 
@@ -404,4 +405,4 @@ def test_an_acknowledged_change_is_never_sent_again() -> None:
         wire.ack(Message("", "", b"", wire_id))
     play.wait(1000.0)
     assert wire.got() == []
-    assert list(play.node._ids.live) == []
+    assert list(inside(play.node).ledger.ids.live) == []

@@ -17,6 +17,7 @@ from tolliver_proto import (
     Stored,
     Subscription,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, Play, deliveries, every, notices, only
 
@@ -74,8 +75,8 @@ def test_ids_wrap_over_live_ones(start: int) -> None:
     (stuck,) = wire.messages()
     assert stuck.message_id == start
     seen = []
-    play.node._ids._next = 2**31 - 5
-    play.node._ids._clear_until = 0
+    inside(play.node).ledger.ids._next = 2**31 - 5
+    inside(play.node).ledger.ids._clear_until = 0
     for n in range(20):
         play.send("c", "k", b"%d" % n)
         (message,) = wire.messages()
@@ -264,7 +265,7 @@ def test_reading_the_outbox_stops_at_high_water_and_goes_on_below_low() -> None:
         play.node.send("c", "k", bytes(80))
     play.run()
     for _ in range(40):
-        link = play.node._links[wire.cid]
+        link = inside(play.node).context.links[wire.cid]
         assert link.unsent <= 1000 + 120
         play.written()
     assert len(wire.messages()) == 100
@@ -276,14 +277,24 @@ def test_a_full_outbox_refuses_before_anything_changes() -> None:
     wire = play.peer(LOW, ("c", ""))
     play.peer(HIGH, ("c", ""), ("d", ""))
     play.send("c", "k", b"1")
-    before = (play.node.stats(), play.node.peers(), list(play.node._refcounts), list(play.node._ids.live))
+    before = (
+        play.node.stats(),
+        play.node.peers(),
+        list(inside(play.node).ledger.refcounts),
+        list(inside(play.node).ledger.ids.live),
+    )
     assert before[0].refused_sends == 0
     for items in ([("d", "k", b""), *[("c", "k", b"x")] * 3], [("c", "k", bytes(1000))]):
         with pytest.raises(OutboxFull, match="D-10"):
             play.node.send_many(items)
     assert play.node.stats().refused_sends == 2
     after = replace(play.node.stats(), refused_sends=0)
-    assert (after, play.node.peers(), list(play.node._refcounts), list(play.node._ids.live)) == before
+    assert (
+        after,
+        play.node.peers(),
+        list(inside(play.node).ledger.refcounts),
+        list(inside(play.node).ledger.ids.live),
+    ) == before
     assert play.run() == []
     wire.ack(*wire.messages())
     assert play.node.send("d", "k", b"another peer has room").recipients == 1

@@ -13,7 +13,8 @@ from tolliver_proto import (
     PeerIdentity,
     Policy,
 )
-from tolliver_proto._node.ack_watch import AckWatch
+from tolliver_proto._node.outboxes.ack_watch import AckWatch
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, Play, deliveries, every
 from .test_derived import writer
@@ -90,23 +91,6 @@ def test_acks_that_we_do_not_read_are_no_silence() -> None:
     assert len(told(play.wait(2.0))) == 1
 
 
-def test_a_message_of_which_only_the_id_is_known_is_named_by_that() -> None:
-    """A parked one is tried again."""
-    play = Play()
-    wire = play.peer(LOW, ("c", ""))
-    play.send("c", "k", b"x")
-    (message,) = wire.messages()
-    (link,) = play.node._up.values()
-    assert link.window is not None
-    wire.ack(message)
-    play.hold_fetches = True
-    link.window.try_alone(9, 42, 1)
-    link.ack_watch.sent(play.now)
-    play.node._timers.set(("unacked", link.cid), play.now + 60.0)
-    (detail,) = told(play.wait(61.0))
-    assert "the oldest is 42: do its handlers" in detail
-
-
 def test_a_connection_that_a_probe_drops_is_told() -> None:
     play = Play(policy=Policy(probe="message", probe_interval=5.0, probe_timeout=5.0))
     play.peer(LOW)
@@ -174,7 +158,7 @@ def test_the_certificate_of_a_peer_that_is_gone_is_forgotten() -> None:
     assert len(ends(play.wait(0.0))) == 1
     wire.lose()
     assert ends(play.wait(5 * DAY)) == []
-    assert not play.node._certificates._known
+    assert not inside(play.node).remotes._certificates._known
 
 
 def test_a_derived_identity_has_the_certificate_of_many() -> None:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from tolliver_proto import Policy, RemoveDeliveries, RemoveMessages, Revision, StoredMessage
-from tolliver_proto._node import receiving
-from tolliver_proto._node.batch import Batch
+from tolliver_proto._node.commits.batch import Batch
+from tolliver_proto._node.inboxes import delivering
 from tolliver_proto._node.link import Peer
-from tolliver_proto._node.sending import Sending
+from tolliver_proto._node.outboxes.transmission import Transmission
 from tolliver_proto._testing.simnet import WORLDS
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
@@ -100,17 +100,17 @@ def test_a_failure_names_its_seed_and_ends_with_its_trace(monkeypatch: pytest.Mo
     assert len(str(caught.value).splitlines()) > 10
 
 
-def _forgetful(node: Sending, peer: Peer, messages: Sequence[StoredMessage]) -> None:
+def _forgetful(transmission: Transmission, peer: Peer, messages: Sequence[StoredMessage]) -> None:
     """Rows for a peer that is away are stored, and not thought of when it comes back."""
     if peer.link is not None and peer.link.window is not None:
         peer.link.window.committed(messages)
-        node._sendable[peer.link] = None
+        transmission._context.sendable[peer.link] = None
 
 
 def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that loses messages: the story that shows it has two nodes, and few lines."""
     assert shrink(1) is None, "what does not fail is not made short"
-    monkeypatch.setattr(Sending, "_committed_for", _forgetful)
+    monkeypatch.setattr(Transmission, "committed_for", _forgetful)
     found = next(filter(None, (shrink(seed, lives=300) for seed in range(65, 85))))
     assert found.lives <= 300
     assert found.scenario["nodes"] == 2
@@ -140,7 +140,7 @@ def test_stores_are_put_back_cloned_cut_and_without_room() -> None:
 
 def test_a_message_that_is_taken_for_another_with_its_id_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """T-48: a restored sender, or a clone, gives ids again."""
-    monkeypatch.setattr(receiving, "checksum_of", lambda _message: 0)
+    monkeypatch.setattr(delivering, "checksum_of", lambda _message: 0)
     with pytest.raises(SimFailure, match=r"LOST|before a handler had succeeded"):
         list(harmed())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import ConnectionLost, Limits, NoticeKind, PeerIdentity, Role
-from tolliver_proto._node.exposure import Exposure
+from tolliver_proto._node.outboxes.poison import Exposure
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, Play, Wire, notices
 from .test_upkeep import WANTED, back, parked, sound, strikes, up
@@ -122,7 +123,7 @@ def test_the_way_to_whom_we_dial_is_measured_by_its_response() -> None:
     wire = play.dialled(play.run())
     play.wait(3.0)
     wire.respond(WANTED)
-    assert play.node._up[wire.cid].exposure.round_trip == 3.0
+    assert inside(play.node).context.up[wire.cid].exposure.round_trip == 3.0
 
 
 def test_an_ack_that_is_quicker_than_the_handshake_shows_a_shorter_way() -> None:
@@ -141,7 +142,7 @@ def test_an_ack_that_is_quicker_than_the_handshake_shows_a_shorter_way() -> None
     assert exposure.at(60.0) == []
 
 
-# What is parked.
+# Parked messages.
 
 
 def test_a_parked_message_is_never_sent_again_by_itself() -> None:

@@ -29,6 +29,7 @@ from tolliver_proto import (
     Subscription,
 )
 from tolliver_proto._testing.checks import SimFailure, audit, check_memory
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import ConnectionPair, MemoryStore
 
 from ..store.contract import StoreContract
@@ -137,7 +138,7 @@ def _unowed_message(play: Play) -> None:
 
 
 def _unknown_route(play: Play) -> None:
-    play.node._routes.add(ELSEWHERE, play.node._peers[LOW])
+    inside(play.node).routing.routes.add(ELSEWHERE, inside(play.node).context.peers[LOW])
 
 
 @pytest.mark.parametrize(
@@ -145,10 +146,13 @@ def _unknown_route(play: Play) -> None:
     [
         (_unowed_message, r"messages .99. are in the store and nobody is owed"),
         (lambda play: play.store.commit([AddPeerSubscription(LOW, ELSEWHERE)]), "the node counts .* its store holds"),
-        (lambda play: setattr(play.node._peers[LOW], "routed", frozenset()), r"has routes for .* it may have .*D-4"),
+        (
+            lambda play: setattr(inside(play.node).context.peers[LOW], "routed", frozenset()),
+            r"has routes for .* it may have .*D-4",
+        ),
         (_unknown_route, "the routes are .* those of the peers"),
-        (lambda play: play.node._refcounts.add(99, 1), "owed: .* counted"),
-        (lambda play: play.node._ids.live.add(2**30, 2**30), "live ids: .* counted"),
+        (lambda play: inside(play.node).ledger.refcounts.add(99, 1), "owed: .* counted"),
+        (lambda play: inside(play.node).ledger.ids.live.add(2**30, 2**30), "live ids: .* counted"),
     ],
 )
 def test_a_node_that_is_not_as_its_store_says_is_seen(spoil: Callable[[Play], None], complaint: str) -> None:

@@ -22,7 +22,8 @@ from tolliver_proto import (
     Rights,
 )
 from tolliver_proto._common.timers import Timers
-from tolliver_proto._node.tally import EVERY, PEERS_KNOWN, THROTTLED, NoticeTally
+from tolliver_proto._node.notices import EVERY, PEERS_KNOWN, THROTTLED, NoticeTally
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, ME, Play, every
 
@@ -122,13 +123,13 @@ def test_who_claims_ever_new_uuids_takes_a_bounded_share_of_memory() -> None:
         seen += told(wire.send(HandshakeRequest(1, claimed)), KINDS.IDENTITY_MISMATCH)
         wire.lose()
     assert len(seen) == PEERS_KNOWN + 1
-    assert len(play.node._tally._untold[KINDS.IDENTITY_MISMATCH]) == PEERS_KNOWN + 1
+    assert len(inside(play.node).context.tally._untold[KINDS.IDENTITY_MISMATCH]) == PEERS_KNOWN + 1
     (rest,) = told(play.wait(EVERY), KINDS.IDENTITY_MISMATCH)
     assert (rest.peer, rest.detail.partition(" ")[0]) == (None, "499")
     assert str(claimed) in rest.detail, "the last one"
     assert play.node.stats().notices[KINDS.IDENTITY_MISMATCH] == PEERS_KNOWN + 500
     play.wait(EVERY)
-    assert not play.node._tally._untold[KINDS.IDENTITY_MISMATCH], "and gives it back"
+    assert not inside(play.node).context.tally._untold[KINDS.IDENTITY_MISMATCH], "and gives it back"
 
 
 happenings = st.lists(

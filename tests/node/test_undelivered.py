@@ -19,6 +19,7 @@ from tolliver_proto import (
     Undelivered,
     UndeliveredReason,
 )
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, OTHER, Play, only
 
@@ -52,7 +53,7 @@ def test_who_waits_for_what_is_forgotten_is_told_so_and_not_that_it_was_acknowle
     assert (answer.error.peer, answer.error.reason, answer.error.count) == (LOW, UndeliveredReason.FORGOTTEN, 1)
     assert str(LOW) in str(answer.error)
     assert "forgotten" in str(answer.error)
-    assert not play.node._watched
+    assert not inside(play.node).ledger._watched
 
 
 def test_who_asks_later_is_told_the_same() -> None:
@@ -110,7 +111,7 @@ def test_what_is_dropped_after_it_was_parked_was_not_delivered() -> None:
     play = absent()
     play.peer(LOW, WANTED)
     receipt = play.send("c", "k", b"poison")
-    play.node._park(play.node._peers[LOW].outbox, LOW, receipt.first_seq, 10)
+    inside(play.node).ledger.park(inside(play.node).context.peers[LOW].outbox, LOW, receipt.first_seq, 10)
     play.node.watch(receipt)
     play.wait(1.0)
     answer = only(play.call("drop_parked", LOW), Acked)
@@ -168,8 +169,8 @@ def test_the_node_holds_no_receipt_for_its_own_sake() -> None:
     for number in range(1_000):
         play.send("c", "k", b"%d" % number)
     gc.collect()
-    assert len(play.node._receipts) == 1
-    assert play.node._receipts.places < 200, "and no place for each that is gone"
+    assert len(inside(play.node).ledger.receipts) == 1
+    assert inside(play.node).ledger.receipts.places < 200, "and no place for each that is gone"
     play.call("forget_peer", LOW)
     assert asked(play, kept) == (LOW, UndeliveredReason.FORGOTTEN, 1)
 

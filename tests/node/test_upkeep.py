@@ -24,6 +24,7 @@ from tolliver_proto import (
     Unsubscribe,
 )
 from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import MemoryStore
 
 from .play import LOW, OTHER, Play, Wire, every, notices, only
@@ -42,7 +43,7 @@ def up(play: Play) -> Wire:
     """The peer dials: what waits for it is sent, at once or, if that is suspected, after five seconds (T-09)."""
     wire = play.accepted(LOW)
     wire.request(WANTED)
-    if play.node._up[wire.cid].window.deferred:  # type: ignore[union-attr]  # it is up
+    if inside(play.node).context.up[wire.cid].window.deferred:  # type: ignore[union-attr]  # it is up
         play.wait(5.0)
     return wire
 
@@ -113,7 +114,7 @@ def lost_with_a_frame_cut(play: Play, wire: Wire) -> None:
 
 def ended_by_us(play: Play, wire: Wire) -> None:
     play.node.disconnect("nobody", now=play.now)
-    play.node._end(play.node._links[wire.cid])
+    inside(play.node).links.end(inside(play.node).context.links[wire.cid])
     play.run()
     wire.end()
     wire.lose()

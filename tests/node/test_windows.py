@@ -26,8 +26,9 @@ from tolliver_proto import (
     Undelivered,
     UndeliveredReason,
 )
-from tolliver_proto._node.keeping import Keeping
 from tolliver_proto._node.link import Link, Recipients
+from tolliver_proto._node.outboxes.connect_windows import Keeping
+from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, OTHER, Play, Wire, every, notices, only
 
@@ -72,7 +73,11 @@ def asked(play: Play, receipt: Receipt) -> list[object]:
 def is_empty(play: Play) -> bool:
     """Nothing is stored, counted or in use any more."""
     play.wait(1.0)
-    return (play.store.messages, list(play.node._refcounts), list(play.node._ids.live)) == ([], [], [])
+    return (play.store.messages, list(inside(play.node).ledger.refcounts), list(inside(play.node).ledger.ids.live)) == (
+        [],
+        [],
+        [],
+    )
 
 
 # The window of a remote that was never up.
@@ -318,7 +323,7 @@ def test_all_windows_together_keep_four_shares_of_distinct_messages() -> None:
         assert sent < 100
     assert 4000 <= (sent - 1) * size < 4000 + size, "a message that many windows keep counts once"
     assert play.node.stats().not_kept == 21, "of each remote"
-    assert not play.node._blocked
+    assert not inside(play.node).sender.blocked
     assert asked(play, first) == []
     wire = stands(play, cid)
     wire.respond(WANTED)

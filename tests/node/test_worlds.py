@@ -52,6 +52,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._node.link import Hold
 from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check_memory
+from tolliver_proto._testing.inspection import inside
 from tolliver_proto.testing import MemoryStore
 
 UUIDS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number in (1, 2)]
@@ -213,14 +214,14 @@ class TwoNodes(RuleBasedStateMachine):
     def look(self, host: Host, node: Node) -> None:
         """I2, I3 and the grammar are the witness's; here the numbers, and what was reached."""
         check_memory(node, LIMITS)
-        for link in node._up.values():
+        for link in inside(node).context.up.values():
             if link.window is not None:
                 REACHED["window full"] += link.window.in_window[0] == LIMITS.window_messages
                 REACHED["backoff"] += link.window.in_backoff > 0
             REACHED["hurried"] += bool(link.holding & Hold.RATE)
             REACHED["spent"] += bool(link.holding & Hold.CREDIT)
-        REACHED["two connections"] += len(node._links) > 1
-        for peer in node._peers.values():
+        REACHED["two connections"] += len(inside(node).context.links) > 1
+        for peer in inside(node).context.peers.values():
             REACHED["suspected"] += peer.outbox.poison.alone
             REACHED["stored for the absent"] += peer.link is None and peer.outbox.pending > 0
 
@@ -241,7 +242,7 @@ class TwoNodes(RuleBasedStateMachine):
                 sent.routed_to.add(other.ledger.uuid)
                 sent.due_to.add(other.ledger.uuid)
             batch.append(sent)
-        REACHED["sent while connecting"] += bool(host.node._keeping)
+        REACHED["sent while connecting"] += bool(inside(host.node).ledger.keeping)
         try:
             receipt = host.node.send_many([(one.channel, one.key, one.body) for one in batch], now=self.now)
         except OutboxFull:
@@ -325,7 +326,7 @@ class TwoNodes(RuleBasedStateMachine):
         for end in list(host.ends.values())[:1]:
             if orderly:
                 assert host.node is not None
-                host.node._end(host.node._links[end.cid])
+                inside(host.node).links.end(inside(host.node).context.links[end.cid])
                 self.act(host)
                 return
             for side in (end, end.other):
@@ -467,7 +468,7 @@ class TwoNodes(RuleBasedStateMachine):
         """Whenever nothing is between a node and its store (I1, I3, I4 in numbers)."""
         for host in getattr(self, "hosts", []):
             node = host.node
-            if node and not (host.jobs or node._running) and node._batch.empty:
+            if node and not (host.jobs or inside(node).commits.running) and inside(node).commits.batch.empty:
                 audit(node, host.store)
 
     def teardown(self) -> None:
@@ -496,7 +497,10 @@ class TwoNodes(RuleBasedStateMachine):
     def done(self, host: Host) -> bool:
         node = host.node
         assert node is not None
-        quiet = not (host.jobs or host.unsettled or host.in_transit or node._running) and node._batch.empty
+        quiet = (
+            not (host.jobs or host.unsettled or host.in_transit or inside(node).commits.running)
+            and inside(node).commits.batch.empty
+        )
         return quiet and not node.stats()["pending"] and node.stats()["peers_up"] == 1 and len(host.ends) == 1
 
 

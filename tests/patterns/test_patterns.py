@@ -15,8 +15,9 @@ from types import FrameType
 import pytest
 
 from tolliver_proto import PATTERNS, Deliver, LastValues, Message, Queues, QueueWork, Requests, Subscription
-from tolliver_proto._node.opening import Fate
+from tolliver_proto._node.inboxes.inbox import Fate
 from tolliver_proto._node.pattern import Hooks, Pattern
+from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, Play, every
 
@@ -125,7 +126,7 @@ def test_a_pattern_is_made_once() -> None:
 def test_a_hook_that_is_not_overridden_is_not_called_and_changes_nothing() -> None:
     play = Play()
     wire = play.peer(LOW)
-    link, peer = play.node._links[wire.cid], play.node._peers[LOW]
+    link, peer = inside(play.node).context.links[wire.cid], inside(play.node).context.peers[LOW]
     plain, entry = Pattern(), Subscription("c", "")
     hooks = Hooks()
     hooks.add(plain)

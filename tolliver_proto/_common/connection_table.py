@@ -23,6 +23,28 @@ L = TypeVar("L", bound=BaseLink)
 A = TypeVar("A")
 
 
+class TableState(Generic[L, A]):
+    """State that a table shares with those who work on it.
+
+    Time, timers, actions to hand out, and connections: by cid, and by what is to be done with them.
+    """
+
+    def __init__(self, now: float | None) -> None:
+        self.now = now or 0.0
+        self.closing = False
+        self.timers = Timers()  # a link's own by its cid
+        self.links: dict[int, L] = {}
+        self.readable: dict[L, None] = {}
+        self.writable: dict[L, None] = {}
+        self.actions: deque[TransportAction | A] = deque()
+        self.counts: defaultdict[str, int] = defaultdict(int)  # a Counter takes three times as long for each
+
+    def tick(self, now: float | None) -> None:
+        """It is so late; None is the time seen last, and time never runs backwards."""
+        if now is not None and now > self.now:
+            self.now = now
+
+
 class ConnectionTable(Generic[L, A]):
     """Connections and their transports. Every input takes `now`, monotonic seconds; None means the last one seen.
 
@@ -33,23 +55,27 @@ class ConnectionTable(Generic[L, A]):
 
     def __init__(
         self,
+        state: TableState[L, A],
         make_link: Callable[[int, Role, Remote | None], L],
         limiter: HandshakeLimiter,
         handshake_timeout: float,
-        now: float | None,
     ) -> None:
-        self.closing = False
-        self._now = now or 0.0
+        self._state = state
         self._make_link = make_link
         self._last_cid = 0
-        self._links: dict[int, L] = {}
         self._limiter = limiter
         self._handshake_timeout = handshake_timeout
-        self._timers = Timers()  # a link's own by its cid
-        self._readable: dict[L, None] = {}
-        self._writable: dict[L, None] = {}
-        self._actions: deque[TransportAction | A] = deque()
-        self._counts: defaultdict[str, int] = defaultdict(int)  # a Counter takes three times as long for each
+        self._links = state.links
+        self._timers = state.timers
+        self._readable = state.readable
+        self._writable = state.writable
+        self._actions = state.actions
+        self._counts = state.counts
+
+    @property
+    def closing(self) -> bool:
+        """True from `close` on: everything ends, and no connection is made or taken."""
+        return self._state.closing
 
     # Inputs.
 
@@ -59,20 +85,20 @@ class ConnectionTable(Generic[L, A]):
         `address` is the peer's host, without a port. None: close the connection at once. Everything is being closed,
         or too many handshakes are in progress, of all or of that address (D-7), and none of that address is silent.
         """
-        self._tick(now)
+        self._state.tick(now)
         full = self._limiter.full(address)
         if full is not None:
             full = self._make_room(address, full)
-        if self.closing or full is not None:
+        if self._state.closing or full is not None:
             self._on_refused(full)
             return None
         link = self._new_link(Role.SERVER, None)
-        self._limiter.add(link.cid, address, self._now)
+        self._limiter.add(link.cid, address, self._state.now)
         return link.cid
 
     def _make_room(self, address: str, full: str) -> str | None:
         """Close the oldest of that address that says nothing. Returns what is full still."""
-        silent = self._limiter.silent(address, self._now)
+        silent = self._limiter.silent(address, self._state.now)
         if silent is not None:
             self._on_refused(full)
             self._abort(self._links[silent])
@@ -80,10 +106,10 @@ class ConnectionTable(Generic[L, A]):
 
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
         """Bytes that came in."""
-        self._tick(now)
+        self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.connection is not None:
-            link.connection.receive_data(data, self._now)
+            link.connection.receive_data(data, self._state.now)
             if len(link.first) < FIRST_BYTES:
                 link.first += bytes(data[:FIRST_BYTES])
             self._readable[link] = None
@@ -92,15 +118,15 @@ class ConnectionTable(Generic[L, A]):
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
         """The peer ended its half in order."""
-        self._tick(now)
+        self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.connection is not None:
-            link.connection.receive_eof(self._now)
+            link.connection.receive_eof(self._state.now)
             self._readable[link] = None
 
     def sent(self, cid: int, now: float | None = None) -> None:
         """The socket has taken the Transmit that was outstanding."""
-        self._tick(now)
+        self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.in_transit:
             link.in_transit = 0
@@ -109,7 +135,7 @@ class ConnectionTable(Generic[L, A]):
 
     def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
         """The transport is gone. Bytes received before are still handed out."""
-        self._tick(now)
+        self._state.tick(now)
         link = self._links.get(cid)
         if link is not None:
             self._lost(link, error)
@@ -127,14 +153,10 @@ class ConnectionTable(Generic[L, A]):
 
     # Life.
 
-    def _tick(self, now: float | None) -> None:
-        if now is not None and now > self._now:
-            self._now = now
-
     def _new_link(self, role: Role, remote: Remote | None) -> L:
         self._last_cid += 1
         link = self._links[self._last_cid] = self._make_link(self._last_cid, role, remote)
-        self._timers.set(link.cid, self._now + self._handshake_timeout)
+        self._timers.set(link.cid, self._state.now + self._handshake_timeout)
         return link
 
     def _dial(self, remote: Remote) -> int:
@@ -149,7 +171,7 @@ class ConnectionTable(Generic[L, A]):
             self._forget(link)
         elif link.state in HANDING_OUT:
             link.move(LinkSignal.LOST)
-            link.connection.receive_eof(self._now)
+            link.connection.receive_eof(self._state.now)
             self._readable[link] = None
         else:
             self._forget(link)
@@ -222,5 +244,5 @@ class ConnectionTable(Generic[L, A]):
         elif connection.state is self._CLOSED:  # and the peer, or the application, still does not let go
             self._abort(link)
         else:
-            connection.handle_timeout(self._now)
+            connection.handle_timeout(self._state.now)
             self._go_on(link)

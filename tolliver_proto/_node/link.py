@@ -19,15 +19,14 @@ from .._common.token_bucket import TokenBucket
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import PROBE_CHANNEL, Message, Subscribe, Subscription, Unsubscribe
-from .ack_watch import AckWatch
 from .actions import Receipt
-from .duels import Duel
-from .exposure import Exposure
-from .ids import IdAllocator
-from .inbox import Inbox, MessageKey
-from .opening import EarlyMessages
-from .outbox import Outbox, Window
-from .peer_info import PeerCounts
+from .inboxes.inbox import EarlyMessages, Inbox, MessageKey
+from .links.duels import Duel
+from .numbers import PeerCounts
+from .outboxes.ack_watch import AckWatch
+from .outboxes.ids import IdAllocator
+from .outboxes.outbox import Outbox, Window
+from .outboxes.poison import Exposure
 from .store import LoadedPeer
 from .subscriptions import matching
 
@@ -339,3 +338,15 @@ class Link(BaseLink):
     def is_live(self) -> bool:
         """True if messages can be sent on it."""
         return self.connection is not None and self.connection.live
+
+
+def connection_of(link: Link) -> Connection:
+    """The connection, where it stands."""
+    assert link.connection is not None
+    return link.connection
+
+
+def peer_of(link: Link) -> Peer:
+    """The peer, where it is known."""
+    assert link.peer is not None
+    return link.peer

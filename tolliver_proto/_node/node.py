@@ -21,22 +21,16 @@ I6  Routing a message costs four dictionary look-ups and its recipients, however
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
-from .._common.certificates import CertificateWatch
 from .._common.derived import is_derived
-from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError
-from .._common.handshake_limiter import ALL
+from .._common.errors import DiskFull, TolliverError, Unconfirmed
 from .._common.histogram import Histogram
-from .._common.link import LinkSignal, LinkState
-from .._common.transport import Abort, PeerIdentity, Remote, Role
-from .._wire.connection import Connection
+from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.events import (
-    Ack,
     Closed,
     Established,
     HandshakeFinal,
@@ -52,47 +46,37 @@ from .._wire.events import (
     Unsubscribe,
     UnsubscribeMany,
 )
+from .._wire.layouts import LAYOUTS
 from .._wire.limits import Limits
-from .._wire.state import HANDSHAKING, State
 from .access import Acl
-from .actions import Action, DialEnded, Handler, NoticeKind, PeersMoved
-from .dialing import Dialer, RemoteInfo
-from .flushing import Flushing
-from .handshakes import look_of
-from .ids import Randomness
-from .link import ControlSync, Hold, Link, Peer
+from .actions import Action, Delivery, Handler, NoticeKind, PeersMoved, Receipt, Stored, SubscriptionsChanged
+from .commits.batch import Batch
+from .commits.commits import STORE_RETRY
+from .context import Context
+from .link import Peer
+from .links.dialing import RemoteInfo
+from .lists.own import UNSAID_FOR
+from .notices import Subject
+from .numbers import NodeStats, PeerInfo, PeerNumbers
+from .outboxes.ids import Randomness
+from .outboxes.sender import To
+from .parts import Parts
 from .pattern import Pattern
-from .peer_info import PeerInfo, PeerNumbers
 from .policy import Policy
 from .services import Services
-from .stats import NodeStats
-from .store import Loaded
-from .tally import Subject
-
-_LOOK_AGAIN = 1.0  # seconds
-_OURS = "make a new one with the same UUID, and call reload_tls()"
-_THEIRS = "it needs a new one with the same UUID"
-_EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
-
+from .sizes import Item
+from .store import DeadLetter, Found, Loaded, RememberHandled, Row
 
 P_co = TypeVar("P_co", bound=Pattern, covariant=True)
 P = TypeVar("P", bound=Pattern)
 T = TypeVar("T")
 
 
-class PatternKind(Protocol[P_co]):
-    """A class of patterns: how one is made for a node, and whether the store has something of it."""
-
-    def __call__(self, node: Node, services: Services) -> P_co: ...
-
-    def is_stored(self, services: Services) -> bool: ...
-
-
 def _speaks_no_other(_version: int) -> bool:
     return False
 
 
-class Node(Flushing):
+class Node:
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
     Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
@@ -127,90 +111,236 @@ class Node(Flushing):
         `patterns` those are used from the start of which the store has something, the others from their first call
         (`use`). Raises as `subscribe` does.
         """
-        super().__init__(
+        limits, loaded, policy = limits or Limits(), loaded or Loaded(), policy or Policy()
+        self.instance_id, self.limits = instance_id, limits
+        self.version, self.revision = version, revision
+        context = self._context = Context(
             instance_id,
             rng,
-            limits or Limits(),
-            loaded or Loaded(),
+            limits,
             version,
             revision,
-            speaks,
             retry_interval,
-            policy or Policy(),
+            policy,
             acl or Acl(),
-            subscriptions is not None,
+            tell_events,
             now,
         )
-        self._tells_events = tell_events
-        self._dialer = Dialer(
-            self.limits, rng.random, self._dial, self._redial_in, self._redial_due, self._is_live, self._counts
+        self._policy = context.policy
+        self._timers = context.timers
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._hooks = context.hooks
+        parts = self._parts = Parts(context, loaded, subscriptions is not None, speaks)
+        self._sizes, self._commits, self._routing, self._ledger = (
+            parts.sizes,
+            parts.commits,
+            parts.routing,
+            parts.ledger,
         )
-        self._certificates = CertificateWatch(self._timers)
-        self._on_event: dict[type, Callable[[Link, Any], None]] = {
-            Message: self._on_message if self._gate.acl.is_open else self._on_guarded_message,
-            Ignored: self._on_ignored,
-            Refusal: self._on_refusal,
-            Subscribe: self._on_control,
-            Unsubscribe: self._on_control,
-            SubscribeMany: self._on_controls,
-            UnsubscribeMany: self._on_controls,
-            HandshakeRequest: self._on_request,
-            HandshakeResponse: self._on_response,
-            HandshakeFinal: self._on_final,
-            Established: self._on_established,
-            Closed: self._on_closed,
-        }
+        self._room, self._expiry, self._sender, self._connect_wait = (
+            parts.room,
+            parts.expiry,
+            parts.sender,
+            parts.connect_wait,
+        )
+        self._transmission, self._flushes, self._own, self._peer_lists = (
+            parts.transmission,
+            parts.flushes,
+            parts.own,
+            parts.peer_lists,
+        )
+        self._credit, self._delivering, self._letters, self._settling = (
+            parts.credit,
+            parts.delivering,
+            parts.letters,
+            parts.settling,
+        )
+        links = self._links = parts.links
+        handshakes = self._handshakes = parts.handshakes
+        self._remotes = parts.remotes
+        delivering, peer_lists = parts.delivering, parts.peer_lists
+        self._load_peers(loaded)
+        links.on_event.update(
+            {
+                Message: delivering.on_message if context.acl.is_open else delivering.on_guarded_message,
+                Ignored: delivering.on_ignored,
+                Refusal: links.on_refusal,
+                Subscribe: peer_lists.on_control,
+                Unsubscribe: peer_lists.on_control,
+                SubscribeMany: peer_lists.on_controls,
+                UnsubscribeMany: peer_lists.on_controls,
+                HandshakeRequest: handshakes.on_request,
+                HandshakeResponse: handshakes.on_response,
+                HandshakeFinal: handshakes.on_final,
+                Established: handshakes.on_established,
+                Closed: links.on_closed,
+            }
+        )
         self._on_timer: dict[str, Callable[[Any], None]] = {
-            "clock": self._on_clock_timeout,
-            "hold": self._on_hold_timeout,
-            "away": self._on_away_timeout,
-            "calls": self._on_calls_timeout,
-            "handlers": self._on_handlers_timeout,
-            "subscriptions": self._on_subscriptions_timeout,
-            "resend": self._on_resend_timeout,
-            "fetch": self._on_fetch_timeout,
-            "rate": self._on_rate_timeout,
-            "probe": self._on_probe_timeout,
-            "unacked": self._on_unacked_timeout,
-            "certificate": self._on_certificate_timeout,
-            "age": self._on_age_timeout,
+            "clock": self._expiry._on_clock_timeout,
+            "hold": self._peer_lists._on_hold_timeout,
+            "away": self._handshakes._on_away_timeout,
+            "calls": self._credit._on_calls_timeout,
+            "handlers": self._delivering._on_handlers_timeout,
+            "subscriptions": self._delivering._on_subscriptions_timeout,
+            "resend": self._transmission._on_resend_timeout,
+            "fetch": self._transmission._on_fetch_timeout,
+            "rate": self._peer_lists._on_rate_timeout,
+            "probe": self._links._on_probe_timeout,
+            "unacked": self._transmission._on_unacked_timeout,
+            "certificate": self._remotes._on_certificate_timeout,
+            "age": self._links._on_age_timeout,
             "deferred": self._on_deferred_timeout,
-            "patience": self._on_patience_timeout,
-            "window": self._on_window_timeout,
-            "duel": self._on_duel_timeout,
-            "expire": self._on_expire_timeout,
-            "due": self._on_due_timeout,
-            "redial": self._on_redial_timeout,
-            "removals": self._on_removals_timeout,
+            "patience": self._connect_wait._on_patience_timeout,
+            "window": self._connect_wait._on_window_timeout,
+            "duel": self._handshakes._on_duel_timeout,
+            "expire": self._expiry._on_expire_timeout,
+            "due": self._expiry._on_due_timeout,
+            "redial": self._links._on_redial_timeout,
+            "removals": self._commits._on_removals_timeout,
             "tally": self._on_tally_timeout,
             "drops": self._on_drops_timeout,
-            "handled": self._on_handled_timeout,
-            "again": self._on_again_timeout,
-            "withheld": self._on_withheld_timeout,
+            "handled": self._settling._on_handled_timeout,
+            "again": self._settling._on_again_timeout,
+            "withheld": self._delivering._on_withheld_timeout,
         }
-        self._services = Services(self, self._on_timer)
+        self._services = Services(parts, self._on_timer)
         self._patterns: dict[object, Pattern] = {}
         for kind in patterns:
             if kind.is_stored(self._services):
                 self.use(kind)
         for peer in [*self._peers.values()]:
-            self._count_absence(peer)
+            self._links.count_absence(peer)
             if peer.held:
-                self._hold(peer, peer.held)
+                self._peer_lists.hold(peer, peer.held)
             if peer.unsaid:
-                self._watch_clock()
-        self._schedule_expiry()
-        if loaded is not None and loaded.expires_in is not None:
-            self._look_at_due(max(0.0, loaded.expires_in))
-        self._on_handled_timeout(None)
+                self._expiry.watch_clock()
+        self._expiry._schedule_expiry()
+        if loaded.expires_in is not None:
+            self._expiry.look_at_due(max(0.0, loaded.expires_in))
+        self._settling._on_handled_timeout(None)
         for channel, key, handler in handlers:
-            self.register(channel, key, handler)
+            self._delivering.register(channel, key, handler)
         for channel, key in subscriptions or ():
-            if self._checked(channel, key) not in self._own:
-                self.subscribe(channel, key)
+            if self._sizes.checked(channel, key) not in self._own.entries:
+                self._own.subscribe(channel, key)
+
+    def _load_peers(self, loaded: Loaded) -> None:
+        """Peers that the store knows, with their lists in the routes."""
+        context, dedupe = self._context, self._delivering.dedupe
+        for uuid in (*loaded.peers, *dedupe.peers()):
+            dedupe.use(uuid, context.now)
+        for uuid, known in loaded.peers.items():
+            if is_derived(uuid):
+                continue  # there for the sake of its handled messages and dead letters
+            context.peers[uuid] = peer = Peer(uuid, known)
+            peer.takes_reliable = LAYOUTS[context.revision_of(uuid)].has_acks
+            peer.stored = True
+            peer.held = {one: context.now + context.policy.unsubscribed_hold - age for one, age in known.held.items()}
+            peer.unsaid = {one: context.now + UNSAID_FOR - age for one, age in known.unsaid.items()}
+            self._routing.reroute(peer)
+
+    def _on_deferred_timeout(self, cid: int) -> None:
+        """The peer has been up for long enough: it gets the message that it may close for (T-09)."""
+        link = self._context.links[cid]
+        assert link.window is not None
+        link.window.deferred = False
+        self._context.sendable[link] = None
+
+    def _begin_commit(self) -> None:
+        self._commits.removals_due = False
+        if self._commits.apart and self._sender.waits_alone:
+            self._sender.store_blocked()
+        batch, self._commits.batch = self._commits.batch, Batch()
+        if batch.empty:
+            return
+        if batch.handled:
+            batch.operations.append(RememberHandled(batch.handled, self._policy.dedupe))
+        if self._ledger.ids.needs_reserve:
+            batch.operations.append(self._ledger.ids.reserve())
+        self._commits.begin(batch)
+
+    def committed(self, batch_id: int, now: float | None = None) -> None:
+        """The Commit is durable."""
+        batch = self._commits.finish(batch_id, now)
+        if batch is None:
+            return
+        self._commits.apart = self._commits.apart and not batch.stores
+        if batch.runs:
+            self._ledger.stored_times.stored(batch.runs[-1][1][-1].seq, self._context.now)
+        for recipients, messages in batch.runs:
+            for peer in recipients.peers:
+                self._transmission.committed_for(peer, messages)
+        for peer, linked in batch.linked:
+            self._ledger.read_again(peer, linked[0].message.seq, linked[-1].message.seq)
+        for peer in batch.lists:
+            peer.stored = True
+        for one in batch.put_away:
+            self._peers[one.peer].outbox.removed(one.spans)
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens))
+        for link, message_ids in batch.acks.items():
+            self._commits.ack(link, message_ids)
+        for handled in batch.handled:
+            self._settling.learn(handled)
+        for peer, (before, _) in batch.peer_lists.items():
+            if self._context.tells_events and peer.subscriptions != before:
+                self._actions.append(SubscriptionsChanged(peer.uuid, peer.subscriptions))
+        for go_on in batch.then:
+            go_on(None)
+        self._sender.unblock()
+
+    def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
+        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later.
+
+        Where the disk was too full for its messages, all else goes in commits without any until there is room again:
+        what peers acknowledge is removed at once, and who connects is not turned away (D-13).
+        """
+        batch = self._commits.finish(batch_id, now)
+        if batch is None:
+            return
+        self._ledger.ids.forget_reserve()
+        sure = "" if isinstance(error, Unconfirmed) else ", nothing of it was stored"
+        self._context.notice(NoticeKind.STORE_ERROR, None, f"a commit failed{sure}: {error}")
+        no_room = batch.stores and isinstance(error, DiskFull)
+        if no_room:
+            self._commits.apart, self._letters.none_until = True, self._context.now + STORE_RETRY
+            if self._commits.batch.stores:  # it would fail as well
+                gathered, self._commits.batch = self._commits.batch, Batch()
+                self._fail(gathered, error)
+        self._fail(batch, error)
+        if self._commits.apart and not no_room:
+            self._sender.fail_blocked(error)
+        self._commits.removals_due = self._commits.removals_due or (no_room and self._commits.batch.putting_away)
+        self._sender.unblock()
+
+    def _fail(self, batch: Batch, error: TolliverError) -> None:
+        self._peer_lists.restore_lists(batch)
+        for peer, linked in batch.linked:
+            self._ledger.unlink_kept(peer, linked)
+            if peer.voices:  # another connection of this peer has left them to the one that fails now
+                self._ledger.link_kept(peer, linked)
+            else:
+                self._connect_wait.disclaim(peer, linked)
+        self._sender.take_back(batch)
+        self._letters.numbers.take_back(batch.letters_added, batch.letters_gone)
+        self._commits.batch.follow(batch)
+        if self._commits.batch.putting_away:
+            self._timers.set("removals", self._context.now + STORE_RETRY)
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens, error))
+        for go_on in batch.then:
+            go_on(error)
+
+    def notice(self, kind: NoticeKind, detail: str, peer: UUID | None = None, now: float | None = None) -> None:
+        """Tell an operator something of a store or an adapter: counted, and handed out as a Notice."""
+        self._context.tick(now)
+        self._context.notice(kind, peer, detail)
 
     def __repr__(self) -> str:
-        count, state = len(self._links), ", closing" if self.closing else ""
+        count, state = len(self._context.links), ", closing" if self._context.closing else ""
         return f"<{type(self).__name__} {self.instance_id}, {count} connections{state}>"
 
     def use(self, kind: PatternKind[P]) -> P:
@@ -220,100 +350,411 @@ class Node(Flushing):
         if known is None:
             known = self._patterns[kind] = kind(self, self._services)
             self._hooks.add(known)
-            self._verdicts.clear()
+            self._context.verdicts.clear()
         return cast(P, known)
 
     def used(self, kind: PatternKind[P]) -> P | None:
         """The same where it is in use already."""
         return cast("P | None", self._patterns.get(kind))
 
-    # Connections: what the adapter reports.
+    def close(self, now: float | None = None) -> None:
+        """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
+        self._context.tick(now)
+        self._context.closing = True
+        for pattern in self._hooks.closing:
+            pattern.closing()
+        self._settling.end_waiting([*self._settling.again])
+        for remote in self._links.dialer.remotes():
+            self._remotes.disconnect(remote)
+        for link in list(self._context.links.values()):
+            self._links.end(link)
+        self._commits.removals_due = True
 
-    def _on_refused(self, full: str | None) -> None:
-        self._counts["refused_handshakes"] += 1
-        if full is not None and self._limiter.is_news(full):
-            whose = f"from {full}" if full != ALL else "in all"
-            self._notice(
-                NoticeKind.TOO_MANY_HANDSHAKES,
-                None,
-                f"{self._limiter.most(full)} connections {whose} have not finished their handshake: the oldest silent "
-                "one of an address makes room for the next, and where none is silent that is closed, until half are "
-                "through (D-7). If they are your own, raise Limits.max_handshakes or max_handshakes_per_address",
-            )
+    @property
+    def idle(self) -> bool:
+        """Nothing connected, nothing being stored, nothing to do."""
+        busy = (
+            self._context.links
+            or self._commits.running
+            or self._actions
+            or self._sender.blocked
+            or self._commits.room_searches.busy
+            or self._commits.searches.busy
+        )
+        return not (busy or any(pattern.busy() for pattern in self._hooks.busy)) and self._commits.batch.empty
+
+    @property
+    def gathers(self) -> bool:
+        """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
+        and what is asked for until then goes into one commit."""
+        return self._commits.running is not None and not (
+            self._actions
+            or self._context.readable
+            or self._context.sendable
+            or self._context.writable
+            or self._context.turns
+            or self._context.has_moved
+        )
+
+    def next_action(self) -> Action | None:
+        """One thing to do, or None: then nothing is to be done before the next input."""
+        while True:
+            self._context.run = None
+            if self._actions:
+                return self._actions.popleft()
+            if self._context.readable:
+                self._links.read(_pop(self._context.readable))
+            elif self._context.sendable:
+                self._transmission.pump(_pop(self._context.sendable))
+                if not self._context.sendable:
+                    self._transmission.frames.clear()
+            elif self._context.turns:
+                _pop(self._context.turns).turn()
+            elif self._context.has_moved:
+                self._context.has_moved = False
+                if self._context.tells_events:
+                    self._actions.append(PeersMoved())
+            elif self._context.writable:
+                self._links.write(_pop(self._context.writable))
+            elif self._commits.running is None and (
+                self._commits.batch.urgent
+                or self._commits.removals_due
+                or (self._commits.apart and self._sender.waits_alone)
+            ):
+                self._begin_commit()
+            elif not (self._flushes.waiting and self._flushes.end_flushes()):
+                return None
+
+    @property
+    def timeout_reason(self) -> str | None:
+        """Purpose of the next timeout, to read while debugging."""
+        first = self._timers.earliest()
+        if first is None:
+            return None
+        return f"connection {first[1]}" if isinstance(first[1], int) else repr(first[1])
+
+    def handle_timeout(self, now: float | None = None) -> None:
+        """Do what is due. At another time it does nothing."""
+        self._context.tick(now)
+        while (key := self._timers.pop_due(self._context.now)) is not None:
+            if isinstance(key, int):
+                self._links.on_link_timeout(self._context.links[key])
+                continue
+            name, subject = key if isinstance(key, tuple) else (key, None)
+            self._on_timer[name](subject)
+
+    def _on_tally_timeout(self, subject: Subject) -> None:
+        self._context.tally.fall_due(subject, self._context.now)
+
+    def _on_drops_timeout(self, subject: Subject) -> None:
+        self._context.drops.fall_due(subject, self._context.now)
+
+    def stats(self) -> NodeStats:
+        """Counters since the start, and sizes now."""
+        return NodeStats.of(
+            self._counts,
+            connections=len(self._context.links),
+            peers=sum(not peer.is_owner for peer in self._peers.values()),
+            peers_up=len({link.peer for link in self._context.up.values()}),
+            pending=sum(peer.outbox.pending for peer in self._peers.values()),
+            pending_bytes=sum(peer.outbox.pending_bytes for peer in self._peers.values()),
+            parked=sum(peer.outbox.parked for peer in self._peers.values()),
+            dead_letters=len(self._letters.numbers),
+            own_subscriptions=len(self._own.entries),
+            peer_subscriptions=len(self._routing.routes),
+            stuck_handlers=len(self._credit.stuck),
+            held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
+            **{name: size for pattern in self._hooks.stats for name, size in pattern.stats().items()},
+        )
+
+    def peers(self) -> list[PeerInfo]:
+        """Every peer that is known, connected or not."""
+        return [_info(peer) for peer in self._peers.values() if not peer.is_owner]
+
+    def numbers(self, now: float | None = None) -> list[PeerNumbers]:
+        """The same with each one's counters and ages."""
+        self._context.tick(now)
+        return [self._numbers_of(peer) for peer in self._peers.values() if not peer.is_owner]
+
+    def _numbers_of(self, peer: Peer) -> PeerNumbers:
+        window, inbox = peer.window, peer.inbox
+        backoff = 0 if window is None else window.in_backoff
+        return PeerNumbers(
+            _info(peer),
+            0 if window is None else window.in_window[0] + backoff,
+            backoff,
+            self._age_of_oldest(peer),
+            peer.round_trip,
+            self._room.quota.used(peer.outbox),
+            peer.outbox.full,
+            {**peer.counts.as_dict(), "delivered": inbox.delivered, "dead_letters": inbox.letters},
+        )
+
+    def _age_of_oldest(self, peer: Peer) -> float | None:
+        """Seconds since it was stored. Messages that are held count from when they may be sent (T-61)."""
+        outbox, window = peer.outbox, peer.window
+        if not outbox.pending:
+            return None
+        seq = outbox.waits_from if window is None else max(outbox.waits_from, window.oldest_seq())
+        stored_at = self._ledger.stored_times.of(seq)
+        return None if stored_at is None else max(0.0, self._context.now - stored_at)
+
+    def identity_of(self, peer: UUID) -> PeerIdentity:
+        """Address and certificate of a peer, as it was connected last; empty where it never was."""
+        known = self._peers.get(peer)
+        return known.identity if known is not None else PeerIdentity()
+
+    def __reduce__(self) -> NoReturn:
+        """A copy would hand out the ids of its original, and both would answer for one UUID (D-16, T-40, T-79)."""
+        raise TypeError(
+            f"the node of {self.instance_id} cannot be pickled or copied: the copy would give other messages the same "
+            "ids. Load another one from the store when this one is closed (D-16)"
+        )
+
+    def found(
+        self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
+    ) -> None:
+        """Take the result of a Find."""
+        self._commits.found(search_id, rows, error, now)
+
+    def subscribed(self, channel: str, key: str, is_connected: bool = False) -> int:
+        """Peers that a reliable message with these names would go to now, as `require_recipients` counts them; where
+        `is_connected` those of them alone that are."""
+        return self._routing.subscribed(channel, key, is_connected)
+
+    def unwatch(self, receipt: Receipt) -> None:
+        """Nobody waits for it any more."""
+        self._ledger.unwatch(receipt)
+
+    def watch(self, receipt: Receipt) -> bool:
+        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
+
+        Where some of it had no recipients, that is the answer when all else is acknowledged. Returns True where the
+        answer comes at once.
+        """
+        return self._ledger.watch(receipt)
+
+    def retry(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Send what was set aside for this peer once more (T-09). `receipt.counts` has how many, once `Stored`."""
+        return self._ledger.retry(uuid, now)
+
+    def drop_parked(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Give up what was set aside for this peer. `receipt.counts` has how many, once `Stored`."""
+        return self._ledger.drop_parked(uuid, now)
+
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        now: float | None = None,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
+        """Store a message for every peer that subscribes to it. As `send_many` with one item."""
+        return self._sender.send(
+            channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
+
+    def send_many(
+        self,
+        items: Iterable[Item],
+        now: float | None = None,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
+        """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
+
+        `to` narrows them to one peer, or to some (P-25): those of them that do not subscribe get nothing.
+        `expire_after` seconds after they were stored those that are not acknowledged are given up, after a restart too
+        (P-27).
+
+        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError (of a peer in
+        `to` that acknowledges nothing too), OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients
+        where one of them is for fewer peers than are required. While a connecting peer's share of kept messages is full
+        (T-62), or the disk (D-13), or deliveries are looked for that are to make room (D-10), the send waits inside.
+        """
+        return self._sender.send_many(
+            items, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None, *, to: To = None) -> int:
+        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55).
+
+        `to` narrows them as with `send_many`.
+        """
+        return self._sender.unreliable_send(channel, key, body, now, to=to)
+
+    def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
+        """Take the result of a Fetch, in order."""
+        self._transmission.fetched(peer, rows, now)
+
+    def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
+        """The Fetch brought nothing; it is tried again in a second."""
+        self._transmission.fetch_failed(peer, error, now)
+
+    @property
+    def round_trips(self) -> Histogram:
+        """Seconds from when the socket took a message to its acknowledgement: of one at a time for each connection."""
+        return self._transmission.round_trips
+
+    def flush(self, now: float | None = None) -> Receipt:
+        """`Stored` names the receipt when what was sent until now, unreliable messages too, is given to the sockets of
+        the peers that are connected. One that is gone by then is not waited for."""
+        return self._flushes.flush(now)
+
+    def unflushed(self, receipt: Receipt) -> list[UUID]:
+        """Peers that this flush waits for still."""
+        return self._flushes.unflushed(receipt)
+
+    def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
+
+        Raises ReservedChannel (T-27), OwnLimitExceeded where no peer would take so long a list (T-19), or
+        LocalProtocolError where this instance is a derived identity, which only writes (T-72a).
+        """
+        return self._own.subscribe(channel, key, now)
+
+    def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
+        receipt = self._own.unsubscribe(channel, key, now)
+        self._delivering.unsubscribed(channel, key)
+        return receipt
+
+    def subscriptions(self) -> list[Subscription]:
+        """Our own, as the next handshake will list them."""
+        return self._own.subscriptions()
+
+    def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+        """This handler is at these from now on: it was called, or an iterator has handed them out (D-9, T-48).
+
+        A handler of which this is never said is never stuck. Returns True where `next_timeout` may be another one now.
+        """
+        return self._credit.begin(handler, deliveries, now)
+
+    def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+        """It is at these no more, whether or not they are settled. Those that were not begun are passed over.
+
+        Returns True where `next_timeout` may be another one now.
+        """
+        return self._credit.end(handler, deliveries, now)
+
+    def hand_out_once(self, handler: Handler) -> None:
+        """This handler gets no copy of what it has, also where `handling_timeout` is 0; until it is unregistered."""
+        self._delivering.hand_out_once(handler)
+
+    def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
+        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel.
+
+        `pending` is how many messages it may have at once that are not settled; the credit of each sender is the bound
+        in any case (D-9, P-24). Raises ValueError.
+        """
+        self._delivering.register(channel, key, handler, pending)
+
+    def unregister(self, channel: str, key: str, handler: Handler) -> None:
+        """No longer. Messages that it was given already must still be settled."""
+        self._delivering.unregister(channel, key, handler)
+
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
+        """Give up these dead letters, named by themselves or by their numbers. `receipt.counts` has how many were
+        there, once `Stored`."""
+        return self._letters.drop_dead_letters(letters, now)
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
+        return self._letters.replay(letters)
+
+    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """All matching handlers succeeded (T-45). A message that is settled is passed over; where its connection is
+        gone, the copies that came on others are acknowledged (T-49)."""
+        self._settling.acknowledge(deliveries, now)
+
+    def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
+        self._settling.fail(deliveries, now)
+
+    def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """No handler has begun them, and none will: they come again, and that is no attempt (D-9)."""
+        self._settling.let_go(deliveries, now)
+
+    def handle_again(self, deliveries: Iterable[Delivery], seconds: float, now: float | None = None) -> None:
+        """A handler failed, and all that match are to have the message again after so many seconds (P-22).
+
+        Each try counts (T-47). It is as `fail` where this was the last one, and where the connection is gone.
+        """
+        self._settling.handle_again(deliveries, seconds, now)
+
+    def give_up(self, deliveries: Iterable[Delivery], reason: str, now: float | None = None) -> None:
+        """Trying again is no use: each is a dead letter, and acknowledged when that is stored (T-47, P-23).
+
+        An unreliable one is gone. Where the disk has no room for letters it is as `fail`.
+        """
+        self._settling.give_up(deliveries, reason, now)
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
         """The transport stands and has proved who is there."""
-        self._tick(now)
-        link = self._links.get(cid)
-        if link is None or link.state is not LinkState.CONNECTING:
-            self._actions.append(Abort(cid))
-            return
-        link.role = role
-        link.exposure.round_trip, link.began = self._now - link.began, self._now
-        link.identity = identity or PeerIdentity()
-        denied = self._gate.denied(link.identity) if role is Role.CLIENT else None
-        if denied is not None:
-            self._deny(link, *denied)
-            return
-        own = tuple(self._own)
-        link.move(LinkSignal.OPENED)
-        link.connection = self._make_connection(link, own)
-        link.control = ControlSync(link.connection, self._ids)
-        if self.instance_id in link.identity.uuids and not link.identity.prefixes:  # else who it is shows later
-            self._refuse_self(link, "presents our own certificate")
-        elif role is Role.CLIENT:
-            link.control.announced(own)
-            self._keep(link)
-        self._writable[link] = None
-        self._rearm(link)
+        self._links.opened(cid, role, identity, now)
 
-    def _make_connection(self, link: Link, own: tuple[Subscription, ...]) -> Connection:
-        dialect = self._dialect(link.remote, None).over(self._own_dialect)
-        assert dialect.version is not None
-        return Connection(
-            link.role,
-            instance_id=self.instance_id,
-            version=dialect.version,
-            subscriptions=own,
-            revision=self.revision if dialect.revision is None else dialect.revision,
-            limits=self.limits,
-            speaks=self._speaks,
-            strict_uuid7=bool(dialect.strict_uuid7),
-            accept_either=bool(dialect.accept_either),
-            unreliable_id=dialect.unreliable_id,
-            dialect_of=partial(self._dialect_on, link.remote, link.identity.prefixes),  # the link itself: a circle
-            now=self._now,
-        )
+    @property
+    def closing(self) -> bool:
+        """True from `close` on."""
+        return self._context.closing
 
-    def _on_data(self, link: Link, size: int) -> None:
-        link.last_received = self._now
-        self._counts["bytes_received"] += size
-        if link.peer is not None:
-            link.peer.counts.bytes_received += size
-        if link.holding:
-            self._pace(link)
+    def new_cid(self, now: float | None = None, address: str = "") -> int | None:
+        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
 
-    def _on_sent(self, link: Link) -> None:
-        if link.window is None:
-            link.in_flight = []
-        elif link.in_flight or link.above_high_water or not (link.window.idle and link.exposure.empty):
-            control_ids = link.control.under_way if link.control is not None else ()
-            link.window.transmitted(link.in_flight, control_ids, self._now)
-            if link.in_flight and not link.window.is_in_flight(link.timed_id):
-                link.timed_id, link.timed_at = link.in_flight[-1], self._now
-            link.exposure.taken(self._now)
-            if link.window.in_window[0] or link.window.in_backoff:
-                self._look_at_acks(link, link.ack_watch.sent(self._now))
-            self._sendable[link] = None
-            link.in_flight = []
-        for pattern in self._hooks.sent:
-            pattern.sent(link)
+        `address` is the peer's host, without a port. None: close the connection at once. Everything is being closed,
+        or too many handshakes are in progress, of all or of that address (D-7), and none of that address is silent.
+        """
+        return self._links.new_cid(now, address)
+
+    def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
+        """Bytes that came in."""
+        self._links.receive_data(cid, data, now)
+
+    def receive_eof(self, cid: int, now: float | None = None) -> None:
+        """The peer ended its half in order."""
+        self._links.receive_eof(cid, now)
+
+    def sent(self, cid: int, now: float | None = None) -> None:
+        """The socket has taken the Transmit that was outstanding."""
+        self._links.sent(cid, now)
+
+    def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
+        """The transport is gone. Bytes received before are still handed out."""
+        self._links.lost(cid, error, now)
+
+    def next_timeout(self) -> float | None:
+        """Time to call `handle_timeout`, or None."""
+        return self._links.next_timeout()
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
         """The Dial came to nothing: DialEnded says that it is not made again, DialFailed why (T-73)."""
-        self.lost(cid, error, now)
+        self._links.dial_failed(cid, error, now)
 
-    # Connections: what the application wants.
+    def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
+
+        Its connection is closed, and it may come back, as a new one, when all is purged. A message owed to nobody else
+        leaves the store; dead letters that came from it stay. An unknown peer is no error.
+        """
+        return self._handshakes.forget_peer(uuid, now)
+
+    def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
+        """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
+
+        A connection that stands on another key than this one is closed. Of a peer that is being forgotten it becomes
+        the pin once that is done, or the pin would be forgotten too (T-77).
+        """
+        return self._handshakes.repin(uuid, spki_sha256, now)
+
+    def revision_to(self, remote: Remote) -> Revision:
+        """The wire layout that a dial to this remote speaks (C6)."""
+        return self._remotes.revision_to(remote)
 
     def connect(
         self,
@@ -334,24 +775,11 @@ class Node(Flushing):
         again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that cannot carry what there is.
         PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
-        self._tick(now)
-        if self.closing:
-            raise ConnectionClosing("the instance is closing: make a new one to connect")
-        self._check_revision(dialect)
-        self._gate.unblock(remote)
-        link = self._link_to(remote)
-        if link is not None:
-            self._announce_up(link, remote)
-        if self._dialer.add(remote, not control_messages, dialect, keep_trying, self._now):
-            self._keep_for(remote)
+        self._remotes.connect(remote, now, control_messages=control_messages, dialect=dialect, keep_trying=keep_trying)
 
     def peer_at(self, remote: Remote) -> UUID | None:
         """Peer that this remote led to last, if it is connected, over whichever connection."""
-        return None if self._link_to(remote) is None else self._dialer.peer_of(remote)
-
-    def _link_to(self, remote: Remote) -> Link | None:
-        peer = self._peers.get(self._dialer.peer_of(remote) or self.instance_id)
-        return None if peer is None else peer.link
+        return self._remotes.peer_at(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
         """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
@@ -360,25 +788,7 @@ class Node(Flushing):
         restart: it is remembered in memory. If the remote is not dialled now, or never led to anybody, nobody is
         blocked; to keep a peer out by its UUID there is `set_acl`.
         """
-        self._tick(now)
-        dialled = self._dialer.remove(remote)
-        if dialled is None:
-            return
-        self._timers.cancel(("redial", remote))
-        self._stop_keeping(remote)
-        links = [self._links.get(dialled.cid or 0)]
-        if dialled.peer is not None and self._is_live(dialled.peer):
-            links.append(self._peers[dialled.peer].link)
-        if block and dialled.peer is not None:
-            self._gate.block(remote, dialled.peer)
-            links += [one for one in self._links.values() if self._is_shut_out(one)]
-        for link in dict.fromkeys(links):
-            if link is not None:
-                self._end(link)
-        self._actions.append(DialEnded(remote, None))
-
-    def _is_shut_out(self, link: Link) -> bool:
-        return link.peer is not None and self._gate.denial(link.role, link.peer.uuid) is not None
+        self._remotes.disconnect(remote, now, block)
 
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
         """Other access rules, from now on (D-4, D-5, D-8).
@@ -388,225 +798,11 @@ class Node(Flushing):
         peers whose rights are other ones are closed: their next handshake brings their whole lists. Remotes that were
         refused are dialled at once (T-73).
         """
-        self._tick(now)
-        self._dialer.dial_refused(self._now)
-        before, self._gate.acl = self._gate.acl, acl
-        self._on_event[Message] = self._on_message if acl.is_open else self._on_guarded_message
-        for uuid, peer in self._peers.items():
-            if acl.rights(uuid) != before.rights(uuid):
-                self._reroute(peer)
-        for link in list(self._links.values()):
-            if link.peer is None or acl.rights(link.peer.uuid) == before.rights(link.peer.uuid):
-                continue
-            denial = self._gate.denial(link.role, link.peer.uuid)
-            if denial is not None:
-                self._deny(link, link.peer.uuid, denial)
-            else:
-                self._end(link)
+        self._remotes.set_acl(acl, now)
 
     def dial_refused(self, now: float | None = None) -> None:
         """Dial the remotes that were refused at once: our certificate, say, is another one now (T-73)."""
-        self._tick(now)
-        self._dialer.dial_refused(self._now)
-
-    def close(self, now: float | None = None) -> None:
-        """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
-        self._tick(now)
-        self.closing = True
-        for pattern in self._hooks.closing:
-            pattern.closing()
-        self._end_waiting([*self._again])
-        for remote in self._dialer.remotes():
-            self.disconnect(remote)
-        for link in list(self._links.values()):
-            self._end(link)
-        self._removals_due = True
-
-    @property
-    def idle(self) -> bool:
-        """Nothing connected, nothing being stored, nothing to do."""
-        busy = self._links or self._running or self._actions or self._blocked or self._room.busy or self._searches.busy
-        return not (busy or any(pattern.busy() for pattern in self._hooks.busy)) and self._batch.empty
-
-    @property
-    def gathers(self) -> bool:
-        """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
-        and what is asked for until then goes into one commit."""
-        return self._running is not None and not (
-            self._actions or self._readable or self._sendable or self._writable or self._turns or self._has_moved
-        )
-
-    # The next thing to do.
-
-    def next_action(self) -> Action | None:
-        """One thing to do, or None: then nothing is to be done before the next input."""
-        while True:
-            self._run = None
-            if self._actions:
-                return self._actions.popleft()
-            if self._readable:
-                self._read(_pop(self._readable))
-            elif self._sendable:
-                self._pump(_pop(self._sendable))
-                if not self._sendable:
-                    self._frames.clear()
-            elif self._turns:
-                _pop(self._turns).turn()
-            elif self._has_moved:
-                self._has_moved = False
-                if self._tells_events:
-                    self._actions.append(PeersMoved())
-            elif self._writable:
-                self._write(_pop(self._writable))
-            elif self._running is None and (
-                self._batch.urgent or self._removals_due or (self._apart and self._waits_alone)
-            ):
-                self._begin_commit()
-            elif not (self._flushes and self._end_flushes()):
-                return None
-
-    def _read(self, link: Link) -> None:
-        """Take events from the connection, as many as one turn allows."""
-        connection = link.connection
-        assert connection is not None
-        acked: dict[int, tuple[int, int]] = {}
-        acks: list[int] = []  # not looked up yet: they come in runs
-        on_event, next_event, ready = self._on_event, connection.next_event, connection.ready
-        for _ in range(_EVENTS_A_TURN):
-            if link.holding:
-                break
-            event = ready.pop() if ready else next_event()
-            if event is None:
-                break
-            kind = type(event)
-            if kind is Ack:
-                acks.append(event.message_id)  # type: ignore[union-attr, arg-type]  # the test above is by type
-                continue
-            if acks:
-                self._on_acks(link, acks, acked)
-                acks = []
-            if acked and kind is Closed:
-                self._settle(link, acked)
-                acked = {}
-            on_event[kind](link, event)
-        else:
-            self._readable[link] = None
-        if acks:
-            self._on_acks(link, acks, acked)
-        if acked:
-            self._settle(link, acked)
-        if link.state is not LinkState.FORGOTTEN:
-            if link not in self._readable:
-                self._pace(link)
-            self._rearm(link)
-
-    def _write(self, link: Link) -> None:
-        if link.answers > self.limits.max_answers and link.state is not LinkState.DRAINING and _is_live(link):
-            self._refuse_flood(link)
-        super()._write(link)
-
-    # Time.
-
-    @property
-    def timeout_reason(self) -> str | None:
-        """Purpose of the next timeout, to read while debugging."""
-        first = self._timers.earliest()
-        if first is None:
-            return None
-        return f"connection {first[1]}" if isinstance(first[1], int) else repr(first[1])
-
-    def handle_timeout(self, now: float | None = None) -> None:
-        """Do what is due. At another time it does nothing."""
-        self._tick(now)
-        while (key := self._timers.pop_due(self._now)) is not None:
-            if isinstance(key, int):
-                self._on_link_timeout(self._links[key])
-                continue
-            name, subject = key if isinstance(key, tuple) else (key, None)
-            self._on_timer[name](subject)
-
-    def _on_link_timeout(self, link: Link) -> None:
-        connection = link.connection
-        is_late = link.role is Role.SERVER and (connection is None or connection.state in HANDSHAKING)
-        where = link.identity.address or self._limiter.address(link.cid) or "an unknown address"
-        self._counts["hurried"] += connection is not None and connection.paced
-        super()._on_link_timeout(link)
-        if is_late and (connection is None or connection.state is State.CLOSED):  # else a frame's turn has come
-            self._counts["handshakes_timed_out"] += 1
-            self._tally.add(
-                NoticeKind.HANDSHAKE_TIMEOUT,
-                None,
-                1,
-                f"connections did not finish their handshake within {self.limits.handshake_timeout:g} s, the last one "
-                f"from {where} (T-68){look_of(link)}",
-                self._now,
-            )
-
-    def _on_resend_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        if link.window is None:
-            return
-        self._resend_control(link, link.window.fall_due(self._now))
-        if link.window.full:
-            self._notice(
-                NoticeKind.BACKOFF_FULL,
-                link.peer.uuid if link.peer else None,
-                f"{self.limits.backoff_messages} messages wait for a late ack: sends to this peer pause (T-52)",
-            )
-        self._sendable[link] = None
-
-    def _on_redial_timeout(self, remote: Remote) -> None:
-        self._dialer.retry(remote, self._now)
-
-    def _on_fetch_timeout(self, cid: int) -> None:
-        self._sendable[self._links[cid]] = None
-
-    def _on_rate_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        self._release_hold(link, Hold.RATE)
-
-    def _on_probe_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        if not link.up or link.state is not LinkState.OPEN:
-            return
-        if self._keepalive.look(link, self._now):
-            self._writable[link] = None
-            return
-        seconds = self._policy.probe_timeout
-        self._tally.add(
-            NoticeKind.PROBE_UNANSWERED,
-            link.peer.uuid if link.peer else None,
-            1,
-            f"connections to {link.identity.address or 'it'} were dropped, as no probe was answered within {seconds:g} "
-            "s: does its process hang, or is the line cut? (T-80)",
-            self._now,
-        )
-        self._actions.append(Abort(cid))
-        self._lost(link, ConnectionLost(f"the peer did not answer a probe within {seconds:g} s (T-80)"))
-
-    def _on_unacked_timeout(self, cid: int) -> None:
-        """Acks that we do not read, as our own handlers have enough, are no silence of the peer's."""
-        link = self._links[cid]
-        oldest = link.window.oldest() if link.window is not None else None
-        if oldest is None or link.window is None:
-            return
-        if link.holding or link.paused:
-            self._timers.set(("unacked", cid), self._now + _LOOK_AGAIN)
-            return
-        seconds, due = link.ack_watch.look(self._now)
-        self._look_at_acks(link, due)
-        if seconds is not None:
-            self._notice_silence(link, link.window.in_backoff + link.window.in_window[0], seconds, *oldest)
-
-    def _notice_silence(self, link: Link, count: int, seconds: float, message_id: int, name: tuple[str, str]) -> None:
-        self._notice(
-            NoticeKind.UNACKNOWLEDGED,
-            link.peer.uuid if link.peer else None,
-            f"it is connected, and has acknowledged none of {count} messages for {seconds:.0f} s; the oldest is "
-            f"{message_id} on {name[0]!r:.100} {name[1]!r:.100}: do its handlers hang, or does it not read? (unacknowledged_after)",
-        )
-
-    # Certificates.
+        self._remotes.dial_refused(now)
 
     def watch_certificate(
         self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
@@ -616,115 +812,25 @@ class Node(Flushing):
         It is our own, and `what` its file; or `what` is the name in that of a connected `peer`, told for as long as
         that is connected. A derived identity's is that of many, and not told.
         """
-        self._tick(now)
-        if peer is not None and is_derived(peer):
-            return
-        name, remedy = (f"our certificate {what}", _OURS) if peer is None else (f"the certificate of {what}", _THEIRS)
-        self._certificates.watch(peer, self._now + seconds_left, name, remedy, self._now)
-
-    def _on_certificate_timeout(self, peer: UUID | None) -> None:
-        if peer is not None and not self._is_live(peer):
-            self._certificates.forget(peer)
-            return
-        told = self._certificates.look(peer, self._now)
-        if told is None:
-            return
-        self._notice(NoticeKind.CERTIFICATE_ENDS, peer, told.text)
-        if self._tells_events:
-            self._actions.append(told)
-
-    def _on_age_timeout(self, cid: int) -> None:
-        link = self._links[cid]
-        if link.up:
-            self._counts["aged_out"] += 1
-            self._end(link)
-
-    def _on_tally_timeout(self, subject: Subject) -> None:
-        self._tally.fall_due(subject, self._now)
-
-    def _on_drops_timeout(self, subject: Subject) -> None:
-        self._drops.fall_due(subject, self._now)
-
-    def _on_removals_timeout(self, _subject: None) -> None:
-        self._removals_due = True
-
-    # Introspection.
-
-    def stats(self) -> NodeStats:
-        """Counters since the start, and sizes now."""
-        return NodeStats.of(
-            self._counts,
-            connections=len(self._links),
-            peers=sum(not peer.is_owner for peer in self._peers.values()),
-            peers_up=len({link.peer for link in self._up.values()}),
-            pending=sum(peer.outbox.pending for peer in self._peers.values()),
-            pending_bytes=sum(peer.outbox.pending_bytes for peer in self._peers.values()),
-            parked=sum(peer.outbox.parked for peer in self._peers.values()),
-            dead_letters=len(self._letters),
-            own_subscriptions=len(self._own),
-            peer_subscriptions=len(self._routes),
-            stuck_handlers=len(self._stuck),
-            held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
-            **{name: size for pattern in self._hooks.stats for name, size in pattern.stats().items()},
-        )
-
-    def peers(self) -> list[PeerInfo]:
-        """Every peer that is known, connected or not."""
-        return [_info(peer) for peer in self._peers.values() if not peer.is_owner]
-
-    def numbers(self, now: float | None = None) -> list[PeerNumbers]:
-        """The same with each one's counters and ages."""
-        self._tick(now)
-        return [self._numbers_of(peer) for peer in self._peers.values() if not peer.is_owner]
-
-    def _numbers_of(self, peer: Peer) -> PeerNumbers:
-        window, inbox = peer.window, peer.inbox
-        backoff = 0 if window is None else window.in_backoff
-        return PeerNumbers(
-            _info(peer),
-            0 if window is None else window.in_window[0] + backoff,
-            backoff,
-            self._age_of_oldest(peer),
-            peer.round_trip,
-            self._quota.used(peer.outbox),
-            peer.outbox.full,
-            {**peer.counts.as_dict(), "delivered": inbox.delivered, "dead_letters": inbox.letters},
-        )
-
-    def _age_of_oldest(self, peer: Peer) -> float | None:
-        """Seconds since it was stored. Messages that are held count from when they may be sent (T-61)."""
-        outbox, window = peer.outbox, peer.window
-        if not outbox.pending:
-            return None
-        seq = outbox.waits_from if window is None else max(outbox.waits_from, window.oldest_seq())
-        stored_at = self._stored_times.of(seq)
-        return None if stored_at is None else max(0.0, self._now - stored_at)
-
-    @property
-    def round_trips(self) -> Histogram:
-        """Seconds from when the socket took a message to its acknowledgement: of one at a time for each connection."""
-        return self._round_trips
-
-    def identity_of(self, peer: UUID) -> PeerIdentity:
-        """Address and certificate of a peer, as it was connected last; empty where it never was."""
-        known = self._peers.get(peer)
-        return known.identity if known is not None else PeerIdentity()
+        self._remotes.watch_certificate(seconds_left, what, now, peer)
 
     def remotes(self, now: float | None = None) -> list[RemoteInfo]:
         """Every remote that is dialled, or was until trying again was no use (T-73), and why it is not connected."""
-        self._tick(now)
-        return self._dialer.states(self._now)
+        return self._remotes.remotes(now)
 
-    def subscriptions(self) -> list[Subscription]:
-        """Our own, as the next handshake will list them."""
-        return list(self._own)
 
-    def __reduce__(self) -> NoReturn:
-        """A copy would hand out the ids of its original, and both would answer for one UUID (D-16, T-40, T-79)."""
-        raise TypeError(
-            f"the node of {self.instance_id} cannot be pickled or copied: the copy would give other messages the same "
-            "ids. Load another one from the store when this one is closed (D-16)"
-        )
+class PatternKind(Protocol[P_co]):
+    """A class of patterns: how one is made for a node, and whether the store has something of it."""
+
+    def __call__(self, node: Node, services: Services) -> P_co: ...
+
+    def is_stored(self, services: Services) -> bool: ...
+
+
+def _pop(ready: dict[T, None]) -> T:
+    first = next(iter(ready))
+    del ready[first]
+    return first
 
 
 def _info(peer: Peer) -> PeerInfo:
@@ -739,13 +845,3 @@ def _info(peer: Peer) -> PeerInfo:
         peer.outbox.parked_bytes,
         tuple(sorted(peer.held)),
     )
-
-
-def _is_live(link: Link) -> bool:
-    return link.connection is not None and link.connection.live
-
-
-def _pop(ready: dict[T, None]) -> T:
-    first = next(iter(ready))
-    del ready[first]
-    return first

@@ -14,9 +14,9 @@ from uuid import UUID
 from .._common.errors import LocalProtocolError, TolliverError
 from .._wire.events import Message, Subscription
 from .actions import Delivery, Handler, Receipt
-from .batch import GoOn
+from .commits.batch import GoOn
+from .inboxes.inbox import Fate
 from .link import Link, Peer
-from .opening import Fate
 from .store import Found, Row, StoredMessage
 
 Judgement = tuple[Handler, ...] | Fate

@@ -9,38 +9,46 @@ from uuid import UUID
 
 from .._wire.events import Message, Subscription
 from .actions import Receipt, Rider
-from .base import Item
-from .batch import Batch, GoOn
-from .flushing import Flushing
+from .commits.batch import Batch, GoOn
+from .inboxes.inbox import Fate
 from .link import Link, Peer, Recipients
-from .opening import Fate
-from .outbox import Window
+from .outboxes.outbox import Window
+from .outboxes.sender import Terms
+from .parts import Parts
 from .pattern import Pattern
+from .sizes import Item
 from .store import LoadedPeer, Operation, StoredMessage
-from .terms import Terms
 
 
 class Services:
     """One for all patterns of a node. The tables are the node's own: a pattern reads them."""
 
-    def __init__(self, node: Flushing, on_timer: dict[str, Callable[[Any], None]]) -> None:
-        self._node = node
+    def __init__(self, parts: Parts, on_timer: dict[str, Callable[[Any], None]]) -> None:
+        self._parts = parts
         self._on_timer = on_timer
-        self.instance_id, self.limits, self.rng = node.instance_id, node.limits, node._rng
-        self.links, self.peers, self.own = node._links, node._peers, node._own
-        self.timers, self.counts = node._timers, node._counts
-        self.tell = node._actions.append
-        self.tick, self.check, self.size = node._tick, node._checked, node._size
-        self.ack, self.keep_early, self.withhold = node._ack, node._keep_early, node._withhold
-        self.quota, self.notice = node._quota, node._notice
-        self.search, self.move = node._searches.begin, node._move
-        self.give_up, self.take_rows = node._remove, node._take_rows
-        self.check_body, self.check_list, self.name_size = node._check_body, node._check_list, node._name_size
-        self.tally, self.look_at_filling = node._tally.add, node._look_at_filling
+        self.instance_id, self.limits, self.rng = parts.context.instance_id, parts.context.limits, parts.context.rng
+        self.links, self.peers, self.own = parts.context.links, parts.context.peers, parts.own.entries
+        self.timers, self.counts = parts.context.timers, parts.context.counts
+        self.tell = parts.context.actions.append
+        self.tick, self.check, self.size = parts.context.tick, parts.sizes.checked, parts.sizes.size
+        self.ack, self.keep_early, self.withhold = (
+            parts.commits.ack,
+            parts.delivering.keep_early,
+            parts.delivering.withhold,
+        )
+        self.quota, self.notice = parts.room.quota, parts.context.notice
+        self.search, self.move = parts.commits.searches.begin, parts.ledger.move
+        self.give_up, self.take_rows = parts.ledger.remove, parts.transmission.take_rows
+        self.check_body, self.check_list, self.name_size = (
+            parts.sizes.check_body,
+            parts.own.check_list,
+            parts.sizes.name_size,
+        )
+        self.tally, self.look_at_filling = parts.context.tally.add, parts.room.look_at_filling
 
     @property
     def now(self) -> float:
-        return self._node._now
+        return self._parts.context.now
 
     def on_timer(self, name: str, due: Callable[[Any], None]) -> None:
         """A timer `(name, subject)`, or `name` alone, calls this with its subject or None."""
@@ -48,48 +56,48 @@ class Services:
 
     def after_commit(self, go_on: GoOn) -> None:
         """Call this when what gathers now is durable, or with what prevented it."""
-        self._node._batch.then.append(go_on)
+        self._parts.commits.batch.then.append(go_on)
 
     def recipients(self, channel: str, key: str, to: frozenset[UUID] | None) -> Recipients:
         """Peers that a reliable message with these names is for, or those of them."""
-        node = self._node
-        return node._routes.match(channel, key) if to is None else node._narrow(channel, key, to)
+        parts = self._parts
+        return parts.routing.routes.match(channel, key) if to is None else parts.routing.narrow(channel, key, to)
 
     def ask_turn(self, pattern: Pattern) -> None:
         """Have its `turn` called when what has come in is read and what may be sent is encoded."""
-        self._node._turns[pattern] = None
+        self._parts.context.turns[pattern] = None
 
     def write(self, link: Link) -> None:
         """Its connection has something to send."""
-        self._node._writable[link] = None
+        self._parts.context.writable[link] = None
 
     def leave(self, link: Link, message: Message, fate: Fate) -> None:
         """Do with a message that has no handler as if there were no pattern."""
-        self._node._leave_to_sender(link, message, fate)
+        self._parts.delivering.leave_to_sender(link, message, fate)
 
     # Owners that are no peers, and their messages.
 
     def owner(self, uuid: UUID) -> tuple[Peer, Window]:
         """The owner with this UUID, and what reads its messages from now on."""
-        node = self._node
+        parts = self._parts
         peer = self.peers.get(uuid) or Peer(uuid, LoadedPeer())
-        window = peer.reader = Window(peer.outbox, self.limits, node._resend_first, self.rng.random)
+        window = peer.reader = Window(peer.outbox, self.limits, parts.context.resend_first, self.rng.random)
         self.peers[uuid] = peer
         return peer, window
 
     def operate(self, operation: Operation) -> None:
         """Have the next commit do this, too."""
-        self._node._batch.operations.append(operation)
+        self._parts.commits.batch.operations.append(operation)
 
     @property
     def apart(self) -> bool:
         """True while the disk is too full for messages: they wait for `room_is_back` (D-13)."""
-        return self._node._apart
+        return self._parts.commits.apart
 
     def size_for(self, channel: str, key: str, body: bytes) -> int:
         """Size of a message to an owner, or the error that says why it is none."""
         self.check_body(channel, body)
-        return self._node._around(channel, key) + len(body)
+        return self._parts.sizes.around(channel, key) + len(body)
 
     def store_for(
         self,
@@ -99,87 +107,87 @@ class Services:
         receipt: Receipt | None,
     ) -> Sequence[StoredMessage]:
         """Store these with the next commit: for each of the shares' owners the next so many. A receipt is of all."""
-        node = self._node
-        first = node._next_seq
+        parts = self._parts
+        first = parts.ledger.next_seq
         if receipt is not None:
             receipt.first_seq = first
-        numbers = zip(count(first), node._ids.take_many(len(items)), strict=False)
+        numbers = zip(count(first), parts.ledger.ids.take_many(len(items)), strict=False)
         rows = [
             StoredMessage(seq, wire_id, *item, size)
             for (seq, wire_id), item, size in zip(numbers, items, sizes, strict=False)
         ]
         at = 0
         for recipients, number in shares:
-            node._take_in(rows[at : at + number], recipients, False)
+            parts.ledger.take_in(rows[at : at + number], recipients, False)
             for peer in recipients.peers:
                 peer.outbox.add(number, sum(sizes[at : at + number]))
             at += number
         if rows and receipt is not None:
-            node._hold_receipt(receipt, len(rows))
+            parts.ledger.hold_receipt(receipt, len(rows))
         return rows
 
     def is_owned_once(self, seq: int) -> bool:
         """True if a stored message has one owner."""
-        return self._node._refcounts.count_of(seq) == 1
+        return self._parts.ledger.refcounts.count_of(seq) == 1
 
     def peers_with(self, subscription: Subscription) -> Iterable[Peer]:
         """Peers with exactly this entry."""
-        return self._node._routes.of(subscription)
+        return self._parts.routing.routes.of(subscription)
 
     def refuse_names(self) -> None:
         """A pattern refuses other channels than before: sends look again."""
-        self._node._pair_sizes.clear()
+        self._parts.sizes.pair_sizes.clear()
 
     # Values by name, which the store keeps beside the messages.
 
     @property
     def stored_values(self) -> tuple[int, int]:
         """Their number and bytes at the opening."""
-        return self._node._stored_values
+        return self._parts.ledger.stored_values
 
     @property
     def values(self) -> dict[tuple[str, str], bytes | None]:
         """Changes that the next commit makes; None clears a name."""
-        return self._node._batch.values
+        return self._parts.commits.batch.values
 
     @property
     def running(self) -> Batch | None:
         """The commit that the store is at."""
-        return None if self._node._running is None else self._node._running[1]
+        return None if self._parts.commits.running is None else self._parts.commits.running[1]
 
     def undo(self, what: Hashable, undo: Callable[[], None]) -> None:
         """Call this where the next commit fails, unless a later one changes the same."""
-        self._node._batch.undo.setdefault(what, undo)
+        self._parts.commits.batch.undo.setdefault(what, undo)
 
     def send_with(self, rider: Rider, items: Sequence[Item]) -> None:
         """Send these, or put them behind the sends that wait. Raises as `send_many` does."""
-        node = self._node
-        waits = node._blocked or (items and node._must_wait())
-        if waits or not node._store(items, node._sizes(items), rider, Terms()):
-            node._blocked.append(([*items], rider, Terms()))
+        parts = self._parts
+        waits = parts.sender.blocked or (items and parts.sender.must_wait())
+        if waits or not parts.sender.store(items, parts.sizes.sizes(items), rider, Terms()):
+            parts.sender.blocked.append(([*items], rider, Terms()))
 
     def waiting_sends(self) -> Iterable[Receipt]:
         """Those that wait for room, in order."""
-        return [receipt for _, receipt, _ in self._node._blocked]
+        return [receipt for _, receipt, _ in self._parts.sender.blocked]
 
     def wanted_by(self, peer: Peer, items: Sequence[Item]) -> list[Item]:
         """Those of them that this peer is to have."""
-        routed = self._node._routes.match_all(items)
+        routed = self._parts.routing.routes.match_all(items)
         return [item for item, recipients in zip(items, routed, strict=True) if peer in recipients.peers]
 
     def encoded_size(self, channel: str, key: str, body: bytes) -> int:
         """Bytes of a message's frame."""
-        return self._node._encoder.overhead + len(channel.encode()) + len(key.encode()) + len(body)
+        return self._parts.context.encoder.overhead + len(channel.encode()) + len(key.encode()) + len(body)
 
     # Our own subscriptions and handlers.
 
     def announce(self, entries: Iterable[Subscription], wanted: bool) -> None:
         """Tell the peers that are connected, and those that connect, that we want these; the store knows nothing."""
         for one in entries:
-            self._node._set_own(one, wanted)
-            self._node._sync_own(one, None)
-        self._node._verdicts.clear()
+            self._parts.own.set_own(one, wanted)
+            self._parts.own.sync_own(one, None)
+        self._parts.context.verdicts.clear()
 
     def has_handler(self, channel: str, key: str) -> bool:
         """True if some handler is registered for exactly these names."""
-        return self._node._handlers.has(self._node._checked(channel, key))
+        return self._parts.delivering.handlers.has(self._parts.sizes.checked(channel, key))

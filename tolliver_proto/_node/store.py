@@ -15,11 +15,11 @@ from dataclasses import field
 from typing import Protocol
 from uuid import UUID
 
+from .._common.intervals import Span
 from .._common.records import frozen, record
 from .._wire.events import Subscription
 from .message_set import Handled
 
-Span = tuple[int, int]
 IdSpan = tuple[int, int]
 """(first id, how many), round the circle of ids (T-40)."""
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from .._common.timers import Timers
 from .._node.actions import Asked
-from .._node.ids import Randomness
+from .._node.outboxes.ids import Randomness
 
 _HALF = 2**32
 

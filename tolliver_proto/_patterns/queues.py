@@ -19,11 +19,11 @@ from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, 
 from .._common.link import LinkState
 from .._common.queue_ids import queue_id
 from .._node.actions import Fetch, NoticeKind, Receipt, Stored
-from .._node.base import Item
 from .._node.link import Link, Peer
 from .._node.node import Node
 from .._node.pattern import Pattern
 from .._node.services import Services
+from .._node.sizes import Item
 from .._node.store import Found, ReplacePeerSubscriptions, Row, StoredMessage
 from .._wire.events import Subscription
 from .work_queue import Job, JobList, QueueNumbers, Worker, WorkQueue, grouped, limit_of

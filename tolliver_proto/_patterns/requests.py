@@ -24,13 +24,13 @@ from .._common.errors import (
 )
 from .._common.reserved import REQUESTS, is_envelope
 from .._node.actions import Answered, Asked, Delivery, Handler, Receipt, Reply
+from .._node.inboxes.inbox import Fate
 from .._node.link import Link, Peer
 from .._node.node import Node
-from .._node.opening import Fate
+from .._node.outboxes.routing import connected
+from .._node.outboxes.sender import To, uuids_of
 from .._node.pattern import Judgement, Pattern
-from .._node.sending import connected
 from .._node.services import Services
-from .._node.terms import To, uuids_of
 from .._wire.events import Message, Subscription
 from .envelopes import LAST_REQUEST_ID, Status, id_in, read_reply, reply_body, reply_channel, request_body
 from .open_requests import OpenRequests, WaitingFrames

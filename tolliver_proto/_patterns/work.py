@@ -15,9 +15,9 @@ from .._common.derived import is_derived
 from .._common.errors import LocalProtocolError
 from .._common.records import record
 from .._node.actions import Handler, NoticeKind, TakeBack
+from .._node.inboxes.inbox import Fate
 from .._node.link import Link
 from .._node.node import Node
-from .._node.opening import Fate
 from .._node.pattern import Judgement, Pattern
 from .._node.services import Services
 from .._wire.events import Subscription

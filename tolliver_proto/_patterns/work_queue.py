@@ -14,7 +14,7 @@ from uuid import UUID
 from .._common.records import frozen
 from .._node.actions import Receipt
 from .._node.link import Link, Peer, Recipients
-from .._node.outbox import Window
+from .._node.outboxes.outbox import Window
 from .._wire.events import Subscription
 
 CONCURRENCY = "tolliver.concurrency="

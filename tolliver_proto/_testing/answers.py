@@ -14,6 +14,7 @@ from .._common.errors import Undelivered
 from .._node.actions import Receipt
 from .._node.node import Node
 from .checks import Ledger, Sent, check
+from .inspection import inside
 
 _DROPPED = ("unwanted", "refused_messages")
 
@@ -79,7 +80,7 @@ class Answers:
 
 def check_drops(node: Node, ledger: Ledger) -> None:
     """Each ack for a message that nobody handled is a count: somebody can see it (T-46)."""
-    counts = node._counts
+    counts = inside(node).context.counts
     told = sum(number for name, number in counts.items() if name in _DROPPED or name.startswith("ignored_"))
     dropped = ledger.drops_in_this_life
     check(dropped <= told, "{} messages were acknowledged and not handled, {} are counted (T-46)", dropped, told)

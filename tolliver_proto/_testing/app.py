@@ -13,11 +13,11 @@ from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
 from .._node.actions import Answered, Asked, Delivery, Receipt, Verdict
-from .._node.base import Item
-from .._node.lanes import Lanes
 from .._node.node import Node, PatternKind
+from .._node.ordered_handling import Lanes
+from .._node.outboxes.sender import To
 from .._node.pattern import Pattern
-from .._node.terms import To
+from .._node.sizes import Item
 from .._patterns.envelopes import Request
 from .._patterns.last_values import LastValues
 from .._patterns.queues import Queues

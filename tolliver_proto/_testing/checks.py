@@ -15,9 +15,9 @@ from uuid import UUID
 
 from .._common.derived import is_derived
 from .._common.errors import UndeliveredReason
+from .._common.intervals import IntervalSet
 from .._common.queue_ids import is_queue
 from .._node.actions import Delivery, Receipt
-from .._node.intervals import IntervalSet
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
 from .._node.store import (
@@ -52,6 +52,7 @@ from .._wire.events import (
 from .._wire.frames import Decoder
 from .._wire.layouts import LAYOUTS
 from .._wire.limits import Limits
+from .inspection import inside
 from .memory import MemoryStore
 
 LATE = 10.0
@@ -444,21 +445,26 @@ def audit(node: Node, store: MemoryStore) -> None:
     loaded = store.load()
     stored = {message.seq for message in store.messages}
     owed = Counter({seq: number for first, last, number in loaded.owed for seq in range(first, last + 1)})
-    kept = {one.message.seq: one for one in node._keeping}
+    kept = {one.message.seq: one for one in inside(node).ledger.keeping}
     kept_size = sum(one.message.size for one in kept.values())
     check(stored == owed.keys() | kept, "messages {} are in the store and nobody is owed them", stored - owed.keys())
-    check(node._keeping.size == kept_size, "{} bytes are kept, {} are counted", kept_size, node._keeping.size)
+    check(
+        inside(node).ledger.keeping.size == kept_size,
+        "{} bytes are kept, {} are counted",
+        kept_size,
+        inside(node).ledger.keeping.size,
+    )
     check(all(owed[seq] == one.owed for seq, one in kept.items()), "kept: {} are owed, others are counted", owed)
     unowned = (seq for seq, one in kept.items() if not one.owners)  # a window delays no answer of others (T-62)
     waited = sorted({*owed, *unowned})
-    for receipt, _ in node._receipts.within(0, node._next_seq):
+    for receipt, _ in inside(node).ledger.receipts.within(0, inside(node).ledger.next_seq):
         count = bisect_right(waited, receipt.last_seq) - bisect_left(waited, receipt.first_seq)
         check(receipt.unacked == count, "{} waits for {}, not {} messages", receipt, receipt.unacked, count)
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
         if is_derived(uuid):
             continue  # there for the sake of its handled messages and dead letters
-        state = node._peers[uuid]
+        state = inside(node).context.peers[uuid]
         if state.is_owner:
             waiting = (state.outbox.pending, state.outbox.pending_bytes)
             stored_there = (known.pending, known.pending_bytes)
@@ -472,16 +478,16 @@ def audit(node: Node, store: MemoryStore) -> None:
         lists = (known.subscriptions, {*known.held}, {*known.unsaid})
         theirs = (known.pending, known.pending_bytes, known.parked, known.parked_bytes, *lists)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
-    for one in node._peers.values():
+    for one in inside(node).context.peers.values():
         if one.link is not None:
             split = (one.served, one.kept_back)
             told = (one.link.told, one.subscriptions.union(one.held) - one.link.told)
             check(split == told, "peer {}: served and kept back {}, not {}", one.uuid, split, told)
         wanted = frozenset() if one.forgotten else one.subscriptions.union(one.held)
-        granted = node._gate.acl.rights(one.uuid).granted(frozenset() if one.is_owner else wanted)
+        granted = inside(node).context.acl.rights(one.uuid).granted(frozenset() if one.is_owner else wanted)
         check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
-    routed = {(subscription, one) for one in node._peers.values() for subscription in one.routed}
-    targets = {(subscription, one) for subscription, peers in node._routes for one in peers}
+    routed = {(subscription, one) for one in inside(node).context.peers.values() for subscription in one.routed}
+    targets = {(subscription, one) for subscription, peers in inside(node).routing.routes for one in peers}
     check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
     work, queues = node.used(QueueWork), node.used(Queues)
@@ -491,15 +497,20 @@ def audit(node: Node, store: MemoryStore) -> None:
         for peer_of, worker in queue.workers.items():
             rows = store.find(peer_of.uuid, 0, 2**31, 0.0)
             jobs = {one.seq for one in rows if one.channel == queue.channel and not one.parked}
-            jobs = {seq for seq in jobs if node._refcounts.count_of(seq) == 1}
+            jobs = {seq for seq in jobs if inside(node).ledger.refcounts.count_of(seq) == 1}
             check(not worker.is_known or worker.jobs == jobs, "{} has {} and not {}", peer_of.uuid, jobs, worker.jobs)
     values = node.used(LastValues)
     retained = (values._sizes.count, values._sizes.bytes) if values else (0, 0)
     check(retained == loaded.retained, "retained values and bytes: {} counted, {} stored", retained, loaded.retained)
-    counted = {seq: number for first, last, number in node._refcounts for seq in range(first, last + 1)}
-    check(counted == owed + Counter(kept.keys()), "owed: {} counted, {} stored", node._refcounts, loaded.owed)
-    live = IntervalSet(node._ids.live)
-    for link in node._links.values():
+    counted = {seq: number for first, last, number in inside(node).ledger.refcounts for seq in range(first, last + 1)}
+    check(
+        counted == owed + Counter(kept.keys()),
+        "owed: {} counted, {} stored",
+        inside(node).ledger.refcounts,
+        loaded.owed,
+    )
+    live = IntervalSet(inside(node).ledger.ids.live)
+    for link in inside(node).context.links.values():
         for wire_id in link.control.under_way if link.control else ():
             live.discard(wire_id, wire_id)
         if link.control is not None and link.control.probe_id is not None:
@@ -509,7 +520,7 @@ def audit(node: Node, store: MemoryStore) -> None:
             live.discard(held.message.wire_id, held.message.wire_id)
     ids = list(live)
     check(ids == list(loaded.live_ids), "live ids: {} counted, {} stored", ids, loaded.live_ids)
-    check(owed or kept or not node._watched, "receipts are watched that nobody is owed")
+    check(owed or kept or not inside(node).ledger._watched, "receipts are watched that nobody is owed")
 
 
 def check_owners(store: MemoryStore, shared: Container[int]) -> None:
@@ -527,7 +538,7 @@ def check_owners(store: MemoryStore, shared: Container[int]) -> None:
 
 def check_memory(node: Node, limits: Limits) -> None:
     """Bodies in memory stay within the windows (T-52)."""
-    for link in node._up.values():
+    for link in inside(node).context.up.values():
         assert link.window is not None
         count, size = link.window.in_window
         fits = count <= limits.window_messages and (count <= 1 or size <= limits.window_bytes)

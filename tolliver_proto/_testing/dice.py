@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from .._node.ids import FIRST_ID, LAST_ID, Randomness
+from .._node.outboxes.ids import FIRST_ID, LAST_ID, Randomness
 
 T = TypeVar("T")
 

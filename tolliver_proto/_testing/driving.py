@@ -21,6 +21,7 @@ from .._wire.limits import Limits
 from .checks import AnyWitness, audit, check_memory
 from .clockwork import Clockwork
 from .dice import Dice
+from .inspection import inside
 from .memory import MemoryStore
 
 StoreJob = Commit | Fetch | Find | FindRetained | WeighRetained
@@ -177,7 +178,7 @@ class Driving(Clockwork, Generic[H]):
 
     def _look_at(self, host: H, node: Node) -> None:
         check_memory(node, host.limits)
-        if host.jobs or node._running or not node._batch.empty:
+        if host.jobs or inside(node).commits.running or not inside(node).commits.batch.empty:
             return
         host.quiet_points += 1
         if host.quiet_points % 10 == 0 or self._calm:

@@ -241,10 +241,6 @@ class Field(Simulation):
             for end in list(host.ends.values()):
                 self._lose_later(end)
 
-    def _op_retry(self, host: Host) -> None:
-        if not (self._calm and self._refuses):  # a message that was set aside goes again by itself (T-09)
-            super()._op_retry(host)
-
     def _unfinished(self) -> list[str]:
         lacking = [host.name for host in self._hosts if not host.store.load().own_subscriptions >= host.wants]
         return [*super()._unfinished(), *(f"{name} has not subscribed yet" for name in lacking)]

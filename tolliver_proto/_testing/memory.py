@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from .._common.errors import DiskFull, StoreError
-from .._node.intervals import spans_of
+from .._common.intervals import spans_of
 from .._node.message_set import Handled
 from .._node.store import (
     STORING,

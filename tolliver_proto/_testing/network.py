@@ -19,6 +19,7 @@ from .._wire.events import Revision, Unsubscribe
 from .._wire.layouts import LAYOUTS
 from .checks import AnyWitness, check
 from .driving import Driving, End, H, StoreJob
+from .inspection import inside
 
 _BURST, _DIALS_PER_SECOND = 5, 0.5
 _LATE = 2  # dials more may be seen together, where an adapter takes its time for the first
@@ -60,7 +61,7 @@ class Network(Driving[H]):
         return self._hosts[remote[0]]
 
     def _connect(self, host: H, born: int, cid: int, remote: tuple[int, int]) -> None:
-        if host.born != born or cid not in host.node._links:  # type: ignore[union-attr]  # alive: same birth
+        if host.node is None or host.born != born or cid not in inside(host.node).context.links:
             return
         target = self._reached(remote)
         if self._apart(host, target) and self._chance(0.5):

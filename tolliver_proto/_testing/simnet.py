@@ -31,9 +31,9 @@ from .._node.actions import (
     TakeBack,
     WeighRetained,
 )
-from .._node.dialing import RemoteState
-from .._node.ids import LAST_ID
+from .._node.links.dialing import RemoteState
 from .._node.node import Node
+from .._node.outboxes.ids import LAST_ID
 from .._node.policy import Policy, QuotaPolicy
 from .._node.subscriptions import matching
 from .._patterns.kinds import PATTERNS
@@ -45,6 +45,7 @@ from .clockwork import Report
 from .dice import BeginAt, Dice
 from .driving import CALM, Weather
 from .handlers import Handlers
+from .inspection import inside
 from .last_values import CHANNEL, ValueLedger
 from .world import Copy, Host
 
@@ -305,7 +306,7 @@ class Simulation(Handlers):
             since, not_kept = asked[1:]
             self.counts["windows"] += since < len(host.log)
         peer, end = self._ledgers.get(action.peer), host.ends.get(action.cid)
-        if host.node is None or host.node._counts["not_kept"] != not_kept or peer is None or end is None:
+        if host.node is None or inside(host.node).context.counts["not_kept"] != not_kept or peer is None or end is None:
             return  # not one that we dialled, or a share was full, or it is lost already
         assert isinstance(end.witness, WireWitness)
         listed = peer.permanent & end.witness.listed
@@ -356,7 +357,7 @@ class Simulation(Handlers):
             return
         host.ledger.receipts[receipt] = batch
         for sent in batch:
-            sent.waits = bool(host.node._blocked)
+            sent.waits = bool(inside(host.node).sender.blocked)
         self._trace(f"{host.name} sends {', '.join(f'{s.channel}/{s.key} {s.index}' for s in batch)}: {receipt}")
         self._call(host, "handle_timeout")
 
@@ -368,7 +369,7 @@ class Simulation(Handlers):
         values = [(sent.channel, sent.key) for sent in batch if sent.channel == CHANNEL]
         kept = host.node.use(LastValues)
         is_looked_up = kept._unweighed or any(name not in kept._sizes for name in values)
-        if host.node._blocked or host.node._keeping or is_looked_up:
+        if inside(host.node).sender.blocked or inside(host.node).ledger.keeping or is_looked_up:
             return skipped
         waiting = {peer.uuid: (peer.pending, peer.pending_bytes) for peer in host.node.peers()}
         count, size = len(batch), sum(len(sent.body) + 100 for sent in batch)
@@ -437,7 +438,7 @@ class Simulation(Handlers):
     def _ask_for(self, host: Host, remote: tuple[int, int]) -> None:
         assert host.node is not None
         if all(one.remote != remote or one.state is RemoteState.GAVE_UP for one in host.node.remotes()):
-            host.asked[remote] = host.time(self.now), len(host.log), host.node._counts["not_kept"]
+            host.asked[remote] = host.time(self.now), len(host.log), inside(host.node).context.counts["not_kept"]
         self._call(host, "connect", remote)
 
     def _op_connect(self, host: Host) -> None:
@@ -638,7 +639,12 @@ class Simulation(Handlers):
         for host in self._hosts:
             node = host.node
             assert node is not None
-            if any(job is not LOOK for job in host.jobs) or node._running or not node._batch.empty or host.draining:
+            if (
+                any(job is not LOOK for job in host.jobs)
+                or inside(node).commits.running
+                or not inside(node).commits.batch.empty
+                or host.draining
+            ):
                 left.append(f"{host.name} is storing")
             if host.ledger.receipts:
                 left.append(f"{host.name} was never told what became of {len(host.ledger.receipts)} sends")

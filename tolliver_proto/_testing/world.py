@@ -21,6 +21,7 @@ from .checks import Ledger, Sent, WireWitness
 from .dice import Dice
 from .driving import BaseHost, End, Weather, drawn
 from .faults import Faults
+from .inspection import inside
 from .last_values import ValueLedger
 from .memory import MemoryStore
 
@@ -94,7 +95,7 @@ class Host(BaseHost):
         for peer, body in self.ledger.applied(operations, now):
             self.answers.given_up(peer, body)
         if self.values is not None:
-            self.values.applied(operations, self.node is not None and self.node._counts["skipped"] > 0)
+            self.values.applied(operations, self.node is not None and inside(self.node).context.counts["skipped"] > 0)
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
         self.ledger.not_applied(operations)
@@ -163,7 +164,7 @@ class World(Faults[Host]):
     def _begun(self, end: End[Host]) -> None:
         host = end.host
         assert host.node is not None
-        host.opening[end.cid] = len(host.log), host.node._counts["not_kept"]
+        host.opening[end.cid] = len(host.log), inside(host.node).context.counts["not_kept"]
 
     def _look_at(self, host: Host, node: Node) -> None:
         check_drops(node, host.ledger)

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from .._common.causes import DialCause
 from .._common.certificates import CertificateWatch
-from .._common.connection_table import ConnectionTable
+from .._common.connection_table import ConnectionTable, TableState
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
 from .._common.failures import DialFailure, failure_of
 from .._common.handshake_limiter import HandshakeLimiter
@@ -67,7 +67,7 @@ class Hub(ConnectionTable[_Link, Action]):
     ) -> None:
         self.limits = limits = limits or Limits()
         limiter = HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address)
-        super().__init__(partial(_Link, share=limits.max_turn), limiter, limits.handshake_timeout, now)
+        super().__init__(TableState(now), partial(_Link, share=limits.max_turn), limiter, limits.handshake_timeout)
         self._extensions = tuple(extensions)
         self._resting: dict[_Link, None] = {}  # they have had their share, and go on in the next turn
         self._certificates = CertificateWatch(self._timers)
@@ -79,7 +79,7 @@ class Hub(ConnectionTable[_Link, Action]):
 
     def connect(self, remote: Remote, now: float | None = None) -> int:
         """Dial it, once; returns the cid. PeerUp or PeerDown follow. Raises ConnectionClosing after `close`."""
-        self._tick(now)
+        self._state.tick(now)
         if self.closing:
             raise ConnectionClosing(f"{remote} is not dialled: everything is being closed")
         self._counts["dials"] += 1
@@ -99,7 +99,7 @@ class Hub(ConnectionTable[_Link, Action]):
 
     def give_up(self, cid: int, now: float | None = None) -> None:
         """Nobody waits for this dial any more: it is ended, and PeerDown tells what was missing."""
-        self._tick(now)
+        self._state.tick(now)
         failure = self.why_not_up(cid)
         if failure is not None:
             link = self._links[cid]
@@ -109,19 +109,19 @@ class Hub(ConnectionTable[_Link, Action]):
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
         """Its transport stands, and proved this identity."""
-        self._tick(now)
+        self._state.tick(now)
         link = self._links.get(cid)
         if link is None or link.state is not LinkState.CONNECTING:
             return
         link.move(LinkSignal.OPENED)
         link.identity = identity
-        link.connection = Connection(role, extensions=self._extensions, limits=self.limits, now=self._now)
+        link.connection = Connection(role, extensions=self._extensions, limits=self.limits, now=self._state.now)
         self._go_on(link)
 
     def close(self, now: float | None = None) -> None:
         """Goodbye to everybody; no new connection from now on. It is done when `idle`."""
-        self._tick(now)
-        self.closing = True
+        self._state.tick(now)
+        self._state.closing = True
         for cid in list(self._links):
             self.goodbye(cid, "the peer is closing")
 
@@ -200,7 +200,7 @@ class Hub(ConnectionTable[_Link, Action]):
 
     def goodbye(self, cid: int, reason: str = "", now: float | None = None) -> None:
         """End a connection in order; one that is still being made is given up."""
-        self._tick(now)
+        self._state.tick(now)
         link = self._links.get(cid)
         if link is None:
             return
@@ -210,7 +210,7 @@ class Hub(ConnectionTable[_Link, Action]):
             self._abort(link)
             return
         link.move(LinkSignal.END)
-        link.connection.goodbye(reason, self._now)
+        link.connection.goodbye(reason, self._state.now)
         link.reason = link.reason or reason
         self._read_on(link)  # frames that come are dropped, until the peer's goodbye
         self._go_on(link)
@@ -320,16 +320,16 @@ class Hub(ConnectionTable[_Link, Action]):
 
     def next_timeout(self) -> float | None:
         """Time to call `handle_timeout`, or None. Now, where connections wait for their next turn."""
-        return self._now if self._resting else super().next_timeout()
+        return self._state.now if self._resting else super().next_timeout()
 
     def handle_timeout(self, now: float | None = None) -> None:
         """Do what is due, and begin the next turn. At another time it does nothing."""
-        self._tick(now)
+        self._state.tick(now)
         for link in self._resting:
             link.share = self.limits.max_turn
         self._readable.update(self._resting)
         self._resting.clear()
-        due = list(iter(partial(self._timers.pop_due, self._now), None))
+        due = list(iter(partial(self._timers.pop_due, self._state.now), None))
         for key in due:  # one step each: what it leads to is taken before another one may be due
             if key == _CERTIFICATE:
                 self._on_certificate_timeout()
@@ -339,18 +339,20 @@ class Hub(ConnectionTable[_Link, Action]):
     def watch_certificate(self, seconds_left: float, what: str, now: float | None = None) -> None:
         """Our certificate, `what` in words, is valid for so many seconds: CertificateExpires tells when that are 30
         days, and each day from then on."""
-        self._tick(now)
-        self._certificates.watch(None, self._now + seconds_left, f"our certificate {what}", _REMEDY, self._now)
+        self._state.tick(now)
+        self._certificates.watch(
+            None, self._state.now + seconds_left, f"our certificate {what}", _REMEDY, self._state.now
+        )
 
     def _on_certificate_timeout(self) -> None:
-        told = self._certificates.look(None, self._now)
+        told = self._certificates.look(None, self._state.now)
         if told is not None:
             self._actions.append(told)
 
     def _on_link_timeout(self, link: _Link) -> None:
         connection = link.connection
         if connection is not None and connection.state is State.CLOSED and link.state in HANDING_OUT:
-            self._timers.set(link.cid, self._now)  # its end is still to be told
+            self._timers.set(link.cid, self._state.now)  # its end is still to be told
         else:
             super()._on_link_timeout(link)
 

@@ -1,0 +1,171 @@
+"""The batch that gathers, the running commit, and searches of the store."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+from uuid import UUID
+
+from ..._common.errors import TolliverError
+from ..actions import Commit, Find, NoticeKind
+from ..context import Context
+from ..link import Link
+from ..store import Found
+from .batch import Batch, GoOn
+
+_PIECE = 1000  # deliveries of one search
+
+
+@dataclass(slots=True)
+class _Search:
+    peer: UUID | None
+    min_age: float
+    take: Callable[[Sequence[Found]], bool | None]
+    done: GoOn
+    piece: int
+    expiring: bool
+    after_seq: int = 0
+    over: bool = False
+
+
+class OutboxSearch:
+    """Searches, one after the other: `ask` hands a Find to the store, `when_stored` calls when all is stored so far.
+
+    `ids` numbers the Finds, of all objects of this kind that a node has."""
+
+    def __init__(
+        self,
+        ask: Callable[[Find], None],
+        when_stored: Callable[[GoOn], None],
+        on_error: Callable[[UUID | None, TolliverError], None],
+        ids: Iterator[int],
+    ) -> None:
+        self._ids = ids
+        self._ask = ask
+        self._when_stored = when_stored
+        self._on_error = on_error
+        self._searches: deque[_Search] = deque()  # the first is running
+        self._last_id = 0
+        self._asked = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._searches)
+
+    def begin(
+        self,
+        peer: UUID | None,
+        take: Callable[[Sequence[Found]], bool | None],
+        done: GoOn,
+        min_age: float = 0.0,
+        piece: int = _PIECE,
+        expiring: bool = False,
+    ) -> None:
+        """Find the peer's deliveries, or everybody's: `take` is given each piece, and may say that it is enough; `done`
+        is told the end. With `expiring` those with an expiry of their own, soonest first, each piece from the first
+        on: `take` removes what it was given."""
+        self._searches.append(_Search(peer, inf if expiring else min_age, take, done, piece, expiring))
+        if len(self._searches) == 1:
+            self._when_stored(self._go_on)
+
+    def _go_on(self, error: TolliverError | None) -> None:
+        """Look for the next piece, or begin the next search where this one is over."""
+        search = self._searches[0]
+        if error is None and not search.over:
+            self._last_id = next(self._ids)
+            self._asked = True
+            bounds = (search.peer, search.after_seq, search.piece, search.min_age)
+            self._ask(Find(self._last_id, *bounds, search.expiring))
+            return
+        self._searches.popleft()
+        others_wait = bool(self._searches)  # one that `done` begins where none does is begun there
+        search.done(error)
+        if others_wait:
+            self._when_stored(self._go_on)
+
+    def found(self, search_id: int, rows: Sequence[Found], error: TolliverError | None) -> None:
+        """Take the result of a Find."""
+        if search_id != self._last_id or not self._asked:
+            return
+        self._asked = False
+        search = self._searches[0]
+        if error is not None:
+            self._on_error(search.peer, error)
+            self._go_on(error)
+            return
+        enough = False
+        if rows:
+            enough = bool(search.take(rows))
+            search.after_seq = rows[-1].seq - (search.peer is None)  # it may be owed to others too
+        search.over = enough or len(rows) < search.piece
+        self._when_stored(self._go_on)
+
+
+STORE_RETRY = 1.0
+"""Seconds until what a store failure left over is tried again."""
+
+
+class Commits:
+    """One commit at a time, and one search of each kind."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._actions = context.actions
+        self.batch = Batch()
+        self.running: tuple[int, Batch] | None = None
+        self._last_batch = 0
+        self.removals_due = False
+        self.apart = False  # there was no room for the last messages: they go in commits of their own
+        ids = count(1)
+        self.searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
+        # Sends wait for what this one finds: it does not queue behind an expiry of a million.
+        self.room_searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
+
+    def begin(self, batch: Batch) -> None:
+        """Hand this out as the next commit."""
+        self._last_batch += 1
+        self.running = (self._last_batch, batch)
+        self._actions.append(Commit(self._last_batch, batch.all_operations()))
+
+    def when_stored(self, go_on: GoOn) -> None:
+        if self.running is None and self.batch.empty:
+            go_on(None)
+        else:
+            self.batch.then.append(go_on)
+
+    def _search_failed(self, peer: UUID | None, error: TolliverError) -> None:
+        self._context.notice(NoticeKind.STORE_ERROR, peer, f"searching the outbox failed: {error}")
+
+    def ack(self, link: Link, message_ids: Sequence[int]) -> None:
+        connection = link.connection
+        if connection is not None and connection.live:
+            before = connection.unsent_bytes
+            connection.send_acks(message_ids)
+            link.answers += connection.unsent_bytes - before
+            self._context.writable[link] = None
+
+    def batches(self) -> Sequence[Batch]:
+        """The one that gathers, and the one that the store has."""
+        return (self.batch,) if self.running is None else (self.batch, self.running[1])
+
+    def finish(self, batch_id: int, now: float | None) -> Batch | None:
+        self._context.tick(now)
+        if self.running is None or self.running[0] != batch_id:
+            return None
+        batch = self.running[1]
+        self.running = None
+        return batch
+
+    def found(
+        self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
+    ) -> None:
+        """Take the result of a Find."""
+        self._context.tick(now)
+        for searches in (self.room_searches, self.searches):
+            searches.found(search_id, rows, error)
+
+    def _on_removals_timeout(self, _subject: None) -> None:
+        self.removals_due = True

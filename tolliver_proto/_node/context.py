@@ -1,0 +1,92 @@
+"""Context that all parts of a node share.
+
+Each part owns its state and knows the parts below it. Common to all are the time, the timers, the actions to hand out,
+the connections by what is to be done with them, the known peers, and what the application has chosen. A set of ready
+connections is filled by whichever part gives them something to do, and emptied by `Node.next_action`.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from .._common.causes import DialCause
+from .._common.connection_table import TableState
+from .._common.transport import Remote
+from .._wire.events import Revision
+from .._wire.frames import encoder
+from .._wire.limits import Limits
+from .access import Acl
+from .actions import Action, Deliver, Notice, NoticeKind
+from .link import Hold, Link, Peer
+from .notices import THROTTLED, Drops, NoticeTally
+from .outboxes.ids import Randomness
+from .pattern import Hooks, Judgement, Pattern
+from .policy import Policy
+
+
+class Context(TableState[Link, Action]):
+    """Time, timers, actions, connections, peers, options."""
+
+    def __init__(
+        self,
+        instance_id: UUID,
+        rng: Randomness,
+        limits: Limits,
+        version: int,
+        revision: Revision,
+        retry_interval: float | None,
+        policy: Policy,
+        acl: Acl,
+        tells_events: bool,
+        now: float | None,
+    ) -> None:
+        super().__init__(now)
+        self.instance_id = instance_id
+        self.version = version
+        self.revision = revision
+        self.limits = limits
+        self.policy = policy
+        self.acl = acl  # the access rules that hold now
+        self.rng = rng
+        self.resend_first = limits.resend_first if retry_interval is None else retry_interval
+        self.encoder = encoder(revision)
+        self.tells_events = tells_events
+        self.hooks = Hooks()
+        self.turns: dict[Pattern, None] = {}  # patterns that have something to do
+        # Connections that stand; those of them that may be sent something; those of other layouts or without acks.
+        self.up: dict[int, Link] = {}
+        self.sendable: dict[Link, None] = {}
+        self.foreign: dict[Link, None] = {}
+        self.peers: dict[UUID, Peer] = {}
+        self.has_moved = False  # some peer, see `Routing.on_move`; not told yet
+        self.verdicts: dict[tuple[str, str], Judgement] = {}  # by name; cleared when what they depend on changes
+        self.run: Deliver | None = None  # gathers deliveries until the next action is taken
+        self.drops = Drops(self.timers, self.notice)
+        self.tally = NoticeTally(self.timers, self.tell_sum)
+
+    def revision_of(self, peer: UUID) -> Revision:
+        """The layout that it is known to speak."""
+        dialect = self.policy.dialects.get(peer)
+        return self.revision if dialect is None or dialect.revision is None else dialect.revision
+
+    def notice(
+        self,
+        kind: NoticeKind,
+        peer: UUID | None,
+        detail: str,
+        remote: Remote | None = None,
+        cause: DialCause | None = None,
+    ) -> None:
+        """Tell an operator; of a kind that may come often the first at once, and then the sum once a minute."""
+        self.counts[f"notices_{kind}"] += 1
+        if kind not in THROTTLED or self.tally.is_first(kind, peer, detail, self.now):
+            self.actions.append(Notice(kind, peer, detail, remote, cause))
+
+    def tell_sum(self, kind: NoticeKind, peer: UUID | None, detail: str) -> None:
+        self.counts[f"notices_{kind}"] += kind not in THROTTLED  # else each was counted as it came
+        self.actions.append(Notice(kind, peer, detail))
+
+    def go_on_reading(self, link: Link, reason: Hold) -> None:
+        """Messages that are here already come first, and then what is still in the socket."""
+        link.holding &= ~reason
+        self.readable[link] = None

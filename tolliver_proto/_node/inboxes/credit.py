@@ -1,0 +1,234 @@
+"""Messages in the hands of handlers.
+
+The part knows their credit, the copies that wait for them, and calls that take too long. The credit is a peer's, over
+all its connections: what is handed out and not settled (D-9). A call of a handler that lasts too long makes it stuck:
+what it has takes no credit then, and what comes for it is let go, so that reading goes on for the others. A copy of
+what is being handled waits and shares its answer, until the call has lasted for so long that nobody may count on it
+(T-48).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from ..._common.link import LinkState
+from ..actions import Delivery, Handler, NoticeKind, TakeBack
+from ..context import Context
+from ..link import Hold, Link, Peer
+from .inbox import Bound, Inbox, key_of
+
+
+class Calls:
+    """Beginnings of the calls, oldest first."""
+
+    __slots__ = ("armed", "begun", "stuck")
+
+    def __init__(self) -> None:
+        self.begun: dict[Delivery, float] = {}
+        self.stuck = False  # the oldest has lasted too long
+        self.armed = False  # somebody looks at them again in time
+
+    def oldest(self) -> tuple[Delivery, float] | None:
+        """The call that lasts for longest, and since when."""
+        return next(iter(self.begun.items()), None)
+
+
+class Credit:
+    """Credit, copies and calls."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._policy = context.policy
+        self._timers = context.timers
+        self._actions = context.actions
+        self._peers = context.peers
+        self._calls: dict[Handler, Calls] = {}
+        self.bounds: dict[Handler, Bound] = {}
+        self.counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
+        self.stuck: set[Handler] = set()
+        self.left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
+
+    def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+        """This handler is at these from now on: it was called, or an iterator has handed them out (D-9, T-48).
+
+        A handler of which this is never said is never stuck. Returns True where `next_timeout` may be another one now.
+        """
+        self._context.tick(now)
+        calls = self._calls.get(handler)
+        if calls is None:
+            calls = self._calls[handler] = Calls()
+        for delivery in deliveries:
+            calls.begun[delivery] = self._context.now
+            if calls.stuck:
+                self.inbox_of(delivery).set_exempt(delivery, True)
+        if calls.armed or self._policy.stuck_after is None:
+            return False
+        calls.armed = True
+        self._look_at_calls(handler, calls, self._policy.stuck_after)
+        return True
+
+    def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+        """It is at these no more, whether or not they are settled. Those that were not begun are passed over.
+
+        Returns True where `next_timeout` may be another one now.
+        """
+        self._context.tick(now)
+        calls = self._calls.get(handler)
+        if calls is None:
+            return False
+        for delivery in deliveries:
+            calls.begun.pop(delivery, None)
+            if calls.stuck:
+                self.inbox_of(delivery).set_exempt(delivery, self._is_with_stuck(delivery))
+        if calls.stuck:
+            assert self._policy.stuck_after is not None
+            self._look_at_calls(handler, calls, self._policy.stuck_after)
+            self._exhaust_all()
+            return not calls.stuck
+        if not (calls.begun or calls.armed):
+            del self._calls[handler]
+        return False
+
+    def _on_calls_timeout(self, handler: Handler) -> None:
+        calls = self._calls[handler]
+        if calls.begun:
+            assert self._policy.stuck_after is not None
+            self._look_at_calls(handler, calls, self._policy.stuck_after)
+        else:
+            del self._calls[handler]
+
+    def _look_at_calls(self, handler: Handler, calls: Calls, stuck_after: float) -> None:
+        """It is stuck or goes on, by the call that has lasted for longest; where it goes on, when to look again."""
+        oldest = calls.oldest()
+        due = stuck_after + (self._context.now if oldest is None else oldest[1])
+        is_stuck = due <= self._context.now
+        if is_stuck is not calls.stuck:
+            self._set_stuck(handler, calls, is_stuck)
+        if not is_stuck:
+            self._timers.set(("calls", handler), due)
+
+    def _set_stuck(self, handler: Handler, calls: Calls, stuck: bool) -> None:
+        calls.stuck = stuck
+        (self.stuck.add if stuck else self.stuck.discard)(handler)
+        self._context.verdicts.clear()
+        for delivery in calls.begun:
+            self.inbox_of(delivery).set_exempt(delivery, self._is_with_stuck(delivery))
+        if not stuck:
+            return
+        delivery, _ = next(iter(calls.begun.items()))
+        self._context.notice(
+            NoticeKind.HANDLER_STUCK,
+            delivery.peer_id,
+            f"{handler!s:.200} has been at message {delivery.message_id} of {delivery.channel!r:.100} "
+            f"{delivery.key!r:.100} for {self._policy.stuck_after:g} s. Until it ends, what comes for it is not "
+            "acknowledged and comes again, and what comes for others goes on (D-9)",
+        )
+        for peer in self._peers.values():
+            if peer.inbox.exhausted:
+                self._release_credit(peer.inbox, peer)
+                if peer.inbox.exhausted:
+                    self._actions.append(TakeBack(handler, peer.uuid))
+
+    def _is_with_stuck(self, delivery: Delivery) -> bool:
+        return any(delivery in self._calls[handler].begun for handler in self.stuck)
+
+    def inbox_of(self, delivery: Delivery) -> Inbox:
+        """The sender's; of one that is unknown, an empty one."""
+        link = self._context.links.get(delivery.cid)
+        peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+        if peer is not None:
+            return peer.inbox
+        return self.left_inboxes.get(delivery.peer_id) or Inbox()
+
+    def exhaust_credit(self, peer: Peer) -> None:
+        """Read nothing more of this peer until half of it is back, or stuck handlers have given theirs back."""
+        peer.inbox.exhausted = True
+        for link in [one for one in peer.voices if one.up and one.state is not LinkState.DRAINING]:
+            link.holding |= Hold.CREDIT
+        for handler in self.stuck:
+            self._actions.append(TakeBack(handler, peer.uuid))
+
+    def _exhaust_all(self) -> None:
+        """Deliveries of a stuck handler that took no credit take some again."""
+        for peer in self._peers.values():
+            if not peer.inbox.exhausted and self._is_exhausted(peer.inbox):
+                self.exhaust_credit(peer)
+
+    def _release_credit(self, inbox: Inbox, peer: Peer | None) -> None:
+        """Go on reading, where there is credit again."""
+        if self._is_exhausted(inbox, 2):
+            return
+        inbox.exhausted = False
+        for link in [one for one in peer.voices if one.holding & Hold.CREDIT] if peer is not None else ():
+            self._context.go_on_reading(link, Hold.CREDIT)
+
+    def _is_exhausted(self, inbox: Inbox, share: int = 1) -> bool:
+        """True if as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
+        if any(bound.is_full(share) and bound.handler not in self.stuck for bound in inbox.bounds):
+            return True
+        return inbox.count * share >= self._limits.inbox_messages or inbox.size * share >= self._limits.inbox_bytes
+
+    def count_in_bounds(self, handlers: Iterable[Handler], delivery: Delivery, peer: Peer) -> None:
+        """It is handed out: a handler that has as many as it may has its sender wait (P-24)."""
+        bounds = [self.bounds[handler] for handler in handlers if handler in self.bounds]
+        if bounds:
+            self.counted[delivery] = bounds
+        for bound in bounds:
+            bound.count += 1
+            if bound.is_full(1):
+                bound.waiting[peer.uuid] = peer.inbox
+                peer.inbox.bounds[bound] = None
+        if bounds and self._is_exhausted(peer.inbox):
+            self.exhaust_credit(peer)
+
+    def uncount(self, delivery: Delivery) -> None:
+        """It is settled: those who wait go on when half is."""
+        for bound in self.counted.pop(delivery, ()):
+            bound.count -= 1
+            if bound.waiting and not bound.is_full(2):
+                self.end_bound(bound)
+
+    def end_bound(self, bound: Bound) -> None:
+        """Nobody waits for it any longer."""
+        waiting, bound.waiting = bound.waiting, {}
+        for uuid, inbox in waiting.items():
+            inbox.bounds.pop(bound, None)
+            self.give_back_credit(inbox, uuid)
+
+    def take_settled(self, delivery: Delivery, inbox: Inbox) -> bool:
+        """Its handlers have ended; False if that is known. Its credit is there again."""
+        if not inbox.remove(delivery):
+            return False
+        self.uncount(delivery)
+        self.give_back_credit(inbox, delivery.peer_id)
+        return True
+
+    def give_back_credit(self, inbox: Inbox, uuid: UUID) -> None:
+        """Some of what it held is settled."""
+        if inbox.exhausted and not self._is_exhausted(inbox, 2):
+            self._release_credit(inbox, self._peers.get(uuid))
+        if self.left_inboxes and not inbox.held:
+            self.left_inboxes.pop(uuid, None)
+
+    def take_copies(self, delivery: Delivery, inbox: Inbox) -> list[tuple[Link, int]]:
+        """Connections on which copies of it wait, and how many: none waits any more."""
+        if not inbox.waiting:
+            return []
+        waited = inbox.waiting.pop(key_of(delivery.message), {})
+        return [(self._context.up[cid], count) for cid, count in waited.items() if cid in self._context.up]
+
+    def drop_copies(self, delivery: Delivery, inbox: Inbox) -> None:
+        """It was not handled: they come again, but where handlers have it twice."""
+        if not inbox.waiting or delivery.message.message_id is None:
+            return
+        if inbox.find(delivery.message) is None:
+            self.take_copies(delivery, inbox)
+
+    def is_overdue(self, delivery: Delivery) -> bool:
+        timeout = self._policy.handling_timeout
+        if timeout is None:
+            return False
+        began = (calls.begun.get(delivery, self._context.now) for calls in self._calls.values())
+        return any(one + timeout <= self._context.now for one in began)

@@ -1,0 +1,183 @@
+"""Dead letters: messages that handlers gave up or failed with too often (T-47)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from uuid import UUID
+
+from ..._common.errors import TolliverError
+from ..._wire.events import Message
+from ..actions import Deliver, Delivery, NoticeKind, Receipt, Stored
+from ..commits.commits import Commits
+from ..context import Context
+from ..link import Peer
+from ..store import AddDeadLetter, DeadLetter, Loaded, RemoveDeadLetters
+from .credit import Credit
+from .delivering import Delivering
+from .inbox import Inbox, MessageKey
+
+
+class Letters:
+    """Number and size of each letter, the oldest first."""
+
+    __slots__ = ("_bytes", "_next_number", "_sizes")
+
+    def __init__(self, sizes: Sequence[tuple[int, int]], next_number: int) -> None:
+        self._sizes = dict(sizes)
+        self._bytes = sum(self._sizes.values())
+        self._next_number = next_number
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def add(self, size: int) -> int:
+        """One more; returns its number."""
+        number = self._next_number
+        self._next_number += 1
+        self._sizes[number] = size
+        self._bytes += size
+        return number
+
+    def beyond(self, count: int, size: int) -> list[int]:
+        """The oldest that must go, so that so many letters and bytes are left. The newest one stays in any case."""
+        letters, total = len(self._sizes), self._bytes
+        gone: list[int] = []
+        for number, its_size in self._sizes.items():
+            if letters <= 1 or (letters <= count and total <= size):
+                break
+            gone.append(number)
+            letters -= 1
+            total -= its_size
+        return gone
+
+    def take_out(self, numbers: Iterable[int]) -> dict[int, int]:
+        """Those of these that were there, with their sizes."""
+        gone = {number: self._sizes.pop(number) for number in dict.fromkeys(numbers) if number in self._sizes}
+        self._bytes -= sum(gone.values())
+        return gone
+
+    def take_back(self, added: Collection[int], gone: Mapping[int, int]) -> None:
+        """A commit that was to add these, and to take those out, has failed."""
+        self.take_out(added)
+        still_there = {number: size for number, size in gone.items() if number not in added}
+        self._sizes = dict(sorted({**self._sizes, **still_there}.items()))
+        self._bytes += sum(still_there.values())
+
+
+_CAUSE = 1000  # characters
+
+
+class DeadLetters:
+    """Letters in the store, and those that are replayed."""
+
+    def __init__(
+        self, context: Context, commits: Commits, credit: Credit, delivering: Delivering, loaded: Loaded
+    ) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._commits = commits
+        self._credit = credit
+        self._delivering = delivering
+        self.numbers = Letters(loaded.dead_letters, loaded.next_letter)
+        self.replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
+        self.none_until = 0.0  # there was no room for any
+
+    def count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:
+        if len(peer.attempts) >= self._limits.attempts_remembered and key not in peer.attempts:
+            peer.attempts.pop(next(iter(peer.attempts)))
+        peer.attempts[key] = attempts
+
+    def keep_as_letter(
+        self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, cause: str, said: str
+    ) -> None:
+        """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
+        message = delivery.message
+        letter = DeadLetter(
+            delivery.peer_id,
+            message.channel,
+            message.key,
+            message.body,
+            message_id,
+            delivery.attempt,
+            cause=cause[:_CAUSE].encode("utf-8", "backslashreplace").decode(),  # no lone surrogate goes to the store
+        )
+        inbox.letters += 1
+        self._keep_letter(letter)
+        if delivery.cid in self._context.up:
+            self._commits.batch.acks[self._context.up[delivery.cid]].append(message_id)
+        for link, count in self._credit.take_copies(delivery, inbox):
+            self._commits.batch.acks[link].extend([message_id] * count)
+        self._commits.batch.then.append(partial(self._on_given_up, delivery.peer_id, key))
+        self._context.notice(
+            NoticeKind.DEAD_LETTER,
+            delivery.peer_id,
+            f"message {message_id} of {message.channel!r:.100} {message.key!r:.100}, from peer {delivery.peer_id}, "
+            f"{said}: kept as a dead letter, see dead_letters() and replay(), or `tolliver letters` (T-47)",
+        )
+
+    def _keep_letter(self, letter: DeadLetter) -> None:
+        """Store it, and in the same commit let the oldest go that there is no room for (T-47)."""
+        number = self.numbers.add(letter.size)
+        self._commits.batch.operations.append(AddDeadLetter(replace(letter, number=number)))
+        self._commits.batch.letters_added.append(number)
+        gone = self.numbers.beyond(self._limits.max_dead_letters, self._limits.max_dead_letter_bytes)
+        if self.remove_letters(gone):
+            self._commits.batch.then.append(partial(self._on_letters_dropped, len(gone)))
+
+    def _on_letters_dropped(self, count: int, error: TolliverError | None) -> None:
+        if error is not None:
+            return
+        self._counts["dropped_letters"] += count
+        self._context.tally.add(
+            NoticeKind.LETTERS_DROPPED,
+            None,
+            count,
+            f"dead letters, the oldest, were dropped: {self._limits.max_dead_letters} or "
+            f"{self._limits.max_dead_letter_bytes} bytes are kept (T-47). Mend the handler and replay() them, drop "
+            "them with drop_dead_letters(), or raise Limits.max_dead_letters or max_dead_letter_bytes",
+            self._context.now,
+        )
+
+    def remove_letters(self, numbers: Iterable[int]) -> int:
+        """Take those of them that are there out with the next commit; returns how many."""
+        gone = self.numbers.take_out(numbers)
+        if gone:
+            self._commits.batch.operations.append(RemoveDeadLetters([*gone]))
+            self._commits.batch.letters_gone |= gone
+        return len(gone)
+
+    def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
+        """Give up these dead letters, named by themselves or by their numbers. `receipt.counts` has how many were
+        there, once `Stored`."""
+        self._context.tick(now)
+        count = self.remove_letters(one if isinstance(one, int) else one.number for one in letters)
+        receipt = Receipt(0, -1, [count])
+        if count:
+            self._commits.batch.tokens.append(receipt)
+        else:
+            self._actions.append(Stored([receipt]))
+        return receipt
+
+    def _on_given_up(self, peer: UUID, key: MessageKey, error: TolliverError | None) -> None:
+        if error is None and peer in self._peers:  # a derived identity goes with its last connection
+            self.count_attempt(self._peers[peer], key, self._limits.max_attempts)
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
+        count = 0
+        under_way = set(self.replayed.values())
+        for letter in letters:
+            handlers = self._delivering.handlers.match(letter.channel, letter.key)
+            if not handlers or letter.number in under_way:
+                continue
+            message = Message(letter.channel, letter.key, letter.body, letter.message_id)
+            delivery = Delivery(0, letter.peer, message, letter.attempts + 1)
+            self.replayed[delivery] = letter.number
+            self._actions.append(Deliver([delivery], handlers))
+            count += 1
+        return count

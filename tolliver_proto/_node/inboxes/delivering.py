@@ -1,0 +1,340 @@
+"""Messages from the wire to the handlers.
+
+The fate of a message depends on its names alone, so the verdict is remembered by name: the handlers that match, or that
+it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop). In the
+first moments both may still change (`opening`).
+Deliveries leave in runs, one for as long as the handlers stay the same.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ..._common.link import LinkState
+from ..._wire.events import PROBE_CHANNEL, Ignored, Message, Subscription
+from ..actions import Deliver, Delivery, Handler, NoticeKind
+from ..commits.commits import Commits
+from ..context import Context
+from ..link import Link, Peer
+from ..lists.own import OwnList
+from ..lists.peers import OBEYED_WITHIN
+from ..message_set import Known, checksum_of
+from ..pattern import Judgement
+from ..sizes import Sizes
+from ..store import Loaded
+from ..subscriptions import Routes, matching, overlap
+from .credit import Credit
+from .dedupe import DedupeCache
+from .inbox import Bound, EarlyMessages, Fate, Opening, key_of
+
+_VERDICTS = 4096
+_BY_ID, _YES = Known.BY_ID, Known.YES
+_IN_TIME = 1.0  # and so much later it is asked again: it counts from when it was heard
+
+
+class Delivering:
+    """Handlers, and what comes for them."""
+
+    def __init__(
+        self,
+        context: Context,
+        sizes: Sizes,
+        commits: Commits,
+        own: OwnList,
+        credit: Credit,
+        loaded: Loaded,
+        given: bool,
+    ) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._policy = context.policy
+        self._timers = context.timers
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._sizes = sizes
+        self._commits = commits
+        self._own = own
+        self._credit = credit
+        self.handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
+        self._once: set[Handler] = set()  # those that get no copy of what they have, whatever the policy says (T-48)
+        self._opening = Opening(context.limits, given, context.now)
+        dedupe = context.policy.dedupe
+        self.dedupe = DedupeCache(dedupe, loaded.handled if dedupe else ())
+
+    def hand_out_once(self, handler: Handler) -> None:
+        """This handler gets no copy of what it has, also where `handling_timeout` is 0; until it is unregistered."""
+        self._once.add(handler)
+
+    def _wait(self, link: Link, peer: Peer, message: Message) -> None:
+        """A copy of what is being handled is not handed out: it shares the answer on the connection it came on."""
+        waits = peer.inbox.wait(key_of(message), link.cid)
+        self._counts["waited" if waits else "withheld"] += 1
+
+    def _hands_out_again(self, peer: Peer, held: Delivery, copy: Message) -> bool:
+        """True if handlers have this message for so long that a copy of it is one more try (T-48), or if each copy is
+        the application's.
+
+        Messages that stuck handlers have take no credit, and yet there is a bound.
+        """
+        inbox, limits = peer.inbox, self._limits
+        is_each = self._policy.handling_timeout == 0
+        if not (self._may_have_each(copy) if is_each else self._credit.is_overdue(held)):
+            return False
+        size = sum(len(one.message.body) for one in inbox.held.values())
+        if len(inbox.held) >= limits.inbox_messages or size >= limits.inbox_bytes:
+            return False
+        inbox.set_overdue(held)
+        if is_each:
+            return True
+        self._context.tally.add(
+            NoticeKind.HANDED_OUT_AGAIN,
+            peer.uuid,
+            1,
+            f"messages were handed out again, as their handlers have not ended within "
+            f"{self._policy.handling_timeout:g} s, the last one message {held.message_id} of {held.channel!r:.100} "
+            f"{held.key!r:.100} (T-48)",
+            self._context.now,
+        )
+        return True
+
+    def _may_have_each(self, copy: Message) -> bool:
+        return self._once.isdisjoint(self.handlers.match(copy.channel, copy.key))
+
+    def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
+        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel.
+
+        `pending` is how many messages it may have at once that are not settled; the credit of each sender is the bound
+        in any case (D-9, P-24). Raises ValueError.
+        """
+        subscription, bound = self._sizes.checked(channel, key), None if pending is None else Bound(handler, pending)
+        self.handlers.add(subscription, handler)
+        if bound is not None:
+            self._credit.bounds[handler] = bound
+        self._context.verdicts.clear()
+        self._hand_out_kept()
+        for peer in self._peers.values():
+            if any(overlap(one, subscription) for one in peer.withheld):
+                self._ask_soon(peer)
+
+    def unregister(self, channel: str, key: str, handler: Handler) -> None:
+        """No longer. Messages that it was given already must still be settled."""
+        self.handlers.discard(self._sizes.checked(channel, key), handler)
+        self._once.discard(handler)
+        self._context.verdicts.clear()
+        if handler in self._credit.bounds:
+            self._credit.end_bound(self._credit.bounds.pop(handler))
+
+    def unsubscribed(self, channel: str, key: str) -> None:
+        """We do not want this any more."""
+        self._opening.unsubscribed(Subscription(channel, key), self._context.now)
+        self._context.verdicts.clear()
+        self._drop_unwanted()
+
+    def judge(self, channel: str, key: str) -> Judgement:
+        """The handlers, or whether we want it at all (T-46, T-21)."""
+        if len(self._context.verdicts) >= _VERDICTS:
+            self._context.verdicts.clear()
+        verdict: Judgement
+        if channel == PROBE_CHANNEL:  # one that was on its way when we began to want everything is no message either
+            verdict = Fate.UNWANTED
+        elif any(pair in self._own.entries for pair in matching(channel, key)):
+            handlers = self.handlers.match(channel, key)
+            verdict = (handlers or Fate.WANTED) if self._credit.stuck.isdisjoint(handlers) else Fate.STUCK
+        elif self._opening.is_unwanted(channel, key, self._context.now):
+            verdict = Fate.UNWANTED
+        else:
+            verdict = Fate.DOUBTFUL
+        for pattern in self._hooks.judges:
+            verdict = pattern.judges(channel, key, verdict)
+        self._context.verdicts[channel, key] = verdict
+        return verdict
+
+    def withhold(self, peer: Peer, message: Message) -> None:
+        if not peer.derived:
+            peer.withheld |= {
+                pair: self._context.now for pair in matching(message.channel, message.key) if pair in self._own.entries
+            }
+
+    def _ask_soon(self, peer: Peer) -> None:
+        """Not again before the peer would obey, and one entry at a time, as it obeys no second one."""
+        due = peer.asked_at + max(self._context.resend_first, OBEYED_WITHIN + _IN_TIME)
+        self._timers.set_earlier(("withheld", peer.uuid), max(self._context.now, due))
+
+    def _on_withheld_timeout(self, uuid: UUID) -> None:
+        """Ask for the first of which somebody has come, and for the next one later; again for one of which something
+        came a moment ago, as the peer does not send that twice so soon."""
+        peer = self._peers.get(uuid)
+        link = None if peer is None else peer.link
+        if peer is None or link is None or link.control is None or not link.is_live:
+            return
+        handled = [one for one, _ in self.handlers]
+        come = [one for one in peer.withheld if any(overlap(one, other) for other in handled)]
+        for one in come:
+            last = peer.withheld.pop(one)
+            if self._context.now - last < OBEYED_WITHIN + _IN_TIME:
+                peer.withheld[one] = last  # behind the others
+            wire_id = link.control.repeat(one)
+            if wire_id is not None:
+                self._own.say_control(link, wire_id)
+                peer.asked_at = self._context.now
+                self._ask_soon(peer)
+                return
+
+    def on_message(self, link: Link, message: Message) -> None:
+        if link.window is None:
+            return  # a connection that lost against another (T-70): reliable ones are sent again there
+        verdict = self._context.verdicts.get((message.channel, message.key))
+        if verdict is None:
+            verdict = self.judge(message.channel, message.key)
+        peer = link.peer
+        assert peer is not None
+        inbox = peer.inbox
+        if message.message_id in inbox.held or inbox.aside:
+            held = inbox.find(message)
+            if held is not None:
+                if not self._hands_out_again(peer, held, message):
+                    self._wait(link, peer, message)
+                    return
+                verdict = self.handlers.match(message.channel, message.key) or verdict  # stuck or not
+        if not isinstance(verdict, tuple):
+            self._leave(link, message, verdict)
+            return
+        delivery = Delivery(link.cid, peer.uuid, message)
+        if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
+            return
+        if inbox.exhausted and self._is_overrun(link):
+            return
+        inbox.add(delivery)
+        run, limits = self._context.run, self._limits
+        if run is None or (run.handlers is not verdict and run.handlers != verdict):  # each name has a tuple of its own
+            self._context.run = run = Deliver([], verdict)
+            self._actions.append(run)
+        if inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes:
+            self._credit.exhaust_credit(peer)
+        run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
+        if self._credit.bounds:
+            self._credit.count_in_bounds(verdict, delivery, peer)
+
+    def _is_overrun(self, link: Link) -> bool:
+        """True on a connection that is over and brought more than the credit takes: from there on all is left to its
+        sender, in order, as no ack could be given (D-9, T-49)."""
+        link.overrun = link.overrun or link.state is LinkState.DRAINING
+        self._counts["withheld"] += link.overrun
+        return link.overrun
+
+    def _leave(self, link: Link, message: Message, fate: Fate) -> None:
+        """It has no handler."""
+        for pattern in self._hooks.leaves:
+            if pattern.leaves(link, message, fate):
+                return
+        self.leave_to_sender(link, message, fate)
+
+    def leave_to_sender(self, link: Link, message: Message, fate: Fate) -> None:
+        """Acknowledge what nobody wants; the rest comes again (T-46)."""
+        message_id = message.message_id
+        if fate is Fate.DOUBTFUL and self._context.now >= self._opening.subscriptions_due:
+            self._on_subscriptions_timeout(None)
+            fate = Fate.UNWANTED
+        if fate is Fate.WANTED and message_id is not None and self.keep_early(link, message):
+            return
+        self._counts["unwanted" if fate is Fate.UNWANTED else "withheld"] += 1
+        if message_id is None:
+            return
+        if fate is Fate.WANTED and link.peer is not None:
+            self.withhold(link.peer, message)
+        if fate is Fate.UNWANTED:
+            self._commits.ack(link, [message_id])
+            if message.channel != PROBE_CHANNEL:
+                self._context.drops.add(
+                    NoticeKind.UNWANTED, link.peer.uuid if link.peer else None, message.channel, self._context.now
+                )
+        elif fate is Fate.DOUBTFUL:
+            link.early = link.early or EarlyMessages(self._limits)
+            link.early.doubt(message_id, message.channel, message.key)
+            self._timers.set_earlier("subscriptions", self._opening.subscriptions_due)
+
+    def keep_early(self, link: Link, message: Message) -> bool:
+        """Keep it for its handler, which may come yet; False where it is left to its sender."""
+        if self._context.now >= self._opening.handlers_due:
+            return False
+        link.early = link.early or EarlyMessages(self._limits)
+        self._timers.set_earlier("handlers", self._opening.handlers_due)
+        assert link.peer is not None
+        return link.early.keep(message, link.peer.inbox.count, link.peer.inbox.size)
+
+    def _hand_out_kept(self) -> None:
+        """There is another handler: what has one now goes to it, in order, and the rest waits on."""
+        for link in list(self._context.up.values()):
+            self._context.run = None  # which is one peer's
+            for message in link.early.take_kept() if link.early else ():
+                self.on_message(link, message)
+
+    def _on_handlers_timeout(self, _subject: None) -> None:
+        """The rest comes again (T-50)."""
+        self._hand_out_kept()
+
+    def _on_subscriptions_timeout(self, _subject: None) -> None:
+        """Nobody has come to want these."""
+        self._context.verdicts.clear()
+        self._drop_unwanted()
+
+    def _drop_unwanted(self) -> None:
+        """Acknowledge what was doubtful, where that is certain now."""
+        for link in self._context.up.values():
+            if link.early is not None and link.peer is not None:
+                self._drop_doubtful(link, link.peer, link.early)
+
+    def _drop_doubtful(self, link: Link, peer: Peer, early: EarlyMessages) -> None:
+        dropped = early.take_doubtful(lambda *names: self.judge(*names) is Fate.UNWANTED)
+        if dropped:
+            self._counts["unwanted"] += len(dropped)
+            self._commits.ack(link, list(dropped))
+        for channel, _ in dropped.values():
+            self._context.drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._context.now)
+
+    def on_guarded_message(self, link: Link, message: Message) -> None:
+        """As `_on_message`, where not everybody may publish everything (D-5)."""
+        peer = link.peer
+        if peer is None or not link.up or self._context.acl.rights(peer.uuid).may_publish(message.channel, message.key):
+            self.on_message(link, message)
+            return
+        self._counts["refused_messages"] += 1
+        peer.counts.refused += 1
+        if message.message_id is not None:  # else it would be sent again
+            self._commits.ack(link, [message.message_id])
+            self._context.drops.add(NoticeKind.REFUSED, peer.uuid, message.channel, self._context.now)
+
+    def _is_new(self, link: Link, peer: Peer, delivery: Delivery) -> bool:
+        """True if it is to be delivered: not a dead letter (T-47) nor a copy; both of those are acknowledged (T-48)."""
+        message_id = delivery.message.message_id
+        if message_id is None:
+            return True
+        checksum = checksum_of(delivery.message)
+        if peer.attempts:
+            delivery.attempt += peer.attempts.get((message_id, checksum), 0)
+        if delivery.attempt > self._limits.max_attempts or self.dedupe.find(peer.uuid, message_id, checksum) is _YES:
+            self._counts["duplicates"] += 1
+            peer.counts.duplicates += 1
+            self._commits.ack(link, [message_id])
+            return False
+        if not self._policy.dedupe:
+            return True
+        if self.dedupe.is_storing(peer.uuid, message_id, checksum):
+            self._counts["withheld"] += 1
+            return False
+        self.dedupe.begin(delivery, message_id, checksum)
+        return True
+
+    def on_ignored(self, link: Link, frame: Ignored) -> None:
+        self._counts[f"ignored_{frame.reason}"] += 1
+        if frame.message_id is not None:
+            self._commits.ack(link, [frame.message_id])
+            self._context.drops.add(
+                NoticeKind.IGNORED, link.peer.uuid if link.peer else None, frame.reason.value, self._context.now
+            )
+
+
+def _all(handlers: tuple[Handler, ...]) -> tuple[Handler, ...]:
+    return handlers

@@ -1,0 +1,268 @@
+"""Verdicts of handlers: good, bad, again in a while, never (T-45, P-22, P-23).
+
+A message that waits for its next try stays where it is: it keeps its place and its credit (D-9), so a copy that comes
+meanwhile shares its answer (T-48). It goes with its connection, as no ack could be given then (T-49).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from ..._common.derived import is_derived
+from ..actions import Deliver, Delivery, NoticeKind
+from ..commits.commits import Commits
+from ..context import Context
+from ..link import Link
+from ..message_set import Handled, Known
+from .credit import Credit
+from .dead_letters import DeadLetters
+from .delivering import Delivering
+from .inbox import Inbox, key_of
+
+_BY_ID, _YES = Known.BY_ID, Known.YES
+
+
+class Settling:
+    """Ends of deliveries."""
+
+    def __init__(
+        self, context: Context, commits: Commits, credit: Credit, delivering: Delivering, letters: DeadLetters
+    ) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._policy = context.policy
+        self._timers = context.timers
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._commits = commits
+        self._credit = credit
+        self._delivering = delivering
+        self._letters = letters
+        self.again: dict[Delivery, None] = {}
+
+    def _on_id_reused(self, peer: UUID, message_id: int) -> None:
+        """Told with a count: a copy of a database may reuse any number of ids."""
+        self._counts["ids_reused"] += 1
+        why = (
+            "Rows of a batch came again in another shape, so some may have come twice: write the batch with "
+            "tolliver.spark.stable, or with idColumn (T-72a)"
+            if is_derived(peer)
+            else "The peer's database was restored from a copy, or a copy of it is used beside it: see to it that only "
+            "one is used (T-48)"
+        )
+        self._context.tally.add(
+            NoticeKind.ID_REUSED,
+            peer,
+            1,
+            f"messages came under ids that it had given to others, the last one under {message_id}. Each was "
+            f"delivered. {why}",
+            self._context.now,
+        )
+
+    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """All matching handlers succeeded (T-45). A message that is settled is passed over; where its connection is
+        gone, the copies that came on others are acknowledged (T-49)."""
+        self._context.tick(now)
+        for pattern in self._hooks.acknowledges:
+            deliveries = pattern.acknowledges(deliveries)
+        is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
+        counted = self._credit.counted
+        acks: dict[Link, list[int]] = self._commits.batch.acks if is_durable else {}  # or they wait for their commit
+        link: Link | None = None
+        whose: tuple[Inbox, UUID] | None = None
+        for delivery in deliveries:
+            if self._letters.replayed and delivery in self._letters.replayed:
+                self._letters.remove_letters([self._letters.replayed.pop(delivery)])
+                continue
+            if link is None or link.cid != delivery.cid:  # mostly it is a run of one connection
+                if whose is not None:
+                    self._credit.give_back_credit(*whose)
+                link = self._context.links.get(delivery.cid)
+                peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
+                inbox = peer.inbox if peer is not None else self._credit.inbox_of(delivery)
+                whose = inbox, delivery.peer_id
+            if not inbox.remove(delivery):
+                continue
+            if counted:
+                self._credit.uncount(delivery)
+            handled += 1
+            message_id = delivery.message.message_id
+            if message_id is None:
+                continue
+            if dedupe:
+                self._remember(delivery)
+            if peer is not None and peer.attempts:
+                peer.attempts.pop(key_of(delivery.message), None)
+            if link is not None and link.window is not None:
+                link.fruitful = True
+                acks.setdefault(link, []).append(message_id)
+            for waiting, count in self._credit.take_copies(delivery, inbox) if inbox.waiting else ():
+                acks.setdefault(waiting, []).extend([message_id] * count)
+        self._counts["handled"] += handled
+        if whose is not None:
+            self._credit.give_back_credit(*whose)
+        for acked, message_ids in acks.items() if not is_durable else ():
+            self._commits.ack(acked, message_ids)
+
+    def _remember(self, delivery: Delivery) -> None:
+        """A copy of it will not be delivered (T-48). If that must be on disk, the ack waits for it."""
+        handled = self._delivering.dedupe.succeeded(delivery)
+        if handled is None:
+            return
+        if is_derived(delivery.peer_id):
+            self._use_derived(delivery.peer_id)
+        if not self._policy.dedupe_durable:
+            self.learn(handled)
+            return
+        self._commits.batch.handled.append(handled)
+        self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+
+    def learn(self, handled: Handled) -> None:
+        """It was handled, and that is on disk where it must be."""
+        peer, message_id, _ = handled
+        if self._delivering.dedupe.add(*handled) is _BY_ID:
+            self._on_id_reused(peer, message_id)
+
+    def _use_derived(self, uuid: UUID) -> None:
+        """A derived identity's state ends a day after this (T-72a)."""
+        self._delivering.dedupe.use(uuid, self._context.now)
+        if self._delivering.dedupe.crowded:
+            self._on_handled_timeout(None)
+        self._set_handled_timer()
+
+    def _set_handled_timer(self) -> None:
+        due = self._delivering.dedupe.next_expiry
+        if due is not None:
+            self._timers.set_earlier("handled", due)
+
+    def _on_handled_timeout(self, _subject: None) -> None:
+        stale = self._delivering.dedupe.expire(self._context.now)
+        if stale:
+            self._commits.batch.stale += stale
+            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+        self._set_handled_timer()
+
+    def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
+        self._context.tick(now)
+        deliveries = [*deliveries]
+        for delivery in deliveries:
+            inbox = self._take_unhandled(delivery)
+            if inbox is None:
+                continue
+            self._counts["failed"] += 1
+            message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)
+            if message_id is not None and peer is not None:
+                is_last = delivery.attempt >= self._limits.max_attempts
+                key = key_of(delivery.message)
+                # Until the dead letter is stored a copy is still a message: it may be tried once more.
+                self._letters.count_attempt(peer, key, delivery.attempt - is_last)
+                if (
+                    is_last and self._context.now >= self._letters.none_until
+                ):  # else there is no room for it, and it comes again
+                    why = f"failed {delivery.attempt} times"
+                    self._letters.keep_as_letter(delivery, inbox, message_id, key, why, why)
+            self._credit.drop_copies(delivery, inbox)
+        for pattern in self._hooks.unhandled:
+            pattern.unhandled(deliveries)
+
+    def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+        """No handler has begun them, and none will: they come again, and that is no attempt (D-9)."""
+        self._context.tick(now)
+        deliveries = [*deliveries]
+        for delivery in deliveries:
+            inbox = self._take_unhandled(delivery)
+            if inbox is not None:
+                self._counts["withheld"] += 1
+                self._credit.drop_copies(delivery, inbox)
+        for pattern in self._hooks.unhandled:
+            pattern.unhandled(deliveries)
+
+    def _take_unhandled(self, delivery: Delivery) -> Inbox | None:
+        """The inbox that it was in; None if it was settled before."""
+        self._letters.replayed.pop(delivery, None)
+        self._delivering.dedupe.failed(delivery)
+        inbox = self._credit.inbox_of(delivery)
+        if not self._credit.take_settled(delivery, inbox):
+            return None
+        peer = self._peers.get(delivery.peer_id)
+        is_left = delivery.message.message_id is not None and not self._delivering.handlers.match(
+            delivery.channel, delivery.key
+        )
+        if peer is not None and is_left:
+            self._delivering.withhold(peer, delivery.message)
+        return inbox
+
+    def handle_again(self, deliveries: Iterable[Delivery], seconds: float, now: float | None = None) -> None:
+        """A handler failed, and all that match are to have the message again after so many seconds (P-22).
+
+        Each try counts (T-47). It is as `fail` where this was the last one, and where the connection is gone.
+        """
+        self._context.tick(now)
+        for delivery in deliveries:
+            link = self._context.up.get(delivery.cid)
+            peer = link.peer if link is not None and not self._context.closing else None
+            may_wait = peer is not None and peer.inbox.has(delivery) and delivery not in self.again
+            if peer is None or not may_wait or delivery.attempt >= self._limits.max_attempts:
+                self.fail((delivery,))
+                continue
+            self._counts["failed"] += 1
+            if delivery.message.message_id is not None:
+                self._letters.count_attempt(peer, key_of(delivery.message), delivery.attempt)
+            self.again[delivery] = None
+            self._timers.set(("again", delivery), self._context.now + seconds)
+
+    def _on_again_timeout(self, delivery: Delivery) -> None:
+        del self.again[delivery]
+        peer = self._context.links[delivery.cid].peer
+        if peer is None or not peer.inbox.has(delivery):
+            return  # it was settled after all
+        message = delivery.message
+        handlers = self._context.verdicts.get((message.channel, message.key)) or self._delivering.judge(
+            message.channel, message.key
+        )
+        if not isinstance(handlers, tuple):
+            self.let_go((delivery,))
+            return
+        again = Delivery(delivery.cid, delivery.peer_id, message, delivery.attempt + 1)
+        peer.inbox.remove(delivery)
+        peer.inbox.add(again)
+        self._delivering.dedupe.moved(delivery, again)
+        if delivery in self._credit.counted:
+            self._credit.counted[again] = self._credit.counted.pop(delivery)
+        self._actions.append(Deliver([again], handlers))
+
+    def end_waiting(self, deliveries: Iterable[Delivery]) -> None:
+        """These come again from their senders."""
+        for delivery in deliveries:
+            del self.again[delivery]
+            self._timers.cancel(("again", delivery))
+            self.let_go((delivery,))
+
+    def end_waiting_on(self, link: Link) -> None:
+        if self.again:
+            self.end_waiting([one for one in self.again if one.cid == link.cid])
+
+    def give_up(self, deliveries: Iterable[Delivery], reason: str, now: float | None = None) -> None:
+        """Trying again is no use: each is a dead letter, and acknowledged when that is stored (T-47, P-23).
+
+        An unreliable one is gone. Where the disk has no room for letters it is as `fail`.
+        """
+        self._context.tick(now)
+        for delivery in deliveries:
+            message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)
+            if message_id is None or peer is None or self._context.now < self._letters.none_until:
+                self.fail((delivery,))
+                continue
+            inbox = self._take_unhandled(delivery)
+            if inbox is None:
+                continue
+            self._counts["failed"] += 1
+            key = key_of(delivery.message)
+            self._letters.count_attempt(peer, key, delivery.attempt - 1)  # until it is stored a copy is still a message
+            said = f"was given up by its handler: {reason!r:.300}"
+            self._letters.keep_as_letter(delivery, inbox, message_id, key, str(reason), said)
+            self._credit.drop_copies(delivery, inbox)

@@ -1,0 +1,72 @@
+"""Admission of peers: certificates (D-3, T-72), access rules (D-4), blocked remotes (T-77).
+
+This module gives reasons and does nothing about them. Each question is answered with None or with the words that an
+operator needs, and the node does what follows.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ..._common.transport import PeerIdentity, Remote, Role
+from ..context import Context
+
+
+class HandshakeGate:
+    """Decides which peer may connect."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._peers = context.peers
+        self._peers_per_key = context.limits.peers_per_key
+        self._blocked: dict[Remote, UUID] = {}  # the peers of remotes that were removed with block=True (T-77)
+
+    def block(self, remote: Remote, peer: UUID) -> None:
+        self._blocked[remote] = peer
+
+    def unblock(self, remote: Remote) -> None:
+        self._blocked.pop(remote, None)
+
+    def conflict(self, proved: PeerIdentity, claimed: UUID) -> str | None:
+        """Reason against this claim to a UUID, or None (D-3, T-72, T-72a)."""
+        known = self._peers.get(claimed)
+        if not proved.may_be(claimed):
+            return (
+                f"its certificate names {proved.names}: `tolliver certs DIR NAME --uuid {claimed}` makes the right one"
+            )
+        if known is None:
+            return self._excess(proved)
+        if not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256):
+            return "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
+        return None
+
+    def _excess(self, proved: PeerIdentity) -> str | None:
+        """A key that names no UUID may be first seen with so many only."""
+        key = proved.spki_sha256
+        if key is None or proved.uuids or proved.prefixes:
+            return None
+        if sum(peer.spki_sha256 == key for peer in self._peers.values()) < self._peers_per_key:
+            return None
+        return (
+            f"its key has been {self._peers_per_key} others already: forget some, raise Limits.peers_per_key, or put "
+            "UUIDs into certificates"
+        )
+
+    def denial(self, role: Role, peer: UUID) -> str | None:
+        """Why this peer may not be connected, or None (D-4, T-77). `role` is ours."""
+        if not self._context.acl.rights(peer).connect:
+            return "the access rules keep it out: set other ones if it is to connect (D-4)"
+        if role is Role.SERVER and peer in self._blocked.values():
+            return "its remote was removed with block=True: connect to that again to let it in (T-77)"
+        return None
+
+    def denied(self, proved: PeerIdentity) -> tuple[UUID, str] | None:
+        """The peer that we dialled and why it may not connect, if its certificate names one peer only; else None.
+
+        Then it need not see our request.
+        """
+        if len(proved.uuids) != 1 or proved.prefixes:
+            return None
+        (peer,) = proved.uuids
+        denial = self.denial(Role.CLIENT, peer)
+        return None if denial is None else (peer, denial)

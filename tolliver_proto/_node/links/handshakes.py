@@ -1,0 +1,505 @@
+"""Handshakes, and the one live link of a peer.
+
+The wire's machine knows when a handshake may go on, this module knows what must be true before it does: the claimed
+UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes out (T-61)
+or the connection is reported (T-34). Of two connections to one peer one survives, and both sides pick the same (T-70).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from uuid import UUID
+
+from ..._common.derived import is_derived
+from ..._common.errors import ConnectionLost, IdentityConflict, TolliverError, UndeliveredReason, UnexpectedFrame
+from ..._common.link import LinkState
+from ..._common.queue_ids import is_queue
+from ..._common.transport import PeerIdentity, Role
+from ..._wire.events import (
+    RESERVED_CHANNEL,
+    Ack,
+    Established,
+    HandshakeFinal,
+    HandshakeRequest,
+    HandshakeResponse,
+    HandshakeStatus,
+    Subscription,
+)
+from ..._wire.state import HOLDING, State
+from ..actions import NoticeKind, Receipt, Stored
+from ..commits.commits import Commits
+from ..context import Context
+from ..inboxes.credit import Credit
+from ..inboxes.delivering import Delivering
+from ..inboxes.inbox import Inbox
+from ..link import Hold, Link, Peer, connection_of, peer_of
+from ..lists.own import OwnList
+from ..lists.peers import PeerLists
+from ..outboxes.ack_watch import AckWatch
+from ..outboxes.connect_wait import ConnectWait
+from ..outboxes.ledger import Ledger
+from ..outboxes.outbox import Window
+from ..outboxes.poison import ALONE_AFTER_UP
+from ..outboxes.routing import Routing
+from ..outboxes.transmission import Transmission
+from ..store import Found, LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
+from .duels import ANSWER_WITHIN
+from .links import Links
+
+
+class Handshakes:
+    """Peers that are admitted, stored, established, forgotten."""
+
+    def __init__(
+        self,
+        context: Context,
+        commits: Commits,
+        routing: Routing,
+        ledger: Ledger,
+        connect_wait: ConnectWait,
+        transmission: Transmission,
+        own: OwnList,
+        peer_lists: PeerLists,
+        credit: Credit,
+        delivering: Delivering,
+        links: Links,
+    ) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._policy = context.policy
+        self._timers = context.timers
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._commits = commits
+        self._routing = routing
+        self._ledger = ledger
+        self._connect_wait = connect_wait
+        self._transmission = transmission
+        self._own = own
+        self._peer_lists = peer_lists
+        self._credit = credit
+        self._delivering = delivering
+        self._links = links
+
+    def on_request(self, link: Link, frame: HandshakeRequest) -> None:
+        connection = connection_of(link)
+        if not link.up and (not self._admit(link, frame.instance_id) or self._stands_back(link, frame)):
+            return
+        answer = connection.answer
+        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._accept(link)  # says so and closes; the list is discarded (T-61)
+        elif connection.awaits_final and not link.up:
+            link.held_list = self._listed(link, frame)
+            self._connect_wait.begin(link)
+            self._accept(link)
+        else:
+            self._store_list(link, self._listed(link, frame))
+
+    def on_response(self, link: Link, frame: HandshakeResponse) -> None:
+        connection = connection_of(link)
+        if connection.state is State.CLOSED or not self._admit(link, frame.instance_id):
+            return
+        if connection.unsent_bytes:
+            self._context.writable[link] = None  # the final, where one follows every response
+        link.exposure.round_trip = self._context.now - link.began
+        if link.remote is not None:
+            self._links.dialer.answered(link.remote, frame.instance_id)
+            self._routing.on_move(peer_of(link))  # it may be connected already, the other way round
+        if self._stands_back(link, frame):
+            return
+        if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
+            self._accept(link)
+        else:
+            self._store_list(link, self._listed(link, frame))
+
+    def _listed(self, link: Link, frame: HandshakeRequest | HandshakeResponse) -> tuple[Subscription, ...]:
+        """Subscriptions of the peer: as it says or, where its layout has no lists, as they are known of it."""
+        if connection_of(link).has_lists:
+            return frame.subscriptions
+        return self._links.dialect(link.remote, frame.instance_id).subscriptions or ()
+
+    def on_final(self, link: Link, frame: HandshakeFinal) -> None:
+        if frame.compatible and self._admit(link, peer_of(link).uuid):  # again: much may have changed since its request
+            self._store_list(link, link.held_list)
+
+    def _admit(self, link: Link, claimed: UUID) -> bool:
+        """True if the peer may be who it says it is (D-3, T-71, T-72, T-72a)."""
+        if claimed == self._context.instance_id:
+            if link.role is Role.SERVER:
+                self._accept(link)  # so that the other end, which is us, learns whom it has reached
+            self._links.refuse_self(link, "is this instance itself, or a copy of it")
+            return False
+        if is_queue(claimed):
+            self._links.refuse(link, IdentityConflict(f"{link.identity.address} claims the UUID of a queue, {claimed}"))
+            return False
+        known = self._peers.get(claimed)
+        if known is not None and known.forgotten:
+            self._links.refuse(link, ConnectionLost(f"peer {claimed} is being forgotten here: try again in a moment"))
+            return False
+        conflict = self._links.gate.conflict(link.identity, claimed)
+        if conflict is not None:
+            error = IdentityConflict(f"{link.identity.address} claims to be {claimed}, but {conflict} (D-3, T-72)")
+            self._context.notice(NoticeKind.IDENTITY_MISMATCH, claimed, str(error))
+            self._links.refuse(link, error)
+            return False
+        denial = self._links.gate.denial(link.role, claimed)
+        if denial is not None:
+            self._links.deny(link, claimed, denial)
+            return False
+        link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
+        self._routing.set_takes_reliable(link.peer, connection_of(link).can_send(Ack))
+        assert link.control is not None
+        self._links.mute(link.control, claimed)
+        if link.peer.derived:
+            link.peer.inbox = self._credit.left_inboxes.get(claimed, link.peer.inbox)
+            self._peers[claimed] = link.peer
+            link.peer.voices[link] = None  # it is known by this alone: nothing of it is stored
+        return True
+
+    def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
+        """Routes change now; the handshake goes on when the list is stored (T-30, T-61), and with it what patterns have
+        for the peer."""
+        peer, batch = peer_of(link), self._commits.batch
+        if peer.derived:
+            self._let_write(link, peer, subscriptions)
+            return
+        may_have = self._context.acl.rights(peer.uuid).may_subscribe  # D-4
+        wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
+        listed = frozenset(wanted)
+        if self._peer_lists.waits_for_patterns(
+            link, peer.uuid, listed, partial(self._store_list_later, link, subscriptions)
+        ):
+            return
+        self._peers.setdefault(peer.uuid, peer)
+        peer.voices[link] = None
+        self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
+        if not peer.takes_reliable:
+            self._note_list(link, peer, listed)
+            return
+        if self._is_stored(peer, link, wanted):
+            self._peer_lists.set_told(link, frozenset(wanted))
+            self._peer_lists.look_for_wildcard(link)
+            if not self._connect_wait.claim_kept(link, peer):
+                self._on_list_stored(link, None)
+                return
+        else:
+            self._peer_lists.hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
+            batch.lists[peer] = None
+            self._pin(peer, link.identity)
+            self._connect_wait.claim_kept(link, peer)
+            self._peer_lists.store_with_list(peer)
+        link.holding |= Hold.LIST
+        batch.then.append(partial(self._on_list_stored, link))
+
+    def _note_list(self, link: Link, peer: Peer, listed: frozenset[Subscription]) -> None:
+        """Nothing waits for a peer that acknowledges nothing: what it wants counts while it is connected."""
+        self._peer_lists.set_told(link, listed)
+        self._peer_lists.look_for_wildcard(link)
+        self._peer_lists.want_while_connected(peer)
+        self._pin(peer, link.identity)
+        self._on_list_stored(link, None)
+
+    def _store_list_later(
+        self, link: Link, subscriptions: tuple[Subscription, ...], error: TolliverError | None
+    ) -> None:
+        """Much may have changed since it came."""
+        if link.state is LinkState.FORGOTTEN:
+            return
+        self._context.go_on_reading(link, Hold.LIST)
+        if link.state is not LinkState.OPEN:
+            self._links.end(link)
+        elif error is not None:
+            self._links.refuse(link, error)
+        elif link.up or self._admit(link, peer_of(link).uuid):
+            self._store_list(link, subscriptions)
+
+    def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
+        """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""
+        if subscriptions:
+            error = UnexpectedFrame(
+                "write_only",
+                f"{link.identity.address or 'a peer'} is the derived identity {peer.uuid} and subscribes: it must send "
+                "an empty list (T-72a)",
+            )
+            self._context.notice(NoticeKind.PROTOCOL_ERROR, peer.uuid, str(error))
+            self._links.refuse(link, error)
+            return
+        self._on_list_stored(link, None)
+
+    def _is_stored(self, peer: Peer, link: Link, wanted: Iterable[Subscription]) -> bool:
+        """The store has this list and this pin, and nothing is on its way there: a full disk is no obstacle (D-13)."""
+        if self._peer_lists.is_list_changing(peer) or any(
+            ("pin", peer) in batch.undo for batch in self._commits.batches()
+        ):
+            return False
+        said = frozenset(wanted).union(*(other.told for other in peer.voices if other is not link))
+        return said == peer.subscriptions and self._new_pin(peer, link.identity) is None
+
+    def _new_pin(self, peer: Peer, proved: PeerIdentity) -> bytes | None:
+        """The key that a certificate binds to this UUID, or else the first one that it is seen with, if it is new
+        (D-3)."""
+        key, known = proved.spki_sha256, peer.spki_sha256
+        return None if key == known or (known is not None and not proved.uuids) else key
+
+    def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
+        key = self._new_pin(peer, proved)
+        if key is not None:
+            self._change_pin(peer, key)
+
+    def _change_pin(self, peer: Peer, key: bytes | None) -> None:
+        self._commits.batch.undo.setdefault(("pin", peer), partial(setattr, peer, "spki_sha256", peer.spki_sha256))
+        self._commits.batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))
+        peer.spki_sha256 = key
+
+    def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
+        link.holding &= ~Hold.LIST
+        if link.state is LinkState.FORGOTTEN:
+            return
+        if error is not None:
+            self._links.refuse(link, error)
+        elif link.state is LinkState.DRAINING:
+            self._links.end(link)
+        elif connection_of(link).state in HOLDING:
+            self._accept(link)
+        self._context.readable[link] = None
+
+    def _accept(self, link: Link) -> None:
+        """Answer the handshake, with the list that is true now (T-29)."""
+        connection = connection_of(link)
+        own = tuple(self._own.entries)
+        if link.control is not None and connection.state is not State.CONFIRMING:
+            link.control.announced(own)
+        before = connection.unsent_bytes
+        connection.accept(own, self._context.now)
+        link.answers += connection.unsent_bytes - before
+        self._context.readable[link] = None
+        self._context.writable[link] = None
+
+    def on_established(self, link: Link, event: Established) -> None:
+        self._establish(link, event)
+        for pattern in self._hooks.peer_up:
+            pattern.peer_up(link)
+        self._routing.on_move(peer_of(link))
+
+    def _establish(self, link: Link, event: Established) -> None:
+        peer = peer_of(link)
+        self._links.limiter.remove(link.cid)
+        self._ledger.keeping.regain(link)
+        self._connect_wait.stop_keeping(link, link.remote)
+        if link.remote is not None:
+            self._links.dialer.established(link.remote, peer.uuid, self._context.now)
+        old = peer.link
+        if old is not None and not peer.derived:
+            loser = link if self._keeps(old, link) else old
+            if old.role is link.role:
+                peer.duel.replaced(self._context.now)
+            self._context.notice(
+                NoticeKind.DUPLICATE_CLOSED,
+                peer.uuid,
+                f"two connections to one peer: closed the {loser.role} one at {loser.identity.address or 'unknown'}",
+            )
+            self._links.take_down(loser, None)
+            self._links.end(loser)
+            if loser is link:
+                if link.remote is not None:
+                    self._links.announce_up(old, link.remote)
+                return
+        link.up_since = self._context.now
+        link.version = event.version
+        peer.link = link
+        peer.withheld.clear()  # it sends all again
+        peer.keep_back()
+        self._context.up[link.cid] = link
+        if connection_of(link).revision is not self._context.revision or not peer.takes_reliable:
+            self._context.foreign[link] = None
+        peer.identity = link.identity
+        link.ack_watch = AckWatch(self._policy.unacknowledged_after)
+        link.window = Window(peer.outbox, self._limits, self._context.resend_first, self._context.rng.random)
+        self._context.sendable[link] = None
+        if peer.inbox.exhausted:
+            link.holding |= Hold.CREDIT
+        if peer.outbox.poison.alone:
+            link.window.deferred = True
+            self._timers.set(("deferred", link.cid), self._context.now + ALONE_AFTER_UP)
+        self._counts["connects"] += 1
+        peer.counts.connects += 1
+        self._links.announce_up(link, link.remote)
+        self._links.keepalive.begin(link, self._context.now)
+        assert link.control is not None
+        self._links.mute(link.control, peer.uuid)
+        if self._links.dialect(link.remote, peer.uuid).over(self._links.own_dialect).announce_after_handshake:
+            link.control.doubt(self._own.entries)
+        self._own.insist(link, peer)
+        for subscription in sorted(link.control.differing(self._own.entries)):
+            self._own.sync_control(link, subscription)
+
+    def _keeps(self, old: Link, new: Link) -> bool:
+        """T-70: newest wins, but of crossing dials the one by the lower UUID, so that both ends keep the same."""
+        if old.role is new.role or self._context.now - old.up_since > self._limits.crossing_dial_window:
+            return False
+        return self._dialled_by(old) < self._dialled_by(new)
+
+    def _stands_back(self, link: Link, said: HandshakeRequest | HandshakeResponse) -> bool:
+        """True if it has to wait for another connection of its peer, or is closed because of one."""
+        peer = peer_of(link)
+        duel, older = peer.duel, peer.link
+        if older is None or peer.derived or older.role is not link.role:
+            return False
+        if duel.is_shut(self._context.now):
+            self._refuse_clone(link)
+            return True
+        if not duel.is_due(self._context.now):
+            return False
+        duel.begin(link, said, self._context.now)
+        link.holding |= Hold.DUEL
+        self._links.keepalive.ask(older, self._context.now)
+        self._context.writable[older] = None
+        self._timers.set(("duel", peer.uuid), self._context.now + ANSWER_WITHIN)
+        return True
+
+    def _refuse_clone(self, link: Link) -> None:
+        uuid = peer_of(link).uuid
+        self._context.tally.add(
+            NoticeKind.DUPLICATE_IDENTITY,
+            uuid,
+            1,
+            f"connections, the last one from {link.identity.address or 'an unknown address'}, were closed, as another "
+            "instance with this UUID is connected and alive: give each its own certificate and database (T-70)",
+            self._context.now,
+        )
+        self._links.refuse(
+            link, ConnectionLost(f"another instance with the UUID {uuid} is connected here, and alive (T-70)")
+        )
+
+    def _on_duel_timeout(self, uuid: UUID) -> None:
+        """The older one has answered, or has ended, or had its time."""
+        peer = self._peers.get(uuid)
+        waiting = peer.duel.end() if peer is not None else None
+        if peer is None or waiting is None:
+            return
+        link, said = waiting
+        if link.state is LinkState.FORGOTTEN:
+            return
+        link.holding &= ~Hold.DUEL
+        self._context.readable[link] = None
+        if link.state is not LinkState.OPEN:
+            self._links.end(link)
+        elif peer.link is not None and peer.duel.is_alive(
+            peer.link.last_received, self._links.keepalive.is_mute(peer.link)
+        ):
+            peer.duel.shut(self._context.now)
+            self._refuse_clone(link)
+        elif isinstance(said, HandshakeRequest):
+            self.on_request(link, said)
+        else:
+            self.on_response(link, said)
+
+    def _dialled_by(self, link: Link) -> UUID:
+        return self._context.instance_id if link.role is Role.CLIENT else peer_of(link).uuid
+
+    def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
+
+        Its connection is closed, and it may come back, as a new one, when all is purged. A message owed to nobody else
+        leaves the store; dead letters that came from it stay. An unknown peer is no error.
+        """
+        self._context.tick(now)
+        receipt = Receipt(0, -1, [])
+        if is_derived(uuid):  # it may be known by its handled messages alone
+            self._peers.setdefault(uuid, Peer(uuid, LoadedPeer()))
+        peer = self._peers.get(uuid)
+        if peer is None:
+            self._actions.append(Stored([receipt]))
+            return receipt
+        for pattern in self._hooks.forgets:
+            pattern.forgets(peer)
+        peer.forgotten.append(receipt)
+        if len(peer.forgotten) == 1:
+            self._forget_all_of(peer)
+        return receipt
+
+    def _on_away_timeout(self, uuid: UUID) -> None:
+        """It was not connected for so long, unless it is now, or is about to be: then the end of that counts."""
+        peer = self._peers.get(uuid)
+        if peer is None or peer.forgotten or any(link.peer is peer for link in self._context.links.values()):
+            return
+        count = peer.outbox.pending + peer.outbox.parked
+        self._context.notice(
+            NoticeKind.FORGOTTEN,
+            uuid,
+            f"it was not connected for {self._policy.forget_after:g} s, and is forgotten, with {count} messages that "
+            "waited for it (forget_after)",
+        )
+        self.forget_peer(uuid)
+
+    def _forget_all_of(self, peer: Peer) -> None:
+        error = ConnectionLost(f"peer {peer.uuid} is being forgotten here: try again in a moment")
+        for link in [link for link in self._context.links.values() if link.peer is peer]:
+            self._links.take_down(link, error)
+            self._links.refuse(link, error)
+        self._commits.batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._peer_lists.hold(peer, {})  # its held messages go with all else, and for the same reason (T-54)
+        self._peer_lists.route_to(peer, peer.subscriptions)  # nobody speaks for it now: it wants nothing
+        self._commits.batch.lists[peer] = None
+
+        def purged(error: TolliverError | None) -> None:
+            if error is not None:
+                forgotten(error)
+                return
+            self._commits.batch.forgets.append(peer.uuid)
+            self._commits.batch.then.append(forgotten)
+
+        def forgotten(error: TolliverError | None) -> None:
+            receipts, peer.forgotten = peer.forgotten, []
+            if error is None:
+                del self._peers[peer.uuid]
+                self._delivering.dedupe.forget(peer.uuid)
+                self._credit.left_inboxes.pop(peer.uuid, None)
+                peer.inbox = Inbox()
+            elif peer.derived:
+                self._links.drop_derived(peer)
+            else:
+                self._routing.reroute(peer)
+                self._links.count_absence(peer)
+            self._actions.append(Stored(receipts, error))
+            repins, peer.repins = peer.repins, []
+            for spki_sha256, receipt in repins:
+                self._repin(peer.uuid, spki_sha256, receipt)
+
+        def take(found: Sequence[Found]) -> None:
+            gone = [*found]
+            for pattern in self._hooks.rescues:
+                gone = pattern.rescues(peer, gone)
+            self._ledger.remove(UndeliveredReason.FORGOTTEN, peer, gone)
+
+        self._commits.searches.begin(peer.uuid, take, purged)
+
+    def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
+        """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
+
+        A connection that stands on another key than this one is closed. Of a peer that is being forgotten it becomes
+        the pin once that is done, or the pin would be forgotten too (T-77).
+        """
+        self._context.tick(now)
+        receipt = Receipt(0, -1, [])
+        peer = self._peers.get(uuid)
+        if peer is not None and peer.forgotten:
+            peer.repins.append((spki_sha256, receipt))
+        else:
+            self._repin(uuid, spki_sha256, receipt)
+        return receipt
+
+    def _repin(self, uuid: UUID, spki_sha256: bytes | None, receipt: Receipt) -> None:
+        self._commits.batch.tokens.append(receipt)
+        peer = self._peers.get(uuid)
+        if peer is None and spki_sha256 is None:
+            return
+        if peer is None:
+            peer = self._peers[uuid] = Peer(uuid, LoadedPeer())
+        self._change_pin(peer, spki_sha256)
+        link = peer.link
+        if link is not None and not link.identity.uuids and spki_sha256 not in (None, link.identity.spki_sha256):
+            self._links.end(link)

@@ -1,0 +1,124 @@
+"""Keepalive of connections: probes (T-80), and their greatest age (D-8).
+
+Each connection has two timers. One looks whether anything was sent lately and, where nothing was, says something that
+costs the peer nothing: an ack that everybody ignores, or a message on a channel of which the peer wants nothing, and
+which it therefore acknowledges at once. If such an answer can be had, it is also asked for when nothing was heard: what
+we say ourselves shows nothing of the peer. The other timer ends what is too old, in order: whoever dialled dials again,
+and shows a certificate that is valid now.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from ..._common.errors import OutboxFull
+from ..._common.timers import Timers
+from ..._wire.events import PROBE_CHANNEL, Ack
+from ..link import ControlSync, Link
+from ..policy import Policy
+from ..subscriptions import matching
+
+_GRACE = 0.1  # of the time to answer: if it was we who slept, what has come meanwhile is read before the last look
+_AGE_JITTER = 0.1  # of the age: what came up together does not end together
+
+
+class KeepAlive:
+    """Probes and ages. It sets the timers "probe" and "age" of each link; `look` is for when the first is due.
+
+    `asks`: whether probes may take a message id. A derived identity's must come out the same in every try of its job
+    (T-72a).
+    """
+
+    def __init__(
+        self, policy: Policy, asks: bool, jitter: Callable[[], float], timers: Timers, counts: defaultdict[str, int]
+    ) -> None:
+        self._policy = policy
+        self._may_ask = asks
+        self._asks = asks and policy.probe == "message"
+        self._jitter = jitter
+        self._timers = timers
+        self._counts = counts
+
+    def begin(self, link: Link, now: float) -> None:
+        """It is up."""
+        link.sent_at = link.last_received = now
+        if self._policy.probe != "off":
+            self._timers.set(("probe", link.cid), now + self._policy.probe_interval)
+        age = self._policy.max_connection_age
+        if age is not None:
+            self._timers.set(("age", link.cid), now + age * (1.0 - _AGE_JITTER * self._jitter()))
+
+    def answered(self, link: Link) -> None:
+        """The peer has acknowledged a probe."""
+        self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
+
+    def look(self, link: Link, now: float) -> bool:
+        """True if it may still be taken for alive. After a silence a probe is sent, which is to be written."""
+        control = _control(link)
+        if control.probing and not self._may_be_unheard(link):
+            if control.overdue:
+                self._counts["probes_unanswered"] += 1
+                return False
+            control.overdue = True
+            due = now + self._policy.probe_timeout * _GRACE
+        else:
+            control.overdue = False
+            since = min(link.sent_at, link.last_received) if self._must_answer(link) else link.sent_at
+            due = since + self._policy.probe_interval
+            if link.in_transit:  # not silent: the socket still has bytes to send, and TCP watches those
+                due = now + self._policy.probe_interval
+            elif due <= now:
+                due = now + self._probe(link)
+        self._timers.set(("probe", link.cid), due)
+        return True
+
+    def is_mute(self, link: Link) -> bool:
+        """True if no answer can be had of it."""
+        return not self._may_ask or self._wants_probes(link)
+
+    def ask(self, link: Link, now: float) -> None:
+        """Send a probe now, which is to be written, if an answer can be had (T-70)."""
+        is_live = link.connection is not None and link.connection.live
+        if not is_live or self.is_mute(link) or _control(link).probing:
+            return
+        try:
+            _control(link).probe()
+        except OutboxFull:
+            return
+        self._counts["probes"] += 1
+        if self._policy.probe != "off":
+            self._timers.set(("probe", link.cid), now + self._policy.probe_timeout * (1.0 - _GRACE))
+
+    def _may_be_unheard(self, link: Link) -> bool:
+        """True if the answer may be there, and unread, or if the peer has begun to want what probes are made of."""
+        return bool(link.holding) or link.paused or self._wants_probes(link)
+
+    def _probe(self, link: Link) -> float:
+        """Say something; returns the seconds until the next look."""
+        assert link.connection is not None
+        self._counts["probes"] += 1
+        if self._must_answer(link) and not _control(link).probing:
+            try:
+                _control(link).probe()
+                return self._policy.probe_timeout * (1.0 - _GRACE)
+            except OutboxFull:
+                pass  # every id is outstanding: one without will do
+        if link.connection.can_send(Ack):
+            link.connection.send_acks([link.connection.unreliable_id])
+        return self._policy.probe_interval
+
+    def _must_answer(self, link: Link) -> bool:
+        return self._asks and not self._wants_probes(link)
+
+    def _wants_probes(self, link: Link) -> bool:
+        """True if the peer would hand a probe to its application, or withhold the ack (T-46), or has none."""
+        assert link.peer is not None
+        if not link.peer.takes_reliable:
+            return True
+        return any(one in link.peer.subscriptions for one in matching(PROBE_CHANNEL, ""))
+
+
+def _control(link: Link) -> ControlSync:
+    assert link.control is not None
+    return link.control

@@ -1,0 +1,582 @@
+"""Connections, from their transport to their end.
+
+`Links` is the table of connections: it takes what the transports report, and ends what must end. The handshakes are
+above (`handshakes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from ..._common.causes import DialCause
+from ..._common.connection_table import ConnectionTable
+from ..._common.derived import is_derived, prefix_of
+from ..._common.errors import (
+    AccessDenied,
+    CertificateError,
+    ConnectionLost,
+    LimitExceeded,
+    RemoteProtocolError,
+    SelfConnection,
+    TolliverError,
+)
+from ..._common.handshake_limiter import ALL, HandshakeLimiter
+from ..._common.link import LinkSignal, LinkState
+from ..._common.transport import Abort, PeerIdentity, Remote, Role
+from ..._wire.connection import Connection
+from ..._wire.dialect import AS_EVERYBODY, Dialect
+from ..._wire.events import Ack, Closed, Refusal, Subscription
+from ..._wire.state import HANDSHAKING, State
+from ..actions import Action, DialEnded, DialFailed, NoticeKind, PeerDown, PeerUp
+from ..commits.commits import Commits
+from ..context import Context
+from ..inboxes.credit import Credit
+from ..inboxes.settling import Settling
+from ..link import ControlSync, Hold, Link, Peer, peer_of
+from ..lists.own import OwnList
+from ..lists.peers import PeerLists
+from ..numbers import EndCause
+from ..outboxes.connect_wait import ConnectWait
+from ..outboxes.ledger import Ledger
+from ..outboxes.routing import Routing
+from ..outboxes.transmission import Transmission
+from .admission import HandshakeGate
+from .dialing import Dialer
+from .duels import BRIEF, BRIEF_ENDS
+from .keepalive import KeepAlive
+
+_EVENTS_A_TURN = 256  # events of one connection before the next one has its turn
+
+
+class Links(ConnectionTable[Link, Action]):
+    """The table of connections, each peer's live link, and the dials."""
+
+    _CLOSED = State.CLOSED
+
+    def __init__(
+        self,
+        context: Context,
+        commits: Commits,
+        routing: Routing,
+        ledger: Ledger,
+        connect_wait: ConnectWait,
+        transmission: Transmission,
+        own: OwnList,
+        peer_lists: PeerLists,
+        credit: Credit,
+        settling: Settling,
+        speaks: Callable[[int], bool],
+    ) -> None:
+        self.limiter = HandshakeLimiter(context.limits.max_handshakes, context.limits.max_handshakes_per_address)
+        make_link = partial(Link, control_per_second=context.limits.control_per_second)
+        super().__init__(context, make_link, self.limiter, context.limits.handshake_timeout)
+        # Effects of an event of a connection, by its kind.
+        self.on_event: dict[type, Callable[[Link, Any], None]] = {}
+        self._context = context
+        self._limits = context.limits
+        self._policy = context.policy
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._commits = commits
+        self._routing = routing
+        self._ledger = ledger
+        self._connect_wait = connect_wait
+        self._transmission = transmission
+        self._own = own
+        self._peer_lists = peer_lists
+        self._credit = credit
+        self._settling = settling
+        self._speaks = speaks
+        self.gate = HandshakeGate(context)
+        self.keepalive = KeepAlive(
+            context.policy, not is_derived(context.instance_id), context.rng.random, context.timers, context.counts
+        )
+        self.dialer = Dialer(
+            context.limits,
+            context.rng.random,
+            self._dial,
+            self._redial_in,
+            self._redial_due,
+            self.is_live,
+            context.counts,
+        )
+        self.own_dialect = Dialect(
+            version=context.version,
+            unreliable_id=context.policy.unreliable_id,
+            announce_after_handshake=context.policy.announce_after_handshake,
+            strict_uuid7=context.policy.strict_uuid7,
+            accept_either=context.policy.accept_either,
+        )
+
+    def _new_link(self, role: Role, remote: Remote | None) -> Link:
+        link = super()._new_link(role, remote)
+        link.began = self._context.now
+        return link
+
+    def _transmit(self, link: Link) -> None:
+        super()._transmit(link)
+        link.answers = 0
+        link.sent_at = self._context.now
+        link.in_flight, link.gathered = link.gathered, []
+        link.exposure.handed(link.in_flight)
+        link.handed += link.in_transit
+        self._counts["bytes_sent"] += link.in_transit
+        if link.peer is not None:
+            link.peer.counts.bytes_sent += link.in_transit
+
+    def _pace(self, link: Link) -> None:
+        """Read no more while it waits and holds more than a waiting connection should (D-9).
+
+        That it no longer waits is not enough: each bit of credit would let in more than it hands out.
+        """
+        full = bool(link.holding or _is_paced(link)) and _buffered(link) > self._limits.low_water
+        if link.state is not LinkState.DRAINING:
+            self._set_paused(link, full)
+
+    def _on_acks(self, link: Link, wire_ids: Sequence[int], acked: dict[int, tuple[int, int]]) -> None:
+        others = link.window.take_acked(wire_ids, acked) if link.window is not None else wire_ids
+        for wire_id in others:
+            self._on_other_ack(link, wire_id)
+
+    def on_refusal(self, link: Link, frame: Refusal) -> None:
+        """The peer has it and did not handle it: it is kept, blocks nobody, and goes out again when that is due."""
+        wire_id = frame.message_id
+        is_message = link.window is not None and link.window.refused(wire_id)
+        is_control = link.control is not None and link.control.frame(wire_id) is not None
+        if not (is_message or is_control):
+            self._on_other_ack(link, wire_id)
+            return
+        link.exposure.acked(self._context.now)
+        self._transmission.look_at_acks(link, link.ack_watch.acked(self._context.now, waits=True))
+        self._context.sendable[link] = None
+        self._context.tally.add(
+            NoticeKind.REFUSED_THERE,
+            link.peer.uuid if link.peer else None,
+            1,
+            "messages were refused by this peer: they are kept, and sent again with growing pauses. Does its handler "
+            "fail?",
+            self._context.now,
+        )
+
+    def _on_other_ack(self, link: Link, wire_id: int) -> None:
+        """Of no message of the outbox that is in flight here."""
+        subscription = link.control.acked(wire_id) if link.control is not None else None
+        if subscription is not None:
+            assert link.control is not None
+            assert link.peer is not None
+            if link.control.has_said(subscription) is False:
+                self._own.forget_unsubscribe(subscription, [link.peer])
+            self._own.sync_control(link, subscription)
+        elif link.control is not None and link.control.answered(wire_id):
+            self.keepalive.answered(link)
+            self._on_alive(link)
+        else:
+            assert link.connection is not None
+            if wire_id != link.connection.unreliable_id:
+                self._counts["stray_acks"] += 1  # T-44
+
+    def _on_alive(self, link: Link) -> None:
+        """It has answered a probe: if another one waits for that (T-70), this is known now."""
+        assert link.peer is not None
+        duel = link.peer.duel
+        if duel.waiting is not None and link.peer.link is link:
+            duel.answered = True
+            self._timers.set(("duel", link.peer.uuid), self._context.now)
+
+    def _redial_in(self, remote: Remote, seconds: float) -> None:
+        self._timers.set(("redial", remote), self._context.now + seconds)
+
+    def _redial_due(self, remote: Remote) -> float | None:
+        return self._timers.due(("redial", remote))
+
+    def is_live(self, uuid: UUID) -> bool:
+        peer = self._peers.get(uuid)
+        return peer is not None and peer.link is not None and not peer.derived  # T-70 is not for those (T-72a)
+
+    def mute(self, control: ControlSync, peer: UUID) -> None:
+        """Of a remote it is known which peer it leads to once that is up."""
+        control.mute = peer in self._policy.no_control_messages or self.dialer.is_mute(peer)
+
+    def dialect(self, remote: Remote | None, peer: UUID | None) -> Dialect:
+        """Dialect of a connection: as said of its remote, or else of its peer (C6)."""
+        said = AS_EVERYBODY if remote is None else self.dialer.dialect_of(remote)
+        return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
+
+    def _dialect_on(self, remote: Remote | None, prefixes: Collection[str], claimed: UUID) -> Dialect:
+        """That of a peer that says who it is. A derived identity has no UUIDv7: its certificate binds it (T-03)."""
+        dialect = self.dialect(remote, claimed)
+        if is_derived(claimed) and prefix_of(claimed) in prefixes:
+            return Dialect(strict_uuid7=False).over(dialect)
+        return dialect
+
+    def deny(self, link: Link, peer: UUID, denial: str) -> None:
+        error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
+        self._context.notice(NoticeKind.ACCESS_DENIED, peer, str(error))
+        self.refuse(link, error)
+        self._end_dial(link)  # now: who connects again, under other rules, begins anew
+
+    def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
+        """Its peer may have another connection from our UUID. A peer that dials us may have had no more to say."""
+        peer = peer_of(link)
+        is_brief = in_order and link.role is Role.CLIENT and self._context.now - link.up_since < BRIEF
+        peer.duel.brief_ends = peer.duel.brief_ends + 1 if is_brief else 0
+        if peer.duel.brief_ends >= BRIEF_ENDS:
+            self._context.tally.add(
+                NoticeKind.DUPLICATE_IDENTITY,
+                peer.uuid,
+                peer.duel.brief_ends,
+                f"connections running were ended by this peer right after they were made: is another instance with "
+                f"our UUID {self._context.instance_id} connected to it, such as a copy of this machine? (T-70)",
+                self._context.now,
+            )
+
+    def announce_up(self, link: Link, remote: Remote | None) -> None:
+        self._actions.append(PeerUp(link.cid, peer_of(link).uuid, link.version, remote))
+
+    def on_closed(self, link: Link, event: Closed) -> None:
+        before = link.state
+        link.move(LinkSignal.CLOSED)
+        link.error = link.error or event.error
+        if isinstance(event.error, RemoteProtocolError) and before is not LinkState.DRAINING:
+            uuid = link.peer.uuid if link.peer else None
+            detail = f"{link.identity.address or 'a peer'}: {event.error}{look_of(link)}"
+            self._context.notice(NoticeKind.PROTOCOL_ERROR, uuid, detail)
+        if link.up:
+            in_order = event.error is None and before is LinkState.OPEN
+            self._look_at_brief_end(link, in_order)
+            if in_order:
+                self._transmission.suspect(link)
+        self.take_down(link, link.error)
+        self._writable[link] = None
+        if before is LinkState.DRAINING:
+            self._forget(link)
+
+    def refuse(self, link: Link, error: TolliverError) -> None:
+        """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
+        link.error = error
+        self.end(link)
+
+    def _refuse_flood(self, link: Link) -> None:
+        """It makes us say more and more and reads nothing: reading never waits for writing (D-9), so this ends it."""
+        error = LimitExceeded(
+            "flood",
+            f"over {self._limits.max_answers} bytes of acks and answers that were caused and are not read (D-12)",
+        )
+        uuid = link.peer.uuid if link.peer else None
+        detail = f"{link.identity.address or 'a peer'}: {error}"
+        self._context.notice(NoticeKind.PROTOCOL_ERROR, uuid, detail)
+        self.refuse(link, error)
+
+    def refuse_self(self, link: Link, what: str) -> None:
+        """The other end has our identity: a dial that came back, or an instance that was copied (T-71)."""
+        error = SelfConnection(f"{link.identity.address or 'the other end'} {what}: dial somebody else (T-71)")
+        self._context.notice(NoticeKind.SELF_CONNECTION, self._context.instance_id, str(error))
+        self.refuse(link, error)
+
+    def end(self, link: Link) -> None:
+        """Close in order. Without a connection there is nothing to say."""
+        if link.connection is None:
+            self._abort(link)
+            return
+        link.move(LinkSignal.END)
+        link.connection.close(self._context.now)
+        self._go_on(link)
+
+    def _lost(self, link: Link, error: TolliverError | None) -> None:
+        if link.role is Role.SERVER and isinstance(error, CertificateError):
+            where = link.identity.address or self.limiter.address(link.cid) or "an unknown address"
+            peer, ended = (link.peer.uuid, "closed") if link.peer is not None else (None, "refused")
+            self._context.notice(
+                NoticeKind.CERTIFICATE_REFUSED, peer, f"a connection from {where} was {ended}: {error}"
+            )
+        link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
+        super()._lost(link, error)
+        if link.holding & Hold.DUEL and link.peer is not None:
+            self._timers.set(("duel", link.peer.uuid), self._context.now)
+
+    def take_down(self, link: Link, error: TolliverError | None) -> None:
+        """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
+        was_up = link.up
+        self._take_from_peer(link, error)
+        for pattern in self._hooks.peer_down:
+            pattern.peer_down(link, was_up)
+        if was_up and link.peer is not None:
+            self._routing.on_move(link.peer)
+
+    def _take_from_peer(self, link: Link, error: TolliverError | None) -> None:
+        link.early = None
+        link.holding &= ~(Hold.CREDIT | Hold.DUEL)
+        window, link.window = link.window, None
+        if link.control is not None:
+            link.control.drop()
+        peer = link.peer
+        if peer is None:
+            return
+        peer.inbox.lose(link.cid)
+        self._settling.end_waiting_on(link)
+        if window is not None:
+            del self._context.up[link.cid]
+            peer.outbox.left(window)
+            for counts in (self._counts, peer.counts.by):
+                counts[f"disconnects_{EndCause.of(error)}"] += 1
+            self._context.foreign.pop(link, None)
+            peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
+            self._timers.cancel(("deferred", link.cid))
+            peer.duel.older_ended()
+            if peer.duel.waiting is not None:
+                self._timers.set(("duel", peer.uuid), self._context.now)
+            self._actions.append(PeerDown(link.cid, peer.uuid, error))
+            self.dialer.peer_left(peer.uuid, self._context.now)
+        if link in peer.voices:
+            del peer.voices[link]
+            if peer.derived:
+                self.drop_derived(peer)
+            elif not peer.takes_reliable:
+                self._peer_lists.want_while_connected(peer)
+            elif peer.voices:  # else what it said last stays: messages queue for it (T-32)
+                self._peer_lists.route_to(peer)
+                self._commits.batch.lists[peer] = None
+                self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+        self.count_absence(peer)
+
+    def count_absence(self, peer: Peer) -> None:
+        """From now on it is away, if it is known at all: after some time it is forgotten (T-77)."""
+        after = self._policy.forget_after
+        if after is not None and self._peers.get(peer.uuid) is peer and not (peer.derived or peer.is_owner):
+            self._timers.set(("away", peer.uuid), self._context.now + after)
+
+    def drop_derived(self, peer: Peer) -> None:
+        """Nothing is kept of it when its last connection is over."""
+        if not peer.voices and not peer.forgotten:
+            self._peers.pop(peer.uuid, None)
+            if peer.inbox.held:  # handlers are still at these
+                self._credit.left_inboxes[peer.uuid] = peer.inbox
+
+    def _forget(self, link: Link) -> None:
+        super()._forget(link)
+        self._context.sendable.pop(link, None)
+        for name in ("resend", "fetch", "rate", "probe", "age", "patience", "unacked"):
+            self._timers.cancel((name, link.cid))
+        self.take_down(link, link.error)
+        if link in self._ledger.keeping:
+            self._ledger.keeping.lose(link)
+            self._connect_wait.stop_keeping(link)
+        self._end_dial(link)
+
+    def _end_dial(self, link: Link) -> None:
+        """The dial for this remote is over; once for each cid."""
+        if link.remote is None:
+            return
+        ending = self.dialer.ended(link.remote, link.cid, link.error, link.first, link.fruitful, self._context.now)
+        if ending is None:
+            return
+        failure, error = ending.failure, link.error
+        if ending.is_final:
+            self._connect_wait.stop_keeping(link.remote)
+            text = f"{link.remote} is not dialled any more: {error}"
+            self._context.notice(NoticeKind.DIAL_GAVE_UP, None, text, link.remote, failure.cause)
+            self._actions.append(DialEnded(link.remote, error))
+            return
+        if ending.is_news:
+            again = "every 1 to 5 minutes" if failure.cause.is_refusal else "again"
+            text = f"{link.remote} is not connected, and dialled {again}: {failure}"
+            self._context.notice(NoticeKind.DIAL_FAILED, ending.peer, text, link.remote, failure.cause)
+        if self._context.tells_events and (ending.is_news or ending.ends_calls):
+            told = error if ending.ends_calls else None
+            self._actions.append(DialFailed(link.remote, failure.cause, str(failure), told, ending.is_news))
+
+    def _on_refused(self, full: str | None) -> None:
+        self._counts["refused_handshakes"] += 1
+        if full is not None and self.limiter.is_news(full):
+            whose = f"from {full}" if full != ALL else "in all"
+            self._context.notice(
+                NoticeKind.TOO_MANY_HANDSHAKES,
+                None,
+                f"{self.limiter.most(full)} connections {whose} have not finished their handshake: the oldest silent "
+                "one of an address makes room for the next, and where none is silent that is closed, until half are "
+                "through (D-7). If they are your own, raise Limits.max_handshakes or max_handshakes_per_address",
+            )
+
+    def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
+        """The transport stands and has proved who is there."""
+        self._context.tick(now)
+        link = self._links.get(cid)
+        if link is None or link.state is not LinkState.CONNECTING:
+            self._actions.append(Abort(cid))
+            return
+        link.role = role
+        link.exposure.round_trip, link.began = self._context.now - link.began, self._context.now
+        link.identity = identity or PeerIdentity()
+        denied = self.gate.denied(link.identity) if role is Role.CLIENT else None
+        if denied is not None:
+            self.deny(link, *denied)
+            return
+        own = tuple(self._own.entries)
+        link.move(LinkSignal.OPENED)
+        link.connection = self._make_connection(link, own)
+        link.control = ControlSync(link.connection, self._ledger.ids)
+        if (
+            self._context.instance_id in link.identity.uuids and not link.identity.prefixes
+        ):  # else who it is shows later
+            self.refuse_self(link, "presents our own certificate")
+        elif role is Role.CLIENT:
+            link.control.announced(own)
+            self._connect_wait.begin(link)
+        self._writable[link] = None
+        self._rearm(link)
+
+    def _make_connection(self, link: Link, own: tuple[Subscription, ...]) -> Connection:
+        dialect = self.dialect(link.remote, None).over(self.own_dialect)
+        assert dialect.version is not None
+        return Connection(
+            link.role,
+            instance_id=self._context.instance_id,
+            version=dialect.version,
+            subscriptions=own,
+            revision=self._context.revision if dialect.revision is None else dialect.revision,
+            limits=self._limits,
+            speaks=self._speaks,
+            strict_uuid7=bool(dialect.strict_uuid7),
+            accept_either=bool(dialect.accept_either),
+            unreliable_id=dialect.unreliable_id,
+            dialect_of=partial(self._dialect_on, link.remote, link.identity.prefixes),  # the link itself: a circle
+            now=self._context.now,
+        )
+
+    def _on_data(self, link: Link, size: int) -> None:
+        link.last_received = self._context.now
+        self._counts["bytes_received"] += size
+        if link.peer is not None:
+            link.peer.counts.bytes_received += size
+        if link.holding:
+            self._pace(link)
+
+    def _on_sent(self, link: Link) -> None:
+        if link.window is None:
+            link.in_flight = []
+        elif link.in_flight or link.above_high_water or not (link.window.idle and link.exposure.empty):
+            control_ids = link.control.under_way if link.control is not None else ()
+            link.window.transmitted(link.in_flight, control_ids, self._context.now)
+            if link.in_flight and not link.window.is_in_flight(link.timed_id):
+                link.timed_id, link.timed_at = link.in_flight[-1], self._context.now
+            link.exposure.taken(self._context.now)
+            if link.window.in_window[0] or link.window.in_backoff:
+                self._transmission.look_at_acks(link, link.ack_watch.sent(self._context.now))
+            self._context.sendable[link] = None
+            link.in_flight = []
+        for pattern in self._hooks.sent:
+            pattern.sent(link)
+
+    def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
+        """The Dial came to nothing: DialEnded says that it is not made again, DialFailed why (T-73)."""
+        self.lost(cid, error, now)
+
+    def link_to(self, remote: Remote) -> Link | None:
+        peer = self._peers.get(self.dialer.peer_of(remote) or self._context.instance_id)
+        return None if peer is None else peer.link
+
+    def read(self, link: Link) -> None:
+        """Take events from the connection, as many as one turn allows."""
+        connection = link.connection
+        assert connection is not None
+        acked: dict[int, tuple[int, int]] = {}
+        acks: list[int] = []  # not looked up yet: they come in runs
+        on_event, next_event, ready = self.on_event, connection.next_event, connection.ready
+        for _ in range(_EVENTS_A_TURN):
+            if link.holding:
+                break
+            event = ready.pop() if ready else next_event()
+            if event is None:
+                break
+            kind = type(event)
+            if kind is Ack:
+                acks.append(event.message_id)  # type: ignore[union-attr, arg-type]  # the test above is by type
+                continue
+            if acks:
+                self._on_acks(link, acks, acked)
+                acks = []
+            if acked and kind is Closed:
+                self._transmission.settle(link, acked)
+                acked = {}
+            on_event[kind](link, event)
+        else:
+            self._readable[link] = None
+        if acks:
+            self._on_acks(link, acks, acked)
+        if acked:
+            self._transmission.settle(link, acked)
+        if link.state is not LinkState.FORGOTTEN:
+            if link not in self._readable:
+                self._pace(link)
+            self._rearm(link)
+
+    def write(self, link: Link) -> None:
+        if link.answers > self._limits.max_answers and link.state is not LinkState.DRAINING and _is_live(link):
+            self._refuse_flood(link)
+        super()._write(link)
+
+    def on_link_timeout(self, link: Link) -> None:
+        connection = link.connection
+        is_late = link.role is Role.SERVER and (connection is None or connection.state in HANDSHAKING)
+        where = link.identity.address or self.limiter.address(link.cid) or "an unknown address"
+        self._counts["hurried"] += connection is not None and connection.paced
+        super()._on_link_timeout(link)
+        if is_late and (connection is None or connection.state is State.CLOSED):  # else a frame's turn has come
+            self._counts["handshakes_timed_out"] += 1
+            self._context.tally.add(
+                NoticeKind.HANDSHAKE_TIMEOUT,
+                None,
+                1,
+                f"connections did not finish their handshake within {self._limits.handshake_timeout:g} s, the last one "
+                f"from {where} (T-68){look_of(link)}",
+                self._context.now,
+            )
+
+    def _on_redial_timeout(self, remote: Remote) -> None:
+        self.dialer.retry(remote, self._context.now)
+
+    def _on_probe_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        if not link.up or link.state is not LinkState.OPEN:
+            return
+        if self.keepalive.look(link, self._context.now):
+            self._writable[link] = None
+            return
+        seconds = self._policy.probe_timeout
+        self._context.tally.add(
+            NoticeKind.PROBE_UNANSWERED,
+            link.peer.uuid if link.peer else None,
+            1,
+            f"connections to {link.identity.address or 'it'} were dropped, as no probe was answered within {seconds:g} "
+            "s: does its process hang, or is the line cut? (T-80)",
+            self._context.now,
+        )
+        self._actions.append(Abort(cid))
+        self._lost(link, ConnectionLost(f"the peer did not answer a probe within {seconds:g} s (T-80)"))
+
+    def _on_age_timeout(self, cid: int) -> None:
+        link = self._links[cid]
+        if link.up:
+            self._counts["aged_out"] += 1
+            self.end(link)
+
+
+def _is_live(link: Link) -> bool:
+    return link.connection is not None and link.connection.live
+
+
+def look_of(link: Link) -> str:
+    """Words about what came first, if that is known for something else."""
+    cause = DialCause.told_by(link.first)
+    return f" ({cause.text})" if cause is not None else ""
+
+
+def _buffered(link: Link) -> int:
+    return link.connection.buffered_bytes if link.connection is not None else 0
+
+
+def _is_paced(link: Link) -> bool:
+    return link.connection is not None and link.connection.paced

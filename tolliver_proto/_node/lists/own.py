@@ -1,0 +1,193 @@
+"""Our own subscriptions, and what each peer is told of them.
+
+An explicit unsubscribe is repeated until it is acknowledged, so that what we do not want any more is not held for us
+(T-61).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from ..._common.derived import is_derived
+from ..._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
+from ..._wire.dialect import Dialect
+from ..._wire.events import HandshakeResponse, HandshakeStatus, Subscription
+from ..._wire.frames import encoder
+from ..._wire.layouts import LAYOUTS
+from ..actions import Receipt
+from ..commits.commits import Commits
+from ..context import Context
+from ..link import Link, Peer
+from ..outboxes.expiry import Expiry
+from ..sizes import Sizes
+from ..store import AddOwnSubscription, ForgetUnsubscribe, KeepUnsubscribe, Loaded, RemoveOwnSubscription
+
+UNSAID_FOR = 24 * 3600.0
+"""Seconds for which an unsubscribe is repeated to those who have not acknowledged it (T-61)."""
+_MOST_UNSAID = 10_000
+
+
+class OwnList:
+    """Entries that we want from every peer."""
+
+    def __init__(self, context: Context, sizes: Sizes, commits: Commits, expiry: Expiry, loaded: Loaded) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._sizes = sizes
+        self._commits = commits
+        self._expiry = expiry
+        self.entries: dict[Subscription, None] = dict.fromkeys(sorted(loaded.own_subscriptions))
+        answer = HandshakeResponse(context.version, context.instance_id, HandshakeStatus.SAME_VERSION)
+        self._bytes = len(context.encoder.encode(answer)) + sum(map(sizes.entry_size, self.entries))
+        self._more_for_head = self._more_for_entry = 0  # bytes, in the layout of some peer
+        for dialect in context.policy.dialects.values():
+            self.check_revision(dialect)
+
+    def check_revision(self, dialect: Dialect) -> None:
+        """Raises ValueError for a layout that cannot carry what waits for its peers, and OwnLimitExceeded where our
+        list of subscriptions would be too long in it (T-19)."""
+        if dialect.revision is None or dialect.revision is self._context.revision:
+            return
+        layout, foreign = LAYOUTS[dialect.revision], encoder(dialect.revision)
+        sizes = foreign.max_sizes
+        if layout.has_acks and (min(sizes[:2]) < self._limits.max_name or sizes[2] < self._limits.max_body):
+            raise ValueError(
+                f"{dialect.revision!r} carries names of {min(sizes[:2])} and bodies of {sizes[2]} bytes: set "
+                "Limits.max_name and Limits.max_body to no more, so that nothing waits for its peers in vain"
+            )
+        head = layout.response.size - LAYOUTS[self._context.revision].response.size
+        more_for_head = max(self._more_for_head, head)
+        more_for_entry = max(self._more_for_entry, foreign.entry_overhead - self._context.encoder.entry_overhead)
+        size = self._bytes + more_for_head + more_for_entry * len(self.entries)
+        if layout.has_lists and size > self._limits.max_handshake:
+            raise OwnLimitExceeded(
+                "too_many",
+                f"{len(self.entries)} subscriptions of {size} bytes in the layout {dialect.revision!r}: its peers "
+                f"refuse a list over {self._limits.max_handshake} bytes (T-19). Use wildcards",
+            )
+        if layout.has_lists:
+            self._more_for_head, self._more_for_entry = more_for_head, more_for_entry
+
+    def _keep_unsubscribe(self, subscription: Subscription) -> None:
+        """Say it to every peer that may have been told the entry, until it says that it knows."""
+        peers = [peer for peer in self._peers.values() if peer.stored and not (peer.derived or peer.is_owner)]
+        room = _MOST_UNSAID - sum(len(peer.unsaid) for peer in peers)
+        chosen = [peer for peer in peers if subscription not in peer.unsaid][: max(0, room)]
+        for peer in chosen:
+            self._set_unsaid(peer, subscription, self._context.now + UNSAID_FOR)
+        if chosen:
+            self._commits.batch.operations.append(KeepUnsubscribe(subscription, [peer.uuid for peer in chosen]))
+
+    def forget_unsubscribe(self, subscription: Subscription, peers: Iterable[Peer]) -> None:
+        """They know, or it is wanted again, or the time is over."""
+        told = [peer for peer in peers if subscription in peer.unsaid]
+        for peer in told:
+            self._set_unsaid(peer, subscription, None)
+        if told:
+            self._commits.batch.operations.append(ForgetUnsubscribe(subscription, [peer.uuid for peer in told]))
+
+    def _set_unsaid(self, peer: Peer, subscription: Subscription, until: float | None) -> None:
+        undo = partial(_say_until, peer, subscription, peer.unsaid.get(subscription))
+        self._commits.batch.undo.setdefault(("unsaid", peer, subscription), undo)
+        self._expiry.watch_clock()
+        _say_until(peer, subscription, until)
+
+    def insist(self, link: Link, peer: Peer) -> None:
+        """On a new connection say again what is not acknowledged."""
+        for one in [one for one, until in peer.unsaid.items() if until <= self._context.now or one in self.entries]:
+            self.forget_unsubscribe(one, [peer])
+        assert link.control is not None
+        link.control.insist(peer.unsaid)
+
+    def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
+
+        Raises ReservedChannel (T-27), OwnLimitExceeded where no peer would take so long a list (T-19), or
+        LocalProtocolError where this instance is a derived identity, which only writes (T-72a).
+        """
+        self._context.tick(now)
+        subscription = self._sizes.checked(channel, key)
+        if is_derived(self._context.instance_id):
+            raise LocalProtocolError(
+                "write_only",
+                f"{self._context.instance_id} is a derived identity, which peers let write and nothing else (T-72a): "
+                "subscribe in an instance with a UUID of its own",
+            )
+        if subscription not in self.entries:
+            self.check_list((subscription,))
+        self.forget_unsubscribe(subscription, list(self._peers.values()))
+        receipt = self._store_own(AddOwnSubscription(subscription), True)
+        for pattern in self._hooks.own_changed:
+            pattern.own_changed(subscription)
+        return receipt
+
+    def check_list(self, new: Sequence[Subscription]) -> None:
+        """Raises OwnLimitExceeded where our list would be too long with these (T-19)."""
+        count, size = len(self.entries) + len(new), self._bytes + sum(map(self._sizes.entry_size, new))
+        size += self._more_for_head + self._more_for_entry * count
+        if count > self._limits.max_subscriptions or size > self._limits.max_handshake:
+            raise OwnLimitExceeded(
+                "too_many",
+                f"{count} subscriptions of {size} bytes: peers refuse a list over {self._limits.max_subscriptions} or "
+                f"{self._limits.max_handshake} bytes (T-19). Use wildcards",
+            )
+
+    def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+        """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
+        self._context.tick(now)
+        subscription = self._sizes.checked(channel, key)
+        if subscription in self.entries:
+            self._keep_unsubscribe(subscription)
+        return self._store_own(RemoveOwnSubscription(subscription), False)
+
+    def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription, wanted: bool) -> Receipt:
+        subscription = operation.subscription
+        undo = partial(self.set_own, subscription, subscription in self.entries)
+        self._commits.batch.undo.setdefault(("own", subscription), undo)
+        self.set_own(subscription, wanted)
+        receipt = Receipt(0, -1, [])
+        self._commits.batch.operations.append(operation)
+        self._commits.batch.tokens.append(receipt)
+        self._commits.batch.then.append(partial(self.sync_own, subscription))
+        return receipt
+
+    def set_own(self, subscription: Subscription, wanted: bool) -> None:
+        if (subscription in self.entries) is wanted:
+            return
+        if wanted:
+            self.entries[subscription] = None
+        else:
+            del self.entries[subscription]
+            for peer in self._peers.values():
+                peer.withheld.pop(subscription, None)
+        self._bytes += self._sizes.entry_size(subscription) * (1 if wanted else -1)
+        self._context.verdicts.clear()
+
+    def sync_own(self, subscription: Subscription, _error: TolliverError | None) -> None:
+        for link in self._context.up.values():
+            self.sync_control(link, subscription)
+
+    def sync_control(self, link: Link, subscription: Subscription) -> None:
+        if link.control is None or link.connection is None or not link.connection.live:
+            return
+        wire_id = link.control.sync(subscription, subscription in self.entries)
+        if wire_id is not None:
+            self.say_control(link, wire_id)
+
+    def say_control(self, link: Link, wire_id: int) -> None:
+        link.gathered.append(wire_id)
+        self._context.writable[link] = None
+
+    def subscriptions(self) -> list[Subscription]:
+        """Our own, as the next handshake will list them."""
+        return list(self.entries)
+
+
+def _say_until(peer: Peer, subscription: Subscription, until: float | None) -> None:
+    if until is None:
+        peer.unsaid.pop(subscription, None)
+    else:
+        peer.unsaid[subscription] = until

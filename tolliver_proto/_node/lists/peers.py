@@ -1,0 +1,396 @@
+"""Subscriptions of the peers, as they say them, and held ones (T-61).
+
+A subscription that a newer list lacks goes on routing for a while. A list that lacks something may come from a second
+database of the peer, from a fresh disk, or from a program that has not subscribed yet. So messages for such a
+subscription are kept and not sent until the peer subscribes again, says that it wants them no more, or the time is
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from uuid import UUID
+
+from ..._common.errors import TolliverError, UndeliveredReason
+from ..._common.link import LinkState
+from ..._wire.dialect import Dialect
+from ..._wire.events import RESERVED_CHANNEL, Subscribe, SubscribeMany, Subscription, Unsubscribe, UnsubscribeMany
+from ..._wire.layouts import LAYOUTS
+from ..actions import NoticeKind
+from ..commits.batch import Batch, GoOn
+from ..commits.commits import Commits
+from ..context import Context
+from ..link import Hold, Link, Peer
+from ..outboxes.expiry import Expiry
+from ..outboxes.ledger import Ledger
+from ..outboxes.outbox import Window
+from ..outboxes.routing import Routing
+from ..sizes import Sizes
+from ..store import AddPeerSubscription, Found, Operation, RemovePeerSubscription, ReplacePeerSubscriptions
+from ..subscriptions import applied, matching, removed_by
+
+OBEYED_WITHIN = 10.0  # seconds in which a peer is obeyed once, and in which nothing is sent twice for that (T-50)
+_LONG_HOLD = 86400.0  # seconds, for a peer that may have lost its own list
+_CURE = (
+    ". It is empty, and programs of its layout lose their own subscribe in a race: let it subscribe again, or start it "
+    "anew"
+)
+_ALWAYS_HOLD = 3600.0  # seconds, for a pattern, where the policy holds nothing else
+
+
+class PeerLists:
+    """Lists of the peers."""
+
+    def __init__(
+        self,
+        context: Context,
+        sizes: Sizes,
+        commits: Commits,
+        routing: Routing,
+        ledger: Ledger,
+        expiry: Expiry,
+        is_mute: Callable[[UUID], bool],
+        strangers: Callable[[], Iterable[Dialect]],
+    ) -> None:
+        """`is_mute` says of a peer that it is sent no control messages, `strangers` has the dialects of the remotes of
+        which it is not known whom they lead to."""
+        self._context = context
+        self._limits = context.limits
+        self._policy = context.policy
+        self._timers = context.timers
+        self._counts = context.counts
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._sizes = sizes
+        self._commits = commits
+        self._routing = routing
+        self._ledger = ledger
+        self._expiry = expiry
+        self._is_mute = is_mute
+        self._strangers = strangers
+
+    def _set_peer_list(
+        self, peer: Peer, subscriptions: frozenset[Subscription], removed: frozenset[Subscription] = frozenset()
+    ) -> None:
+        """The peer wants these now, and for good no more what is `removed`; what else it wanted is held.
+
+        A pattern may have it that an entry is held in any case: the peer acknowledges what it does not want.
+        """
+        before = frozenset(peer.held)
+        lacking = peer.subscriptions.union(before) - subscriptions
+        always = frozenset[Subscription]()
+        for pattern in self._hooks.holds:
+            said = {one: pattern.holds(one) for one in lacking}
+            always |= {one for one, is_held in said.items() if is_held}
+            lacking -= {one for one, is_held in said.items() if is_held is False}
+        hold = self._policy.unsubscribed_hold
+        kept = (lacking - removed if hold else always) | always
+        until = self._context.now + (hold or _ALWAYS_HOLD)
+        held = {one: peer.held.get(one, until) for one in kept}
+        is_long = not subscriptions and bool(held) and self._may_have_lost_its_list(peer)
+        if is_long:
+            held = self._held_for_long(peer, held)
+        if always:
+            self._commits.batch.lists[peer] = None  # the store takes what a peer says for its whole will
+        ended = (before - held.keys()) - subscriptions
+        peer.subscriptions = subscriptions
+        self.hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
+        if ended:
+            self._give_up_held(peer, ended)
+        news = held.keys() - before - always
+        if news:
+            self._context.notice(
+                NoticeKind.HELD,
+                peer.uuid,
+                f"its newer list lacks {len(news)} subscriptions: messages for them are kept, and not sent, for "
+                f"{max(hold, _LONG_HOLD) if is_long else hold:g} s, until it subscribes or unsubscribes (T-61)"
+                + (_CURE if is_long else ""),
+            )
+        self._end_oldest_holds(peer)
+
+    def _may_have_lost_its_list(self, peer: Peer) -> bool:
+        """True for a program that says an empty list though it wants something. One that is sent no control messages is
+        known by its lists alone."""
+        if not self._policy.unsubscribed_hold or peer.is_owner:
+            return False
+        spoken = {link.connection.revision for link in peer.voices if link.connection is not None}
+        if not spoken:
+            spoken = {self._context.revision_of(peer.uuid)}.union(
+                one.revision for one in self._strangers() if one.revision is not None
+            )
+        is_mute = peer.uuid in self._policy.no_control_messages or self._is_mute(peer.uuid)
+        return not is_mute and any(LAYOUTS[revision].loses_lists for revision in spoken)
+
+    def _held_for_long(self, peer: Peer, held: dict[Subscription, float]) -> dict[Subscription, float]:
+        """These, until a day after they were held."""
+        more = max(0.0, _LONG_HOLD - self._policy.unsubscribed_hold)
+        long = peer.held_long.intersection(peer.held)
+        peer.held_long = frozenset(held)
+        return {one: until if one in long else until + more for one, until in held.items()}
+
+    def hold(self, peer: Peer, held: dict[Subscription, float]) -> None:
+        peer.held = held
+        changed = peer.keep_back()
+        self._routing.reroute(peer)
+        if held:
+            self._timers.set(("hold", peer.uuid), min(held.values()))
+            self._expiry.watch_clock()
+        else:
+            self._timers.cancel(("hold", peer.uuid))
+        if changed and peer.link is not None and peer.link.window is not None:
+            peer.link.window.lists_under_way += 1
+            self._commits.batch.then.append(partial(self._read_all_again, peer.link, peer.link.window))
+
+    def _read_all_again(self, link: Link, window: Window, _error: TolliverError | None) -> None:
+        """The store knows which others are held now: what waits is read back, in order."""
+        window.lists_under_way -= 1
+        window.go_back(0)
+        self._context.sendable[link] = None
+
+    def _end_oldest_holds(self, peer: Peer) -> None:
+        """Listed and held entries together are no more than a peer may list (T-08)."""
+        limits, ended = self._limits, set[Subscription]()
+        entries = [*peer.held]
+        size = sum(self._sizes.entry_size(one) for one in (*peer.subscriptions, *entries))
+        count = len(peer.subscriptions) + len(entries)
+        for one in entries:
+            if count <= limits.max_subscriptions and size <= limits.max_handshake:
+                break
+            count, size = count - 1, size - self._sizes.entry_size(one)
+            ended.add(one)
+        if ended:
+            self._end_holds(peer, ended)
+
+    def _on_hold_timeout(self, uuid: UUID) -> None:
+        peer = self._peers.get(uuid)
+        if peer is None:
+            return
+        if not peer.subscriptions and self._may_have_lost_its_list(peer):  # and was not heard since a restart
+            peer.held = self._held_for_long(peer, peer.held)
+        ended = {one for one, until in peer.held.items() if until <= self._context.now}
+        if ended:
+            self._end_holds(peer, ended)
+        else:
+            self.hold(peer, peer.held)
+
+    def _end_holds(self, peer: Peer, ended: set[Subscription]) -> None:
+        """It did not subscribe again in time. If the commit fails, a later one says the same."""
+        self.hold(peer, {one: until for one, until in peer.held.items() if one not in ended})
+        self._commits.batch.lists[peer] = None
+        self._give_up_held(peer, ended)
+
+    def _give_up_held(self, peer: Peer, ended: Iterable[Subscription]) -> None:
+        """Nobody will want what only these hold."""
+        ended = frozenset(ended)
+        self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+
+        def is_given_up(one: Found) -> bool:
+            pairs = matching(one.channel, one.key)
+            wanted = not peer.subscriptions.isdisjoint(pairs) or not peer.held.keys().isdisjoint(pairs)
+            leaves = one.parked or one.seq in peer.outbox.leaving
+            return not (wanted or leaves or ended.isdisjoint(pairs))
+
+        def take(found: Sequence[Found]) -> None:
+            gone = [one for one in found if is_given_up(one)]
+            for pattern in self._hooks.rescues:
+                gone = pattern.rescues(peer, gone)
+            if gone:
+                self._ledger.remove(UndeliveredReason.UNSUBSCRIBED, peer, gone)
+                self._counts["unsubscribed"] += len(gone)
+                text = "messages were given up, as this peer does not subscribe to them any more (T-61)"
+                self._context.tally.add(NoticeKind.UNSUBSCRIBED, peer.uuid, len(gone), text, self._context.now)
+
+        self._commits.searches.begin(peer.uuid, take, lambda _error: None)
+
+    def on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
+        """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
+        self._on_entries(
+            link, (Subscription(frame.channel, frame.key),), isinstance(frame, Subscribe), frame.message_id
+        )
+
+    def on_controls(self, link: Link, frame: SubscribeMany | UnsubscribeMany) -> None:
+        """The same with several entries, and one ack for all."""
+        self._on_entries(link, frame.subscriptions, isinstance(frame, SubscribeMany), frame.message_id)
+
+    def _on_entries(self, link: Link, entries: Sequence[Subscription], wanted: bool, message_id: int | None) -> None:
+        peer = link.peer
+        if peer is None or not link.up:
+            return
+        if not link.control_bucket.spend(self._context.now):
+            link.holding |= Hold.RATE  # the next frames wait a second (D-12)
+            self._counts["hurried"] += 1
+            self._timers.set(("rate", link.cid), self._context.now + 1.0)
+        allowed: list[Subscription] = []
+        size = 0
+        for one in entries:
+            is_refused = peer.derived or one.channel == RESERVED_CHANNEL
+            if is_refused or (wanted and not self._may_have(link, peer, one, len(allowed), size)):
+                self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it is sent again
+            else:
+                allowed.append(one)
+                size += self._sizes.entry_size(one)
+        if wanted and peer.takes_reliable:
+            known = [one for one in allowed if one in link.told]
+            if known:
+                self._obey(link, peer, known)
+                if not self.is_list_changing(peer):  # else it is stored with what is
+                    allowed = [one for one in allowed if one not in link.told]
+        if allowed:
+            self._change_list(link, peer, allowed, wanted, message_id)
+        elif message_id is not None:
+            self._commits.ack(link, [message_id])
+
+    def _obey(self, link: Link, peer: Peer, entries: Sequence[Subscription]) -> None:
+        """The peer says again what we know: it asks for what it withheld (T-50), requests that wait, too (P-13)."""
+        self._routing.on_move(peer)
+        if link.window is None or self._context.now - peer.obeyed_at < OBEYED_WITHIN:
+            return
+        peer.obeyed_at = self._context.now
+        asked = frozenset(entries)
+        link.window.hurry(
+            lambda channel, key: not asked.isdisjoint(matching(channel, key)),
+            self._context.now - OBEYED_WITHIN,
+            self._context.now,
+        )
+        due = link.window.next_due()
+        if due is not None:
+            self._timers.set(("resend", link.cid), due)
+
+    def is_list_changing(self, peer: Peer) -> bool:
+        """True if its list is on its way to the store, or not there yet."""
+        return not peer.stored or any(peer in one.lists or peer in one.peer_lists for one in self._commits.batches())
+
+    def _change_list(
+        self, link: Link, peer: Peer, entries: Sequence[Subscription], wanted: bool, message_id: int | None
+    ) -> None:
+        """Patterns may have something to do before, and to store with it."""
+        later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
+        new = frozenset(entries if wanted and peer.takes_reliable else ())
+        if self.waits_for_patterns(link, peer.uuid, new, later):
+            return
+        for subscription in entries:
+            self.hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
+            change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
+            self._commits.batch.operations.append(change(peer.uuid, subscription))
+        if message_id is not None:
+            self._commits.batch.acks[link].append(message_id)
+        if self.store_with_list(peer):
+            link.holding |= Hold.LIST
+            self._commits.batch.then.append(partial(self._go_on_reading, link))
+
+    def waits_for_patterns(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], later: GoOn) -> bool:
+        """True where a pattern has this list wait: `later` is called, and nothing else is read meanwhile."""
+        waits = any(pattern.before_list(link, uuid, wanted, later) for pattern in self._hooks.before_list)
+        if waits:
+            link.holding |= Hold.LIST
+        return waits
+
+    def store_with_list(self, peer: Peer) -> bool:
+        """True if a pattern has messages for the peer that the same commit stores."""
+        stores = [pattern.with_list(peer) for pattern in self._hooks.with_list]
+        return any(stores)
+
+    def _change_list_later(
+        self,
+        link: Link,
+        peer: Peer,
+        entries: Sequence[Subscription],
+        wanted: bool,
+        message_id: int | None,
+        error: TolliverError | None,
+    ) -> None:
+        """One that could not be looked at comes again: it is not acknowledged."""
+        self._go_on_reading(link)
+        if link.up and error is None:
+            self._change_list(link, peer, entries, wanted, message_id)
+
+    def _go_on_reading(self, link: Link, _error: TolliverError | None = None) -> None:
+        if link.state is not LinkState.FORGOTTEN:
+            self._context.go_on_reading(link, Hold.LIST)
+
+    def _may_have(self, link: Link, peer: Peer, subscription: Subscription, others: int, others_size: int) -> bool:
+        """True if it may, besides so many others of the same message."""
+        if subscription not in link.told:  # a peer cannot want more than it can announce (T-08, T-19)
+            size = link.told_bytes + others_size + self._sizes.entry_size(subscription)
+            if len(link.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake:
+                return False
+        return self._context.acl.rights(peer.uuid).may_subscribe(subscription)
+
+    def hear(self, link: Link, said: Operation) -> None:
+        """The peer said on this connection what it wants: routes change now."""
+        self._commits.batch.told.setdefault(link, link.told)
+        self._commits.batch.heard.append((link, said))
+        self.set_told(link, applied(link.told, [said]), said)
+        assert link.peer is not None
+        self.route_to(link.peer, self._removed_by(link, said))
+        self.look_for_wildcard(link)
+
+    def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
+        """Subscriptions that end for good: as the peer says or, if it cannot say so, those that its list lacks."""
+        connection, peer, control = link.connection, link.peer, link.control
+        assert connection is not None
+        assert peer is not None
+        assert control is not None
+        cannot_say = control.mute or not connection.can_send(Unsubscribe)
+        if isinstance(said, ReplacePeerSubscriptions) and said.subscriptions and cannot_say:
+            return peer.subscriptions.union(peer.held)
+        return removed_by([said])
+
+    def look_for_wildcard(self, link: Link) -> None:
+        assert link.peer is not None
+        if not link.peer.wide and not self._context.acl.is_open and any(not one.channel for one in link.told):
+            link.peer.wide = True
+            self._context.notice(
+                NoticeKind.WILDCARD_SUBSCRIPTION,
+                link.peer.uuid,
+                f"{link.identity.address or 'a peer'} subscribes to every channel, as the access rules allow (D-4)",
+            )
+
+    def set_told(self, link: Link, told: frozenset[Subscription], said: Operation | None = None) -> None:
+        """Set what the peer wants now, where `said` is all that has changed."""
+        if isinstance(said, AddPeerSubscription | RemovePeerSubscription):
+            link.told_bytes += self._sizes.entry_size(said.subscription) * (len(told) - len(link.told))
+        else:
+            link.told_bytes = sum(map(self._sizes.entry_size, told))
+        link.told = told
+
+    def route_to(self, peer: Peer, removed: frozenset[Subscription] = frozenset()) -> None:
+        self._commits.batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._set_peer_list(peer, self._wanted_by(peer), removed)
+
+    def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
+        """Subscriptions that the peer has said on its connection (T-30).
+
+        While a second connection is being made it is what it said on either, because which of the two lists is the
+        later one only shows when one connection is given up (T-70). Too much is harmless, too little is loss.
+        """
+        return frozenset().union(*(link.told for link in peer.voices))
+
+    def want_while_connected(self, peer: Peer) -> None:
+        peer.subscriptions = self._wanted_by(peer)
+        peer.keep_back()
+        self._routing.reroute(peer)
+
+    def restore_lists(self, failed: Batch) -> None:
+        """Subscriptions as the store has them, and on top what the next commit says about them."""
+        for link, told in failed.told.items():
+            if link in self._commits.batch.told:
+                self._commits.batch.told[link] = told
+            self.set_told(link, applied(told, [said for one, said in self._commits.batch.heard if one is link]))
+        for link, said in failed.heard:
+            if isinstance(said, ReplacePeerSubscriptions) and link.peer is not None:
+                link.peer.voices.pop(link, None)  # its handshake is over
+        for peer, (before, held) in failed.peer_lists.items():
+            said_since = [said for link, said in self._commits.batch.heard if link.peer is peer]
+            now = self._wanted_by(peer) if peer.voices else applied(before, said_since)
+            peer.subscriptions, peer.held = before, dict(held)
+            self._set_peer_list(peer, now, removed_by(said_since))
+            if peer in self._commits.batch.peer_lists or now != before or peer.held.keys() != held.keys():
+                self._commits.batch.peer_lists[peer] = before, held
+                self._commits.batch.lists[peer] = None
+        self._commits.batch.lists |= {peer: None for peer in failed.lists if peer not in failed.peer_lists}
+
+    def _on_rate_timeout(self, cid: int) -> None:
+        link = self._context.links[cid]
+        self._context.go_on_reading(link, Hold.RATE)

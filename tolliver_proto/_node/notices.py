@@ -1,0 +1,128 @@
+"""Notices of frequent events: the first, then a sum each minute.
+
+An ack destroys the sender's copy. So whoever drops a message that was acknowledged and not handed out should be able to
+see it, by peer and channel (T-46, T-10, D-5).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from uuid import UUID
+
+from .._common.timers import Timers
+from .actions import NoticeKind
+
+EVERY = 60.0
+"""Seconds between two notices of one kind about one peer."""
+
+THROTTLED = frozenset(
+    {
+        NoticeKind.ACCESS_DENIED,
+        NoticeKind.CERTIFICATE_REFUSED,
+        NoticeKind.DUPLICATE_CLOSED,
+        NoticeKind.HANDLER_FAILED,
+        NoticeKind.IDENTITY_MISMATCH,
+        NoticeKind.PROTOCOL_ERROR,
+        NoticeKind.RESPONDER_FAILED,
+        NoticeKind.SELF_CONNECTION,
+    }
+)
+"""Kinds that a peer or a program may cause as often as it likes, each in words of its own."""
+
+PEERS_KNOWN = 100
+"""Peers that are told apart in one kind within a minute. Those beyond are one, without a name: a peer may claim UUIDs
+without end, and `notices()` keeps 1,000."""
+
+Subject = tuple[NoticeKind, UUID | None]
+
+
+class NoticeTally:
+    """Counts of each kind and peer since the last notice. `tell` gives the notice of a sum to the application."""
+
+    def __init__(self, timers: Timers, tell: Callable[[NoticeKind, UUID | None, str], None]) -> None:
+        self._timers = timers
+        self._tell = tell
+        self._untold: defaultdict[NoticeKind, dict[UUID | None, tuple[int, str]]] = defaultdict(dict)
+
+    def add(self, kind: NoticeKind, peer: UUID | None, count: int, text: str, now: float) -> None:
+        """It has happened so often: `text` goes on from the number."""
+        if self._is_first(kind, peer, count, text):
+            self._say(kind, self._place(kind, peer), count, text, now)
+
+    def is_first(self, kind: NoticeKind, peer: UUID | None, detail: str, now: float) -> bool:
+        """True if it is to be told now, in these words; again within the minute it is counted."""
+        is_first = self._is_first(kind, peer, 1, f"more like it within a minute; the last one: {detail}")
+        if is_first:
+            self._begin(kind, self._place(kind, peer), "", now)
+        return is_first
+
+    def fall_due(self, subject: Subject, now: float) -> None:
+        """A minute is over."""
+        kind, peer = subject
+        count, text = self._untold[kind].pop(peer)
+        if count:
+            self._say(kind, peer, count, text, now)
+
+    def _place(self, kind: NoticeKind, peer: UUID | None) -> UUID | None:
+        """The peer under whom it is counted."""
+        known = self._untold[kind]
+        return peer if peer in known or len(known) < PEERS_KNOWN else None
+
+    def _is_first(self, kind: NoticeKind, peer: UUID | None, count: int, text: str) -> bool:
+        known, place = self._untold[kind], self._place(kind, peer)
+        if place in known:
+            known[place] = known[place][0] + count, text
+            return False
+        return True
+
+    def _say(self, kind: NoticeKind, peer: UUID | None, count: int, text: str, now: float) -> None:
+        self._tell(kind, peer, f"{count} {text}")
+        self._begin(kind, peer, text, now)
+
+    def _begin(self, kind: NoticeKind, peer: UUID | None, text: str, now: float) -> None:
+        self._untold[kind][peer] = 0, text
+        self._timers.set(("tally", (kind, peer)), now + EVERY)
+
+
+_NAMED = 20  # channels that are told by their names
+_OTHERS = "others"
+
+_WHY = {
+    NoticeKind.UNWANTED: "nothing here is subscribed to them: give an instance its subscriptions before it "
+    "connects (T-46). By channel:",
+    NoticeKind.REFUSED: "the access rules do not let this peer publish there (D-5). By channel:",
+    NoticeKind.IGNORED: "they cannot be understood (T-10, T-20, T-27). By reason:",
+}
+
+
+class Drops:
+    """Counts by kind, peer and name since the last notice. `tell` gives a notice to the application."""
+
+    def __init__(self, timers: Timers, tell: Callable[[NoticeKind, UUID | None, str], None]) -> None:
+        self._timers = timers
+        self._tell = tell
+        self._untold: dict[Subject, Counter[str]] = {}
+
+    def add(self, kind: NoticeKind, peer: UUID | None, name: str, now: float) -> None:
+        """One more. `name` is a channel or a reason."""
+        subject = kind, peer
+        counts = self._untold.get(subject)
+        if counts is None:
+            self._say(subject, Counter((f"{name!r:.100}",)), now)
+        else:
+            shown = f"{name!r:.100}"
+            counts[shown if shown in counts or len(counts) < _NAMED else _OTHERS] += 1
+
+    def fall_due(self, subject: Subject, now: float) -> None:
+        """A minute is over."""
+        counts = self._untold.pop(subject)
+        if counts:
+            self._say(subject, counts, now)
+
+    def _say(self, subject: Subject, counts: Counter[str], now: float) -> None:
+        names = ", ".join(f"{name} {count}" for name, count in counts.most_common())
+        text = f"{counts.total()} messages were acknowledged and dropped, as {_WHY[subject[0]]} {names}"
+        self._tell(*subject, text)
+        self._untold[subject] = Counter()
+        self._timers.set(("drops", subject), now + EVERY)

@@ -1,0 +1,192 @@
+"""Numbers of a node and its peers, for an operator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from uuid import UUID
+
+from .._common.causes import DialCause
+from .._common.errors import ConnectionLost, RemoteProtocolError, TolliverError, UndeliveredReason
+from .._common.records import frozen
+from .._common.snapshot import Snapshot, counter, counters_by, gauge
+from .._wire.events import IgnoreReason, Subscription
+from .actions import NoticeKind
+
+
+class EndCause(StrEnum):
+    """Cause for which a connection that stood is over."""
+
+    IN_ORDER = "in_order"  # one of the two closed it
+    LOST = "lost"  # the transport broke, or the peer was silent
+    PROTOCOL = "protocol"  # the peer broke the rules, or stopped inside a frame
+    HERE = "here"  # access rules, a store that fails: this side would not go on
+
+    @staticmethod
+    def of(error: TolliverError | None) -> EndCause:
+        """By the error that PeerDown has."""
+        if error is None:
+            return EndCause.IN_ORDER
+        if isinstance(error, RemoteProtocolError):
+            return EndCause.PROTOCOL
+        return EndCause.LOST if isinstance(error, ConnectionLost) else EndCause.HERE
+
+
+@frozen
+class PeerInfo:
+    """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
+
+    `parked` ones of `parked_bytes` were set aside and count against no quota (T-09).
+
+    `subscriptions` are those that it has now: what the access rules do not let it have is not among them. `held` are
+    those that its newer list lacks (T-61).
+    """
+
+    uuid: UUID
+    connected: bool
+    address: str
+    subscriptions: tuple[Subscription, ...]
+    pending: int
+    pending_bytes: int
+    parked: int
+    parked_bytes: int = 0
+    held: tuple[Subscription, ...] = ()
+
+
+@frozen
+class PeerNumbers:
+    """Numbers of a peer for whoever watches an instance, as `Node.numbers` tells them.
+
+    `in_flight` messages were sent and are not acknowledged, and `backoff` of them are overdue. `oldest_unacknowledged`
+    is in seconds since the oldest message that waits for it was stored, None where none does; `round_trip` in seconds
+    from when the socket took a message to its acknowledgement, the last that was measured. `quota_used` is a share, 1
+    where its quota is used up, and `full` says that the last send for it was refused there (D-10). `counters` are
+    totals since the start, or since the peer came to be known.
+    """
+
+    info: PeerInfo
+    in_flight: int
+    backoff: int
+    oldest_unacknowledged: float | None
+    round_trip: float | None
+    quota_used: float
+    full: bool
+    counters: Mapping[str, int]
+
+
+class PeerCounts:
+    """Counters of a peer: each is a plain addition, for a run of messages wherever they come in runs.
+
+    `sent` has the first copies of reliable messages, `resent` the others. Bytes are before TLS, from the end of the
+    handshake on. `by` has those of several reasons: deliveries that are given up, connections that ended.
+    """
+
+    __slots__ = (
+        "acknowledged",
+        "by",
+        "bytes_received",
+        "bytes_sent",
+        "connects",
+        "duplicates",
+        "refused",
+        "resent",
+        "sent",
+    )
+
+    def __init__(self) -> None:
+        self.sent = self.resent = self.acknowledged = self.duplicates = self.refused = 0
+        self.bytes_sent = self.bytes_received = self.connects = 0
+        self.by: Counter[str] = Counter()
+
+    def as_dict(self) -> dict[str, int]:
+        """By name."""
+        return {**{name: getattr(self, name) for name in self.__slots__ if name != "by"}, **self.by}
+
+
+@frozen
+class NodeStats(Snapshot):
+    """Numbers of a node: totals since the start, and sizes now (docs/messaging.md says what each one counts)."""
+
+    bytes_received: int = counter()
+    bytes_sent: int = counter()
+    handled: int = counter()
+    failed: int = counter()
+    duplicates: int = counter()
+    ids_reused: int = counter()
+    waited: int = counter()
+    withheld: int = counter()
+    unwanted: int = counter()
+    sent: int = counter()
+    acked: int = counter()
+    resent: int = counter()
+    stray_acks: int = counter()
+    probes: int = counter()
+    probes_unanswered: int = counter()
+    aged_out: int = counter()
+    expired_messages: int = counter()
+    dropped_letters: int = counter()
+    dropped_oldest: int = counter()
+    skipped: int = counter()
+    unsubscribed: int = counter()
+    not_kept: int = counter()
+    no_recipients: int = counter()
+    unreliable_sent: int = counter()
+    unreliable_dropped: int = counter()
+    requests: int = counter()
+    requests_answered: int = counter()
+    requests_failed: int = counter()
+    requests_timed_out: int = counter()
+    requests_cancelled: int = counter()
+    late_replies: int = counter()
+    replies: int = counter()
+    replies_dropped: int = counter()
+    refused_sends: int = counter()
+    refused_subscriptions: int = counter()
+    refused_messages: int = counter()
+    refused_handshakes: int = counter()
+    hurried: int = counter()
+    ignored: Mapping[IgnoreReason, int] = counters_by()
+    """By reason: frames that were whole but not understandable (T-10, T-20, T-27)."""
+    dials: int = counter()
+    dials_failed: Mapping[DialCause, int] = counters_by()
+    """By cause: dials that came to nothing."""
+    handshakes_timed_out: int = counter()
+    connects: int = counter()
+    disconnects: Mapping[EndCause, int] = counters_by()
+    """By cause: connections to peers that ended."""
+    given_up: Mapping[UndeliveredReason, int] = counters_by()
+    """By reason: deliveries that were given up."""
+    notices: Mapping[NoticeKind, int] = counters_by()
+    """By kind: the node's own notices."""
+
+    connections: int = gauge()
+    peers: int = gauge()
+    peers_up: int = gauge()
+    pending: int = gauge()
+    pending_bytes: int = gauge()
+    parked: int = gauge()
+    dead_letters: int = gauge()
+    own_subscriptions: int = gauge()
+    peer_subscriptions: int = gauge()
+    held_subscriptions: int = gauge()
+    stuck_handlers: int = gauge()
+    retained: int = gauge()
+    retained_bytes: int = gauge()
+    requests_outstanding: int = gauge()
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:
+        """From what the node counts by name."""
+        return cls(
+            **{name: counts.get(name, 0) for name in _COUNTED},
+            ignored={reason: counts.get(f"ignored_{reason}", 0) for reason in IgnoreReason},
+            dials_failed={cause: counts.get(f"dials_failed_{cause}", 0) for cause in DialCause},
+            disconnects={cause: counts.get(f"disconnects_{cause}", 0) for cause in EndCause},
+            given_up={reason: counts.get(f"given_up_{reason}", 0) for reason in UndeliveredReason},
+            notices={kind: counts.get(f"notices_{kind}", 0) for kind in NoticeKind},
+            **gauges,
+        )
+
+
+_COUNTED = tuple(NodeStats().counters())

@@ -1,0 +1,101 @@
+"""Keeping what is sent while a connection is made (T-62)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..._common.errors import UndeliveredReason
+from ..._common.intervals import spans_of
+from ..._common.reserved import is_envelope
+from ..._common.transport import Remote
+from ..context import Context
+from ..link import Link, Peer
+from .connect_windows import Kept
+from .ledger import Ledger
+from .routing import Routing
+from .sender import Sender
+
+
+class ConnectWait:
+    """Windows of connecting peers: begun, claimed, ended."""
+
+    def __init__(self, context: Context, routing: Routing, ledger: Ledger, sender: Sender) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._timers = context.timers
+        self._routing = routing
+        self._ledger = ledger
+        self._sender = sender
+
+    def begin(self, link: Link) -> None:
+        """Its transport stands."""
+        self._ledger.keeping.begin(link, self._ledger.next_seq)
+        self._timers.set_earlier(("patience", link.cid), self._context.now + self._limits.handshake_timeout)
+
+    def begin_for(self, remote: Remote) -> None:
+        """It was asked for just now, and was never up."""
+        self._ledger.keeping.begin(remote, self._ledger.next_seq)
+        self._timers.set(("window", remote), self._context.now + 2 * self._limits.handshake_timeout)
+
+    def _on_window_timeout(self, remote: Remote) -> None:
+        self.stop_keeping(remote)
+
+    def _on_patience_timeout(self, cid: int) -> None:
+        """No send waits for it any longer, though it may take its time to end."""
+        if self._ledger.keeping.wait_no_more(self._context.links[cid]):
+            self._sender.unblock()
+
+    def claim_kept(self, link: Link, peer: Peer) -> bool:
+        """That peer's list is in the routes now: it is to have what is kept for it. False where that is nothing."""
+        match = self._routing.routes.match
+        claimed = [
+            kept
+            for kept in self._ledger.keeping.for_peer(link, peer)
+            if peer in match(kept.message.channel, kept.message.key).peers
+        ]
+        for kept in claimed:
+            if kept.claim(peer):  # its receipt waits again
+                for receipt, _ in self._ledger.receipts.within(kept.message.seq, kept.message.seq):
+                    receipt.unacked += 1
+        for first, last in spans_of(kept.message.seq for kept in claimed):
+            self._ledger.refcounts.give(first, last)
+        self._ledger.link_kept(peer, claimed)
+        self.stop_keeping(link)  # sends wait no more; the window of its remote lasts until that is up
+        return bool(claimed)
+
+    def disclaim(self, peer: Peer, claimed: Iterable[Kept]) -> None:
+        """They were not stored for that peer: another connection may bring it, as long as they are kept."""
+        for kept in claimed:
+            seq = kept.message.seq
+            kept.disclaim(peer)
+            is_gone = bool(self._ledger.let_go(seq, seq, {seq: kept.message.wire_id}))
+            if kept.owners and not kept.owed:
+                self._ledger.tell_watchers(seq, seq)
+            elif is_gone:
+                self._tell_unowned([kept])
+
+    def stop_keeping(self, *owners: Link | Remote) -> None:
+        """The end of these windows. Messages that no peer is owed then leave the store."""
+        for owner in owners:
+            if owner not in self._ledger.keeping:
+                continue
+            if not isinstance(owner, Link):
+                self._timers.cancel(("window", owner))
+            left = self._ledger.keeping.end(owner)
+            ids = {kept.message.seq: kept.message.wire_id for kept in left}
+            for first, last in spans_of(ids):
+                self._ledger.let_go(first, last, ids)
+            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+            self._tell_unowned([kept for kept in left if not kept.owners])
+            self._sender.unblock()
+
+    def _tell_unowned(self, left: Iterable[Kept]) -> None:
+        """They were kept, and no peer was ever to have them (T-53)."""
+        unowned = [kept.message for kept in left if not is_envelope(kept.message.channel)]
+        for message in unowned:
+            for receipt, _ in self._ledger.receipts.within(message.seq, message.seq):
+                receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)
+        for kept in left:
+            self._ledger.tell_watchers(kept.message.seq, kept.message.seq)
+        if unowned:
+            self._sender.count_nobody([message.channel for message in unowned])

@@ -1,0 +1,217 @@
+"""Messages that are kept for peers that are just connecting (T-62).
+
+A window keeps what is sent while it is open: that of a remote that was never up from the call that asked for it on,
+that of any other connection from when its transport stands. All windows are ranges of one pool, which has each message
+once, however many keep it: a thousand remotes that are away cost no more than one. A window that is full, and for which
+no send waits, closes: it has what was sent first, without a gap. Sends wait for a connection for as long as a handshake
+may take, and not again for a remote, or a peer that dials us, whose last one came to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from uuid import UUID
+
+from ..._common.intervals import RefCounts
+from ..._common.transport import Role
+from ..link import Link, Peer, Recipients
+from ..store import StoredMessage
+
+_SHARES = 4  # so many times `Limits.keep_bytes` are kept for all remotes that were never up
+_ABOVE_ALL = 2**63
+_REMEMBERED = 10_000  # those that failed: peers that dial us bring any number
+
+Owner = Hashable
+"""Owner of a window: a connection, or a remote that was never up."""
+
+
+class Kept:
+    """A message that is kept. `owed` counts the peers that are to have it now, `owners` those that ever were."""
+
+    __slots__ = ("excluded", "message", "owed", "owners", "recipients", "to")
+
+    def __init__(self, message: StoredMessage, recipients: Recipients, to: frozenset[UUID] | None) -> None:
+        self.message = message
+        self.recipients = recipients
+        self.to = to  # for these alone (P-25)
+        self.excluded: set[Peer] | None = None  # these have it from here already, or are not to have it
+        self.owed = self.owners = len(recipients.peers)
+
+    def is_for(self, peer: Peer) -> bool:
+        """True if it is to be that peer's, should that subscribe to it."""
+        is_new = peer not in self.recipients.peers and peer not in (self.excluded or ())
+        return is_new and (self.to is None or peer.uuid in self.to)
+
+    def exclude(self, peer: Peer) -> None:
+        self.excluded = self.excluded or set()
+        self.excluded.add(peer)
+
+    def claim(self, peer: Peer) -> bool:
+        """That peer is to have it. True if all who were to have it before had acknowledged it."""
+        self.exclude(peer)
+        self.owed += 1
+        self.owners += 1
+        return self.owed == 1 < self.owners
+
+    def disclaim(self, peer: Peer) -> None:
+        """It was not stored for that peer."""
+        assert self.excluded is not None
+        self.excluded.remove(peer)
+        self.owed -= 1
+        self.owners -= 1
+
+
+class ConnectWindow:
+    """The messages of the pool that one connection, or one remote, keeps: those of a range of seqs."""
+
+    __slots__ = ("holds_up", "since", "size", "until")
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.until: int | None = None  # it is closed: it keeps nothing more
+        self.holds_up = False  # sends may wait for it
+        self.size = 0  # bytes that a connection's window keeps
+
+    def has(self, seq: int) -> bool:
+        return seq >= self.since and (self.until is None or seq <= self.until)
+
+
+class Keeping:
+    """The windows, the messages that they keep, and who may be waited for."""
+
+    def __init__(self, share: int) -> None:
+        self._share = share
+        self._windows: dict[Owner, ConnectWindow] = {}
+        self._of_links: dict[Link, ConnectWindow] = {}
+        self._kept: dict[int, Kept] = {}  # in order
+        self._counts = RefCounts()  # the windows that keep each
+        self._last = 0
+        self._failed: dict[Hashable, None] = {}
+        self.open = 0
+        """Windows that keep what is sent next."""
+        self.size = 0
+        """Bytes of all that is kept, each message once."""
+
+    def __bool__(self) -> bool:
+        return bool(self._windows)
+
+    def __contains__(self, owner: Owner) -> bool:
+        return owner in self._windows
+
+    def __getitem__(self, seq: int) -> Kept:
+        return self._kept[seq]
+
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._kept.values())
+
+    def first(self) -> int:
+        """The first message that is kept; where none is, a number above all."""
+        return next(iter(self._kept), _ABOVE_ALL)
+
+    def begin(self, owner: Owner, next_seq: int) -> None:
+        """From now on what is sent is kept for it: once, however often its peer says its request (T-63). Sends may wait
+        for a connection whose like has not failed before."""
+        if owner in self._windows:
+            return
+        window = self._windows[owner] = ConnectWindow(next_seq)
+        if isinstance(owner, Link):
+            self._of_links[owner] = window
+            window.holds_up = _whom(owner) not in self._failed
+        self.open += 1
+
+    def end(self, owner: Owner) -> list[Kept]:
+        """Returns what no window keeps any more."""
+        window = self._windows.pop(owner)
+        if isinstance(owner, Link):
+            del self._of_links[owner]
+        self.open -= window.until is None
+        until = self._last if window.until is None else window.until
+        spans = [*self._counts.within(window.since, until)] if window.since <= until else []
+        ended = [span for first, last in spans for span in self._counts.take(first, last)]
+        left = [self._kept.pop(seq) for first, last in ended for seq in range(first, last + 1)]
+        self.size -= sum(kept.message.size for kept in left)
+        return left
+
+    def keeps_enough(self, strict: bool) -> bool:
+        """True if a send must wait for a connection that is being made."""
+        return any(window.holds_up and (strict or self._is_full(window)) for window in self._of_links.values())
+
+    def wait_no_more(self, link: Link) -> bool:
+        """No send waits for it any longer, though it may take its time to end. False where none could."""
+        window = self._of_links.get(link)
+        if window is not None:
+            window.holds_up = False
+        return window is not None
+
+    def close_full(self, next_seq: int) -> list[Owner]:
+        """Close the windows that are full. Returns the owners of closed ones, but for those of which another one, of
+        the same remote, keeps what is sent."""
+        full = [one for one in self._of_links.values() if self._is_full(one) and not one.holds_up]
+        if self.size >= _SHARES * self._share:
+            full += [window for owner, window in self._windows.items() if not isinstance(owner, Link)]
+        for window in full:
+            self.open -= window.until is None
+            window.until = next_seq - 1 if window.until is None else window.until
+        if self.open == len(self._windows):
+            return []
+        keep = {_whom(owner) for owner, window in self._windows.items() if window.until is None}
+        closed = {_whom(owner): owner for owner, window in self._windows.items() if window.until is not None}
+        return [owner for whom, owner in closed.items() if whom not in keep]
+
+    def _is_full(self, window: ConnectWindow) -> bool:
+        return window.size >= self._share
+
+    def add(self, messages: Sequence[StoredMessage], recipients: Recipients, to: frozenset[UUID] | None) -> None:
+        """The open windows keep these."""
+        self._counts.add(messages[0].seq, self.open, len(messages))
+        self._kept.update((message.seq, Kept(message, recipients, to)) for message in messages)
+        self._last = messages[-1].seq
+        self._grow(
+            sum(message.size for message in messages), [one for one in self._of_links.values() if one.until is None]
+        )
+
+    def _grow(self, size: int, windows: Iterable[ConnectWindow]) -> None:
+        self.size += size
+        for window in windows:
+            window.size += size
+
+    def take_back(self, messages: Iterable[StoredMessage]) -> None:
+        """They were not stored."""
+        for message in messages:
+            if self._kept.pop(message.seq, None) is not None:
+                self._counts.drop(message.seq, message.seq)
+                self._grow(-message.size, [one for one in self._of_links.values() if one.has(message.seq)])
+
+    def for_peer(self, link: Link, peer: Peer) -> list[Kept]:
+        """Messages that this connection, or its remote, keeps, for that peer to have where it subscribes to them."""
+        windows = [self._windows[owner] for owner in (link, link.remote) if owner in self._windows]
+        return [
+            kept
+            for seq, kept in (self._kept.items() if windows else ())
+            if any(window.has(seq) for window in windows) and kept.is_for(peer)
+        ]
+
+    def released(self, first: int, last: int) -> Iterator[int]:
+        """A peer is not owed these any more. Returns those of them that are kept and that no peer is owed."""
+        for seq in range(max(first, self.first()), min(last, self._last) + 1):
+            kept = self._kept.get(seq)
+            if kept is not None:
+                kept.owed -= 1
+                if not kept.owed:
+                    yield seq
+
+    def lose(self, link: Link) -> None:
+        """It came to nothing."""
+        self._failed[_whom(link)] = None
+        if len(self._failed) > _REMEMBERED:
+            del self._failed[next(iter(self._failed))]
+
+    def regain(self, link: Link) -> None:
+        """It is up."""
+        self._failed.pop(_whom(link), None)
+
+
+def _whom(owner: Owner) -> Hashable:
+    if not isinstance(owner, Link):
+        return owner
+    return owner.remote if owner.role is Role.CLIENT else owner.peer and owner.peer.uuid

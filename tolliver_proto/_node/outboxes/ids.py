@@ -1,0 +1,224 @@
+"""Allocator of message ids: cyclic, unique, elsewhere at each opening.
+
+Ids run from 1 to 2^31-2 and begin again (T-40, T-41). The next id ahead that may not be given is remembered, so that
+taking one is a comparison until it is reached. Ids that may have been used are reserved in the store in blocks ahead of
+use: after a crash nothing is given twice for want of a row that recorded it.
+
+Each opening begins at a place drawn anew. If it went on where the last one ended, a database that is put back from a
+copy would give again the ids that were given after the copy was made, and its peers would take new messages for old
+ones. The store remembers which spans were handed out, so that draws keep clear of them and only a copy can meet an id
+again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from ..._common.errors import OutboxFull
+from ..._common.intervals import IntervalSet, Span
+from ..._wire.dialect import RESERVED_ID
+from ..store import IdSpan, Loaded, ReserveIds
+
+FIRST_ID = 1
+LAST_ID = 2**31 - 2
+NO_ID = RESERVED_ID
+"""The id that nothing ever has."""
+RESERVE = 4096
+OPENINGS = 4096
+"""So many of the last openings are remembered, those that used an id."""
+REMEMBERED = 2**30
+"""And so many ids at most: half the circle always stays free to draw from."""
+DRAWS = 64
+BEYOND_A_COPY = 2**24
+"""Ids that an instance may have handed out after a copy of its database was made, as it went on."""
+
+
+class Randomness(Protocol):
+    """Random generator of a node: `random.Random` satisfies it."""
+
+    def random(self) -> float:
+        """From 0.0 up to, not including, 1.0."""
+
+
+class IdAllocator:
+    """Hands out wire ids. `live` are those that still have a delivery to anyone, or a control message in flight."""
+
+    __slots__ = ("_clear_until", "_first", "_keep", "_laps", "_next", "_older", "_reserved", "live")
+
+    def __init__(self, first: int, live: Iterable[Span] = (), older: Sequence[IdSpan] = ()) -> None:
+        """`older` are the spans of earlier openings, the oldest first. They are passed over as long as can be."""
+        self.live = live if isinstance(live, IntervalSet) else IntervalSet(live)
+        kept = remembered(older)
+        self._older = _HandedOut(kept)
+        self._keep = min(1 + len(kept), OPENINGS)
+        self._begin(first)
+
+    @classmethod
+    def opened(cls, loaded: Loaded, rng: Randomness | None) -> IdAllocator:
+        """For an opening (T-40): at a fresh place, or, without `rng`, right behind what was reserved."""
+        ids = cls(_behind(loaded.id_spans), loaded.live_ids, loaded.id_spans)
+        if rng is not None:
+            ids._begin(ids._drawn(rng, default=ids._next))
+        return ids
+
+    def _begin(self, first: int) -> None:
+        self._first = self._next = self._clear_until = first  # ids below that are free without a look
+        self._laps = 0
+        self._reserved = 0
+
+    def _drawn(self, rng: Randomness, default: int) -> int:
+        for _ in range(DRAWS):
+            first = FIRST_ID + int(rng.random() * LAST_ID)
+            if self._is_clear(first, first + RESERVE - 1):
+                return first
+        return default
+
+    def _is_clear(self, first: int, last: int) -> bool:
+        beyond = last - LAST_ID  # so far it reaches round
+        return self._next_taken(first) > min(last, LAST_ID) and (beyond <= 0 or self._next_taken(FIRST_ID) > beyond)
+
+    def take(self) -> int:
+        """The next free id. Raises OutboxFull if all are outstanding (T-41)."""
+        if self._next >= self._clear_until:
+            self._find_clear()
+        taken = self._next
+        self._next += 1
+        self.live.add(taken, taken)
+        return taken
+
+    def take_many(self, count: int) -> Sequence[int]:
+        """As `take`, that many times or not at all."""
+        first = self._next
+        if first + count <= self._clear_until:  # the usual case: a run
+            self._next += count
+            if count:
+                self.live.add(first, first + count - 1)
+            return range(first, first + count)
+        taken: list[int] = []
+        try:
+            for _ in range(count):
+                taken.append(self.take())
+        except OutboxFull:
+            self.give_back((one, one) for one in taken)
+            raise
+        return taken
+
+    def _find_clear(self) -> None:
+        for start, laps in ((self._next, 0), (FIRST_ID, 1)):
+            free = self._next_free(start)
+            if free <= LAST_ID:
+                self._next = free
+                self._laps += laps
+                self._clear_until = self._next_taken(free)
+                return
+        if not self._older:
+            raise OutboxFull("every message id is outstanding: nothing was stored. Wait for acknowledgements (T-41)")
+        self._older = _HandedOut()
+        self._find_clear()
+
+    def _next_free(self, number: int) -> int:
+        while (free := self._older.next_free(self.live.next_free(number))) != number:
+            number = free
+        return free
+
+    def _next_taken(self, number: int) -> int:
+        return min(taken.next_taken(number) or LAST_ID + 1 for taken in (self.live, self._older))
+
+    def give_back(self, spans: Iterable[Span]) -> None:
+        """Nobody is owed an answer for these any more."""
+        for first, last in spans:
+            self.live.discard(first, last)
+
+    def forget_reserve(self) -> None:
+        """The block that was to be reserved last may not have been."""
+        self._reserved = 0
+
+    @property
+    def _passed(self) -> int:
+        """The ids from the first one to the next one, used or passed over."""
+        return self._laps * LAST_ID + self._next - self._first
+
+    @property
+    def needs_reserve(self) -> bool:
+        """An id was used, and more than half of what was reserved ahead."""
+        return 0 < self._passed > self._reserved - RESERVE // 2
+
+    def reserve(self) -> ReserveIds:
+        """To be stored before the block ahead is used up."""
+        self._reserved = self._passed + RESERVE
+        return ReserveIds(self._first, self._reserved, self._keep)
+
+
+class _HandedOut:
+    """The ids of a few spans, looked up by bisection."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, spans: Iterable[IdSpan] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in sorted(piece for span in spans for piece in _on_the_line(span)):
+            if self._lasts and first <= self._lasts[-1] + 1:
+                self._lasts[-1] = max(self._lasts[-1], last)
+            else:
+                self._firsts.append(first)
+                self._lasts.append(last)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def next_free(self, number: int) -> int:
+        at = bisect_right(self._firsts, number) - 1
+        return max(number, self._lasts[at] + 1) if at >= 0 else number
+
+    def next_taken(self, number: int) -> int | None:
+        at = bisect_left(self._lasts, number)
+        return max(number, self._firsts[at]) if at < len(self._firsts) else None
+
+
+def remembered(spans: Sequence[IdSpan]) -> list[IdSpan]:
+    """Of what openings have handed out, what counts: OPENINGS, and the last REMEMBERED ids of them."""
+    kept: list[IdSpan] = []
+    room = REMEMBERED
+    for first, count in reversed(spans[-OPENINGS:]):
+        if room <= 0:
+            break
+        kept.append((_ahead(first, max(count - room, 0)), min(count, room)))
+        room -= count
+    return kept[::-1]
+
+
+def begin_elsewhere(loaded: Loaded, rng: Randomness) -> list[ReserveIds]:
+    """To be committed to a store that was put back from a copy: no opening begins at ids given since (T-40).
+
+    The instance that was copied went on behind its newest span. A derived identity, which never draws a place itself,
+    goes on at the one that is drawn here.
+    """
+    spans = list(loaded.id_spans)
+    if spans:
+        first, count = spans.pop()
+        spans.append((first, count + BEYOND_A_COPY))
+    ids = IdAllocator(_behind(spans), loaded.live_ids, spans)
+    operations = [ReserveIds(*one, OPENINGS) for one in spans[-1:]]
+    return [*operations, ReserveIds(ids._drawn(rng, default=ids._next), 0, OPENINGS)]
+
+
+def _behind(spans: Sequence[IdSpan]) -> int:
+    return _ahead(*spans[-1]) if spans else FIRST_ID
+
+
+def _ahead(number: int, count: int) -> int:
+    """The id that is so far behind this one, round the circle."""
+    return FIRST_ID + (number - FIRST_ID + count) % LAST_ID
+
+
+def _on_the_line(span: IdSpan) -> Iterator[Span]:
+    """The ids of a span that may reach round the circle."""
+    first, count = span
+    last = first + count - 1
+    if count > 0:
+        yield first, min(last, LAST_ID)
+    if last > LAST_ID:
+        yield FIRST_ID, last - LAST_ID

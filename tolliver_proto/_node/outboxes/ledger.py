@@ -1,0 +1,374 @@
+"""Ledger of what is owed to whom.
+
+A message has a seq, a wire id, and an owner for each peer that it waits for; with its last owner it leaves the store. A
+delivery goes with the next commit: acknowledged, given up, set aside, or moved to another owner. Nothing of a removal
+is taken back where the commit fails: it waits for the next one. An owner that is new has a message from the commit on
+that takes it from the old one: at no time has a delivery two owners, and at none has it none. Until that commit neither
+is sent it. Searches find deliveries one by one, in the store.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from uuid import UUID
+from weakref import ref
+
+from ..._common.derived import is_derived
+from ..._common.errors import TolliverError, UndeliveredReason
+from ..._common.intervals import RefCounts, spans_of
+from ..actions import Acked, Receipt, Stored
+from ..commits.batch import Move
+from ..commits.commits import Commits
+from ..context import Context
+from ..link import Peer, Recipients
+from ..store import Found, Loaded, ParkDelivery, RemoveDeliveries, StoredMessage, UnparkDeliveries
+from .connect_windows import Keeping, Kept
+from .ids import IdAllocator
+from .outbox import Outbox
+
+_GONE = 64  # places of receipts that nobody holds or that are acknowledged, before they are looked for
+
+
+class HeldReceipts:
+    """Receipts of sends that stored something, until all of it is acknowledged."""
+
+    def __init__(self, kept_from: Callable[[], int]) -> None:
+        """Messages from `kept_from()` on may be owed to somebody else yet (T-62): their receipts stay, acknowledged or
+        not."""
+        self._kept_from = kept_from
+        self._firsts: list[int] = []
+        self._receipts: list[ref[Receipt]] = []
+        self._most = _GONE
+
+    def __len__(self) -> int:
+        return sum(one() is not None for one in self._receipts)
+
+    @property
+    def places(self) -> int:
+        """First seqs that are remembered, those of receipts that nobody holds any more too."""
+        return len(self._firsts)
+
+    def add(self, receipt: Receipt) -> None:
+        self._firsts.append(receipt.first_seq)
+        self._receipts.append(ref(receipt))
+        if len(self._firsts) > self._most:
+            self._drop_gone()
+
+    def _drop_gone(self) -> None:
+        """As many are added before the next time as are left now: so each costs a step or two."""
+        kept_from = self._kept_from()
+        receipts = [one for found in self._receipts if (one := found()) is not None]
+        held = [one for one in receipts if one.unacked or one.last_seq >= kept_from]
+        self._firsts = [one.first_seq for one in held]
+        self._receipts = [*map(ref, held)]
+        self._most = 2 * len(held) + _GONE
+
+    def within(self, first: int, last: int) -> Iterator[tuple[Receipt, int]]:
+        """Those that have messages in this span, each with how many."""
+        firsts, place = self._firsts, bisect_right(self._firsts, first)
+        for at in range(max(place - 1, 0), len(firsts)):
+            if firsts[at] > last:
+                return
+            receipt = self._receipts[at]()
+            if receipt is not None:
+                count = min(last, receipt.last_seq) + 1 - max(first, receipt.first_seq)
+                if count > 0:
+                    yield receipt, count
+
+    def of(self, seqs: Iterable[int]) -> Counter[Receipt]:
+        """The number of these messages that each receipt has."""
+        found: Counter[Receipt] = Counter()
+        for seq in seqs:
+            found.update(receipt for receipt, _ in self.within(seq, seq))
+        return found
+
+
+_APART = 0.1  # seconds
+_MARKS = 4096
+
+
+class StoredTimes:
+    """Marks: those up to a sequence number were stored then. `known` has such marks of earlier lives."""
+
+    __slots__ = ("_seqs", "_times")
+
+    def __init__(self, known: Iterable[tuple[int, float]] = ()) -> None:
+        self._seqs: list[int] = []
+        self._times: list[float] = []
+        for seq, when in known:
+            self._add(seq, when)
+
+    def stored(self, last_seq: int, now: float) -> None:
+        """Everything up to this one is."""
+        if self._times and now - self._times[-1] < _APART:
+            self._seqs[-1] = last_seq
+            return
+        self._add(last_seq, now)
+
+    def _add(self, seq: int, when: float) -> None:
+        self._seqs.append(seq)
+        self._times.append(when)
+        if len(self._seqs) > _MARKS:  # of two the earlier time stands for both, lest an age is too small
+            half = _MARKS // 2
+            self._seqs[:half], self._times[:half] = self._seqs[1:half:2], self._times[0:half:2]
+
+    def of(self, seq: int) -> float | None:
+        """Time at which it was stored, None where nothing so new is."""
+        at = bisect_left(self._seqs, seq)
+        return self._times[at] if at < len(self._times) else None
+
+
+Moved = Callable[[TolliverError | None, bool], None]
+
+
+class Ledger:
+    """Deliveries on their way in and out, and the receipts that count them."""
+
+    def __init__(self, context: Context, commits: Commits, loaded: Loaded) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._timers = context.timers
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._commits = commits
+        self.next_seq = loaded.next_seq
+        self.ids = IdAllocator.opened(loaded, None if is_derived(context.instance_id) else context.rng)
+        self.refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
+        self.stored_times = StoredTimes((seq, context.now - age) for seq, age in loaded.ages)
+        self.stored_values = loaded.retained
+        self._watched: set[Receipt] = set()
+        self.keeping = Keeping(context.limits.keep_bytes)
+        self.receipts = HeldReceipts(self.keeping.first)
+
+    def release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
+        """One peer less for these messages; those without any leave the store with the next commit, unless they are
+        kept for who connects (T-62)."""
+        for first, last in spans:
+            for gone in self.let_go(first, last, ids):
+                self.tell_watchers(*gone)
+            for seq in self.keeping.released(first, last) if self.keeping else ():
+                self.tell_watchers(seq, seq)
+        self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+
+    def let_go(self, first: int, last: int, ids: Mapping[int, int]) -> list[tuple[int, int]]:
+        """One owner less; returns those without any."""
+        gone = self.refcounts.take(first, last)
+        self._commits.batch.gone += gone
+        for gone_first, gone_last in gone:
+            self.ids.give_back(spans_of(map(ids.__getitem__, range(gone_first, gone_last + 1))))
+        return gone
+
+    def tell_watchers(self, first: int, last: int) -> None:
+        """Nobody is owed these any more."""
+        done = []
+        for receipt, number in self.receipts.within(first, last):
+            receipt.unacked -= number
+            if not receipt.unacked and receipt in self._watched:
+                self._watched.remove(receipt)
+                done.append(receipt)
+        well = [receipt for receipt in done if not receipt.undelivered]
+        if well:
+            self._actions.append(Acked(well))
+        self._actions += [Acked([receipt], receipt.undelivered[0]) for receipt in done if receipt.undelivered]
+
+    def unwatch(self, receipt: Receipt) -> None:
+        """Nobody waits for it any more."""
+        self._watched.discard(receipt)
+
+    def _tell_given_up(self, peer: UUID, seqs: Iterable[int], reason: UndeliveredReason) -> None:
+        """That peer will not acknowledge these: for who waits now, and for who asks later (T-54)."""
+        for receipt, number in self.receipts.of(seqs).items():
+            receipt.give_up(peer, reason, number)
+            if receipt in self._watched:
+                self._watched.remove(receipt)
+                told = next(one for one in receipt.undelivered if one.peer is not None)
+                self._actions.append(Acked([receipt], told))
+
+    def remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
+        """Give up deliveries: nobody will acknowledge them any more."""
+        outbox, ids, found = peer.outbox, {}, [*found]
+        being_parked = self._being_parked(peer)
+        for one in found:
+            parked = one.parked or one.seq in being_parked
+            if one.seq in outbox.leaving and one.seq not in being_parked:
+                continue  # acknowledged, and on its way out already
+            if parked:
+                outbox.add_parked(-1, -one.size)
+            else:
+                outbox.add(-1, -one.size)
+            ids[one.seq] = one.wire_id
+        spans = spans_of(ids)
+        outbox.leave(spans)
+        if spans:
+            for counts in (self._counts, peer.counts.by):
+                counts[f"given_up_{reason}"] += len(ids)
+            self._commits.batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
+            self._tell_given_up(peer.uuid, ids, reason)
+            self.release(spans, ids)
+        self._drop(peer, ids)
+        for pattern in self._hooks.left:
+            pattern.left(peer, [one.seq for one in found])
+
+    def _drop(self, peer: Peer, ids: Mapping[int, int]) -> None:
+        """These, wire ids by seq, are not sent to it any more."""
+        window = peer.window
+        if window is not None:
+            window.drop(ids)
+        if peer.link is not None:
+            self._context.sendable[peer.link] = None
+
+    def _being_parked(self, peer: Peer) -> set[int]:
+        """Seqs that were set aside, which is not stored yet."""
+        batches = [self._commits.batch, *([self._commits.running[1]] if self._commits.running else [])]
+        operations = [one for batch in batches for one in batch.put_away if one.peer == peer.uuid]
+        return {one.seq for one in operations if isinstance(one, ParkDelivery)}
+
+    def park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
+        """Set a delivery aside with the next commit; the row stays."""
+        outbox.park(seq, size)
+        self._commits.batch.put_away.append(ParkDelivery(peer, seq))
+        self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+        for pattern in self._hooks.left:
+            pattern.left(self._peers[peer], (seq,))
+
+    def move(self, source: Peer, target: Peer, messages: Sequence[StoredMessage | Found], then: Moved) -> None:
+        """These, by seq, are the target's with the next commit. `then` is told, and whether its connection has them."""
+        move = Move(source, target, messages)
+        count, size = len(messages), move.size
+        parked, parked_size = _parked(move)
+        source.outbox.add(parked - count, parked_size - size)
+        source.outbox.add_parked(-parked, -parked_size)
+        target.outbox.add(count, size)
+        source.outbox.leave(spans_of(move.ids))
+        self._drop(source, move.ids)
+        self._commits.batch.moves.append(move)
+        self._commits.batch.then.append(partial(self._moved, move, then))
+
+    def _moved(self, move: Move, then: Moved, error: TolliverError | None) -> None:
+        source, target, messages = move.source, move.target, move.messages
+        source.outbox.removed(spans_of(move.ids))
+        if error is None:
+            then(None, self._hand_over(target, messages))
+            return
+        parked, parked_size = _parked(move)
+        source.outbox.add(len(messages) - parked, move.size - parked_size)
+        source.outbox.add_parked(parked, parked_size)
+        target.outbox.add(-len(messages), -move.size)
+        then(error, False)
+        self.read_again(source, messages[0].seq, source.outbox.last_seq)
+
+    def _hand_over(self, target: Peer, messages: Sequence[StoredMessage | Found]) -> bool:
+        """True if a connection takes them; else they are read when one comes."""
+        link, bodies = target.link, [one for one in messages if isinstance(one, StoredMessage)]
+        if link is not None and link.window is not None and len(bodies) == len(messages) and not target.kept_back:
+            target.outbox.oldest.forget()
+            link.window.moved_in(bodies)
+            self._context.sendable[link] = None
+            return True
+        self.read_again(target, messages[0].seq, messages[-1].seq)
+        return False
+
+    def read_again(self, peer: Peer, first: int, last: int) -> None:
+        """Deliveries were added below what a live window may have read already."""
+        peer.outbox.last_seq = max(peer.outbox.last_seq, last)
+        peer.outbox.oldest.forget()
+        window = peer.window
+        if window is not None:
+            window.go_back(first - 1)
+        if peer.link is not None:
+            self._context.sendable[peer.link] = None
+
+    def watch(self, receipt: Receipt) -> bool:
+        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
+
+        Where some of it had no recipients, that is the answer when all else is acknowledged. Returns True where the
+        answer comes at once.
+        """
+        told = [one for one in receipt.undelivered if one.peer is not None or not receipt.unacked]
+        if told or not receipt.unacked:
+            self._actions.append(Acked([receipt], told[0] if told else None))
+            return True
+        self._watched.add(receipt)
+        return False
+
+    def take_in(
+        self,
+        messages: Sequence[StoredMessage],
+        recipients: Recipients,
+        is_kept: bool,
+        expire_after: float | None = None,
+    ) -> None:
+        """The next messages, for the next commit."""
+        self._commits.batch.store(messages, recipients, is_kept, expire_after)
+        self.refcounts.add(self.next_seq, len(recipients.peers) + is_kept, len(messages))
+        self.next_seq += len(messages)
+
+    def hold_receipt(self, receipt: Receipt, count: int) -> None:
+        """Of so many messages, the last that were taken in."""
+        receipt.last_seq = self.next_seq - 1
+        receipt.unacked = count
+        self.receipts.add(receipt)
+        self._commits.batch.tokens.append(receipt)
+
+    def link_kept(self, peer: Peer, claimed: list[Kept]) -> None:
+        """Messages that are kept become this peer's with the next commit (T-62)."""
+        if claimed:
+            peer.outbox.add(len(claimed), sum(kept.message.size for kept in claimed))
+            self._commits.batch.linked.append((peer, claimed))
+
+    def unlink_kept(self, peer: Peer, claimed: list[Kept]) -> None:
+        peer.outbox.add(-len(claimed), -sum(kept.message.size for kept in claimed))
+
+    def retry(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Send what was set aside for this peer once more (T-09). `receipt.counts` has how many, once `Stored`."""
+        return self._change_parked(uuid, self._unpark, now)
+
+    def drop_parked(self, uuid: UUID, now: float | None = None) -> Receipt:
+        """Give up what was set aside for this peer. `receipt.counts` has how many, once `Stored`."""
+        return self._change_parked(uuid, partial(self.remove, UndeliveredReason.DROPPED), now)
+
+    def _change_parked(self, uuid: UUID, change: Callable[[Peer, Sequence[Found]], None], now: float | None) -> Receipt:
+        self._context.tick(now)
+        receipt = Receipt(0, -1, [])
+        peer = self._peers.get(uuid)
+        if peer is None:
+            self._actions.append(Stored([receipt]))
+            return receipt
+
+        def take(found: Sequence[Found]) -> None:
+            parked = [one for one in found if one.parked and one.seq not in peer.outbox.leaving]
+            if parked:
+                receipt.counts.append(len(parked))
+                change(peer, parked)
+
+        def done(error: TolliverError | None) -> None:
+            self._actions.append(Stored([receipt], error))
+
+        self._commits.searches.begin(uuid, take, done)
+        return receipt
+
+    def _unpark(self, peer: Peer, found: Sequence[Found]) -> None:
+        outbox, count, size = peer.outbox, len(found), sum(one.size for one in found)
+        outbox.add_parked(-count, -size)
+        outbox.add(count, size)
+
+        def unparked(error: TolliverError | None) -> None:
+            if error is None:
+                self.read_again(peer, found[0].seq, found[-1].seq)
+            else:
+                outbox.add_parked(count, size)
+                outbox.add(-count, -size)
+
+        self._commits.batch.operations.append(UnparkDeliveries(peer.uuid, spans_of(one.seq for one in found)))
+        self._commits.batch.then.append(unparked)
+
+
+def _parked(move: Move) -> tuple[int, int]:
+    """Messages and bytes of those that the source has set aside."""
+    parked = [one.size for one in move.messages if isinstance(one, Found) and one.parked]
+    return len(parked), sum(parked)

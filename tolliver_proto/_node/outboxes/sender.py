@@ -1,0 +1,428 @@
+"""Messages from the application, to the next commit.
+
+A message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number in its
+outbox. A send that has to wait for room goes behind those that wait already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from itertools import count, groupby
+from typing import NamedTuple
+from uuid import UUID
+
+from ..._common.errors import (
+    ConnectionClosing,
+    LocalProtocolError,
+    OwnLimitExceeded,
+    TolliverError,
+    TooFewRecipients,
+    UndeliveredReason,
+)
+from ..._common.intervals import spans_of
+from ..._common.reserved import is_envelope
+from ..._wire.frames import Encoder
+from ..actions import NoticeKind, Receipt, Rider, Stored
+from ..commits.batch import Batch
+from ..commits.commits import Commits
+from ..context import Context
+from ..link import Link, Peer, Recipients
+from ..sizes import Item, Sizes
+from ..store import StoredMessage
+from .expiry import Expiry
+from .ledger import Ledger
+from .quota import QuotaRoom, shares_of
+from .routing import Routing, count_subscribed
+
+To = UUID | Collection[UUID] | None
+"""A peer, or some, to whom a message is narrowed; None is every peer that subscribes (P-25)."""
+
+
+class Terms(NamedTuple):
+    """Conditions of one send, which it keeps while it waits inside."""
+
+    required: int = 0
+    to: frozenset[UUID] | None = None
+    expire_after: float | None = None
+
+
+def terms_of(required: int, to: To, expire_after: float | None) -> Terms:
+    """As an application gives them. Raises TypeError and ValueError."""
+    if expire_after is not None and not expire_after > 0:
+        raise ValueError(f"expire_after={expire_after!r:.100}: give seconds above zero, or None")
+    return Terms(required, None if to is None else uuids_of(to), expire_after)
+
+
+def uuids_of(to: object) -> frozenset[UUID]:
+    """Peers of a `to`. Raises TypeError, as a text would be a collection that nobody is in."""
+    if isinstance(to, UUID):
+        return frozenset((to,))
+    if isinstance(to, (str, bytes)) or not isinstance(to, Collection) or not all(isinstance(one, UUID) for one in to):
+        raise TypeError(f"to={to!r:.100} names no peer: give its UUID, or a collection of UUIDs")
+    return frozenset(to)
+
+
+_NOBODY: frozenset[UUID] = frozenset()
+
+
+class Sender:
+    """Sends, reliable and unreliable."""
+
+    def __init__(
+        self,
+        context: Context,
+        sizes: Sizes,
+        commits: Commits,
+        routing: Routing,
+        ledger: Ledger,
+        room: QuotaRoom,
+        expiry: Expiry,
+    ) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._policy = context.policy
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._sizes = sizes
+        self._commits = commits
+        self._routing = routing
+        self._ledger = ledger
+        self._room = room
+        self._expiry = expiry
+        self.blocked: deque[tuple[list[Item], Receipt, Terms]] = deque()
+
+    def send(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        now: float | None = None,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
+        """Store a message for every peer that subscribes to it. As `send_many` with one item."""
+        self._context.tick(now)
+        has_terms = require_recipients or to is not None or expire_after is not None
+        if (
+            self._ledger.keeping
+            or self.blocked
+            or self._commits.apart
+            or self._context.closing
+            or has_terms
+            or self._context.foreign
+        ):
+            item = (channel, key, body)
+            return self.send_many((item,), require_recipients=require_recipients, to=to, expire_after=expire_after)
+        size = self._sizes.size(channel, key, body)
+        recipients = self._routing.routes.match(channel, key)
+        for peer in recipients.peers:
+            if self._room.quota.is_tight(peer.outbox, 1, size):
+                return self.send_many(((channel, key, body),))
+        count = len(recipients.peers)
+        receipt = Receipt(self._ledger.next_seq, self._ledger.next_seq - 1, [count])
+        receipt.recipients = count
+        if not count:
+            self._tell_nobody(receipt, [channel])
+            self._actions.append(Stored([receipt]))
+            return receipt
+        message = StoredMessage(self._ledger.next_seq, self._ledger.ids.take(), channel, key, body, size)
+        self._ledger.take_in((message,), recipients, False)
+        for peer in recipients.peers:
+            peer.outbox.add(1, size)
+        self._ledger.hold_receipt(receipt, 1)
+        return receipt
+
+    def send_many(
+        self,
+        items: Iterable[Item],
+        now: float | None = None,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
+        """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
+
+        `to` narrows them to one peer, or to some (P-25): those of them that do not subscribe get nothing.
+        `expire_after` seconds after they were stored those that are not acknowledged are given up, after a restart too
+        (P-27).
+
+        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError (of a peer in
+        `to` that acknowledges nothing too), OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients
+        where one of them is for fewer peers than are required. While a connecting peer's share of kept messages is full
+        (T-62), or the disk (D-13), or deliveries are looked for that are to make room (D-10), the send waits inside.
+        """
+        self._context.tick(now)
+        if self._context.closing:
+            raise ConnectionClosing("the instance is closing: nothing was stored")
+        items = list(items)
+        sizes = self._sizes.sizes(items)
+        receipt, terms = Receipt(0, -1, []), terms_of(require_recipients, to, expire_after)
+        for uuid in terms.to or ():
+            if uuid in self._peers and not self._peers[uuid].takes_reliable:
+                raise LocalProtocolError(
+                    "not_reliable",
+                    f"peer {uuid} speaks a layout without acknowledgements, so no message can be reliable for it: use "
+                    "unreliable_send",
+                )
+        if self._context.foreign:
+            self._tell_one_way(items, terms)
+        if self.blocked or self.must_wait() or not self.store(items, sizes, receipt, terms):
+            self.blocked.append((items, receipt, terms))
+        return receipt
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None, *, to: To = None) -> int:
+        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55).
+
+        `to` narrows them as with `send_many`.
+        """
+        if now is not None:
+            self._context.tick(now)
+        if (channel, key) not in self._sizes.pair_sizes or type(body) is not bytes or len(body) > self._limits.max_body:
+            self._sizes.size(channel, key, body)  # new names, or it raises
+        marked: Encoder | None = None
+        frame = b""  # by that encoder, which hardly ever is another one
+        sent = 0
+        high_water = self._limits.high_water
+        peers = (
+            self._routing.routes.match(channel, key)
+            if to is None
+            else self._routing.narrow(channel, key, uuids_of(to), True)
+        ).peers
+        if self._context.foreign:
+            peers = self._with_foreign(peers, channel, key, body, to is None)
+        for peer in peers:
+            link = peer.link
+            connection = link.connection if link is not None else None
+            if link is None or connection is None or (peer.kept_back and peer.holds(channel, key)):
+                continue
+            if connection.unsent_bytes + link.in_transit >= high_water or not connection.live:
+                self._counts["unreliable_dropped"] += 1
+                continue
+            if connection.encoder is not marked:
+                marked, frame = connection.encoder, connection.unreliable_frame(channel, key, body)
+            connection.send_encoded(frame)
+            self._context.writable[link] = None
+            sent += 1
+        self._counts["unreliable_sent"] += sent
+        return sent
+
+    def _with_foreign(
+        self, peers: tuple[Peer, ...], channel: str, key: str, body: bytes, to_all: bool
+    ) -> tuple[Peer, ...]:
+        """And those that take nothing but unreliable messages. Raises OwnLimitExceeded where the layout of one of them
+        all cannot carry it: nothing was sent."""
+        if to_all:
+            peers += self._routing.one_way.match(channel, key).peers
+        for link in self._context.foreign:
+            if link.peer in peers and link.connection is not None:
+                try:
+                    link.connection.unreliable_frame(channel, key, body)
+                except OwnLimitExceeded as error:
+                    raise OwnLimitExceeded(
+                        error.code,
+                        f"peer {link.peer.uuid} cannot be sent it: {error.detail}. Split it, or name the others with "
+                        "`to`; nothing was sent",
+                    ) from error
+        return peers
+
+    def _tell_one_way(self, items: Iterable[Item], terms: Terms) -> None:
+        """Some of what is sent matches what peers want that acknowledge nothing."""
+        if terms.to is not None:
+            return
+        missed: Counter[Peer] = Counter()
+        for channel, key, _ in items:
+            missed.update(self._routing.one_way.match(channel, key).peers)
+        for peer, times in missed.items():
+            self._context.tally.add(
+                NoticeKind.NOT_RELIABLE,
+                peer.uuid,
+                times,
+                "reliable messages that it subscribes to were not for this peer, whose layout has no "
+                "acknowledgements: it gets what is sent with unreliable_send",
+                self._context.now,
+            )
+
+    def store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, terms: Terms) -> bool:
+        """False where the send must wait until room is found."""
+        routed: Sequence[Recipients] = (
+            self._routing.routes.match_all(items) if terms.to is None else self._routing.narrow_all(items, terms.to)
+        )
+        _check_recipients(items, routed, terms.required)
+        rider = receipt if isinstance(receipt, Rider) else None
+        if rider is not None:
+            rider.check()
+        matched, shares = routed, shares_of(routed, sizes)
+        room = None
+        if any(self._room.quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
+            room = self._room.find_room(routed, sizes, shares, partial(self._on_room, receipt))
+            if room is None:
+                return False
+            routed, shares = room.routed, room.shares
+            _check_recipients(items, routed, terms.required)
+        # A peer that connects gets what is retained by subscribing, and is not in a `to` that names nobody.
+        is_kept = (
+            bool(self._ledger.keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))
+        )
+        stored = [at for at, recipients in enumerate(routed) if recipients.peers or is_kept]  # T-53
+        numbers = zip(count(self._ledger.next_seq), self._ledger.ids.take_many(len(stored)), strict=False)
+        if room is not None:
+            self._room.use_room(room, receipt)
+        receipt.counts += [len(recipients.peers) for recipients in routed]
+        receipt.recipients = len({peer for recipients in set(routed) for peer in recipients.peers})
+        receipt.first_seq = self._ledger.next_seq
+        for recipients, run in groupby(stored, routed.__getitem__):
+            messages = [
+                StoredMessage(seq, wire_id, *items[at], sizes[at])
+                for at, (seq, wire_id) in zip(run, numbers, strict=False)
+            ]
+            self._ledger.take_in(messages, recipients, is_kept, terms.expire_after)
+            if is_kept:
+                self._ledger.keeping.add(messages, recipients, terms.to)
+        for peer, share in shares.items():
+            peer.outbox.add(*share)
+        if room is not None:
+            self._room.look_at_filling(shares)
+        if room is not None and is_kept:  # a full peer does not get it as one that connects
+            for seq, peers in enumerate(room.skipped, receipt.first_seq):
+                for peer in peers:
+                    self._ledger.keeping[seq].exclude(peer)
+        if rider is not None:
+            rider.ride()
+        elif not is_kept and terms.to != _NOBODY:
+            self._tell_nobody(receipt, [items[at][0] for at, found in enumerate(matched) if not found.peers])
+        if stored:
+            self._ledger.hold_receipt(receipt, len(stored))
+            if terms.expire_after is not None:
+                self._expiry.look_at_due(terms.expire_after)
+        elif rider is not None:
+            receipt.last_seq = self._ledger.next_seq - 1
+            self._commits.batch.tokens.append(receipt)
+        else:
+            receipt.last_seq = self._ledger.next_seq - 1
+            self._actions.append(Stored([receipt]))
+        return True
+
+    def _tell_nobody(self, receipt: Receipt, channels: Iterable[str]) -> None:
+        """Messages on these had no recipients, and are not kept (T-53). A requester that has left is no failure."""
+        channels = [channel for channel in channels if not is_envelope(channel)]
+        if channels:
+            receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, len(channels))
+            self.count_nobody(channels)
+
+    def count_nobody(self, channels: Sequence[str]) -> None:
+        self._counts["no_recipients"] += len(channels)
+        self._context.tally.add(
+            NoticeKind.NO_RECIPIENTS,
+            None,
+            len(channels),
+            "messages that were to be stored had no recipients and are not kept, the last one on "
+            f"{channels[-1]!r:.100}: no peer that is known here subscribes to it. Wait until one does "
+            "(wait_subscribed), or send with require_recipients=1 to have an error (T-53)",
+            self._context.now,
+        )
+
+    def _on_room(self, receipt: Receipt, error: TolliverError | None) -> None:
+        """The search that this send waits for is over."""
+        if error is not None and self.blocked and self.blocked[0][1] is receipt:
+            self.blocked.popleft()
+            self._actions.append(Stored([receipt], error))
+        self.unblock()
+
+    def _look_at_windows(self, count: int) -> bool:
+        """True if some window keeps so many messages more."""
+        for owner in self._ledger.keeping.close_full(self._ledger.next_seq):
+            link = owner if isinstance(owner, Link) else None
+            whom = owner if link is None else link.identity.address if link.remote is None else link.remote
+            self._counts["not_kept"] += count
+            self._context.tally.add(
+                NoticeKind.NOT_KEPT,
+                link.peer.uuid if link is not None and link.peer is not None else None,
+                count,
+                f"messages were not kept for {whom}, which is connecting, as {self._ledger.keeping.size} bytes are "
+                "kept: what it subscribes to only now it will not get of these (T-62)",
+                self._context.now,
+            )
+        return self._ledger.keeping.open > 0
+
+    def must_wait(self) -> bool:
+        return self._commits.apart or self._keeps_enough()
+
+    def _keeps_enough(self) -> bool:
+        return self._ledger.keeping.keeps_enough(self._policy.strict_block)
+
+    def unblock(self) -> None:
+        """Store the sends that waited, in order, unless they are to go apart."""
+        if not self._commits.apart:
+            self.store_blocked()
+
+    def store_blocked(self) -> None:
+        """And what patterns have that waited."""
+        self._store_sends()
+        for pattern in self._hooks.room_is_back:
+            pattern.room_is_back()
+
+    def _store_sends(self) -> None:
+        """As far as the shares of the connecting peers allow, and until room at a quota is looked for."""
+        while self.blocked and not self._keeps_enough():
+            items, receipt, terms = self.blocked[0]
+            try:
+                if not self.store(items, self._sizes.sizes(items), receipt, terms):
+                    return
+            except TolliverError as error:
+                self._actions.append(Stored([receipt], error))
+            self.blocked.popleft()
+
+    def take_back(self, batch: Batch) -> None:
+        """Messages that were not stored: no id, no owner, no place in a window that keeps for somebody."""
+        for recipients, messages in batch.runs:
+            size = sum(message.size for message in messages)
+            for peer in recipients.peers:
+                peer.outbox.add(-len(messages), -size)
+        ids = {message.seq: message.wire_id for message in batch.messages()}
+        self._ledger.keeping.take_back(batch.messages())
+        linked, self._commits.batch.linked = self._commits.batch.linked, []
+        for peer, claimed in linked:  # promised to a peer in the meantime
+            self._ledger.unlink_kept(peer, claimed)
+            self._ledger.link_kept(peer, [kept for kept in claimed if kept.message.seq not in ids])
+        for first, last in spans_of(ids):
+            self._ledger.refcounts.drop(first, last)
+        self._ledger.ids.give_back(spans_of(ids.values()))
+        for receipt in batch.tokens:
+            receipt.unacked = 0
+            self._ledger.unwatch(receipt)
+        for pattern in self._hooks.left:
+            for recipients, messages in batch.runs:
+                for peer in recipients.peers:
+                    pattern.left(peer, [one.seq for one in messages])
+
+    @property
+    def waits_alone(self) -> bool:
+        """True if messages that go in commits of their own wait for the next one, and may have it (D-13)."""
+        # Asked where `_apart` holds, without which none wait: to ask costs more than all else of an idle node.
+        if not self._commits.batch.empty:
+            return False
+        is_blocked = bool(self.blocked) and not (self._keeps_enough() or self._commits.room_searches.busy)
+        return is_blocked or any(pattern.waits() for pattern in self._hooks.waits)
+
+    def fail_blocked(self, error: TolliverError) -> None:
+        """Sends that wait for a commit that stores nothing, which has no room either."""
+        if self.blocked and not (self._keeps_enough() or self._commits.room_searches.busy):
+            self._actions.append(Stored([receipt for _, receipt, _ in self.blocked], error))
+            self.blocked.clear()
+        for pattern in self._hooks.no_room:
+            pattern.no_room(error)
+
+
+def _check_recipients(items: Sequence[Item], routed: Sequence[Recipients], required: int) -> None:
+    """Raises TooFewRecipients, before anything has changed."""
+    for (channel, key, _), recipients in zip(items, routed, strict=True) if required else ():
+        found = count_subscribed(recipients, channel, key)
+        if found < required:
+            raise TooFewRecipients(channel, key, required, found)

@@ -1,0 +1,252 @@
+"""Messages from the store to the wire, and acknowledgements back.
+
+The window of a peer decides what it is sent, and when (`outbox`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from ..._common.errors import TolliverError
+from ..._common.histogram import Histogram
+from ..._common.intervals import spans_of
+from ..actions import Fetch, NoticeKind
+from ..commits.commits import STORE_RETRY, Commits
+from ..context import Context
+from ..link import Link, Peer, peer_of
+from ..store import RemoveDeliveries, Row, StoredMessage
+from .ledger import Ledger
+from .outbox import Holds, Window
+
+_LOOK_AGAIN = 1.0  # seconds
+
+
+class Transmission:
+    """Rows, frames, resends, acknowledgements."""
+
+    def __init__(self, context: Context, commits: Commits, ledger: Ledger) -> None:
+        self._context = context
+        self._limits = context.limits
+        self._timers = context.timers
+        self._counts = context.counts
+        self._actions = context.actions
+        self._peers = context.peers
+        self._hooks = context.hooks
+        self._commits = commits
+        self._ledger = ledger
+        self._fetching: dict[UUID, tuple[Link, int]] = {}
+        self.frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
+        self._round_trips = Histogram()
+
+    def committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
+        link = peer.link
+        if link is not None and link.window is not None:
+            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if peer.kept_back else None
+            link.window.committed(messages, wanted)
+            self._context.sendable[link] = None
+        elif peer.reader is not None:
+            peer.reader.committed(messages)
+            for pattern in self._hooks.stored:
+                pattern.stored(peer, messages)
+        else:
+            peer.outbox.stored(messages[0].seq, messages[-1].seq)
+
+    def pump(self, link: Link) -> None:
+        """Give the connection what its peer may be sent now."""
+        window, connection, peer = link.window, link.connection, link.peer
+        if window is None or connection is None or peer is None or not connection.live or not peer.takes_reliable:
+            return
+        room = (self._limits.low_water if link.above_high_water else self._limits.high_water) - link.unsent
+        link.above_high_water = room <= 0
+        if room > 0:
+            room = self._limits.high_water - link.unsent
+        while room > 0:
+            run = window.next_run(1 if peer.kept_back else room)
+            if not run:
+                break
+            if peer.kept_back and peer.holds(run[0].channel, run[0].key):
+                window.acked(run[0].wire_id)  # it goes out anew when it is held no more
+                continue
+            data = self._encoded(run) if link not in self._context.foreign else connection.encoder.messages(run)
+            connection.send_encoded(data)
+            link.gathered += [message.wire_id for message in run]
+            room -= len(data)
+            outbox = peer.outbox
+            if run[0].seq > outbox.sent_to:  # then the others are above it too
+                outbox.sent_to = run[-1].seq
+                self._counts["sent"] += len(run)
+                peer.counts.sent += len(run)
+            else:
+                self._count_resent(peer, run)
+        else:
+            link.above_high_water = True
+        self._context.writable[link] = None
+        self._fetch(link, peer)
+        due = window.next_due()
+        if due is not None:
+            self._timers.set(("resend", link.cid), due)
+
+    def _encoded(self, run: Sequence[StoredMessage]) -> bytes:
+        frames = self.frames
+        if not (frames or self._context.sendable):
+            one = run[0]
+            if len(run) == 1:
+                return self._context.encoder.message(one.channel, one.key, one.body, one.wire_id)
+            return self._context.encoder.messages(run)
+        for message in run:  # for one peer after the other, who may be sent the same
+            if message.seq not in frames:
+                frames[message.seq] = self._context.encoder.messages((message,))
+        return b"".join([frames[message.seq] for message in run])
+
+    def _count_resent(self, peer: Peer, run: Sequence[StoredMessage]) -> None:
+        outbox, counts = peer.outbox, peer.counts
+        for message in run:
+            if message.seq > outbox.sent_to:
+                outbox.sent_to = message.seq
+                self._counts["sent"] += 1
+                counts.sent += 1
+            else:
+                self._counts["resent"] += 1
+                counts.resent += 1
+
+    def _fetch(self, link: Link, peer: Peer) -> None:
+        if link.window is None or (self._fetching and peer.uuid in self._fetching):
+            return
+        wanted = link.window.next_fetch()
+        if wanted is not None:
+            self._fetching[peer.uuid] = (link, wanted[0])
+            self._actions.append(Fetch(peer.uuid, *wanted))
+
+    def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
+        """Control messages whose acknowledgement is overdue go out again as they were."""
+        assert link.connection is not None
+        for wire_id in wire_ids:
+            frame = link.control.frame(wire_id) if link.control else None
+            if frame is not None and link.connection.live:
+                link.connection.send(frame)
+                link.gathered.append(wire_id)
+        self._context.writable[link] = None
+
+    def settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
+        """A run of acknowledgements: wire id -> (seq, size)."""
+        peer = link.peer
+        assert peer is not None
+        ids = {seq: wire_id for wire_id, (seq, _) in acked.items()}
+        peer.outbox.add(-len(ids), -sum(size for _, size in acked.values()))
+        spans = spans_of(ids)
+        peer.outbox.leave(spans)
+        peer.outbox.poison.acked()
+        link.exposure.acked(self._context.now)
+        window = link.window
+        self.look_at_acks(link, link.ack_watch.acked(self._context.now, window is not None and window.in_flight))
+        link.fruitful = True
+        self._counts["acked"] += len(ids)
+        peer.counts.acknowledged += len(ids)
+        if link.timed_id in acked:
+            peer.round_trip = self._context.now - link.timed_at
+            self._round_trips.add(peer.round_trip)
+        self._commits.batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
+        self._ledger.release(spans, ids)
+        if window is not None and (window.waiting or link.above_high_water):
+            self._context.sendable[link] = None
+        for pattern in self._hooks.left:
+            pattern.left(peer, ids)
+
+    def look_at_acks(self, link: Link, due: float | None) -> None:
+        if due is not None:
+            self._timers.set(("unacked", link.cid), due)
+
+    def suspect(self, link: Link) -> None:
+        """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
+        peer = peer_of(link)
+        sizes = link.window.sizes_of(link.exposure.at(self._context.now)) if link.window is not None else {}
+        seq = peer.outbox.poison.ended([*sizes])
+        if seq is None:
+            return
+        self._ledger.park(peer.outbox, peer.uuid, seq, sizes[seq])
+        self._context.notice(
+            NoticeKind.PARKED,
+            peer.uuid,
+            f"message {seq} was set aside, as the peer closes whenever it gets it; the next ones go. Is it larger "
+            "than the peer's limit? `retry` sends it again, `drop_parked` gives it up (T-09)",
+        )
+
+    def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
+        """Take the result of a Fetch, in order."""
+        self._context.tick(now)
+        if any(pattern.rows(peer, rows, None) for pattern in self._hooks.rows):
+            return
+        link, after_seq = self._fetching.pop(peer, (None, 0))
+        live = self._peers[peer].link if peer in self._peers else None
+        if live is not None:
+            self._context.sendable[live] = None
+        if link is None or link is not live or link.window is None:
+            return
+        self.take_rows(
+            link.window, peer, rows, after_seq, link.peer.holds if link.peer and link.peer.kept_back else None
+        )
+
+    def take_rows(self, window: Window, peer: UUID, rows: Sequence[Row], after_seq: int, holds: Holds) -> None:
+        for row in window.fetched(rows, after_seq, holds):
+            self._ledger.park(window.outbox, peer, row.seq, row.size)
+            self._context.notice(
+                NoticeKind.CORRUPT_MESSAGE,
+                peer,
+                f"message {row.seq} (id {row.wire_id}) failed its checksum and was set aside; the rest goes on",
+            )
+
+    def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
+        """The Fetch brought nothing; it is tried again in a second."""
+        self._context.tick(now)
+        self._fetching.pop(peer, None)
+        self._context.notice(NoticeKind.STORE_ERROR, peer, f"reading the outbox failed, it is tried again: {error}")
+        for pattern in self._hooks.rows:
+            pattern.rows(peer, (), error)
+        link = self._peers[peer].link if peer in self._peers else None
+        if link is not None:
+            self._timers.set(("fetch", link.cid), self._context.now + STORE_RETRY)
+
+    def _on_resend_timeout(self, cid: int) -> None:
+        link = self._context.links[cid]
+        if link.window is None:
+            return
+        self._resend_control(link, link.window.fall_due(self._context.now))
+        if link.window.full:
+            self._context.notice(
+                NoticeKind.BACKOFF_FULL,
+                link.peer.uuid if link.peer else None,
+                f"{self._limits.backoff_messages} messages wait for a late ack: sends to this peer pause (T-52)",
+            )
+        self._context.sendable[link] = None
+
+    def _on_fetch_timeout(self, cid: int) -> None:
+        self._context.sendable[self._context.links[cid]] = None
+
+    def _on_unacked_timeout(self, cid: int) -> None:
+        """Acks that we do not read, as our own handlers have enough, are no silence of the peer's."""
+        link = self._context.links[cid]
+        oldest = link.window.oldest() if link.window is not None else None
+        if oldest is None or link.window is None:
+            return
+        if link.holding or link.paused:
+            self._timers.set(("unacked", cid), self._context.now + _LOOK_AGAIN)
+            return
+        seconds, due = link.ack_watch.look(self._context.now)
+        self.look_at_acks(link, due)
+        if seconds is not None:
+            self._notice_silence(link, link.window.in_backoff + link.window.in_window[0], seconds, *oldest)
+
+    def _notice_silence(self, link: Link, count: int, seconds: float, message_id: int, name: tuple[str, str]) -> None:
+        self._context.notice(
+            NoticeKind.UNACKNOWLEDGED,
+            link.peer.uuid if link.peer else None,
+            f"it is connected, and has acknowledged none of {count} messages for {seconds:.0f} s; the oldest is "
+            f"{message_id} on {name[0]!r:.100} {name[1]!r:.100}: do its handlers hang, or does it not read? "
+            "(unacknowledged_after)",
+        )
+
+    @property
+    def round_trips(self) -> Histogram:
+        """Seconds from when the socket took a message to its acknowledgement: of one at a time for each connection."""
+        return self._round_trips
