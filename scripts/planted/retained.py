@@ -10,6 +10,7 @@ from .bug import Bug
 FLUSHES = "tolliver_proto/_node/outboxes/flushes.py"
 SENDER = "tolliver_proto/_node/outboxes/sender.py"
 SIZES = "tolliver_proto/_patterns/retained_sizes.py"
+COPIES = "tolliver_proto/_patterns/value_copies.py"
 
 _NODE = "tests/patterns/test_retained.py::"
 _FLUSH = "tests/node/test_flushing.py::"
@@ -38,6 +39,38 @@ BUGS = (
         ("bool(self._ledger.keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))"),
         "bool(self._ledger.keeping) and terms.to != _NOBODY and self._look_at_windows(len(items))",
         (f"{_NODE}test_it_comes_once_to_a_peer_that_was_connecting",),
+    ),
+    Bug(
+        "values that nobody wants any more stay on the disk",
+        COPIES,
+        "rerouted",
+        "not copies.wanted <= wanted",
+        "False",
+        (f"{_NODE}test_one_that_unsubscribes_gets_no_more_of_the_values_and_their_disk_is_free",),
+    ),
+    Bug(
+        "a value that has gone out is dropped where the peer unsubscribes",
+        COPIES,
+        "take",
+        "one.seq > peer.outbox.sent_to",
+        "one.seq",
+        (f"{_NODE}test_one_that_unsubscribes_gets_no_more_of_the_values_and_their_disk_is_free",),
+    ),
+    Bug(
+        "an old value that waits is taken for the newest",
+        COPIES,
+        "is_queued",
+        "seq >= self._changed_at.get(name, 0)",
+        "bool(name)",
+        (f"{_NODE}test_a_newer_value_than_the_one_that_waits_is_given",),
+    ),
+    Bug(
+        "a value that waits is queued again",
+        COPIES,
+        "is_queued",
+        "self._waits(peer, seq)",
+        "False",
+        (f"{_NODE}test_a_value_that_still_waits_is_not_queued_again",),
     ),
     Bug(
         "a change that is not stored yet is given",

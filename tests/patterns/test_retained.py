@@ -153,6 +153,116 @@ def test_who_subscribes_anew_after_an_unsubscribe_gets_it_again() -> None:
         assert bodies(wire) == []
 
 
+def test_one_that_unsubscribes_gets_no_more_of_the_values_and_their_disk_is_free() -> None:
+    """Those that have gone out stay until they are acknowledged, and messages that were sent stay."""
+    play = Play(limits=Limits(window_messages=2))
+    retain(play, *[("c", str(number), b"%d" % number) for number in range(5)])
+    wire = play.peer(LOW, ("c", "sent"))
+    for number in range(3):
+        play.send("c", "sent", b"sent")
+        wire.send(Subscribe("c", "", 2 * number + 1))
+        assert len(play.store.deliveries(LOW)) <= number + 1 + 5
+        wire.send(Unsubscribe("c", "", 2 * number + 2))
+    got = []
+    while batch := bodies(wire):
+        got += batch
+    assert got == [b"sent", b"0", b"sent", b"sent"]
+    play.wait(1)
+    assert play.store.messages == []
+
+
+def test_a_value_that_still_waits_is_not_queued_again() -> None:
+    play = Play(limits=Limits(window_messages=1))
+    retain(play, ("c", "a", b"1"), ("c", "b", b"1"), ("c", "c", b"1"))
+    wire = play.accepted()
+    wire.request(("c", "a"), ("c", "b"))
+    wire.send(Subscribe("c", "", 1))
+    got = []
+    while batch := bodies(wire):
+        got += batch
+    assert got == [b"1"] * 3
+    wire.send(Subscribe("", "", 2))
+    assert len(play.store.deliveries(LOW)) == 3, "what was acknowledged is given again"
+
+
+def test_a_newer_value_than_the_one_that_waits_is_given() -> None:
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "b", b"1"))
+    wire = play.peer(LOW)
+    wire.send(Subscribe("c", "", 1))
+    wire.send(Unsubscribe("c", "", 2))
+    retain(play, ("c", "b", b"2"))
+    wire.send(Subscribe("c", "", 3))
+    assert bodies(wire) == [b"1", b"1", b"2"]
+
+
+def test_an_old_value_that_was_changed_is_not_taken_for_the_newest_of_a_later_time() -> None:
+    """Once nothing waits, changes are not remembered any more."""
+    play = Play()
+    retain(play, ("c", "a", b"1"))
+    wire = play.peer(LOW, ("c", ""))
+    retain(play, ("c", "a", b"2"))
+    for number in (1, 3):
+        wire.ack(*wire.messages())
+        wire.send(Unsubscribe("c", "", number))
+        wire.send(Subscribe("c", "", number + 1))
+    assert bodies(wire) == [b"2"]
+
+
+def test_rules_that_take_a_value_away_leave_what_waits() -> None:
+    """The rules may change again: P-31."""
+    play = Play(limits=Limits(window_messages=1))
+    retain(play, ("c", "a", b"1"), ("c", "b", b"2"))
+    wire = play.peer(LOW, ("c", ""))
+    play.call("set_acl", Acl(peers={LOW: Rights(subscribe=(("d", "*"),))}))
+    assert len(play.store.deliveries(LOW)) == 2
+    assert wire is not None
+
+
+def test_values_of_one_who_is_forgotten_go_with_all_else() -> None:
+    play = Play(limits=Limits(window_messages=1))
+    retain(play, ("c", "a", b"1"), ("c", "b", b"2"))
+    play.peer(LOW, ("c", ""))
+    play.call("forget_peer", LOW)
+    assert play.store.messages == []
+    wire = play.accepted()
+    wire.request(("c", ""))
+    assert bodies(wire) == [b"1"]
+
+
+def test_one_search_for_values_that_are_wanted_no_more_at_a_time() -> None:
+    play = Play(limits=Limits(window_messages=1))
+    names = [("c", str(number)) for number in range(4)]
+    retain(play, *[(*name, b"%d" % number) for number, name in enumerate(names)])
+    wire = play.accepted()
+    wire.request(*names)
+    play.hold_searches = True
+    for number in (1, 2, 3):
+        wire.send(Unsubscribe("c", str(number), number))
+    assert len(play.searches) == 1
+    play.looked()
+    play.looked()
+    assert play.searches == []
+    assert bodies(wire) == [b"0"]
+    play.wait(1)
+    assert play.store.deliveries(LOW) == []
+
+
+def test_what_waits_cannot_be_looked_up() -> None:
+    """The peer comes again with its list; what was to be dropped stays."""
+    play = Play(limits=Limits(window_messages=1))
+    retain(play, ("c", "a", b"1"), ("c", "b", b"2"))
+    wire = play.peer(LOW, ("c", ""))
+    play.search_error = StoreError("unreadable")
+    wire.send(Subscribe("c", "b", 1))
+    assert play.knows() == {Subscription("c", "")}
+    wire.send(Unsubscribe("c", "", 2))
+    assert len(play.store.deliveries(LOW)) == 2
+    play.search_error = None
+    wire.send(Subscribe("c", "b", 3))
+    assert play.knows() == {Subscription("c", "b")}
+
+
 def test_a_hold_that_ends_by_subscribing_is_nothing_new_and_one_that_is_over_is() -> None:
     play = Play()
     wire = play.accepted()

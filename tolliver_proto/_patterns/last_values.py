@@ -26,6 +26,7 @@ from .._node.services import Services
 from .._node.store import RetainedValue
 from .._wire.events import Subscription
 from .retained_sizes import Look, Name, RetainedSizes
+from .value_copies import ValueCopies
 
 _PIECE = 1000  # values of one question
 _PIECE_BYTES = 2**20
@@ -35,11 +36,13 @@ _WEIGHED = 1000  # names of one question
 class Retention(Rider):
     """Receipt of a `retain`, with what that changes: `size` is None where the name is cleared."""
 
-    __slots__ = ("_sizes", "body", "name", "size")
+    __slots__ = ("_copies", "_sizes", "body", "name", "size")
 
-    def __init__(self, sizes: RetainedSizes, name: Name, body: bytes | None, size: int | None) -> None:
+    def __init__(
+        self, sizes: RetainedSizes, copies: ValueCopies, name: Name, body: bytes | None, size: int | None
+    ) -> None:
         super().__init__(0, -1, [])
-        self._sizes = sizes
+        self._sizes, self._copies = sizes, copies
         self.name = name
         self.body = body
         self.size = size
@@ -49,12 +52,13 @@ class Retention(Rider):
 
     def ride(self) -> None:
         self._sizes.take(self.name, self.body, self.size)
+        self._copies.changes(self.name, self.first_seq)
 
 
 class Giving:
     """A peer's new entries and the values for them: they are looked up, then stored with its list."""
 
-    __slots__ = ("after", "go_on", "is_ready", "look", "room", "search_id", "storing", "uuid", "waiting")
+    __slots__ = ("after", "go_on", "is_ready", "look", "queued", "room", "search_id", "storing", "uuid", "waiting")
 
     def __init__(self, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> None:
         self.uuid = uuid
@@ -62,6 +66,7 @@ class Giving:
         self.go_on = go_on
         self.room = (0, 0)  # values and bytes that the peer's outbox takes: more are not looked up
         self.after: tuple[str, str] | None = None
+        self.queued: dict[Name, int] = {}  # seqs of copies that wait for the peer already
         self.search_id = 0
         self.is_ready = False  # the list that it was begun for is counted now
         self.storing = False
@@ -74,6 +79,7 @@ class LastValues(Pattern):
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel, self._limits = node, services, services.limits
         self._sizes = RetainedSizes(services)
+        self._copies = ValueCopies(services)
         self._questions = count(1)
         self._givings: dict[UUID, Giving] = {}
         self._unweighed: deque[Retention] = deque()  # in order; the names of the first are asked for
@@ -107,7 +113,7 @@ class LastValues(Pattern):
             raise ConnectionClosing("the instance is closing: nothing was stored")
         self._kernel.size(channel, key, b"" if body is None else body)
         size = None if body is None else self._kernel.name_size(channel) + self._kernel.name_size(key) + len(body)
-        change = Retention(self._sizes, (channel, key), body, size)
+        change = Retention(self._sizes, self._copies, (channel, key), body, size)
         if self._unweighed or change.name not in self._sizes:
             self._unweighed.append(change)
             self._weigh()
@@ -179,7 +185,7 @@ class LastValues(Pattern):
             giving.waiting.append(go_on)
         elif new and self._keeps_values():
             giving = self._givings[uuid] = Giving(uuid, new, go_on)
-            self._begin_look(giving)
+            self._copies.find(known, giving.queued, partial(self._begin_look, giving))
         else:
             return False
         return True
@@ -187,6 +193,12 @@ class LastValues(Pattern):
     def with_list(self, peer: Peer) -> bool:
         giving = self._givings.get(peer.uuid)
         return giving is not None and giving.is_ready and self._give_values(peer, giving)
+
+    def rerouted(self, peer: Peer) -> None:
+        self._copies.rerouted(peer)
+
+    def left(self, peer: Peer, seqs: Collection[int]) -> None:
+        self._copies.left(peer, seqs)
 
     def _keeps_values(self) -> bool:
         running = self._kernel.running
@@ -196,8 +208,11 @@ class LastValues(Pattern):
         pending, size = (0, 0) if peer is None else (peer.outbox.pending, peer.outbox.pending_bytes)
         return self._limits.outbox_messages - pending, self._limits.outbox_bytes - size
 
-    def _begin_look(self, giving: Giving) -> None:
+    def _begin_look(self, giving: Giving, error: TolliverError | None = None) -> None:
         """The store has by then what the running commit changes, or never will; it has not what gathers."""
+        if error is not None:
+            self._give(giving, error)
+            return
         giving.look.begin(self._kernel.values)
         if giving.look not in self._sizes.looks:
             self._sizes.looks.append(giving.look)
@@ -237,7 +252,8 @@ class LastValues(Pattern):
             self._give(giving, None)
 
     def _give(self, giving: Giving, error: TolliverError | None) -> None:
-        self._sizes.looks.remove(giving.look)
+        if giving.look in self._sizes.looks:
+            self._sizes.looks.remove(giving.look)
         giving.is_ready = True
         giving.go_on(error)
         giving.is_ready = False
@@ -252,7 +268,9 @@ class LastValues(Pattern):
 
     def _give_values(self, peer: Peer, giving: Giving) -> bool:
         """Its list is in the routes: what it may have becomes messages of the same commit."""
-        items = self._kernel.wanted_by(peer, giving.look.values())
+        queued, is_queued = giving.queued, self._copies.is_queued
+        values = [one for one in giving.look.values() if not is_queued(peer, one[:2], queued.get(one[:2], 0))]
+        items = self._kernel.wanted_by(peer, values)
         most, room = (0, 0) if self._kernel.apart else self._room_of(peer)
         sizes = [self._kernel.encoded_size(*item) for item in items]
         fits = min(bisect_right([*accumulate(sizes)], room), max(most, 0))
@@ -263,7 +281,7 @@ class LastValues(Pattern):
             self._kernel.tally(NoticeKind.SKIPPED, peer.uuid, left_out, text, self._kernel.now)
         if not (items and fits):
             return False
-        self._kernel.store_for([(peer.alone, fits)], items[:fits], sizes[:fits], None)
+        self._copies.add(peer, self._kernel.store_for([(peer.alone, fits)], items[:fits], sizes[:fits], None))
         self._kernel.look_at_filling([peer])
         giving.storing = True
         self._kernel.after_commit(partial(self._end_giving, giving))

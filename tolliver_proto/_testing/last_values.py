@@ -14,6 +14,7 @@ from .._node.store import (
     AddPeerSubscription,
     ForgetPeer,
     Operation,
+    RemoveDeliveries,
     RemovePeerSubscription,
     RemoveRetained,
     ReplacePeerSubscriptions,
@@ -50,6 +51,7 @@ class ValueLedger:
         self._last: dict[Name, int] = {}  # the latest that was stored, whether or not it is kept
         self._lists: Lists = defaultdict(set)
         self._held: Lists = defaultdict(set)
+        self._waiting: defaultdict[UUID, dict[int, bytes]] = defaultdict(dict)  # deliveries of values, by seq
 
     def retained(self, body: bytes) -> None:
         """The application retains this."""
@@ -59,6 +61,7 @@ class ValueLedger:
         """The store took these. `may_skip` where the node says that it had no room for some value."""
         newest, last = dict(self.newest), dict(self._last)
         commit = _Commit()
+        queued = {peer: {*bodies.values()} for peer, bodies in self._waiting.items()}  # they are not queued again
         for operation in operations:
             if isinstance(operation, StoreMessages):
                 self._store(operation, commit)
@@ -80,7 +83,7 @@ class ValueLedger:
             self.given += is_given
         for peer, wanted in commit.new.items():
             for name, body in self.newest.items():
-                if _match(name, wanted) and not commit.rows[peer, name, body]:
+                if _match(name, wanted) and not commit.rows[peer, name, body] and body not in queued.get(peer, ()):
                     check(may_skip, "{} subscribes anew, and is not given {} (P-31)", peer, body)
                     self.excused.add((peer, body))
 
@@ -88,7 +91,9 @@ class ValueLedger:
         for message, recipients in zip(operation.messages, operation.recipients, strict=True):
             if message.channel == CHANNEL:
                 name = message.channel, message.key
-                commit.rows.update((peer, name, message.body) for peer in recipients)
+                for peer in recipients:
+                    commit.rows[peer, name, message.body] += 1
+                    self._waiting[peer][message.seq] = message.body
                 self._is_stored(name, message.body)
 
     def _is_stored(self, name: Name, body: bytes) -> None:
@@ -106,7 +111,13 @@ class ValueLedger:
         elif isinstance(operation, RemovePeerSubscription):
             for lists in (self._lists, self._held, commit.new):
                 lists[operation.peer].discard(operation.subscription)
+        elif isinstance(operation, RemoveDeliveries):
+            waiting = self._waiting[operation.peer]
+            for first, last in operation.spans:
+                for seq in [seq for seq in waiting if first <= seq <= last]:
+                    del waiting[seq]
         elif isinstance(operation, ForgetPeer):
+            self._waiting.pop(operation.peer, None)
             for lists in (self._lists, self._held, commit.new):
                 lists.pop(operation.peer, None)
 

@@ -1,0 +1,115 @@
+"""Copies of last values that wait for peers.
+
+A value that is given to a peer is a copy of its own on disk, for it needs an id of its own: under one that the peer has
+had it would be taken for a repetition (T-48). Those that have not gone out leave the store where the peer unsubscribes,
+and one that still waits is not queued again: a peer that subscribes time and again has the disk grow by what is
+retained, once. Which deliveries are such copies is in memory alone, as spans: after a restart they are messages like
+all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from .._common.errors import TolliverError, UndeliveredReason
+from .._common.intervals import IntervalSet, spans_of
+from .._node.commits.batch import GoOn
+from .._node.link import Peer
+from .._node.services import Services
+from .._node.store import Found, StoredMessage
+from .._node.subscriptions import matching
+from .._wire.events import Subscription
+from .retained_sizes import Name
+
+
+class _Copies:
+    """Those that wait for one peer."""
+
+    __slots__ = ("is_searched", "search_again", "seqs", "wanted")
+
+    def __init__(self) -> None:
+        self.seqs = IntervalSet()
+        self.wanted: frozenset[Subscription] = frozenset()  # by the peer, when this was looked at last
+        self.is_searched = False  # for those that it wants no more
+        self.search_again = False
+
+
+class ValueCopies:
+    """The copies that were given in this life."""
+
+    def __init__(self, services: Services) -> None:
+        self._kernel = services
+        self._of: dict[Peer, _Copies] = {}
+        self._changed_at: dict[Name, int] = {}  # seqs, of changes since copies wait: those below are of older values
+
+    def add(self, peer: Peer, rows: Sequence[StoredMessage]) -> None:
+        """The next commit stores these for the peer, which wants them."""
+        copies = self._of.setdefault(peer, _Copies())
+        copies.seqs.add(rows[0].seq, rows[-1].seq)
+        copies.wanted = peer.subscriptions.union(peer.held)
+
+    def left(self, peer: Peer, seqs: Collection[int]) -> None:
+        """These wait no more."""
+        copies = self._of.get(peer)
+        if copies is None:
+            return
+        for first, last in spans_of(seqs):
+            copies.seqs.discard(first, last)
+        if not copies.seqs:
+            del self._of[peer]
+        if not self._of:
+            self._changed_at.clear()
+
+    def changes(self, name: Name, seq: int) -> None:
+        """The name has another value: its messages have no lower seq."""
+        if self._of:
+            self._changed_at[name] = seq
+
+    def find(self, peer: Peer | None, queued: dict[Name, int], then: GoOn) -> None:
+        """Adds the seqs of those that wait for the peer, the newest of each name, and calls `then`."""
+        if peer is None or peer not in self._of:
+            then(None)
+            return
+
+        def take(found: Sequence[Found]) -> None:
+            queued.update(((one.channel, one.key), one.seq) for one in found if self._waits(peer, one.seq))
+
+        self._kernel.search(peer.uuid, take, then)
+
+    def is_queued(self, peer: Peer, name: Name, seq: int) -> bool:
+        """True if this one still waits, and is of the newest value."""
+        return self._waits(peer, seq) and seq >= self._changed_at.get(name, 0)
+
+    def rerouted(self, peer: Peer) -> None:
+        """The peer may want fewer than before. Copies that access rules forbid stay: the rules may change again."""
+        copies, wanted = self._of.get(peer), peer.subscriptions.union(peer.held)
+        if copies is not None:
+            copies.search_again = copies.search_again or not copies.wanted <= wanted
+            copies.wanted = wanted
+            if not copies.is_searched:
+                self._drop_unwanted(peer, copies)
+
+    def _drop_unwanted(self, peer: Peer, copies: _Copies, _error: TolliverError | None = None) -> None:
+        """One search at a time, as a peer may unsubscribe often."""
+        copies.is_searched = False
+        if not copies.search_again or peer.forgotten:
+            return
+        copies.is_searched, copies.search_again = True, False
+
+        def take(found: Sequence[Found]) -> None:
+            gone = [
+                one
+                for one in found
+                if self._waits(peer, one.seq)
+                and one.seq > peer.outbox.sent_to
+                and copies.wanted.isdisjoint(matching(one.channel, one.key))
+            ]
+            if gone:
+                self._kernel.give_up(UndeliveredReason.UNSUBSCRIBED, peer, gone)
+
+        self._kernel.search(peer.uuid, take, partial(self._drop_unwanted, peer, copies))
+
+    def _waits(self, peer: Peer, seq: int) -> bool:
+        copies = self._of.get(peer)
+        return copies is not None and seq in copies.seqs
