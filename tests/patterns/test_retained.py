@@ -163,6 +163,7 @@ def test_one_that_unsubscribes_gets_no_more_of_the_values_and_their_disk_is_free
         wire.send(Subscribe("c", "", 2 * number + 1))
         assert len(play.store.deliveries(LOW)) <= number + 1 + 5
         wire.send(Unsubscribe("c", "", 2 * number + 2))
+    assert len(play.store.deliveries(LOW)) == 3 + 1
     got = []
     while batch := bodies(wire):
         got += batch
