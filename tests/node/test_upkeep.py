@@ -18,6 +18,7 @@ from tolliver_proto import (
     PeerDown,
     PeerIdentity,
     Policy,
+    RemoveDeliveries,
     Stored,
     StoreError,
     Subscribe,
@@ -427,6 +428,8 @@ def test_a_queue_of_many_pieces_is_purged() -> None:
     searches = play.finds
     play.call("forget_peer", LOW)
     assert play.finds - searches == 3
+    removals = [op for one in play.commits for op in one.operations if isinstance(op, RemoveDeliveries)]
+    assert [op.spans for op in removals] == [[(1, 1000)], [(1001, 2000)], [(2001, 2500)]], "a commit for each piece"
     assert play.pending(OTHER) == 2500
     sound(play)
     play.call("forget_peer", OTHER)
