@@ -103,7 +103,7 @@ class Program:
             elif not isinstance(action, CertificateExpires) and action.cid in self.ends[side]:
                 self.move(side, self.ends[side][action.cid], action)
         links = hub._links
-        assert hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten"
+        assert hub._timers.deadlines.keys() <= links.keys(), "a deadline of a connection that is forgotten"
         assert hub._limiter._shares.keys() <= links.keys(), "a stranger that is forgotten"
         assert all(link.unread >= 0 for link in links.values())
         assert hub.next_action() is None

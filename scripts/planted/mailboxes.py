@@ -57,8 +57,8 @@ BUGS = (
         "a handler is called for all of one peer first",
         INBOX,
         "take",
-        "one != self._served",
-        "one == self._served",
+        "peer != self._served",
+        "peer == self._served",
         ("tests/adapters/test_fair.py::test_a_handler_that_many_wait_for_is_called_for_each_of_them_in_turn[asyncio]",),
     ),
     Bug(

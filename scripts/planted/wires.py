@@ -30,10 +30,10 @@ BUGS = (
         "nothing is read once our half is shut",
         SESSION,
         "written",
-        "self._writing_over = True",
+        "self.writing_over = True",
         """
-        self._writing_over = True
-        self._reading_over = True
+        self.writing_over = True
+        self.reading_over = True
         """,
         ("tests/adapters/test_pressure.py::test_an_acknowledgement_that_comes_while_it_closes_counts[asyncio]",),
     ),
@@ -44,7 +44,7 @@ BUGS = (
         "self._pump.close_notify()",
         """
         self._pump.close_notify()
-        self._reading_over = True
+        self.reading_over = True
         """,
         ("tests/adapters/test_pressure.py::test_an_acknowledgement_that_comes_while_it_closes_counts[asyncio]",),
     ),
@@ -55,7 +55,7 @@ BUGS = (
         'self._end(ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off"))',
         """
         self._driver.machine.receive_eof(self.cid, time.monotonic())
-        self._reading_over = True
+        self.reading_over = True
         (ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off"))
         """,
         ("tests/adapters/test_hostile.py::test_a_line_that_is_cut_is_no_end_in_order[asyncio]",),

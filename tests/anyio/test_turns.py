@@ -122,7 +122,7 @@ async def test_an_instance_that_was_interrupted_in_a_read_calls_handlers_when_it
 
     instance, waiting = nodes.open("right"), Waiting()
     async with instance:
-        instance._core.begin_reading()
+        instance._core.reading = True
     async with instance:
         instance._core.call_at_end(waiting)
         await waiting.called.wait()

@@ -181,7 +181,7 @@ def test_thousands_come_and_go() -> None:
     assert len(inside(node).delivering.dedupe._used) <= 50
     assert not inside(node).context.links
     assert not inside(node).routing.routes
-    assert len(inside(node).context.timers._due) <= 2
+    assert len(inside(node).context.timers.deadlines) <= 2
 
 
 def test_nothing_is_routed_to_it() -> None:

@@ -12,6 +12,7 @@ import struct
 import threading
 from collections import deque
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import psutil
@@ -53,6 +54,8 @@ class Machine:
         self.begun, self.heard, self.over = threading.Event(), threading.Event(), threading.Event()
         self._at_first = at_first
         self._actions: deque[object] = deque()
+        self.timers = self
+        self.first = inf  # nothing is ever due
         both: Any = self
         self.driver = Driver(both, both)
         self.transport = Transport(self.driver, 1, role, pump, self._lost, loop.reactor)
@@ -66,8 +69,6 @@ class Machine:
 
     def next_action(self) -> object:
         return self._actions.popleft() if self._actions else None
-
-    def next_timeout(self) -> None: ...
 
     def opened(self, *_: object) -> None:
         self._actions.extend(self._at_first)

@@ -72,4 +72,4 @@ class Buffer:
     @property
     def starved(self) -> bool:
         """Still waiting for the bytes that the last `gather` asked for."""
-        return len(self) < self._need
+        return len(self.data) - self.pos + self._parts_size < self._need

@@ -66,7 +66,7 @@ class ConnectionTable(Generic[L, A]):
         self._limiter = limiter
         self._handshake_timeout = handshake_timeout
         self._links = state.links
-        self._timers = state.timers
+        self.timers = self._timers = state.timers
         self._readable = state.readable
         self._writable = state.writable
         self._actions = state.actions
@@ -112,8 +112,8 @@ class ConnectionTable(Generic[L, A]):
             link.connection.receive_data(data, self._state.now)
             if len(link.first) < FIRST_BYTES:
                 link.first += bytes(data[:FIRST_BYTES])
+                self._limiter.heard(cid)
             self._readable[link] = None
-            self._limiter.heard(cid)
             self._on_data(link, len(data))
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
@@ -207,10 +207,11 @@ class ConnectionTable(Generic[L, A]):
             return
         if connection.unsent_bytes:
             self._transmit(link)
-        elif connection.wants_write_shutdown and link.state in SHUTTABLE:
+        elif connection.close_deadline is not None and connection.wants_write_shutdown and link.state in SHUTTABLE:
             link.move(LinkSignal.SHUT)
             self._actions.append(ShutdownWrite(link.cid))
-        self._rearm(link)
+        if connection.close_deadline is not None or link.cid in self._timers.deadlines:
+            self._rearm(link)
 
     def _transmit(self, link: L) -> None:
         """Hand all that has gathered to the socket."""

@@ -127,7 +127,7 @@ class Node:
             now,
         )
         self._policy = context.policy
-        self._timers = context.timers
+        self.timers = context.timers
         self._counts = context.counts
         self._actions = context.actions
         self._peers = context.peers
@@ -328,7 +328,7 @@ class Node:
         self._letters.numbers.take_back(batch.letters_added, batch.letters_gone)
         self._commits.batch.follow(batch)
         if self._commits.batch.putting_away:
-            self._timers.set("removals", self._context.now + STORE_RETRY)
+            self.timers.set("removals", self._context.now + STORE_RETRY)
         if batch.tokens:
             self._actions.append(Stored(batch.tokens, error))
         for go_on in batch.then:
@@ -428,7 +428,7 @@ class Node:
     @property
     def timeout_reason(self) -> str | None:
         """Purpose of the next timeout, to read while debugging."""
-        first = self._timers.earliest()
+        first = self.timers.earliest()
         if first is None:
             return None
         return f"connection {first[1]}" if isinstance(first[1], int) else repr(first[1])
@@ -436,7 +436,7 @@ class Node:
     def handle_timeout(self, now: float | None = None) -> None:
         """Do what is due. At another time it does nothing."""
         self._context.tick(now)
-        while (key := self._timers.pop_due(self._context.now)) is not None:
+        while (key := self.timers.pop_due(self._context.now)) is not None:
             if isinstance(key, int):
                 self._links.on_link_timeout(self._context.links[key])
                 continue

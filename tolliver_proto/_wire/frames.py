@@ -575,7 +575,7 @@ class Decoder:
         run = self.ready
         if run:
             return run.pop()
-        if self._handshake is None:
+        if self._handshake is None and self._buffer.data:
             self._parse_run(run)
             if run:
                 return run.pop()

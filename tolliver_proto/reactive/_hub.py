@@ -268,6 +268,7 @@ class Hub(ConnectionTable[_Link, Action]):
     def _rest(self, link: _Link) -> None:
         if link not in self._resting:
             self._resting[link] = None
+            self._timers.first = min(self._timers.first, self._state.now)
             self._counts["rested"] += 1
         self._leave(link)
 

@@ -161,7 +161,7 @@ class Host:
         """Invariants of a hub whenever nothing is left to do."""
         hub = self.hub
         links = hub._links
-        check(hub._timers._due.keys() <= links.keys(), "a deadline of a connection that is forgotten")
+        check(hub._timers.deadlines.keys() <= links.keys(), "a deadline of a connection that is forgotten")
         strangers = links.keys() - self.up.keys()
         check(hub._limiter._shares.keys() <= strangers, "one that is known or forgotten counts as a stranger (D-7)")
         check(not hub._readable and not hub._writable, "all is done, and something is left to do")
@@ -184,7 +184,7 @@ class Host:
                     "nobody will say that it is drained (R-32)",
                 )
                 busy = link.in_transit or link.state is LinkState.DRAINING or link.connection.state is not State.OPEN
-                check(busy or cid not in hub._timers._due, "a deadline, and nothing is waited for")
+                check(busy or cid not in hub._timers.deadlines, "a deadline, and nothing is waited for")
         for (cid, stream), feed in self.feeds.items():
             link = links[cid]
             if feed.accepted and not feed.busy and link.connection is not None:
@@ -196,7 +196,7 @@ class Host:
         self.check()
         hub = self.hub
         check(not hub._resting, "idle, and somebody waits for its turn")
-        check(not hub._links and not hub._timers._due and not hub._actions, "idle, and something is left")
+        check(not hub._links and not hub._timers.deadlines and not hub._actions, "idle, and something is left")
         check(not hub._limiter._shares and not hub._limiter._in_progress, "idle, and strangers are counted (D-7)")
         check(not self.ends, f"transports that nobody ended: {list(self.ends)}")
         check(not self.owed, f"connections whose end was never told: {list(self.owed)}")

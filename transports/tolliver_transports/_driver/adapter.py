@@ -56,6 +56,9 @@ class LoopAdapter(Protocol):
     def wake(self) -> None:
         """As `schedule_run`, and look at `next_timeout()` again."""
 
+    def rearm(self, due: float) -> None:
+        """The machine's next deadline is then, in monotonic seconds: before the one that the adapter waits for."""
+
 
 class StoringAdapter(LoopAdapter, Protocol):
     """One with a database."""

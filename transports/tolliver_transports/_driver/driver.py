@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Protocol
 
 from tolliver_proto import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
@@ -48,6 +49,10 @@ class Machine(Protocol):
     @property
     def idle(self) -> bool: ...
 
+    @property
+    def timers(self) -> Any:
+        """Its deadlines: none is before their `first`."""
+
 
 class Driver:
     """A machine at work. A subclass adds what its protocol asks for, by `register_handlers`."""
@@ -57,9 +62,10 @@ class Driver:
         self.calls = PendingCalls()
         self._world = world
         self._turning = False
-        self._armed: float | None = None
+        self._timers = machine.timers
+        self._armed = inf  # the deadline that the adapter's timer waits for
         self._apply: dict[type, Apply] = {
-            Transmit: self._on_wire(self._transmit),
+            Transmit: self._on_wire(lambda wire, action: wire.transmit(action.units)),
             Dial: lambda action: world.dial(action.cid, action.remote),
             PauseReading: self._on_wire(lambda wire, _: wire.pause()),
             ResumeReading: self._on_wire(lambda wire, _: wire.resume()),
@@ -90,15 +96,17 @@ class Driver:
                 apply[type(action)](action)
         finally:
             self._turning = False
-        due = self.machine.next_timeout()
-        if due is not None and (self._armed is None or due < self._armed):
-            self._armed = due
-            self._world.wake()
+        if self._timers.first < self._armed:
+            due = self.machine.next_timeout()
+            if due is not None and due < self._armed:
+                self._armed = due
+                self._world.rearm(due)
 
     def arm(self) -> float | None:
         """Seconds until `handle_timeout` is due, for the adapter's one timer; None where nothing is."""
-        self._armed = self.machine.next_timeout()
-        return None if self._armed is None else max(0.0, self._armed - time.monotonic())
+        due = self.machine.next_timeout()
+        self._armed = inf if due is None else due
+        return None if due is None else max(0.0, due - time.monotonic())
 
     def received(self, cid: int, plaintext: bytes) -> None:
         self.machine.receive_data(cid, plaintext, time.monotonic())
@@ -110,6 +118,3 @@ class Driver:
                 act(wire, action)
 
         return apply
-
-    def _transmit(self, wire: Transport, action: Transmit) -> None:
-        wire.transmit(action.units)

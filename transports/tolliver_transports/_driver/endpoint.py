@@ -100,6 +100,9 @@ class BaseEndpoint(ABC):
     @abstractmethod
     def wake(self) -> None: ...
 
+    def rearm(self, _due: float) -> None:
+        self.wake()
+
     @abstractmethod
     def dial(self, cid: int, remote: Remote) -> None: ...
 

@@ -45,7 +45,7 @@ class LoopEndpoint(BaseEndpoint):
         """An interrupt may have ended the one before in its middle."""
         self.ends_soon = False  # `end_turn` is going to be called
         self._gathered = False  # something was asked for that it carries out
-        self._reading = False
+        self.reading = False  # a connection is being read
         self._to_call: dict[Handling, None] = {}
         self._to_tell: dict[Telling, None] = {}
 
@@ -74,7 +74,7 @@ class LoopEndpoint(BaseEndpoint):
     def call_at_end(self, handling: Handling) -> None:
         """Call it at the end of this turn of the reader, or else when the loop comes round."""
         self._to_call[handling] = None
-        if not self._reading:
+        if not self.reading:
             self._schedule()
 
     def tell_at_end(self, telling: Telling) -> None:
@@ -82,12 +82,8 @@ class LoopEndpoint(BaseEndpoint):
         self._to_tell[telling] = None
         self._gathered = True
 
-    def begin_reading(self) -> None:
-        """A connection is being read."""
-        self._reading = True
-
     def end_reading(self) -> None:
-        self._reading = False
+        self.reading = False
         if self._to_call:
             self._call()
 

@@ -64,8 +64,10 @@ class Session(ABC):
         self._owes_sent = False  # the node waits for `sent`
         self._closing = False
         self._shut = False
-        self._reading_over = False
-        self._writing_over = False
+        self.reading_over = False
+        """Nothing more is wanted from the peer."""
+        self.writing_over = False
+        """Nothing more can be said to the peer."""
 
     @abstractmethod
     def write_soon(self) -> None:
@@ -108,59 +110,48 @@ class Session(ABC):
         else:
             self._pump.receive_eof()
         self._go_on()
-        if not ciphertext and not self._reading_over:
+        if not ciphertext and not self.reading_over:
             self._end(None)
 
     def broken(self, cause: BaseException) -> None:
         """Reading failed."""
         self._go_on()
-        if not self._reading_over:
+        if not self.reading_over:
             self._end(broken(cause))
-        self._writing_over = True
+        self.writing_over = True
         self.write_soon()
 
     def written(self) -> None:
         """Our half is shut, or a write failed."""
-        self._writing_over = True
+        self.writing_over = True
 
     def next_output(self) -> bytes | None:
         """Bytes to write now that all before is written; b"": nothing yet. None: shut our half, then `written`."""
-        while not self._writing_over:
-            ciphertext = self._pump.outgoing()
-            if ciphertext:
-                return ciphertext
+        while not self.writing_over:
             try:
-                if not self._next_unit():
-                    return None if self._shut else b""
+                more = self._next_unit()
             except TolliverError:
-                break  # the reading side will say why
+                return self._pump.outgoing() or None  # an alert perhaps; the reading side will say why
+            ciphertext = self._pump.outgoing()
+            if ciphertext or not more:
+                return ciphertext or (None if self._shut else b"")
         return None
-
-    @property
-    def reading_over(self) -> bool:
-        """Nothing more is wanted from the peer."""
-        return self._reading_over
-
-    @property
-    def writing_over(self) -> bool:
-        """Nothing more can be said to the peer."""
-        return self._writing_over
 
     @property
     def over(self) -> bool:
         """The socket can be closed."""
-        return self._reading_over and self._writing_over
+        return self.reading_over and self.writing_over
 
     # Between them.
 
     def _next_unit(self) -> bool:
-        """Put the next bytes into the pump; whether there was anything to do."""
-        if self._units:
-            self._pump.write(self._units.pop(0))
-        elif self._owes_sent:
+        """Put the next bytes into the pump; whether there was anything to do. All before is written."""
+        if self._owes_sent and not self._units:
             self._owes_sent = False
             self._driver.machine.sent(self.cid, time.monotonic())
             self._driver.run_actions()
+        if self._units:
+            self._pump.write(self._units.pop(0))
         elif self._closing and not self._shut:
             self._shut = True
             self._pump.close_notify()
@@ -169,7 +160,7 @@ class Session(ABC):
         return True
 
     def _go_on(self) -> None:
-        if not self._reading_over and self.error is None:
+        if not self.reading_over and self.error is None:
             try:
                 if self._opened or self._shake():
                     self._hand_over()
@@ -195,7 +186,7 @@ class Session(ABC):
             plaintext = pump.read() if pump.failed else None
         if pump.peer_closed:
             self._driver.machine.receive_eof(self.cid, time.monotonic())
-            self._reading_over = True
+            self.reading_over = True
         elif pump.truncated:
             self._end(ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off"))
 
@@ -211,13 +202,13 @@ class Session(ABC):
             return
         self.error = failure
         self._closing = True
-        self._reading_over = self._role is Role.CLIENT
+        self.reading_over = self._role is Role.CLIENT
         self.write_soon()
 
     def _end(self, error: TolliverError | None) -> None:
         self.error = self.error or error
-        self._reading_over = True
-        self._writing_over = True
+        self.reading_over = True
+        self.writing_over = True
         self.write_soon()
 
 

@@ -49,7 +49,7 @@ from tolliver_proto import (
 )
 
 from .._driver import logs
-from .._driver.adapter import Done, Job, StoringAdapter, Transport
+from .._driver.adapter import Done, Job, StoringAdapter
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall, PendingCalls
 from .events import Event
@@ -99,6 +99,7 @@ class NodeDriver(Driver):
         self.register_handlers(
             {
                 Dial: self._dial,
+                Transmit: self._transmit,
                 Commit: jobs.commit,
                 Fetch: jobs.fetch,
                 Find: jobs.find,
@@ -123,7 +124,7 @@ class NodeDriver(Driver):
     def received(self, cid: int, plaintext: bytes) -> None:
         if self._recorder is not None:
             self._recorder.received(cid, plaintext)
-        super().received(cid, plaintext)
+        self.node.receive_data(cid, plaintext, time.monotonic())
 
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict) -> None:
         node, now = self.node, time.monotonic()
@@ -201,10 +202,12 @@ class NodeDriver(Driver):
             self._recorder.speaks(action.cid, self.node.revision_to(action.remote))
         self._world.dial(action.cid, action.remote)
 
-    def _transmit(self, wire: Transport, action: Transmit) -> None:
-        if self._recorder is not None:
-            self._recorder.sent(action.cid, action.units)
-        super()._transmit(wire, action)
+    def _transmit(self, action: Transmit) -> None:
+        wire = self._world.wires.get(action.cid)
+        if wire is not None:
+            if self._recorder is not None:
+                self._recorder.sent(action.cid, action.units)
+            wire.transmit(action.units)
 
     def _deliver(self, action: Deliver) -> None:
         self.delivered += len(action.deliveries)

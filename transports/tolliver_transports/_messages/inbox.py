@@ -167,7 +167,7 @@ class Run(Sequence[Delivery]):
 
 def hand_out(run: Run) -> Run:
     """Each delivery of the run can be settled by itself from now on, with `ack()` and `fail()` of its own."""
-    for one in run:
+    for one in run._deliveries:
         one.settler = run
     return run
 
@@ -281,6 +281,7 @@ class Mailbox:
             self.closed = False
             self._core.mailboxes.add(self)
             self._counts = self._core.channels.begin(self.channel)
+            self.settled = self._counts.settled
             self._core.run_actions()
 
     def __str__(self) -> str:
@@ -315,12 +316,14 @@ class Mailbox:
         """The next deliveries that came together, if there are any. Peers take turns: none waits for another's lot."""
         if not self._runs:
             return None
-        others = (one for one in self._runs if one != self._served)
-        self._served = next(others, None) or next(iter(self._runs))
-        runs = self._runs.pop(self._served)
+        for peer in self._runs:
+            if peer != self._served:
+                break
+        self._served = peer  # the same again where there is no other
+        runs = self._runs.pop(peer)
         run = runs.popleft()
         if runs:
-            self._runs[self._served] = runs
+            self._runs[peer] = runs
         self._held = [one for one in self._held if not one.settled]
         self._held.append(run)
         return run
@@ -339,10 +342,6 @@ class Mailbox:
 
     def end(self, deliveries: Collection[Delivery]) -> None:
         self._core.end(self, deliveries)
-
-    def settled(self, count: int, verdict: Verdict) -> None:
-        """So many are, each for the first time."""
-        self._counts.settled(count, verdict)
 
     def took(self, seconds: float, calls: int) -> None:
         """So many calls of the handler have lasted for so long in all."""

@@ -405,7 +405,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self._recorder,
             self._store.news,
             self.feed.tell,
-            lambda: self._store.sync_seconds,
+            self._store.sync_seconds,
         )
         self.begin, self.end = self._driver.begin, self._driver.end
         self._watch_certificate()

@@ -60,7 +60,7 @@ class CommitCounts:
         self.commits += 1
         self.seconds.add(seconds)
         self.sync_seconds.add(sync_seconds)
-        self.messages.add(sum(len(one.messages) for one in action.operations if type(one) is StoreMessages))
+        self.messages.add(sum([len(one.messages) for one in action.operations if type(one) is StoreMessages]))
 
 
 def _stores(action: Commit) -> bool:

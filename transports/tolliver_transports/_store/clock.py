@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -20,9 +21,8 @@ STEP = 1.0
 """Seconds by which the two clocks differ between two looks where one was set; a smaller difference is followed."""
 
 
-def _running() -> float:
-    """Seconds since some time, asleep or not, where the system has such a clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+_running = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+"""Seconds since some time, asleep or not, where the system has such a clock."""
 
 
 def _wall() -> float:

@@ -192,7 +192,8 @@ class Deliveries:
         self._damaged: set[int] = set()  # first seqs of batches that were told
         [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
         self._number = 0  # of the commit in the making
-        self._numbered: int | None = None  # the first seq of the newest batch, where that has this number
+        self.numbered: int | None = None
+        """First seq of the newest batch, where that has the number of this commit: then no row needs it (D-13)."""
         self._expires = False  # some batch may
         self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
         self._holes: dict[int, list[int]] = {}  # of a batch: messages in it, and those among them that are owed
@@ -228,12 +229,7 @@ class Deliveries:
 
     def begin(self, number: int) -> None:
         """A commit of this number begins."""
-        self._number, self._numbered = number, None
-
-    @property
-    def numbered(self) -> bool:
-        """True if the newest batch has the number of this commit, so that it need not stand anywhere else (D-13)."""
-        return self._numbered is not None
+        self._number, self.numbered = number, None
 
     def undone(self, newest: int) -> None:
         """The transaction was rolled back: the newest seq is again what it was before."""
@@ -287,7 +283,7 @@ class Deliveries:
             (first, last, batch_check(first, last), *pack(messages, self._now()), self._number),
         )
         if last > self.newest:
-            self.newest, self._numbered = last, first
+            self.newest, self.numbered = last, first
         self._recent.append(first)
         first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # they ascend, but where they begin anew
         size = sum(messages.sizes)
@@ -372,8 +368,8 @@ class Deliveries:
     def remove_messages(self, spans: Sequence[Span]) -> None:
         """Nobody is owed these any more."""
         self._read = None
-        if self._numbered is not None and any(last >= self._numbered for _, last in spans):
-            self._numbered = None
+        if self.numbered is not None and any(last >= self.numbered for _, last in spans):
+            self.numbered = None
         if len(spans) == 1 and self._execute(_REMOVE_BATCH, (*spans[0], batch_check(*spans[0]))).rowcount:
             self._holes.pop(spans[0][0], None)
             self._sparse.pop(spans[0][0], None)

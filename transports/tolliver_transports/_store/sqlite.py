@@ -252,7 +252,6 @@ class SQLiteStore:
         except FAILURES as error:
             raise store_error(error, f"commit to the database {self._file.path}") from error
 
-    @property
     def sync_seconds(self) -> float:
         """Seconds that the end of the last commit took: its log was written and synced."""
         return self._file.sync_seconds
@@ -482,7 +481,7 @@ class SQLiteStore:
                 self._APPLY[kind](self, list(run))
             self._deliveries.tidy()
             correction = self._keep_correction()
-            return self._deliveries.numbered
+            return self._deliveries.numbered is not None
 
         try:
             self._file.transact(work)

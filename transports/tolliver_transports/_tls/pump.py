@@ -312,24 +312,13 @@ class PlainPump:
         self._units: list[bytes] = []
         self._no_more = False
         self._write_closed = False
+        self.peer_closed = False
         self.wait = True
         """Always True: there is no certificate that the peer could refuse."""
-        self.truncated = False
+        self.truncated = self.failed = False
         """Always False: plain TCP cannot tell."""
-        self.failed = False
-        """Always False."""
-        self.application_protocol = None
+        self.application_protocol = self.certificate = self.revocation = self.version = None
         """Always None."""
-        self.certificate = None
-        """Always None."""
-        self.revocation = None
-        """Always None."""
-        self.version = None
-        """Always None."""
-
-    @property
-    def peer_closed(self) -> bool:
-        return self._no_more and not self._incoming
 
     def receive(self, ciphertext: bytes) -> None:
         if ciphertext:
@@ -349,6 +338,7 @@ class PlainPump:
     def read(self) -> bytes | None:
         data = b"".join(self._incoming)
         self._incoming.clear()
+        self.peer_closed = self._no_more
         return data or None
 
     def write(self, unit: bytes) -> None:

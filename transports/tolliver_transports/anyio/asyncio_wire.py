@@ -133,7 +133,7 @@ class CallbackTransport(SocketSession):
         if self._sock is None or not self._may_read():
             return
         try:
-            self._owner.begin_reading()
+            self._owner.reading = True
             has_more = self.read(self._sock, to_the_end=self._forgets)
             self._owner.end_reading()
             if has_more and self._forgets:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 import anyio
@@ -42,7 +43,8 @@ class Endpoint(LoopEndpoint):
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
         self._time_wakeup, self._idle_wakeup = Wakeup(), Wakeup()
-        self._listening = anyio.CancelScope()
+        self._listening, self._until_due = anyio.CancelScope(), anyio.CancelScope()
+        self._ahead = 0.0  # of the monotonic clock: the loop's
         self._listeners: list[socket.socket] = []
         self._halted = False
         self._loop: asyncio.AbstractEventLoop | None = None  # None on trio
@@ -102,9 +104,10 @@ class Endpoint(LoopEndpoint):
                 self._finish()  # by now it is, but where no thread was to be had or no time for one to begin
 
     async def _keep_timer(self) -> None:
+        self._ahead = anyio.current_time() - monotonic()
         try:
             while True:
-                with anyio.move_on_after(self._driver.arm()):
+                with anyio.move_on_after(self._driver.arm()) as self._until_due:
                     await self._time_wakeup.wait()
                 self.keep_time()
                 if self.ends_soon:
@@ -147,6 +150,10 @@ class Endpoint(LoopEndpoint):
 
     def wake(self) -> None:
         self._time_wakeup.set()
+
+    def rearm(self, due: float) -> None:
+        """The task that keeps time sleeps on. Where that is at work now, it arms its timer next."""
+        self._until_due.deadline = due + self._ahead
 
     def _end_turn_soon(self) -> None:
         if self._loop is None:

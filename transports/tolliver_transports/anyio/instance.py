@@ -64,7 +64,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
 
     def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
         """On the store's thread."""
-        self.call_soon(partial(self._tell, result, error, done))
+        self._call_in_loop(partial(self._tell, result, error, done))
 
     def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:
         if not self._halted:

@@ -30,7 +30,7 @@ Lost = Callable[[int, TolliverError | None], None]
 class Reader(Protocol):
     """The endpoint, told when a connection is read."""
 
-    def begin_reading(self) -> None: ...
+    reading: bool
 
     def end_reading(self) -> None:
         """The handlers have their turn."""
@@ -154,7 +154,7 @@ class TaskTransport(SocketSession):
                 if self._resumed is not None:
                     await self._resumed.wait()
                 await anyio.wait_readable(sock)
-                self._reader.begin_reading()
+                self._reader.reading = True
                 self.read(sock)
                 self._reader.end_reading()
             if self.over:

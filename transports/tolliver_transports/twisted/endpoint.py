@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, maybeDeferred
@@ -156,6 +157,10 @@ class Endpoint(LoopEndpoint):
         if not self._woken and not self._released:
             self._woken = True
             self._set_alarm(0)
+
+    def rearm(self, due: float) -> None:
+        if not self._woken and not self._released:
+            self._set_alarm(max(0.0, due - monotonic()))
 
     def _end_turn_soon(self) -> None:
         self._reactor.callLater(0, self._end_turn)
