@@ -119,6 +119,17 @@ _OUTSIDE = ("benchmarks", "examples", "fuzz", "scripts")
 """Folders that use the packages by their doors, as a user does. Tests are of the rooms, and look into them."""
 
 
+KERNEL = "tolliver_proto._node"
+PARTS = ("commits", "outboxes", "lists", "inboxes", "links")
+"""Folders of the node's kernel, lowest first: a part imports from itself and from those before it."""
+KERNEL_FILES = 53
+KERNEL_FLOORS = 21
+"""Files of the kernel, and modules on its longest chain of imports. Both may go down: a feature that adds a file takes
+one out."""
+ANCESTORS = {"tolliver_proto": 3, "tolliver_transports": 4}
+"""Classes of ours that a class of this package may descend from, all together; the tree of errors is not counted."""
+
+
 class Insider(NamedTuple):
     """A file outside the packages that has a reason to import private modules."""
 
@@ -258,16 +269,27 @@ def upward(drawn: Iterable[Arrow]) -> list[Arrow]:
 
 
 def circle(drawn: Iterable[Arrow]) -> list[str]:
-    """The modules of a circle, if there is one. An import within a function is there to break one, and does."""
-    calls: dict[str, set[str]] = {}
-    for arrow in drawn:
-        if arrow.when is not When.CALLING:
-            calls.setdefault(arrow.source, set()).add(arrow.target)
+    """The modules of a circle, if there is one. An import within a function does not break a circle: it hides one."""
     try:
-        TopologicalSorter(calls).prepare()
+        TopologicalSorter(_goals(drawn)).prepare()
     except CycleError as error:
         return list(error.args[1])
     return []
+
+
+def heights(drawn: Iterable[Arrow]) -> dict[str, int]:
+    """Modules on the longest chain of imports below each module, itself among them. There must be no circle."""
+    goals, found = _goals(drawn), dict[str, int]()
+    for module in TopologicalSorter(goals).static_order():
+        found[module] = 1 + max((found[goal] for goal in goals.get(module, ())), default=0)
+    return found
+
+
+def _goals(drawn: Iterable[Arrow]) -> dict[str, set[str]]:
+    goals: dict[str, set[str]] = {}
+    for arrow in drawn:
+        goals.setdefault(arrow.source, set()).add(arrow.target)
+    return goals
 
 
 def private(drawn: Iterable[Arrow]) -> list[Arrow]:

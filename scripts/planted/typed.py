@@ -35,7 +35,7 @@ BUGS = (
     ),
     Bug(
         "typed: a lone surrogate is text",
-        f"{CODECS}_json.py",
+        f"{CODECS}_strict_json.py",
         "loads",
         "b'\\\\u' in body",
         "False",
@@ -43,7 +43,7 @@ BUGS = (
     ),
     Bug(
         "typed: a number out of range is infinity",
-        f"{CODECS}_json.py",
+        f"{CODECS}_strict_json.py",
         "_finite",
         "not math.isfinite(number)",
         "False",

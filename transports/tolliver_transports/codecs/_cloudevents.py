@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .._extras import needed
-from ._json import loads
+from ._strict_json import loads
 
 if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent

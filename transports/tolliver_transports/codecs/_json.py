@@ -5,10 +5,10 @@ Both are strict (P-45): UTF-8 alone, no NaN or infinity, and nothing is decoded 
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
-from typing import Any, Generic, NoReturn, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
+
+from ._strict_json import dumps, loads, name_of
 
 T = TypeVar("T")
 _PLAIN = frozenset({object, dict, list, str, int, float, bool, type(None)})
@@ -75,35 +75,6 @@ class _Plain:
             return
         if kind is not float or not isinstance(value, int) or isinstance(value, bool):
             raise TypeError(f"the value is {_article(type(value))}, not {_article(kind)}")
-
-
-def dumps(value: object) -> bytes:
-    """Compact JSON. Raises TypeError, ValueError, RecursionError."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-
-
-def loads(body: bytes) -> Any:
-    """Raises ValueError, RecursionError."""
-    value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
-    if b"\\u" in body:
-        dumps(value)  # a lone surrogate can be escaped, and is no text
-    return value
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {text:.40} is out of range")
-    return number
-
-
-def name_of(kind: object) -> str:
-    """A type's name, for texts."""
-    return kind.__name__ if isinstance(kind, type) and "[" not in repr(kind) else f"{kind!r:.100}"
 
 
 def _article(kind: type) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Generic, Literal, TypeVar, get_origin, is_typeddict, overload
 
 from .._extras import needed
-from ._json import dumps, name_of
+from ._strict_json import dumps, name_of
 
 T = TypeVar("T")
 Format = Literal["json", "msgpack"]

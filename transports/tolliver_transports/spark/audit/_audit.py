@@ -9,14 +9,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from ..._private import write_private
 from ._charts import Curves
+from ._collect import collect
 from ._files import Recording, names_of
-from ._tables import QUERIES, VALUES, in_braces, texts
+from ._report import render
+from ._tables import QUERIES, VALUES, Row, in_braces, texts
 
 TABLES = (
     "deliveries", "messages", "connections", "handshakes", "subscriptions", "traffic", "latency", "gaps",
@@ -39,7 +41,6 @@ _MICROSECONDS = 1e6
 _STEPS = 120  # of time in `traffic` and `latency`, at most about so many
 _ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)  # seconds
 T_co = TypeVar("T_co", covariant=True)
-Row = dict[str, Any]
 
 
 class Engine(Protocol[T_co]):
@@ -179,9 +180,6 @@ class Tables(Generic[T_co]):
         `curves` are charts of your own beside it, on the same axis of time. `progress(done, total)` is called after
         each step, of which the first ones take longest.
         """
-        from ._collect import collect
-        from ._report import render
-
         write_private(path, render(collect(self, progress), curves).encode())
 
     def close(self) -> None:

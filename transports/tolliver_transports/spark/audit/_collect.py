@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
-from ._audit import Row, Tables
+from ._tables import Row
 
 ROWS = 500
 """Of a table, at most."""
 
 _POINTS = 20_000  # of a chart's data
+
+
+class Audited(Protocol):
+    """Tables of an audit, as far as the report reads them."""
+
+    @property
+    def names(self) -> Mapping[str, str]: ...
+
+    @property
+    def step(self) -> float: ...
+
+    def rows(self, text: str) -> list[Row]: ...
 
 
 class Table(NamedTuple):
@@ -50,7 +62,7 @@ _ORDERS = {
 """Of deliveries the lost ones come first, and then by name: the rows that are cut off are of least interest."""
 
 
-def collect(audit: Tables[Any], progress: Callable[[int, int], object] | None = None) -> Findings:
+def collect(audit: Audited, progress: Callable[[int, int], object] | None = None) -> Findings:
     """All that the report shows."""
     told = progress or (lambda _done, _total: None)
     found = dict[str, Table]()
@@ -73,7 +85,7 @@ def collect(audit: Tables[Any], progress: Callable[[int, int], object] | None = 
     )
 
 
-def first_rows(audit: Tables[Any], name: str, most: int = ROWS) -> Table:
+def first_rows(audit: Audited, name: str, most: int = ROWS) -> Table:
     """Of one table."""
     rows = audit.rows(f"SELECT * FROM {{{name}}} ORDER BY {_ORDERS[name]} LIMIT {most + 1}")
     return Table(rows[:most], len(rows) > most)

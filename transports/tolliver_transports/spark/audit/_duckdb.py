@@ -11,9 +11,10 @@ import duckdb
 import pyarrow as pa
 
 from ..._private import make_directory
-from ._audit import Row, Tables
+from ._audit import Tables
 from ._facts import FACTS, read_ranges
 from ._files import Recording, ranges_of, recordings_in
+from ._tables import Row
 
 _AS_SPARK = (
     "explode(list) AS unnest(list)",

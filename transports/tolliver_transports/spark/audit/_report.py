@@ -13,9 +13,9 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from ._audit import Row
 from ._charts import REST, Axis, Bar, Curves, Series, bars, dashed, lines, look
 from ._collect import Findings, Table, silent
+from ._tables import Row
 
 FLOWS = 12
 """Pairs of sender and receiver that have charts; all are in the tables."""

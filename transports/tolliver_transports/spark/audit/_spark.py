@@ -13,8 +13,9 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from ._audit import Row, Tables
+from ._audit import Tables
 from ._files import Recording, ranges_of, recordings_in
+from ._tables import Row
 
 _WORTH_A_TASK = 2**23  # bytes: reading less takes no longer than another process takes to start
 _TASKS = 64  # at least so many ranges of files, where they are large enough to be split

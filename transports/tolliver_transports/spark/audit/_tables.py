@@ -16,10 +16,11 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 from string import Formatter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL
 
+Row = dict[str, Any]
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
