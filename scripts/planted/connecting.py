@@ -81,7 +81,7 @@ BUGS = (
         "a new list is taken for the stored one",
         HANDSHAKES_PART,
         "_is_stored",
-        "said == peer.subscriptions",
+        "said == peer.lists.subscriptions",
         "True",
         ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
     ),
@@ -118,7 +118,7 @@ BUGS = (
             "        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:\n"
             "            self._accept(link)\n"
             "        elif connection.awaits_final and not link.up:\n"
-            "            link.held_list = self._listed(link, frame)\n"
+            "            link.lists.held_list = self._listed(link, frame)\n"
             "            self._connect_wait.begin(link)\n"
             "            self._accept(link)\n"
             "        else:\n"
@@ -130,7 +130,7 @@ BUGS = (
             "        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:\n"
             "            self._store_list(link, self._listed(link, frame))\n"
             "        elif connection.awaits_final and not link.up:\n"
-            "            link.held_list = self._listed(link, frame)\n"
+            "            link.lists.held_list = self._listed(link, frame)\n"
             "            self._connect_wait.begin(link)\n"
             "            self._accept(link)\n"
             "        else:\n"
@@ -243,7 +243,7 @@ BUGS = (
         "the key of the first sight is not looked at",
         ADMISSION,
         "conflict",
-        "not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256)",
+        "not proved.uuids and known.links.spki_sha256 not in (None, proved.spki_sha256)",
         "False",
         ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
     ),
@@ -327,26 +327,24 @@ BUGS = (
             "\n"
             "        if peer.derived:\n"
             "            self.drop_derived(peer)\n"
-            "        elif not peer.takes_reliable:\n"
+            "        elif not peer.outbox.takes_reliable:\n"
             "            self._peer_lists.want_while_connected(peer)\n"
-            "        elif peer.voices:\n"
+            "        elif peer.lists.voices:\n"
             "            self._peer_lists.route_to(peer)\n"
             "            self._commits.batch.lists[peer] = None\n"
-            '            self._timers.set_earlier("removals", self._context.now + '
-            "self._limits.removal_delay)\n"
+            '            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)\n'
             "        "
         ),
         (
             "\n"
             "        if peer.derived:\n"
             "            self.drop_derived(peer)\n"
-            "        elif not peer.takes_reliable:\n"
+            "        elif not peer.outbox.takes_reliable:\n"
             "            self._peer_lists.want_while_connected(peer)\n"
             "        else:\n"
             "            self._peer_lists.route_to(peer)\n"
             "            self._commits.batch.lists[peer] = None\n"
-            '            self._timers.set_earlier("removals", self._context.now + '
-            "self._limits.removal_delay)\n"
+            '            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)\n'
             "        "
         ),
         (
@@ -358,7 +356,7 @@ BUGS = (
         "what is subscribed to during a handshake is not told",
         HANDSHAKES_PART,
         "_establish",
-        "link.control.differing(self._own.entries)",
+        "link.lists.control.differing(self._own.entries)",
         "set(self._own.entries) & set()",
         ("tests/node/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),
     ),

@@ -65,8 +65,8 @@ BUGS = (
         "of two lists that are not stored the first one stands",
         PEERS,
         "restore_lists",
-        "peer in self._commits.batch.peer_lists or now != before or peer.held.keys() != held.keys()",
-        "now != before or peer.held.keys() != held.keys()",
+        "peer in self._commits.batch.peer_lists or now != before or peer.lists.held.keys() != held.keys()",
+        "now != before or peer.lists.held.keys() != held.keys()",
         (HOLDING + "test_of_two_lists_that_are_not_stored_the_one_before_both_stands",),
     ),
     Bug(
@@ -100,10 +100,10 @@ BUGS = (
         (
             "\n"
             "        self._peer_lists.hold(peer, {})\n"
-            "        self._peer_lists.route_to(peer, peer.subscriptions)\n"
+            "        self._peer_lists.route_to(peer, peer.lists.subscriptions)\n"
             "        "
         ),
-        "self._peer_lists.route_to(peer, peer.subscriptions.union(peer.held))",
+        "self._peer_lists.route_to(peer, peer.lists.subscriptions.union(peer.lists.held))",
         (HOLDING + "test_forgetting_the_peer_ends_it",),
     ),
     Bug(
@@ -270,8 +270,8 @@ BUGS = (
         "a suspected head goes as soon as the peer is up",
         HANDSHAKES_PART,
         "_establish",
-        "link.window.deferred = True",
-        "",
+        "link.sending.window.deferred = True",
+        (),
         (STRIKES + "test_a_program_that_starts_again_and_again_refuses_nothing",),
     ),
     Bug(

@@ -28,7 +28,7 @@ BUGS = (
         "a peer that asks again and again is obeyed each time",
         PEERS,
         "_obey",
-        "self._context.now - peer.obeyed_at < OBEYED_WITHIN",
+        "self._context.now - peer.lists.obeyed_at < OBEYED_WITHIN",
         "False",
         ("tests/node/test_withheld.py::test_a_sender_obeys_once_in_ten_seconds",),
     ),
@@ -97,12 +97,12 @@ BUGS = (
         "ack keyed by id only",
         LINKS,
         "_on_acks",
-        "others = link.window.take_acked(wire_ids, acked) if link.window is not None else wire_ids",
+        ("others = link.sending.window.take_acked(wire_ids, acked) if link.sending.window is not None else wire_ids"),
         (
             "\n"
             "        others = wire_ids\n"
-            "        for window in [one.window for one in self._context.up.values() if one.window is not "
-            "None]:\n"
+            "        for window in [one.sending.window for one in self._context.up.values() if "
+            "one.sending.window is not None]:\n"
             "            others = window.take_acked(others, acked)\n"
             "        "
         ),
@@ -144,18 +144,22 @@ BUGS = (
         "an ack outlives its connection",
         SETTLING,
         "acknowledge",
-        """
-        if link is not None and link.window is not None:
-            link.fruitful = True
-            acks.setdefault(link, []).append(message_id)
-        """,
-        """
-        if link is None and peer is not None:
-            link = peer.link
-        if link is not None and link.window is not None:
-            link.fruitful = True
-            acks.setdefault(link, []).append(message_id)
-        """,
+        (
+            "\n"
+            "        if link is not None and link.sending.window is not None:\n"
+            "            link.sending.fruitful = True\n"
+            "            acks.setdefault(link, []).append(message_id)\n"
+            "        "
+        ),
+        (
+            "\n"
+            "        if link is None and peer is not None:\n"
+            "            link = peer.link\n"
+            "        if link is not None and link.sending.window is not None:\n"
+            "            link.sending.fruitful = True\n"
+            "            acks.setdefault(link, []).append(message_id)\n"
+            "        "
+        ),
         ("tests/node/test_handling.py::test_an_ack_goes_out_on_the_connection_that_each_copy_came_on",),
     ),
     Bug(
@@ -228,7 +232,7 @@ BUGS = (
         "too many subscriptions of a peer are kept",
         PEERS,
         "_may_have",
-        ("len(link.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake"),
+        ("len(link.lists.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake"),
         "size > self._limits.max_handshake",
         ("tests/node/test_receiving.py::test_too_many_subscriptions_of_a_peer_are_refused_and_acknowledged",),
     ),

@@ -288,7 +288,10 @@ class Table:
                 return False
             if any(one.pending and seat.sent_to(one) for one in peers):
                 return False
-            if any(link.control is not None and link.control.under_way for link in inside(node).context.up.values()):
+            if any(
+                link.lists.control is not None and link.lists.control.under_way
+                for link in inside(node).context.up.values()
+            ):
                 return False
         return True
 

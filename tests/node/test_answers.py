@@ -209,7 +209,7 @@ def test_what_is_held_in_vain_is_found() -> None:
     assert host.node is not None
     for ledger in (host.ledger, other.ledger):
         ledger.rolled_back = ledger.clock_jumped = False
-    inside(host.node).context.peers[other.ledger.uuid].held = {WANTED: 1e9}
+    inside(host.node).context.peers[other.ledger.uuid].lists.held = {WANTED: 1e9}
     net._nothing_is_held_in_vain(host)
     other.ledger.said_gone.add((host.ledger.uuid, WANTED))
     with pytest.raises(SimFailure, match="in vain"):

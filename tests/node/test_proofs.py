@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tolliver_proto._node.link import ControlSync
 from tolliver_proto._node.links.handshakes import Handshakes
+from tolliver_proto._node.lists.control_sync import ControlSync
 from tolliver_proto._node.outboxes.outbox import Window
 
 from . import proofs

@@ -102,8 +102,8 @@ def test_a_failure_names_its_seed_and_ends_with_its_trace(monkeypatch: pytest.Mo
 
 def _forgetful(transmission: Transmission, peer: Peer, messages: Sequence[StoredMessage]) -> None:
     """Rows for a peer that is away are stored, and not thought of when it comes back."""
-    if peer.link is not None and peer.link.window is not None:
-        peer.link.window.committed(messages)
+    if peer.link is not None and peer.link.sending.window is not None:
+        peer.link.sending.window.committed(messages)
         transmission._context.sendable[peer.link] = None
 
 

@@ -123,7 +123,7 @@ def test_the_way_to_whom_we_dial_is_measured_by_its_response() -> None:
     wire = play.dialled(play.run())
     play.wait(3.0)
     wire.respond(WANTED)
-    assert inside(play.node).context.up[wire.cid].exposure.round_trip == 3.0
+    assert inside(play.node).context.up[wire.cid].sending.exposure.round_trip == 3.0
 
 
 def test_an_ack_that_is_quicker_than_the_handshake_shows_a_shorter_way() -> None:

@@ -147,7 +147,7 @@ def _unknown_route(play: Play) -> None:
         (_unowed_message, r"messages .99. are in the store and nobody is owed"),
         (lambda play: play.store.commit([AddPeerSubscription(LOW, ELSEWHERE)]), "the node counts .* its store holds"),
         (
-            lambda play: setattr(inside(play.node).context.peers[LOW], "routed", frozenset()),
+            lambda play: setattr(inside(play.node).context.peers[LOW].outbox, "routed", frozenset()),
             r"has routes for .* it may have .*D-4",
         ),
         (_unknown_route, "the routes are .* those of the peers"),

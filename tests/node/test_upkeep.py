@@ -44,7 +44,7 @@ def up(play: Play) -> Wire:
     """The peer dials: what waits for it is sent, at once or, if that is suspected, after five seconds (T-09)."""
     wire = play.accepted(LOW)
     wire.request(WANTED)
-    if inside(play.node).context.up[wire.cid].window.deferred:  # type: ignore[union-attr]  # it is up
+    if inside(play.node).context.up[wire.cid].sending.window.deferred:  # type: ignore[union-attr]  # it is up
         play.wait(5.0)
     return wire
 

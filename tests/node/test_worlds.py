@@ -215,9 +215,9 @@ class TwoNodes(RuleBasedStateMachine):
         """I2, I3 and the grammar are the witness's; here the numbers, and what was reached."""
         check_memory(node, LIMITS)
         for link in inside(node).context.up.values():
-            if link.window is not None:
-                REACHED["window full"] += link.window.in_window[0] == LIMITS.window_messages
-                REACHED["backoff"] += link.window.in_backoff > 0
+            if link.sending.window is not None:
+                REACHED["window full"] += link.sending.window.in_window[0] == LIMITS.window_messages
+                REACHED["backoff"] += link.sending.window.in_backoff > 0
             REACHED["hurried"] += bool(link.holding & Hold.RATE)
             REACHED["spent"] += bool(link.holding & Hold.CREDIT)
         REACHED["two connections"] += len(inside(node).context.links) > 1

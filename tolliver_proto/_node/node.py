@@ -213,9 +213,9 @@ class Node:
                 self.use(kind)
         for peer in [*self._peers.values()]:
             self._links.count_absence(peer)
-            if peer.held:
-                self._peer_lists.hold(peer, peer.held)
-            if peer.unsaid:
+            if peer.lists.held:
+                self._peer_lists.hold(peer, peer.lists.held)
+            if peer.lists.unsaid:
                 self._expiry.watch_clock()
         self._expiry._schedule_expiry()
         if loaded.expires_in is not None:
@@ -236,17 +236,19 @@ class Node:
             if is_derived(uuid):
                 continue  # there for the sake of its handled messages and dead letters
             context.peers[uuid] = peer = Peer(uuid, known)
-            peer.takes_reliable = LAYOUTS[context.revision_of(uuid)].has_acks
-            peer.stored = True
-            peer.held = {one: context.now + context.policy.unsubscribed_hold - age for one, age in known.held.items()}
-            peer.unsaid = {one: context.now + UNSAID_FOR - age for one, age in known.unsaid.items()}
+            peer.outbox.takes_reliable = LAYOUTS[context.revision_of(uuid)].has_acks
+            peer.lists.stored = True
+            peer.lists.held = {
+                one: context.now + context.policy.unsubscribed_hold - age for one, age in known.held.items()
+            }
+            peer.lists.unsaid = {one: context.now + UNSAID_FOR - age for one, age in known.unsaid.items()}
             self._routing.reroute(peer)
 
     def _on_deferred_timeout(self, cid: int) -> None:
         """The peer has been up for long enough: it gets the message that it may close for (T-09)."""
         link = self._context.links[cid]
-        assert link.window is not None
-        link.window.deferred = False
+        assert link.sending.window is not None
+        link.sending.window.deferred = False
         self._context.sendable[link] = None
 
     def _begin_commit(self) -> None:
@@ -276,7 +278,7 @@ class Node:
         for peer, linked in batch.linked:
             self._ledger.read_again(peer, linked[0].message.seq, linked[-1].message.seq)
         for peer in batch.lists:
-            peer.stored = True
+            peer.lists.stored = True
         for one in batch.put_away:
             self._peers[one.peer].outbox.removed(one.spans)
         if batch.tokens:
@@ -286,8 +288,8 @@ class Node:
         for handled in batch.handled:
             self._settling.learn(handled)
         for peer, (before, _) in batch.peer_lists.items():
-            if self._context.tells_events and peer.subscriptions != before:
-                self._actions.append(SubscriptionsChanged(peer.uuid, peer.subscriptions))
+            if self._context.tells_events and peer.lists.subscriptions != before:
+                self._actions.append(SubscriptionsChanged(peer.uuid, peer.lists.subscriptions))
         for go_on in batch.then:
             go_on(None)
         self._sender.unblock()
@@ -320,7 +322,7 @@ class Node:
         self._peer_lists.restore_lists(batch)
         for peer, linked in batch.linked:
             self._ledger.unlink_kept(peer, linked)
-            if peer.voices:  # another connection of this peer has left them to the one that fails now
+            if peer.lists.voices:  # another connection of this peer has left them to the one that fails now
                 self._ledger.link_kept(peer, linked)
             else:
                 self._connect_wait.disclaim(peer, linked)
@@ -463,7 +465,7 @@ class Node:
             own_subscriptions=len(self._own.entries),
             peer_subscriptions=len(self._routing.routes),
             stuck_handlers=len(self._credit.stuck),
-            held_subscriptions=sum(len(peer.held) for peer in self._peers.values()),
+            held_subscriptions=sum(len(peer.lists.held) for peer in self._peers.values()),
             **{name: size for pattern in self._hooks.stats for name, size in pattern.stats().items()},
         )
 
@@ -484,7 +486,7 @@ class Node:
             0 if window is None else window.in_window[0] + backoff,
             backoff,
             self._age_of_oldest(peer),
-            peer.round_trip,
+            peer.outbox.round_trip,
             self._room.quota.used(peer.outbox),
             peer.outbox.full,
             {**peer.counts.as_dict(), "delivered": inbox.delivered, "dead_letters": inbox.letters},
@@ -502,7 +504,7 @@ class Node:
     def identity_of(self, peer: UUID) -> PeerIdentity:
         """Address and certificate of a peer, as it was connected last; empty where it never was."""
         known = self._peers.get(peer)
-        return known.identity if known is not None else PeerIdentity()
+        return known.links.identity if known is not None else PeerIdentity()
 
     def __reduce__(self) -> NoReturn:
         """A copy would hand out the ids of its original, and both would answer for one UUID (D-16, T-40, T-79)."""
@@ -838,10 +840,10 @@ def _info(peer: Peer) -> PeerInfo:
         peer.uuid,
         peer.link is not None,
         peer.link.identity.address if peer.link else "",
-        tuple(sorted(peer.routed & peer.subscriptions)),
+        tuple(sorted(peer.outbox.routed & peer.lists.subscriptions)),
         peer.outbox.pending,
         peer.outbox.pending_bytes,
         peer.outbox.parked,
         peer.outbox.parked_bytes,
-        tuple(sorted(peer.held)),
+        tuple(sorted(peer.lists.held)),
     )

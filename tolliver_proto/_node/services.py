@@ -81,7 +81,7 @@ class Services:
         """The owner with this UUID, and what reads its messages from now on."""
         parts = self._parts
         peer = self.peers.get(uuid) or Peer(uuid, LoadedPeer())
-        window = peer.reader = Window(peer.outbox, self.limits, parts.context.resend_first, self.rng.random)
+        window = peer.outbox.reader = Window(peer.outbox, self.limits, parts.context.resend_first, self.rng.random)
         self.peers[uuid] = peer
         return peer, window
 

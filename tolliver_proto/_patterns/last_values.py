@@ -178,7 +178,7 @@ class LastValues(Pattern):
         """Values for what is new in the list are looked up first (P-31)."""
         giving = self._givings.get(uuid)
         known = self._kernel.peers.get(uuid)
-        new = wanted if known is None else wanted - known.subscriptions - known.held.keys()
+        new = wanted if known is None else wanted - known.lists.subscriptions - known.lists.held.keys()
         if giving is not None:
             if giving.is_ready and new <= giving.look.wanted:  # else more is new now: a hold has ended meanwhile (T-61)
                 return False

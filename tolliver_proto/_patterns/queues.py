@@ -38,7 +38,7 @@ class Queues(Pattern):
         self._node, self._kernel = node, services
         self._limits, self._timers = services.limits, services.timers
         self._queued: dict[str, Peer] = {  # owners of the jobs that no worker has, by channel
-            one.channel: peer for peer in services.peers.values() if peer.is_owner for one in peer.subscriptions
+            one.channel: peer for peer in services.peers.values() if peer.is_owner for one in peer.lists.subscriptions
         }
         self._queues: dict[str, WorkQueue] = {}  # those that are declared
         self._unassigned: dict[str, None] = {}  # those of them that are to be looked at
@@ -93,7 +93,7 @@ class Queues(Pattern):
 
     def _declared(self, queue: WorkQueue, error: TolliverError | None) -> None:
         if error is None:
-            queue.peer.stored = True
+            queue.peer.lists.stored = True
         else:
             queue.declared = False
             self._look_later(queue)
@@ -342,7 +342,7 @@ class Queues(Pattern):
             if self._kernel.peers.get(peer.uuid) is not peer:
                 del queue.workers[peer]
             elif self._is_ready(queue, worker):
-                worker.limit = limit_of(queue.channel, peer.served, self._limits.window_messages)
+                worker.limit = limit_of(queue.channel, peer.lists.served, self._limits.window_messages)
                 if not worker.is_known:
                     self._count_jobs(queue, worker)
                 elif worker.limit:
@@ -358,7 +358,7 @@ class Queues(Pattern):
         peer, link = worker.peer, worker.peer.link
         if link is None or link.state is not LinkState.OPEN or link is worker.barred:
             return False
-        return queue.subscription in peer.served and queue.subscription in peer.routed
+        return queue.subscription in peer.lists.served and queue.subscription in peer.outbox.routed
 
     def _must_return(self, queue: WorkQueue, worker: Worker) -> bool:
         """True if its jobs are to be another's."""
@@ -509,12 +509,12 @@ class Queues(Pattern):
         """Jobs that it has go back to their queue. A queue that is not declared ends."""
         if not peer.is_owner:
             return
-        if peer.reader is not None:
+        if peer.outbox.reader is not None:
             raise LocalProtocolError(
                 "work_queue", f"{peer.uuid} is a work queue that is in use: cancel its jobs instead"
             )
         self._queued = {channel: one for channel, one in self._queued.items() if one is not peer}
-        peer.subscriptions = frozenset()
+        peer.lists.subscriptions = frozenset()
 
     # Jobs that get another owner.
 

@@ -374,7 +374,7 @@ class Requests(Pattern):
         self._kernel.size(*names, framed)
         if message.message_id is not None:
             return self._answer_durably(peer, names, framed, delivery)
-        if names not in peer.routed or (peer.kept_back and peer.holds(*names)):
+        if names not in peer.outbox.routed or (peer.lists.kept_back and peer.lists.holds(*names)):
             self._hold_reply(peer, framed)
         else:
             self._say_reply(peer, names, framed)
@@ -499,7 +499,7 @@ class Requests(Pattern):
 
     def _send_held(self, peer: Peer) -> None:
         names = self._reply_channel(peer)
-        if names in peer.routed and peer.link is not None:
+        if names in peer.outbox.routed and peer.link is not None:
             for _, framed in self._held_replies.pop(peer):
                 self._say_reply(peer, names, framed)
             self._timers.cancel(("replies", peer))

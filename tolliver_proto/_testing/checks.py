@@ -474,19 +474,25 @@ def audit(node: Node, store: MemoryStore) -> None:
             continue
         peer = peers[uuid]
         counts = (peer.pending, peer.pending_bytes, peer.parked, peer.parked_bytes)
-        mine = (*counts, state.subscriptions, {*state.held}, {*state.unsaid})
+        mine = (*counts, state.lists.subscriptions, {*state.lists.held}, {*state.lists.unsaid})
         lists = (known.subscriptions, {*known.held}, {*known.unsaid})
         theirs = (known.pending, known.pending_bytes, known.parked, known.parked_bytes, *lists)
         check(mine == theirs, "peer {}: the node counts {}, its store holds {}", uuid, mine, theirs)
     for one in inside(node).context.peers.values():
         if one.link is not None:
-            split = (one.served, one.kept_back)
-            told = (one.link.told, one.subscriptions.union(one.held) - one.link.told)
+            split = (one.lists.served, one.lists.kept_back)
+            told = (one.link.lists.told, one.lists.subscriptions.union(one.lists.held) - one.link.lists.told)
             check(split == told, "peer {}: served and kept back {}, not {}", one.uuid, split, told)
-        wanted = frozenset() if one.forgotten else one.subscriptions.union(one.held)
+        wanted = frozenset() if one.links.forgotten else one.lists.subscriptions.union(one.lists.held)
         granted = inside(node).context.acl.rights(one.uuid).granted(frozenset() if one.is_owner else wanted)
-        check(one.routed == granted, "peer {} has routes for {}, it may have {} (D-4)", one.uuid, one.routed, granted)
-    routed = {(subscription, one) for one in inside(node).context.peers.values() for subscription in one.routed}
+        check(
+            one.outbox.routed == granted,
+            "peer {} has routes for {}, it may have {} (D-4)",
+            one.uuid,
+            one.outbox.routed,
+            granted,
+        )
+    routed = {(subscription, one) for one in inside(node).context.peers.values() for subscription in one.outbox.routed}
     targets = {(subscription, one) for subscription, peers in inside(node).routing.routes for one in peers}
     check(routed == targets, "the routes are {}, those of the peers {}", targets, routed)
     check(all(peers[uuid].pending == 0 for uuid in peers.keys() - loaded.peers.keys()), "pending for an unstored peer")
@@ -511,10 +517,10 @@ def audit(node: Node, store: MemoryStore) -> None:
     )
     live = IntervalSet(inside(node).ledger.ids.live)
     for link in inside(node).context.links.values():
-        for wire_id in link.control.under_way if link.control else ():
+        for wire_id in link.lists.control.under_way if link.lists.control else ():
             live.discard(wire_id, wire_id)
-        if link.control is not None and link.control.probe_id is not None:
-            live.discard(link.control.probe_id, link.control.probe_id)
+        if link.lists.control is not None and link.lists.control.probe_id is not None:
+            live.discard(link.lists.control.probe_id, link.lists.control.probe_id)
     for held in kept.values():
         if not held.owed:
             live.discard(held.message.wire_id, held.message.wire_id)
@@ -539,11 +545,11 @@ def check_owners(store: MemoryStore, shared: Container[int]) -> None:
 def check_memory(node: Node, limits: Limits) -> None:
     """Bodies in memory stay within the windows (T-52)."""
     for link in inside(node).context.up.values():
-        assert link.window is not None
-        count, size = link.window.in_window
+        assert link.sending.window is not None
+        count, size = link.sending.window.in_window
         fits = count <= limits.window_messages and (count <= 1 or size <= limits.window_bytes)
         check(fits, "{} messages of {} bytes in the window: more than T-52 allows", count, size)
-        check(link.window.in_backoff <= limits.backoff_messages, "the backoff set is over its bound (T-52)")
+        check(link.sending.window.in_backoff <= limits.backoff_messages, "the backoff set is over its bound (T-52)")
         check(
             link.peer is None or link.peer.inbox.count <= limits.inbox_messages,
             "more is handed out than the inbox takes (D-9)",

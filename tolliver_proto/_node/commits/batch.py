@@ -146,7 +146,9 @@ class Batch:
         if cleared:
             operations.append(RemoveRetained(cleared))
         for peer in self.lists:
-            operations.append(ReplacePeerSubscriptions(peer.uuid, tuple(peer.subscriptions), tuple(peer.held)))
+            operations.append(
+                ReplacePeerSubscriptions(peer.uuid, tuple(peer.lists.subscriptions), tuple(peer.lists.held))
+            )
         for peer, linked in self.linked:
             deliveries = [(one.message.seq, one.message.wire_id, one.message.size) for one in linked]
             operations.append(AddDeliveries(peer.uuid, deliveries))

@@ -145,7 +145,7 @@ class Credit:
     def exhaust_credit(self, peer: Peer) -> None:
         """Read nothing more of this peer until half of it is back, or stuck handlers have given theirs back."""
         peer.inbox.exhausted = True
-        for link in [one for one in peer.voices if one.up and one.state is not LinkState.DRAINING]:
+        for link in [one for one in peer.lists.voices if one.up and one.state is not LinkState.DRAINING]:
             link.holding |= Hold.CREDIT
         for handler in self.stuck:
             self._actions.append(TakeBack(handler, peer.uuid))
@@ -161,7 +161,7 @@ class Credit:
         if self._is_exhausted(inbox, 2):
             return
         inbox.exhausted = False
-        for link in [one for one in peer.voices if one.holding & Hold.CREDIT] if peer is not None else ():
+        for link in [one for one in peer.lists.voices if one.holding & Hold.CREDIT] if peer is not None else ():
             self._context.go_on_reading(link, Hold.CREDIT)
 
     def _is_exhausted(self, inbox: Inbox, share: int = 1) -> bool:

@@ -88,9 +88,9 @@ class DeadLetters:
         self.none_until = 0.0  # there was no room for any
 
     def count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:
-        if len(peer.attempts) >= self._limits.attempts_remembered and key not in peer.attempts:
-            peer.attempts.pop(next(iter(peer.attempts)))
-        peer.attempts[key] = attempts
+        if len(peer.inbox.attempts) >= self._limits.attempts_remembered and key not in peer.inbox.attempts:
+            peer.inbox.attempts.pop(next(iter(peer.inbox.attempts)))
+        peer.inbox.attempts[key] = attempts
 
     def keep_as_letter(
         self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, cause: str, said: str

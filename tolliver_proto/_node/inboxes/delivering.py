@@ -115,7 +115,7 @@ class Delivering:
         self._context.verdicts.clear()
         self._hand_out_kept()
         for peer in self._peers.values():
-            if any(overlap(one, subscription) for one in peer.withheld):
+            if any(overlap(one, subscription) for one in peer.inbox.withheld):
                 self._ask_soon(peer)
 
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
@@ -153,13 +153,13 @@ class Delivering:
 
     def withhold(self, peer: Peer, message: Message) -> None:
         if not peer.derived:
-            peer.withheld |= {
+            peer.inbox.withheld |= {
                 pair: self._context.now for pair in matching(message.channel, message.key) if pair in self._own.entries
             }
 
     def _ask_soon(self, peer: Peer) -> None:
         """Not again before the peer would obey, and one entry at a time, as it obeys no second one."""
-        due = peer.asked_at + max(self._context.resend_first, OBEYED_WITHIN + _IN_TIME)
+        due = peer.inbox.asked_at + max(self._context.resend_first, OBEYED_WITHIN + _IN_TIME)
         self._timers.set_earlier(("withheld", peer.uuid), max(self._context.now, due))
 
     def _on_withheld_timeout(self, uuid: UUID) -> None:
@@ -167,23 +167,23 @@ class Delivering:
         came a moment ago, as the peer does not send that twice so soon."""
         peer = self._peers.get(uuid)
         link = None if peer is None else peer.link
-        if peer is None or link is None or link.control is None or not link.is_live:
+        if peer is None or link is None or link.lists.control is None or not link.is_live:
             return
         handled = [one for one, _ in self.handlers]
-        come = [one for one in peer.withheld if any(overlap(one, other) for other in handled)]
+        come = [one for one in peer.inbox.withheld if any(overlap(one, other) for other in handled)]
         for one in come:
-            last = peer.withheld.pop(one)
+            last = peer.inbox.withheld.pop(one)
             if self._context.now - last < OBEYED_WITHIN + _IN_TIME:
-                peer.withheld[one] = last  # behind the others
-            wire_id = link.control.repeat(one)
+                peer.inbox.withheld[one] = last  # behind the others
+            wire_id = link.lists.control.repeat(one)
             if wire_id is not None:
                 self._own.say_control(link, wire_id)
-                peer.asked_at = self._context.now
+                peer.inbox.asked_at = self._context.now
                 self._ask_soon(peer)
                 return
 
     def on_message(self, link: Link, message: Message) -> None:
-        if link.window is None:
+        if link.sending.window is None:
             return  # a connection that lost against another (T-70): reliable ones are sent again there
         verdict = self._context.verdicts.get((message.channel, message.key))
         if verdict is None:
@@ -202,7 +202,7 @@ class Delivering:
             self._leave(link, message, verdict)
             return
         delivery = Delivery(link.cid, peer.uuid, message)
-        if (peer.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
+        if (peer.inbox.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return
         if inbox.exhausted and self._is_overrun(link):
             return
@@ -220,9 +220,9 @@ class Delivering:
     def _is_overrun(self, link: Link) -> bool:
         """True on a connection that is over and brought more than the credit takes: from there on all is left to its
         sender, in order, as no ack could be given (D-9, T-49)."""
-        link.overrun = link.overrun or link.state is LinkState.DRAINING
-        self._counts["withheld"] += link.overrun
-        return link.overrun
+        link.inbox.overrun = link.inbox.overrun or link.state is LinkState.DRAINING
+        self._counts["withheld"] += link.inbox.overrun
+        return link.inbox.overrun
 
     def _leave(self, link: Link, message: Message, fate: Fate) -> None:
         """It has no handler."""
@@ -251,24 +251,24 @@ class Delivering:
                     NoticeKind.UNWANTED, link.peer.uuid if link.peer else None, message.channel, self._context.now
                 )
         elif fate is Fate.DOUBTFUL:
-            link.early = link.early or EarlyMessages(self._limits)
-            link.early.doubt(message_id, message.channel, message.key)
+            link.inbox.early = link.inbox.early or EarlyMessages(self._limits)
+            link.inbox.early.doubt(message_id, message.channel, message.key)
             self._timers.set_earlier("subscriptions", self._opening.subscriptions_due)
 
     def keep_early(self, link: Link, message: Message) -> bool:
         """Keep it for its handler, which may come yet; False where it is left to its sender."""
         if self._context.now >= self._opening.handlers_due:
             return False
-        link.early = link.early or EarlyMessages(self._limits)
+        link.inbox.early = link.inbox.early or EarlyMessages(self._limits)
         self._timers.set_earlier("handlers", self._opening.handlers_due)
         assert link.peer is not None
-        return link.early.keep(message, link.peer.inbox.count, link.peer.inbox.size)
+        return link.inbox.early.keep(message, link.peer.inbox.count, link.peer.inbox.size)
 
     def _hand_out_kept(self) -> None:
         """There is another handler: what has one now goes to it, in order, and the rest waits on."""
         for link in list(self._context.up.values()):
             self._context.run = None  # which is one peer's
-            for message in link.early.take_kept() if link.early else ():
+            for message in link.inbox.early.take_kept() if link.inbox.early else ():
                 self.on_message(link, message)
 
     def _on_handlers_timeout(self, _subject: None) -> None:
@@ -283,8 +283,8 @@ class Delivering:
     def _drop_unwanted(self) -> None:
         """Acknowledge what was doubtful, where that is certain now."""
         for link in self._context.up.values():
-            if link.early is not None and link.peer is not None:
-                self._drop_doubtful(link, link.peer, link.early)
+            if link.inbox.early is not None and link.peer is not None:
+                self._drop_doubtful(link, link.peer, link.inbox.early)
 
     def _drop_doubtful(self, link: Link, peer: Peer, early: EarlyMessages) -> None:
         dropped = early.take_doubtful(lambda *names: self.judge(*names) is Fate.UNWANTED)
@@ -312,8 +312,8 @@ class Delivering:
         if message_id is None:
             return True
         checksum = checksum_of(delivery.message)
-        if peer.attempts:
-            delivery.attempt += peer.attempts.get((message_id, checksum), 0)
+        if peer.inbox.attempts:
+            delivery.attempt += peer.inbox.attempts.get((message_id, checksum), 0)
         if delivery.attempt > self._limits.max_attempts or self.dedupe.find(peer.uuid, message_id, checksum) is _YES:
             self._counts["duplicates"] += 1
             peer.counts.duplicates += 1

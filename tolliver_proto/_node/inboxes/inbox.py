@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from enum import Enum
+from math import inf
 from uuid import UUID
 
 from ..._wire.events import Message, Subscription
@@ -108,6 +109,8 @@ class Inbox:
 
     __slots__ = (
         "aside",
+        "asked_at",
+        "attempts",
         "bounds",
         "count",
         "delivered",
@@ -117,6 +120,7 @@ class Inbox:
         "letters",
         "size",
         "waiting",
+        "withheld",
     )
 
     def __init__(self) -> None:
@@ -130,6 +134,9 @@ class Inbox:
         self.bounds: dict[Bound, None] = {}  # of handlers, for which its peer waits (P-24)
         self.delivered = 0  # messages that were handed out, and those that became dead letters, in all
         self.letters = 0
+        self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
+        self.withheld: dict[Subscription, float] = {}  # entries of ours that it sent for in vain, and when last (T-50)
+        self.asked_at = -inf  # when it was asked for such messages last
 
     def find(self, message: Message) -> Delivery | None:
         """Delivery of the same message that handlers have, if there is one."""

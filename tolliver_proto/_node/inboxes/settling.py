@@ -94,10 +94,10 @@ class Settling:
                 continue
             if dedupe:
                 self._remember(delivery)
-            if peer is not None and peer.attempts:
-                peer.attempts.pop(key_of(delivery.message), None)
-            if link is not None and link.window is not None:
-                link.fruitful = True
+            if peer is not None and peer.inbox.attempts:
+                peer.inbox.attempts.pop(key_of(delivery.message), None)
+            if link is not None and link.sending.window is not None:
+                link.sending.fruitful = True
                 acks.setdefault(link, []).append(message_id)
             for waiting, count in self._credit.take_copies(delivery, inbox) if inbox.waiting else ():
                 acks.setdefault(waiting, []).extend([message_id] * count)

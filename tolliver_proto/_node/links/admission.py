@@ -36,7 +36,7 @@ class HandshakeGate:
             )
         if known is None:
             return self._excess(proved)
-        if not proved.uuids and known.spki_sha256 not in (None, proved.spki_sha256):
+        if not proved.uuids and known.links.spki_sha256 not in (None, proved.spki_sha256):
             return "its key is not the one that this UUID was first seen with (repin it if that was on purpose)"
         return None
 
@@ -45,7 +45,7 @@ class HandshakeGate:
         key = proved.spki_sha256
         if key is None or proved.uuids or proved.prefixes:
             return None
-        if sum(peer.spki_sha256 == key for peer in self._peers.values()) < self._peers_per_key:
+        if sum(peer.links.spki_sha256 == key for peer in self._peers.values()) < self._peers_per_key:
             return None
         return (
             f"its key has been {self._peers_per_key} others already: forget some, raise Limits.peers_per_key, or put "

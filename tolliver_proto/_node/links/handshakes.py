@@ -92,7 +92,7 @@ class Handshakes:
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)  # says so and closes; the list is discarded (T-61)
         elif connection.awaits_final and not link.up:
-            link.held_list = self._listed(link, frame)
+            link.lists.held_list = self._listed(link, frame)
             self._connect_wait.begin(link)
             self._accept(link)
         else:
@@ -104,7 +104,7 @@ class Handshakes:
             return
         if connection.unsent_bytes:
             self._context.writable[link] = None  # the final, where one follows every response
-        link.exposure.round_trip = self._context.now - link.began
+        link.sending.exposure.round_trip = self._context.now - link.began
         if link.remote is not None:
             self._links.dialer.answered(link.remote, frame.instance_id)
             self._routing.on_move(peer_of(link))  # it may be connected already, the other way round
@@ -123,7 +123,7 @@ class Handshakes:
 
     def on_final(self, link: Link, frame: HandshakeFinal) -> None:
         if frame.compatible and self._admit(link, peer_of(link).uuid):  # again: much may have changed since its request
-            self._store_list(link, link.held_list)
+            self._store_list(link, link.lists.held_list)
 
     def _admit(self, link: Link, claimed: UUID) -> bool:
         """True if the peer may be who it says it is (D-3, T-71, T-72, T-72a)."""
@@ -136,7 +136,7 @@ class Handshakes:
             self._links.refuse(link, IdentityConflict(f"{link.identity.address} claims the UUID of a queue, {claimed}"))
             return False
         known = self._peers.get(claimed)
-        if known is not None and known.forgotten:
+        if known is not None and known.links.forgotten:
             self._links.refuse(link, ConnectionLost(f"peer {claimed} is being forgotten here: try again in a moment"))
             return False
         conflict = self._links.gate.conflict(link.identity, claimed)
@@ -151,12 +151,12 @@ class Handshakes:
             return False
         link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
         self._routing.set_takes_reliable(link.peer, connection_of(link).can_send(Ack))
-        assert link.control is not None
-        self._links.mute(link.control, claimed)
+        assert link.lists.control is not None
+        self._links.mute(link.lists.control, claimed)
         if link.peer.derived:
             link.peer.inbox = self._credit.left_inboxes.get(claimed, link.peer.inbox)
             self._peers[claimed] = link.peer
-            link.peer.voices[link] = None  # it is known by this alone: nothing of it is stored
+            link.peer.lists.voices[link] = None  # it is known by this alone: nothing of it is stored
         return True
 
     def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
@@ -174,9 +174,9 @@ class Handshakes:
         ):
             return
         self._peers.setdefault(peer.uuid, peer)
-        peer.voices[link] = None
+        peer.lists.voices[link] = None
         self._counts["refused_subscriptions"] += len(subscriptions) - len(wanted)
-        if not peer.takes_reliable:
+        if not peer.outbox.takes_reliable:
             self._note_list(link, peer, listed)
             return
         if self._is_stored(peer, link, wanted):
@@ -235,13 +235,13 @@ class Handshakes:
             ("pin", peer) in batch.undo for batch in self._commits.batches()
         ):
             return False
-        said = frozenset(wanted).union(*(other.told for other in peer.voices if other is not link))
-        return said == peer.subscriptions and self._new_pin(peer, link.identity) is None
+        said = frozenset(wanted).union(*(other.lists.told for other in peer.lists.voices if other is not link))
+        return said == peer.lists.subscriptions and self._new_pin(peer, link.identity) is None
 
     def _new_pin(self, peer: Peer, proved: PeerIdentity) -> bytes | None:
         """The key that a certificate binds to this UUID, or else the first one that it is seen with, if it is new
         (D-3)."""
-        key, known = proved.spki_sha256, peer.spki_sha256
+        key, known = proved.spki_sha256, peer.links.spki_sha256
         return None if key == known or (known is not None and not proved.uuids) else key
 
     def _pin(self, peer: Peer, proved: PeerIdentity) -> None:
@@ -250,9 +250,11 @@ class Handshakes:
             self._change_pin(peer, key)
 
     def _change_pin(self, peer: Peer, key: bytes | None) -> None:
-        self._commits.batch.undo.setdefault(("pin", peer), partial(setattr, peer, "spki_sha256", peer.spki_sha256))
+        self._commits.batch.undo.setdefault(
+            ("pin", peer), partial(setattr, peer.links, "spki_sha256", peer.links.spki_sha256)
+        )
         self._commits.batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))
-        peer.spki_sha256 = key
+        peer.links.spki_sha256 = key
 
     def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
         link.holding &= ~Hold.LIST
@@ -270,8 +272,8 @@ class Handshakes:
         """Answer the handshake, with the list that is true now (T-29)."""
         connection = connection_of(link)
         own = tuple(self._own.entries)
-        if link.control is not None and connection.state is not State.CONFIRMING:
-            link.control.announced(own)
+        if link.lists.control is not None and connection.state is not State.CONFIRMING:
+            link.lists.control.announced(own)
         before = connection.unsent_bytes
         connection.accept(own, self._context.now)
         link.answers += connection.unsent_bytes - before
@@ -295,7 +297,7 @@ class Handshakes:
         if old is not None and not peer.derived:
             loser = link if self._keeps(old, link) else old
             if old.role is link.role:
-                peer.duel.replaced(self._context.now)
+                peer.links.duel.replaced(self._context.now)
             self._context.notice(
                 NoticeKind.DUPLICATE_CLOSED,
                 peer.uuid,
@@ -310,30 +312,30 @@ class Handshakes:
         link.up_since = self._context.now
         link.version = event.version
         peer.link = link
-        peer.withheld.clear()  # it sends all again
-        peer.keep_back()
+        peer.inbox.withheld.clear()  # it sends all again
+        peer.lists.keep_back(peer.link)
         self._context.up[link.cid] = link
-        if connection_of(link).revision is not self._context.revision or not peer.takes_reliable:
+        if connection_of(link).revision is not self._context.revision or not peer.outbox.takes_reliable:
             self._context.foreign[link] = None
-        peer.identity = link.identity
-        link.ack_watch = AckWatch(self._policy.unacknowledged_after)
-        link.window = Window(peer.outbox, self._limits, self._context.resend_first, self._context.rng.random)
+        peer.links.identity = link.identity
+        link.sending.ack_watch = AckWatch(self._policy.unacknowledged_after)
+        link.sending.window = Window(peer.outbox, self._limits, self._context.resend_first, self._context.rng.random)
         self._context.sendable[link] = None
         if peer.inbox.exhausted:
             link.holding |= Hold.CREDIT
         if peer.outbox.poison.alone:
-            link.window.deferred = True
+            link.sending.window.deferred = True
             self._timers.set(("deferred", link.cid), self._context.now + ALONE_AFTER_UP)
         self._counts["connects"] += 1
         peer.counts.connects += 1
         self._links.announce_up(link, link.remote)
         self._links.keepalive.begin(link, self._context.now)
-        assert link.control is not None
-        self._links.mute(link.control, peer.uuid)
+        assert link.lists.control is not None
+        self._links.mute(link.lists.control, peer.uuid)
         if self._links.dialect(link.remote, peer.uuid).over(self._links.own_dialect).announce_after_handshake:
-            link.control.doubt(self._own.entries)
+            link.lists.control.doubt(self._own.entries)
         self._own.insist(link, peer)
-        for subscription in sorted(link.control.differing(self._own.entries)):
+        for subscription in sorted(link.lists.control.differing(self._own.entries)):
             self._own.sync_control(link, subscription)
 
     def _keeps(self, old: Link, new: Link) -> bool:
@@ -345,7 +347,7 @@ class Handshakes:
     def _stands_back(self, link: Link, said: HandshakeRequest | HandshakeResponse) -> bool:
         """True if it has to wait for another connection of its peer, or is closed because of one."""
         peer = peer_of(link)
-        duel, older = peer.duel, peer.link
+        duel, older = peer.links.duel, peer.link
         if older is None or peer.derived or older.role is not link.role:
             return False
         if duel.is_shut(self._context.now):
@@ -377,7 +379,7 @@ class Handshakes:
     def _on_duel_timeout(self, uuid: UUID) -> None:
         """The older one has answered, or has ended, or had its time."""
         peer = self._peers.get(uuid)
-        waiting = peer.duel.end() if peer is not None else None
+        waiting = peer.links.duel.end() if peer is not None else None
         if peer is None or waiting is None:
             return
         link, said = waiting
@@ -387,10 +389,10 @@ class Handshakes:
         self._context.readable[link] = None
         if link.state is not LinkState.OPEN:
             self._links.end(link)
-        elif peer.link is not None and peer.duel.is_alive(
+        elif peer.link is not None and peer.links.duel.is_alive(
             peer.link.last_received, self._links.keepalive.is_mute(peer.link)
         ):
-            peer.duel.shut(self._context.now)
+            peer.links.duel.shut(self._context.now)
             self._refuse_clone(link)
         elif isinstance(said, HandshakeRequest):
             self.on_request(link, said)
@@ -416,15 +418,15 @@ class Handshakes:
             return receipt
         for pattern in self._hooks.forgets:
             pattern.forgets(peer)
-        peer.forgotten.append(receipt)
-        if len(peer.forgotten) == 1:
+        peer.links.forgotten.append(receipt)
+        if len(peer.links.forgotten) == 1:
             self._forget_all_of(peer)
         return receipt
 
     def _on_away_timeout(self, uuid: UUID) -> None:
         """It was not connected for so long, unless it is now, or is about to be: then the end of that counts."""
         peer = self._peers.get(uuid)
-        if peer is None or peer.forgotten or any(link.peer is peer for link in self._context.links.values()):
+        if peer is None or peer.links.forgotten or any(link.peer is peer for link in self._context.links.values()):
             return
         count = peer.outbox.pending + peer.outbox.parked
         self._context.notice(
@@ -440,9 +442,9 @@ class Handshakes:
         for link in [link for link in self._context.links.values() if link.peer is peer]:
             self._links.take_down(link, error)
             self._links.refuse(link, error)
-        self._commits.batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._commits.batch.peer_lists.setdefault(peer, (peer.lists.subscriptions, peer.lists.held))
         self._peer_lists.hold(peer, {})  # its held messages go with all else, and for the same reason (T-54)
-        self._peer_lists.route_to(peer, peer.subscriptions)  # nobody speaks for it now: it wants nothing
+        self._peer_lists.route_to(peer, peer.lists.subscriptions)  # nobody speaks for it now: it wants nothing
         self._commits.batch.lists[peer] = None
 
         def purged(error: TolliverError | None) -> None:
@@ -453,7 +455,7 @@ class Handshakes:
             self._commits.batch.then.append(forgotten)
 
         def forgotten(error: TolliverError | None) -> None:
-            receipts, peer.forgotten = peer.forgotten, []
+            receipts, peer.links.forgotten = peer.links.forgotten, []
             if error is None:
                 del self._peers[peer.uuid]
                 self._delivering.dedupe.forget(peer.uuid)
@@ -465,7 +467,7 @@ class Handshakes:
                 self._routing.reroute(peer)
                 self._links.count_absence(peer)
             self._actions.append(Stored(receipts, error))
-            repins, peer.repins = peer.repins, []
+            repins, peer.links.repins = peer.links.repins, []
             for spki_sha256, receipt in repins:
                 self._repin(peer.uuid, spki_sha256, receipt)
 
@@ -486,8 +488,8 @@ class Handshakes:
         self._context.tick(now)
         receipt = Receipt(0, -1, [])
         peer = self._peers.get(uuid)
-        if peer is not None and peer.forgotten:
-            peer.repins.append((spki_sha256, receipt))
+        if peer is not None and peer.links.forgotten:
+            peer.links.repins.append((spki_sha256, receipt))
         else:
             self._repin(uuid, spki_sha256, receipt)
         return receipt

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from ..._common.errors import OutboxFull
 from ..._common.timers import Timers
 from ..._wire.events import PROBE_CHANNEL, Ack
-from ..link import ControlSync, Link
+from ..link import Link
+from ..lists.control_sync import ControlSync
 from ..policy import Policy
 from ..subscriptions import matching
 
@@ -42,7 +43,7 @@ class KeepAlive:
 
     def begin(self, link: Link, now: float) -> None:
         """It is up."""
-        link.sent_at = link.last_received = now
+        link.sending.sent_at = link.last_received = now
         if self._policy.probe != "off":
             self._timers.set(("probe", link.cid), now + self._policy.probe_interval)
         age = self._policy.max_connection_age
@@ -51,7 +52,7 @@ class KeepAlive:
 
     def answered(self, link: Link) -> None:
         """The peer has acknowledged a probe."""
-        self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
+        self._timers.set_earlier(("probe", link.cid), link.sending.sent_at + self._policy.probe_interval)
 
     def look(self, link: Link, now: float) -> bool:
         """True if it may still be taken for alive. After a silence a probe is sent, which is to be written."""
@@ -64,7 +65,7 @@ class KeepAlive:
             due = now + self._policy.probe_timeout * _GRACE
         else:
             control.overdue = False
-            since = min(link.sent_at, link.last_received) if self._must_answer(link) else link.sent_at
+            since = min(link.sending.sent_at, link.last_received) if self._must_answer(link) else link.sending.sent_at
             due = since + self._policy.probe_interval
             if link.in_transit:  # not silent: the socket still has bytes to send, and TCP watches those
                 due = now + self._policy.probe_interval
@@ -114,11 +115,11 @@ class KeepAlive:
     def _wants_probes(self, link: Link) -> bool:
         """True if the peer would hand a probe to its application, or withhold the ack (T-46), or has none."""
         assert link.peer is not None
-        if not link.peer.takes_reliable:
+        if not link.peer.outbox.takes_reliable:
             return True
-        return any(one in link.peer.subscriptions for one in matching(PROBE_CHANNEL, ""))
+        return any(one in link.peer.lists.subscriptions for one in matching(PROBE_CHANNEL, ""))
 
 
 def _control(link: Link) -> ControlSync:
-    assert link.control is not None
-    return link.control
+    assert link.lists.control is not None
+    return link.lists.control

@@ -35,7 +35,8 @@ from ..commits.commits import Commits
 from ..context import Context
 from ..inboxes.credit import Credit
 from ..inboxes.settling import Settling
-from ..link import ControlSync, Hold, Link, Peer, peer_of
+from ..link import Hold, Link, Peer, peer_of
+from ..lists.control_sync import ControlSync
 from ..lists.own import OwnList
 from ..lists.peers import PeerLists
 from ..numbers import EndCause
@@ -119,10 +120,10 @@ class Links(ConnectionTable[Link, Action]):
     def _transmit(self, link: Link) -> None:
         super()._transmit(link)
         link.answers = 0
-        link.sent_at = self._context.now
-        link.in_flight, link.gathered = link.gathered, []
-        link.exposure.handed(link.in_flight)
-        link.handed += link.in_transit
+        link.sending.sent_at = self._context.now
+        link.sending.in_flight, link.sending.gathered = link.sending.gathered, []
+        link.sending.exposure.handed(link.sending.in_flight)
+        link.sending.handed += link.in_transit
         self._counts["bytes_sent"] += link.in_transit
         if link.peer is not None:
             link.peer.counts.bytes_sent += link.in_transit
@@ -137,20 +138,20 @@ class Links(ConnectionTable[Link, Action]):
             self._set_paused(link, full)
 
     def _on_acks(self, link: Link, wire_ids: Sequence[int], acked: dict[int, tuple[int, int]]) -> None:
-        others = link.window.take_acked(wire_ids, acked) if link.window is not None else wire_ids
+        others = link.sending.window.take_acked(wire_ids, acked) if link.sending.window is not None else wire_ids
         for wire_id in others:
             self._on_other_ack(link, wire_id)
 
     def on_refusal(self, link: Link, frame: Refusal) -> None:
         """The peer has it and did not handle it: it is kept, blocks nobody, and goes out again when that is due."""
         wire_id = frame.message_id
-        is_message = link.window is not None and link.window.refused(wire_id)
-        is_control = link.control is not None and link.control.frame(wire_id) is not None
+        is_message = link.sending.window is not None and link.sending.window.refused(wire_id)
+        is_control = link.lists.control is not None and link.lists.control.frame(wire_id) is not None
         if not (is_message or is_control):
             self._on_other_ack(link, wire_id)
             return
-        link.exposure.acked(self._context.now)
-        self._transmission.look_at_acks(link, link.ack_watch.acked(self._context.now, waits=True))
+        link.sending.exposure.acked(self._context.now)
+        self._transmission.look_at_acks(link, link.sending.ack_watch.acked(self._context.now, waits=True))
         self._context.sendable[link] = None
         self._context.tally.add(
             NoticeKind.REFUSED_THERE,
@@ -163,14 +164,14 @@ class Links(ConnectionTable[Link, Action]):
 
     def _on_other_ack(self, link: Link, wire_id: int) -> None:
         """Of no message of the outbox that is in flight here."""
-        subscription = link.control.acked(wire_id) if link.control is not None else None
+        subscription = link.lists.control.acked(wire_id) if link.lists.control is not None else None
         if subscription is not None:
-            assert link.control is not None
+            assert link.lists.control is not None
             assert link.peer is not None
-            if link.control.has_said(subscription) is False:
+            if link.lists.control.has_said(subscription) is False:
                 self._own.forget_unsubscribe(subscription, [link.peer])
             self._own.sync_control(link, subscription)
-        elif link.control is not None and link.control.answered(wire_id):
+        elif link.lists.control is not None and link.lists.control.answered(wire_id):
             self.keepalive.answered(link)
             self._on_alive(link)
         else:
@@ -181,7 +182,7 @@ class Links(ConnectionTable[Link, Action]):
     def _on_alive(self, link: Link) -> None:
         """It has answered a probe: if another one waits for that (T-70), this is known now."""
         assert link.peer is not None
-        duel = link.peer.duel
+        duel = link.peer.links.duel
         if duel.waiting is not None and link.peer.link is link:
             duel.answered = True
             self._timers.set(("duel", link.peer.uuid), self._context.now)
@@ -222,12 +223,12 @@ class Links(ConnectionTable[Link, Action]):
         """Its peer may have another connection from our UUID. A peer that dials us may have had no more to say."""
         peer = peer_of(link)
         is_brief = in_order and link.role is Role.CLIENT and self._context.now - link.up_since < BRIEF
-        peer.duel.brief_ends = peer.duel.brief_ends + 1 if is_brief else 0
-        if peer.duel.brief_ends >= BRIEF_ENDS:
+        peer.links.duel.brief_ends = peer.links.duel.brief_ends + 1 if is_brief else 0
+        if peer.links.duel.brief_ends >= BRIEF_ENDS:
             self._context.tally.add(
                 NoticeKind.DUPLICATE_IDENTITY,
                 peer.uuid,
-                peer.duel.brief_ends,
+                peer.links.duel.brief_ends,
                 f"connections running were ended by this peer right after they were made: is another instance with "
                 f"our UUID {self._context.instance_id} connected to it, such as a copy of this machine? (T-70)",
                 self._context.now,
@@ -307,11 +308,11 @@ class Links(ConnectionTable[Link, Action]):
             self._routing.on_move(link.peer)
 
     def _take_from_peer(self, link: Link, error: TolliverError | None) -> None:
-        link.early = None
+        link.inbox.early = None
         link.holding &= ~(Hold.CREDIT | Hold.DUEL)
-        window, link.window = link.window, None
-        if link.control is not None:
-            link.control.drop()
+        window, link.sending.window = link.sending.window, None
+        if link.lists.control is not None:
+            link.lists.control.drop()
         peer = link.peer
         if peer is None:
             return
@@ -323,20 +324,20 @@ class Links(ConnectionTable[Link, Action]):
             for counts in (self._counts, peer.counts.by):
                 counts[f"disconnects_{EndCause.of(error)}"] += 1
             self._context.foreign.pop(link, None)
-            peer.link = next((one for one in peer.voices if one.up), None)  # a derived identity may have another
+            peer.link = next((one for one in peer.lists.voices if one.up), None)  # a derived identity may have another
             self._timers.cancel(("deferred", link.cid))
-            peer.duel.older_ended()
-            if peer.duel.waiting is not None:
+            peer.links.duel.older_ended()
+            if peer.links.duel.waiting is not None:
                 self._timers.set(("duel", peer.uuid), self._context.now)
             self._actions.append(PeerDown(link.cid, peer.uuid, error))
             self.dialer.peer_left(peer.uuid, self._context.now)
-        if link in peer.voices:
-            del peer.voices[link]
+        if link in peer.lists.voices:
+            del peer.lists.voices[link]
             if peer.derived:
                 self.drop_derived(peer)
-            elif not peer.takes_reliable:
+            elif not peer.outbox.takes_reliable:
                 self._peer_lists.want_while_connected(peer)
-            elif peer.voices:  # else what it said last stays: messages queue for it (T-32)
+            elif peer.lists.voices:  # else what it said last stays: messages queue for it (T-32)
                 self._peer_lists.route_to(peer)
                 self._commits.batch.lists[peer] = None
                 self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
@@ -350,7 +351,7 @@ class Links(ConnectionTable[Link, Action]):
 
     def drop_derived(self, peer: Peer) -> None:
         """Nothing is kept of it when its last connection is over."""
-        if not peer.voices and not peer.forgotten:
+        if not peer.lists.voices and not peer.links.forgotten:
             self._peers.pop(peer.uuid, None)
             if peer.inbox.held:  # handlers are still at these
                 self._credit.left_inboxes[peer.uuid] = peer.inbox
@@ -370,7 +371,9 @@ class Links(ConnectionTable[Link, Action]):
         """The dial for this remote is over; once for each cid."""
         if link.remote is None:
             return
-        ending = self.dialer.ended(link.remote, link.cid, link.error, link.first, link.fruitful, self._context.now)
+        ending = self.dialer.ended(
+            link.remote, link.cid, link.error, link.first, link.sending.fruitful, self._context.now
+        )
         if ending is None:
             return
         failure, error = ending.failure, link.error
@@ -408,7 +411,7 @@ class Links(ConnectionTable[Link, Action]):
             self._actions.append(Abort(cid))
             return
         link.role = role
-        link.exposure.round_trip, link.began = self._context.now - link.began, self._context.now
+        link.sending.exposure.round_trip, link.began = self._context.now - link.began, self._context.now
         link.identity = identity or PeerIdentity()
         denied = self.gate.denied(link.identity) if role is Role.CLIENT else None
         if denied is not None:
@@ -417,13 +420,13 @@ class Links(ConnectionTable[Link, Action]):
         own = tuple(self._own.entries)
         link.move(LinkSignal.OPENED)
         link.connection = self._make_connection(link, own)
-        link.control = ControlSync(link.connection, self._ledger.ids)
+        link.lists.control = ControlSync(link.connection, self._ledger.ids)
         if (
             self._context.instance_id in link.identity.uuids and not link.identity.prefixes
         ):  # else who it is shows later
             self.refuse_self(link, "presents our own certificate")
         elif role is Role.CLIENT:
-            link.control.announced(own)
+            link.lists.control.announced(own)
             self._connect_wait.begin(link)
         self._writable[link] = None
         self._rearm(link)
@@ -455,18 +458,22 @@ class Links(ConnectionTable[Link, Action]):
             self._pace(link)
 
     def _on_sent(self, link: Link) -> None:
-        if link.window is None:
-            link.in_flight = []
-        elif link.in_flight or link.above_high_water or not (link.window.idle and link.exposure.empty):
-            control_ids = link.control.under_way if link.control is not None else ()
-            link.window.transmitted(link.in_flight, control_ids, self._context.now)
-            if link.in_flight and not link.window.is_in_flight(link.timed_id):
-                link.timed_id, link.timed_at = link.in_flight[-1], self._context.now
-            link.exposure.taken(self._context.now)
-            if link.window.in_window[0] or link.window.in_backoff:
-                self._transmission.look_at_acks(link, link.ack_watch.sent(self._context.now))
+        if link.sending.window is None:
+            link.sending.in_flight = []
+        elif (
+            link.sending.in_flight
+            or link.sending.above_high_water
+            or not (link.sending.window.idle and link.sending.exposure.empty)
+        ):
+            control_ids = link.lists.control.under_way if link.lists.control is not None else ()
+            link.sending.window.transmitted(link.sending.in_flight, control_ids, self._context.now)
+            if link.sending.in_flight and not link.sending.window.is_in_flight(link.sending.timed_id):
+                link.sending.timed_id, link.sending.timed_at = link.sending.in_flight[-1], self._context.now
+            link.sending.exposure.taken(self._context.now)
+            if link.sending.window.in_window[0] or link.sending.window.in_backoff:
+                self._transmission.look_at_acks(link, link.sending.ack_watch.sent(self._context.now))
             self._context.sendable[link] = None
-            link.in_flight = []
+            link.sending.in_flight = []
         for pattern in self._hooks.sent:
             pattern.sent(link)
 

@@ -73,9 +73,9 @@ class OwnList:
 
     def _keep_unsubscribe(self, subscription: Subscription) -> None:
         """Say it to every peer that may have been told the entry, until it says that it knows."""
-        peers = [peer for peer in self._peers.values() if peer.stored and not (peer.derived or peer.is_owner)]
-        room = _MOST_UNSAID - sum(len(peer.unsaid) for peer in peers)
-        chosen = [peer for peer in peers if subscription not in peer.unsaid][: max(0, room)]
+        peers = [peer for peer in self._peers.values() if peer.lists.stored and not (peer.derived or peer.is_owner)]
+        room = _MOST_UNSAID - sum(len(peer.lists.unsaid) for peer in peers)
+        chosen = [peer for peer in peers if subscription not in peer.lists.unsaid][: max(0, room)]
         for peer in chosen:
             self._set_unsaid(peer, subscription, self._context.now + UNSAID_FOR)
         if chosen:
@@ -83,24 +83,26 @@ class OwnList:
 
     def forget_unsubscribe(self, subscription: Subscription, peers: Iterable[Peer]) -> None:
         """They know, or it is wanted again, or the time is over."""
-        told = [peer for peer in peers if subscription in peer.unsaid]
+        told = [peer for peer in peers if subscription in peer.lists.unsaid]
         for peer in told:
             self._set_unsaid(peer, subscription, None)
         if told:
             self._commits.batch.operations.append(ForgetUnsubscribe(subscription, [peer.uuid for peer in told]))
 
     def _set_unsaid(self, peer: Peer, subscription: Subscription, until: float | None) -> None:
-        undo = partial(_say_until, peer, subscription, peer.unsaid.get(subscription))
+        undo = partial(_say_until, peer, subscription, peer.lists.unsaid.get(subscription))
         self._commits.batch.undo.setdefault(("unsaid", peer, subscription), undo)
         self._expiry.watch_clock()
         _say_until(peer, subscription, until)
 
     def insist(self, link: Link, peer: Peer) -> None:
         """On a new connection say again what is not acknowledged."""
-        for one in [one for one, until in peer.unsaid.items() if until <= self._context.now or one in self.entries]:
+        for one in [
+            one for one, until in peer.lists.unsaid.items() if until <= self._context.now or one in self.entries
+        ]:
             self.forget_unsubscribe(one, [peer])
-        assert link.control is not None
-        link.control.insist(peer.unsaid)
+        assert link.lists.control is not None
+        link.lists.control.insist(peer.lists.unsaid)
 
     def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
@@ -162,7 +164,7 @@ class OwnList:
         else:
             del self.entries[subscription]
             for peer in self._peers.values():
-                peer.withheld.pop(subscription, None)
+                peer.inbox.withheld.pop(subscription, None)
         self._bytes += self._sizes.entry_size(subscription) * (1 if wanted else -1)
         self._context.verdicts.clear()
 
@@ -171,14 +173,14 @@ class OwnList:
             self.sync_control(link, subscription)
 
     def sync_control(self, link: Link, subscription: Subscription) -> None:
-        if link.control is None or link.connection is None or not link.connection.live:
+        if link.lists.control is None or link.connection is None or not link.connection.live:
             return
-        wire_id = link.control.sync(subscription, subscription in self.entries)
+        wire_id = link.lists.control.sync(subscription, subscription in self.entries)
         if wire_id is not None:
             self.say_control(link, wire_id)
 
     def say_control(self, link: Link, wire_id: int) -> None:
-        link.gathered.append(wire_id)
+        link.sending.gathered.append(wire_id)
         self._context.writable[link] = None
 
     def subscriptions(self) -> list[Subscription]:
@@ -188,6 +190,6 @@ class OwnList:
 
 def _say_until(peer: Peer, subscription: Subscription, until: float | None) -> None:
     if until is None:
-        peer.unsaid.pop(subscription, None)
+        peer.lists.unsaid.pop(subscription, None)
     else:
-        peer.unsaid[subscription] = until
+        peer.lists.unsaid[subscription] = until

@@ -77,8 +77,8 @@ class PeerLists:
 
         A pattern may have it that an entry is held in any case: the peer acknowledges what it does not want.
         """
-        before = frozenset(peer.held)
-        lacking = peer.subscriptions.union(before) - subscriptions
+        before = frozenset(peer.lists.held)
+        lacking = peer.lists.subscriptions.union(before) - subscriptions
         always = frozenset[Subscription]()
         for pattern in self._hooks.holds:
             said = {one: pattern.holds(one) for one in lacking}
@@ -87,14 +87,14 @@ class PeerLists:
         hold = self._policy.unsubscribed_hold
         kept = (lacking - removed if hold else always) | always
         until = self._context.now + (hold or _ALWAYS_HOLD)
-        held = {one: peer.held.get(one, until) for one in kept}
+        held = {one: peer.lists.held.get(one, until) for one in kept}
         is_long = not subscriptions and bool(held) and self._may_have_lost_its_list(peer)
         if is_long:
             held = self._held_for_long(peer, held)
         if always:
             self._commits.batch.lists[peer] = None  # the store takes what a peer says for its whole will
         ended = (before - held.keys()) - subscriptions
-        peer.subscriptions = subscriptions
+        peer.lists.subscriptions = subscriptions
         self.hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
         if ended:
             self._give_up_held(peer, ended)
@@ -114,7 +114,7 @@ class PeerLists:
         known by its lists alone."""
         if not self._policy.unsubscribed_hold or peer.is_owner:
             return False
-        spoken = {link.connection.revision for link in peer.voices if link.connection is not None}
+        spoken = {link.connection.revision for link in peer.lists.voices if link.connection is not None}
         if not spoken:
             spoken = {self._context.revision_of(peer.uuid)}.union(
                 one.revision for one in self._strangers() if one.revision is not None
@@ -125,22 +125,22 @@ class PeerLists:
     def _held_for_long(self, peer: Peer, held: dict[Subscription, float]) -> dict[Subscription, float]:
         """These, until a day after they were held."""
         more = max(0.0, _LONG_HOLD - self._policy.unsubscribed_hold)
-        long = peer.held_long.intersection(peer.held)
-        peer.held_long = frozenset(held)
+        long = peer.lists.held_long.intersection(peer.lists.held)
+        peer.lists.held_long = frozenset(held)
         return {one: until if one in long else until + more for one, until in held.items()}
 
     def hold(self, peer: Peer, held: dict[Subscription, float]) -> None:
-        peer.held = held
-        changed = peer.keep_back()
+        peer.lists.held = held
+        changed = peer.lists.keep_back(peer.link)
         self._routing.reroute(peer)
         if held:
             self._timers.set(("hold", peer.uuid), min(held.values()))
             self._expiry.watch_clock()
         else:
             self._timers.cancel(("hold", peer.uuid))
-        if changed and peer.link is not None and peer.link.window is not None:
-            peer.link.window.lists_under_way += 1
-            self._commits.batch.then.append(partial(self._read_all_again, peer.link, peer.link.window))
+        if changed and peer.link is not None and peer.link.sending.window is not None:
+            peer.link.sending.window.lists_under_way += 1
+            self._commits.batch.then.append(partial(self._read_all_again, peer.link, peer.link.sending.window))
 
     def _read_all_again(self, link: Link, window: Window, _error: TolliverError | None) -> None:
         """The store knows which others are held now: what waits is read back, in order."""
@@ -151,9 +151,9 @@ class PeerLists:
     def _end_oldest_holds(self, peer: Peer) -> None:
         """Listed and held entries together are no more than a peer may list (T-08)."""
         limits, ended = self._limits, set[Subscription]()
-        entries = [*peer.held]
-        size = sum(self._sizes.entry_size(one) for one in (*peer.subscriptions, *entries))
-        count = len(peer.subscriptions) + len(entries)
+        entries = [*peer.lists.held]
+        size = sum(self._sizes.entry_size(one) for one in (*peer.lists.subscriptions, *entries))
+        count = len(peer.lists.subscriptions) + len(entries)
         for one in entries:
             if count <= limits.max_subscriptions and size <= limits.max_handshake:
                 break
@@ -166,17 +166,17 @@ class PeerLists:
         peer = self._peers.get(uuid)
         if peer is None:
             return
-        if not peer.subscriptions and self._may_have_lost_its_list(peer):  # and was not heard since a restart
-            peer.held = self._held_for_long(peer, peer.held)
-        ended = {one for one, until in peer.held.items() if until <= self._context.now}
+        if not peer.lists.subscriptions and self._may_have_lost_its_list(peer):  # and was not heard since a restart
+            peer.lists.held = self._held_for_long(peer, peer.lists.held)
+        ended = {one for one, until in peer.lists.held.items() if until <= self._context.now}
         if ended:
             self._end_holds(peer, ended)
         else:
-            self.hold(peer, peer.held)
+            self.hold(peer, peer.lists.held)
 
     def _end_holds(self, peer: Peer, ended: set[Subscription]) -> None:
         """It did not subscribe again in time. If the commit fails, a later one says the same."""
-        self.hold(peer, {one: until for one, until in peer.held.items() if one not in ended})
+        self.hold(peer, {one: until for one, until in peer.lists.held.items() if one not in ended})
         self._commits.batch.lists[peer] = None
         self._give_up_held(peer, ended)
 
@@ -187,7 +187,7 @@ class PeerLists:
 
         def is_given_up(one: Found) -> bool:
             pairs = matching(one.channel, one.key)
-            wanted = not peer.subscriptions.isdisjoint(pairs) or not peer.held.keys().isdisjoint(pairs)
+            wanted = not peer.lists.subscriptions.isdisjoint(pairs) or not peer.lists.held.keys().isdisjoint(pairs)
             leaves = one.parked or one.seq in peer.outbox.leaving
             return not (wanted or leaves or ended.isdisjoint(pairs))
 
@@ -217,7 +217,7 @@ class PeerLists:
         peer = link.peer
         if peer is None or not link.up:
             return
-        if not link.control_bucket.spend(self._context.now):
+        if not link.lists.bucket.spend(self._context.now):
             link.holding |= Hold.RATE  # the next frames wait a second (D-12)
             self._counts["hurried"] += 1
             self._timers.set(("rate", link.cid), self._context.now + 1.0)
@@ -230,12 +230,12 @@ class PeerLists:
             else:
                 allowed.append(one)
                 size += self._sizes.entry_size(one)
-        if wanted and peer.takes_reliable:
-            known = [one for one in allowed if one in link.told]
+        if wanted and peer.outbox.takes_reliable:
+            known = [one for one in allowed if one in link.lists.told]
             if known:
                 self._obey(link, peer, known)
                 if not self.is_list_changing(peer):  # else it is stored with what is
-                    allowed = [one for one in allowed if one not in link.told]
+                    allowed = [one for one in allowed if one not in link.lists.told]
         if allowed:
             self._change_list(link, peer, allowed, wanted, message_id)
         elif message_id is not None:
@@ -244,34 +244,36 @@ class PeerLists:
     def _obey(self, link: Link, peer: Peer, entries: Sequence[Subscription]) -> None:
         """The peer says again what we know: it asks for what it withheld (T-50), requests that wait, too (P-13)."""
         self._routing.on_move(peer)
-        if link.window is None or self._context.now - peer.obeyed_at < OBEYED_WITHIN:
+        if link.sending.window is None or self._context.now - peer.lists.obeyed_at < OBEYED_WITHIN:
             return
-        peer.obeyed_at = self._context.now
+        peer.lists.obeyed_at = self._context.now
         asked = frozenset(entries)
-        link.window.hurry(
+        link.sending.window.hurry(
             lambda channel, key: not asked.isdisjoint(matching(channel, key)),
             self._context.now - OBEYED_WITHIN,
             self._context.now,
         )
-        due = link.window.next_due()
+        due = link.sending.window.next_due()
         if due is not None:
             self._timers.set(("resend", link.cid), due)
 
     def is_list_changing(self, peer: Peer) -> bool:
         """True if its list is on its way to the store, or not there yet."""
-        return not peer.stored or any(peer in one.lists or peer in one.peer_lists for one in self._commits.batches())
+        return not peer.lists.stored or any(
+            peer in one.lists or peer in one.peer_lists for one in self._commits.batches()
+        )
 
     def _change_list(
         self, link: Link, peer: Peer, entries: Sequence[Subscription], wanted: bool, message_id: int | None
     ) -> None:
         """Patterns may have something to do before, and to store with it."""
         later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
-        new = frozenset(entries if wanted and peer.takes_reliable else ())
+        new = frozenset(entries if wanted and peer.outbox.takes_reliable else ())
         if self.waits_for_patterns(link, peer.uuid, new, later):
             return
         for subscription in entries:
             self.hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
-            change = AddPeerSubscription if subscription in peer.subscriptions else RemovePeerSubscription
+            change = AddPeerSubscription if subscription in peer.lists.subscriptions else RemovePeerSubscription
             self._commits.batch.operations.append(change(peer.uuid, subscription))
         if message_id is not None:
             self._commits.batch.acks[link].append(message_id)
@@ -311,36 +313,40 @@ class PeerLists:
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription, others: int, others_size: int) -> bool:
         """True if it may, besides so many others of the same message."""
-        if subscription not in link.told:  # a peer cannot want more than it can announce (T-08, T-19)
-            size = link.told_bytes + others_size + self._sizes.entry_size(subscription)
-            if len(link.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake:
+        if subscription not in link.lists.told:  # a peer cannot want more than it can announce (T-08, T-19)
+            size = link.lists.told_bytes + others_size + self._sizes.entry_size(subscription)
+            if len(link.lists.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake:
                 return False
         return self._context.acl.rights(peer.uuid).may_subscribe(subscription)
 
     def hear(self, link: Link, said: Operation) -> None:
         """The peer said on this connection what it wants: routes change now."""
-        self._commits.batch.told.setdefault(link, link.told)
+        self._commits.batch.told.setdefault(link, link.lists.told)
         self._commits.batch.heard.append((link, said))
-        self.set_told(link, applied(link.told, [said]), said)
+        self.set_told(link, applied(link.lists.told, [said]), said)
         assert link.peer is not None
         self.route_to(link.peer, self._removed_by(link, said))
         self.look_for_wildcard(link)
 
     def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
         """Subscriptions that end for good: as the peer says or, if it cannot say so, those that its list lacks."""
-        connection, peer, control = link.connection, link.peer, link.control
+        connection, peer, control = link.connection, link.peer, link.lists.control
         assert connection is not None
         assert peer is not None
         assert control is not None
         cannot_say = control.mute or not connection.can_send(Unsubscribe)
         if isinstance(said, ReplacePeerSubscriptions) and said.subscriptions and cannot_say:
-            return peer.subscriptions.union(peer.held)
+            return peer.lists.subscriptions.union(peer.lists.held)
         return removed_by([said])
 
     def look_for_wildcard(self, link: Link) -> None:
         assert link.peer is not None
-        if not link.peer.wide and not self._context.acl.is_open and any(not one.channel for one in link.told):
-            link.peer.wide = True
+        if (
+            not link.peer.lists.wide
+            and not self._context.acl.is_open
+            and any(not one.channel for one in link.lists.told)
+        ):
+            link.peer.lists.wide = True
             self._context.notice(
                 NoticeKind.WILDCARD_SUBSCRIPTION,
                 link.peer.uuid,
@@ -350,13 +356,13 @@ class PeerLists:
     def set_told(self, link: Link, told: frozenset[Subscription], said: Operation | None = None) -> None:
         """Set what the peer wants now, where `said` is all that has changed."""
         if isinstance(said, AddPeerSubscription | RemovePeerSubscription):
-            link.told_bytes += self._sizes.entry_size(said.subscription) * (len(told) - len(link.told))
+            link.lists.told_bytes += self._sizes.entry_size(said.subscription) * (len(told) - len(link.lists.told))
         else:
-            link.told_bytes = sum(map(self._sizes.entry_size, told))
-        link.told = told
+            link.lists.told_bytes = sum(map(self._sizes.entry_size, told))
+        link.lists.told = told
 
     def route_to(self, peer: Peer, removed: frozenset[Subscription] = frozenset()) -> None:
-        self._commits.batch.peer_lists.setdefault(peer, (peer.subscriptions, peer.held))
+        self._commits.batch.peer_lists.setdefault(peer, (peer.lists.subscriptions, peer.lists.held))
         self._set_peer_list(peer, self._wanted_by(peer), removed)
 
     def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
@@ -365,11 +371,11 @@ class PeerLists:
         While a second connection is being made it is what it said on either, because which of the two lists is the
         later one only shows when one connection is given up (T-70). Too much is harmless, too little is loss.
         """
-        return frozenset().union(*(link.told for link in peer.voices))
+        return frozenset().union(*(link.lists.told for link in peer.lists.voices))
 
     def want_while_connected(self, peer: Peer) -> None:
-        peer.subscriptions = self._wanted_by(peer)
-        peer.keep_back()
+        peer.lists.subscriptions = self._wanted_by(peer)
+        peer.lists.keep_back(peer.link)
         self._routing.reroute(peer)
 
     def restore_lists(self, failed: Batch) -> None:
@@ -380,13 +386,13 @@ class PeerLists:
             self.set_told(link, applied(told, [said for one, said in self._commits.batch.heard if one is link]))
         for link, said in failed.heard:
             if isinstance(said, ReplacePeerSubscriptions) and link.peer is not None:
-                link.peer.voices.pop(link, None)  # its handshake is over
+                link.peer.lists.voices.pop(link, None)  # its handshake is over
         for peer, (before, held) in failed.peer_lists.items():
             said_since = [said for link, said in self._commits.batch.heard if link.peer is peer]
-            now = self._wanted_by(peer) if peer.voices else applied(before, said_since)
-            peer.subscriptions, peer.held = before, dict(held)
+            now = self._wanted_by(peer) if peer.lists.voices else applied(before, said_since)
+            peer.lists.subscriptions, peer.lists.held = before, dict(held)
             self._set_peer_list(peer, now, removed_by(said_since))
-            if peer in self._commits.batch.peer_lists or now != before or peer.held.keys() != held.keys():
+            if peer in self._commits.batch.peer_lists or now != before or peer.lists.held.keys() != held.keys():
                 self._commits.batch.peer_lists[peer] = before, held
                 self._commits.batch.lists[peer] = None
         self._commits.batch.lists |= {peer: None for peer in failed.lists if peer not in failed.peer_lists}

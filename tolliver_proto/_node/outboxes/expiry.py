@@ -53,7 +53,7 @@ class Expiry:
 
     def _on_clock_timeout(self, _subject: None) -> None:
         expires = self._policy.expire_after is not None or self._timers.due("due") is not None
-        if expires or any(peer.held or peer.unsaid for peer in self._peers.values()):
+        if expires or any(peer.lists.held or peer.lists.unsaid for peer in self._peers.values()):
             self._actions.append(LOOK)
             self.watch_clock()
 

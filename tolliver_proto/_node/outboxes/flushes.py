@@ -95,11 +95,11 @@ class Flushes:
 
     def _is_through(self, flush: Flush, link: Link) -> bool:
         """True if its socket has all of it, or it is its peer's link no more."""
-        if link.window is None or link.connection is None:
+        if link.sending.window is None or link.connection is None:
             return True
         assert flush.seq is not None
         if flush.mark is None:
-            if link.window.owes(flush.seq):
+            if link.sending.window.owes(flush.seq):
                 return False
-            flush.mark = link.handed + link.connection.unsent_bytes
-        return link.handed - link.in_transit >= flush.mark
+            flush.mark = link.sending.handed + link.connection.unsent_bytes
+        return link.sending.handed - link.in_transit >= flush.mark

@@ -265,9 +265,14 @@ class Ledger:
     def _hand_over(self, target: Peer, messages: Sequence[StoredMessage | Found]) -> bool:
         """True if a connection takes them; else they are read when one comes."""
         link, bodies = target.link, [one for one in messages if isinstance(one, StoredMessage)]
-        if link is not None and link.window is not None and len(bodies) == len(messages) and not target.kept_back:
+        if (
+            link is not None
+            and link.sending.window is not None
+            and len(bodies) == len(messages)
+            and not target.lists.kept_back
+        ):
             target.outbox.oldest.forget()
-            link.window.moved_in(bodies)
+            link.sending.window.moved_in(bodies)
             self._context.sendable[link] = None
             return True
         self.read_again(target, messages[0].seq, messages[-1].seq)

@@ -16,6 +16,7 @@ from operator import attrgetter
 
 from ..._common.intervals import IntervalSet, Span, spans_of
 from ..._common.waiting import EMPTY
+from ..._wire.events import Subscription
 from ..._wire.limits import Limits
 from ..store import CorruptMessage, LoadedPeer, Row, StoredMessage
 from .oldest import Oldest
@@ -48,7 +49,11 @@ class Outbox:
         "pending_bytes",
         "poison",
         "proved",
+        "reader",
+        "round_trip",
+        "routed",
         "sent_to",
+        "takes_reliable",
         "waits_from",
     )
 
@@ -68,6 +73,10 @@ class Outbox:
         self.calm_below: tuple[float, float] | None = None  # that it fills was told; not again until it was below this
         self.full = False  # the last send for it was, at its quota, and nothing has come or gone since (D-10)
         self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
+        self.takes_reliable = True  # the peer's layout has acks; else nothing waits for it, and its list is not stored
+        self.routed: frozenset[Subscription] = frozenset()  # of what it wants, what it may have now (D-4)
+        self.reader: Window | None = None  # of an owner that is no peer: what reads its messages
+        self.round_trip: float | None = None  # seconds, the last that was measured
 
     def add(self, count: int, size: int) -> None:
         self.pending += count

@@ -72,7 +72,7 @@ class Quota:
         for peer, share in shares.items():
             if max(self.excess(peer.outbox, share)) <= 0:
                 continue
-            policy = QuotaPolicy.SKIP if peer.held else self._policy.quota_of(peer.uuid)  # T-61
+            policy = QuotaPolicy.SKIP if peer.lists.held else self._policy.quota_of(peer.uuid)  # T-61
             if policy is QuotaPolicy.RAISE:
                 raise self.refusal(peer, share)
             if policy is QuotaPolicy.DROP_OLDEST and (share[0] > self._messages or share[1] > self._bytes):
@@ -195,7 +195,7 @@ class QuotaRoom:
             self._counts["dropped_oldest"] += len(oldest)
             self._context.tally.add(NoticeKind.DROPPED_OLDEST, peer.uuid, len(oldest), _DROPPED, self._context.now)
         for peer, number in Counter(peer for peers in room.skipped for peer in peers).items():
-            reason, kind, text = _UNSUBSCRIBED if peer.held else _SKIPPED
+            reason, kind, text = _UNSUBSCRIBED if peer.lists.held else _SKIPPED
             self._counts[reason] += number
             receipt.give_up(peer.uuid, reason, number)
             self._context.tally.add(kind, peer.uuid, number, text, self._context.now)
@@ -249,7 +249,7 @@ class QuotaRoom:
 
 
 def _is_in_flight(peer: Peer, one: Found) -> bool:
-    window = peer.link.window if peer.link is not None else None
+    window = peer.link.sending.window if peer.link is not None else None
     return window is not None and window.is_in_flight(one.wire_id)
 
 

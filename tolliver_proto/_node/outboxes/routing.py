@@ -23,27 +23,29 @@ class Routing:
 
     def reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4); to one that is being forgotten none (T-77)."""
-        wanted = frozenset() if peer.forgotten or peer.is_owner else peer.subscriptions.union(peer.held)
+        wanted = (
+            frozenset() if peer.links.forgotten or peer.is_owner else peer.lists.subscriptions.union(peer.lists.held)
+        )
         routed = self._context.acl.rights(peer.uuid).granted(wanted)
-        routes = self.routes if peer.takes_reliable else self.one_way
-        for subscription in peer.routed - routed:
+        routes = self.routes if peer.outbox.takes_reliable else self.one_way
+        for subscription in peer.outbox.routed - routed:
             routes.discard(subscription, peer)
-        for subscription in routed - peer.routed:
+        for subscription in routed - peer.outbox.routed:
             routes.add(subscription, peer)
-        peer.routed = routed
+        peer.outbox.routed = routed
         self.on_move(peer)
         for pattern in self._hooks.rerouted:
             pattern.rerouted(peer)
 
     def set_takes_reliable(self, peer: Peer, takes: bool) -> None:
         """A connection tells which layout its peer speaks now."""
-        if peer.takes_reliable is takes:
+        if peer.outbox.takes_reliable is takes:
             return
         routes, others = (self.one_way, self.routes) if takes else (self.routes, self.one_way)
-        for subscription in peer.routed:
+        for subscription in peer.outbox.routed:
             routes.discard(subscription, peer)
             others.add(subscription, peer)
-        peer.takes_reliable = takes
+        peer.outbox.takes_reliable = takes
         self.on_move(peer)
 
     def on_move(self, peer: Peer) -> None:
@@ -61,9 +63,9 @@ class Routing:
     def narrow(self, channel: str, key: str, to: frozenset[UUID], unreliable: bool = False) -> Recipients:
         """Those of these peers that such a message is for: a step for each of them, not for each that subscribes."""
         pairs, known = matching(channel, key), self._peers
-        peers = [known[uuid] for uuid in to if uuid in known and not known[uuid].routed.isdisjoint(pairs)]
+        peers = [known[uuid] for uuid in to if uuid in known and not known[uuid].outbox.routed.isdisjoint(pairs)]
         if not unreliable:
-            peers = [peer for peer in peers if peer.takes_reliable]
+            peers = [peer for peer in peers if peer.outbox.takes_reliable]
         return peers[0].alone if len(peers) == 1 else Recipients(tuple(peers))
 
     def narrow_all(self, items: Sequence[Item], to: frozenset[UUID]) -> Sequence[Recipients]:
@@ -79,7 +81,7 @@ class Routing:
 
 def count_subscribed(recipients: Recipients, channel: str, key: str) -> int:
     """Peers that want it now: a subscription that is held may never come back (T-61)."""
-    return sum(not peer.holds(channel, key) for peer in recipients.peers)
+    return sum(not peer.lists.holds(channel, key) for peer in recipients.peers)
 
 
 def connected(recipients: Recipients, channel: str, key: str) -> list[Peer]:
@@ -87,5 +89,5 @@ def connected(recipients: Recipients, channel: str, key: str) -> list[Peer]:
     return [
         peer
         for peer in recipients.peers
-        if peer.link is not None and peer.link.is_live and not (peer.kept_back and peer.holds(channel, key))
+        if peer.link is not None and peer.link.is_live and not (peer.lists.kept_back and peer.lists.holds(channel, key))
     ]

@@ -165,7 +165,7 @@ class Sender:
         sizes = self._sizes.sizes(items)
         receipt, terms = Receipt(0, -1, []), terms_of(require_recipients, to, expire_after)
         for uuid in terms.to or ():
-            if uuid in self._peers and not self._peers[uuid].takes_reliable:
+            if uuid in self._peers and not self._peers[uuid].outbox.takes_reliable:
                 raise LocalProtocolError(
                     "not_reliable",
                     f"peer {uuid} speaks a layout without acknowledgements, so no message can be reliable for it: use "
@@ -200,7 +200,7 @@ class Sender:
         for peer in peers:
             link = peer.link
             connection = link.connection if link is not None else None
-            if link is None or connection is None or (peer.kept_back and peer.holds(channel, key)):
+            if link is None or connection is None or (peer.lists.kept_back and peer.lists.holds(channel, key)):
                 continue
             if connection.unsent_bytes + link.in_transit >= high_water or not connection.live:
                 self._counts["unreliable_dropped"] += 1

@@ -41,12 +41,16 @@ class Transmission:
 
     def committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
         link = peer.link
-        if link is not None and link.window is not None:
-            wanted = [one for one in messages if not peer.holds(one.channel, one.key)] if peer.kept_back else None
-            link.window.committed(messages, wanted)
+        if link is not None and link.sending.window is not None:
+            wanted = (
+                [one for one in messages if not peer.lists.holds(one.channel, one.key)]
+                if peer.lists.kept_back
+                else None
+            )
+            link.sending.window.committed(messages, wanted)
             self._context.sendable[link] = None
-        elif peer.reader is not None:
-            peer.reader.committed(messages)
+        elif peer.outbox.reader is not None:
+            peer.outbox.reader.committed(messages)
             for pattern in self._hooks.stored:
                 pattern.stored(peer, messages)
         else:
@@ -54,23 +58,29 @@ class Transmission:
 
     def pump(self, link: Link) -> None:
         """Give the connection what its peer may be sent now."""
-        window, connection, peer = link.window, link.connection, link.peer
-        if window is None or connection is None or peer is None or not connection.live or not peer.takes_reliable:
+        window, connection, peer = link.sending.window, link.connection, link.peer
+        if (
+            window is None
+            or connection is None
+            or peer is None
+            or not connection.live
+            or not peer.outbox.takes_reliable
+        ):
             return
-        room = (self._limits.low_water if link.above_high_water else self._limits.high_water) - link.unsent
-        link.above_high_water = room <= 0
+        room = (self._limits.low_water if link.sending.above_high_water else self._limits.high_water) - link.unsent
+        link.sending.above_high_water = room <= 0
         if room > 0:
             room = self._limits.high_water - link.unsent
         while room > 0:
-            run = window.next_run(1 if peer.kept_back else room)
+            run = window.next_run(1 if peer.lists.kept_back else room)
             if not run:
                 break
-            if peer.kept_back and peer.holds(run[0].channel, run[0].key):
+            if peer.lists.kept_back and peer.lists.holds(run[0].channel, run[0].key):
                 window.acked(run[0].wire_id)  # it goes out anew when it is held no more
                 continue
             data = self._encoded(run) if link not in self._context.foreign else connection.encoder.messages(run)
             connection.send_encoded(data)
-            link.gathered += [message.wire_id for message in run]
+            link.sending.gathered += [message.wire_id for message in run]
             room -= len(data)
             outbox = peer.outbox
             if run[0].seq > outbox.sent_to:  # then the others are above it too
@@ -80,7 +90,7 @@ class Transmission:
             else:
                 self._count_resent(peer, run)
         else:
-            link.above_high_water = True
+            link.sending.above_high_water = True
         self._context.writable[link] = None
         self._fetch(link, peer)
         due = window.next_due()
@@ -111,9 +121,9 @@ class Transmission:
                 counts.resent += 1
 
     def _fetch(self, link: Link, peer: Peer) -> None:
-        if link.window is None or (self._fetching and peer.uuid in self._fetching):
+        if link.sending.window is None or (self._fetching and peer.uuid in self._fetching):
             return
-        wanted = link.window.next_fetch()
+        wanted = link.sending.window.next_fetch()
         if wanted is not None:
             self._fetching[peer.uuid] = (link, wanted[0])
             self._actions.append(Fetch(peer.uuid, *wanted))
@@ -122,10 +132,10 @@ class Transmission:
         """Control messages whose acknowledgement is overdue go out again as they were."""
         assert link.connection is not None
         for wire_id in wire_ids:
-            frame = link.control.frame(wire_id) if link.control else None
+            frame = link.lists.control.frame(wire_id) if link.lists.control else None
             if frame is not None and link.connection.live:
                 link.connection.send(frame)
-                link.gathered.append(wire_id)
+                link.sending.gathered.append(wire_id)
         self._context.writable[link] = None
 
     def settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
@@ -137,18 +147,20 @@ class Transmission:
         spans = spans_of(ids)
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
-        link.exposure.acked(self._context.now)
-        window = link.window
-        self.look_at_acks(link, link.ack_watch.acked(self._context.now, window is not None and window.in_flight))
-        link.fruitful = True
+        link.sending.exposure.acked(self._context.now)
+        window = link.sending.window
+        self.look_at_acks(
+            link, link.sending.ack_watch.acked(self._context.now, window is not None and window.in_flight)
+        )
+        link.sending.fruitful = True
         self._counts["acked"] += len(ids)
         peer.counts.acknowledged += len(ids)
-        if link.timed_id in acked:
-            peer.round_trip = self._context.now - link.timed_at
-            self._round_trips.add(peer.round_trip)
+        if link.sending.timed_id in acked:
+            peer.outbox.round_trip = self._context.now - link.sending.timed_at
+            self._round_trips.add(peer.outbox.round_trip)
         self._commits.batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
         self._ledger.release(spans, ids)
-        if window is not None and (window.waiting or link.above_high_water):
+        if window is not None and (window.waiting or link.sending.above_high_water):
             self._context.sendable[link] = None
         for pattern in self._hooks.left:
             pattern.left(peer, ids)
@@ -160,7 +172,11 @@ class Transmission:
     def suspect(self, link: Link) -> None:
         """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
         peer = peer_of(link)
-        sizes = link.window.sizes_of(link.exposure.at(self._context.now)) if link.window is not None else {}
+        sizes = (
+            link.sending.window.sizes_of(link.sending.exposure.at(self._context.now))
+            if link.sending.window is not None
+            else {}
+        )
         seq = peer.outbox.poison.ended([*sizes])
         if seq is None:
             return
@@ -181,10 +197,14 @@ class Transmission:
         live = self._peers[peer].link if peer in self._peers else None
         if live is not None:
             self._context.sendable[live] = None
-        if link is None or link is not live or link.window is None:
+        if link is None or link is not live or link.sending.window is None:
             return
         self.take_rows(
-            link.window, peer, rows, after_seq, link.peer.holds if link.peer and link.peer.kept_back else None
+            link.sending.window,
+            peer,
+            rows,
+            after_seq,
+            link.peer.lists.holds if link.peer and link.peer.lists.kept_back else None,
         )
 
     def take_rows(self, window: Window, peer: UUID, rows: Sequence[Row], after_seq: int, holds: Holds) -> None:
@@ -209,10 +229,10 @@ class Transmission:
 
     def _on_resend_timeout(self, cid: int) -> None:
         link = self._context.links[cid]
-        if link.window is None:
+        if link.sending.window is None:
             return
-        self._resend_control(link, link.window.fall_due(self._context.now))
-        if link.window.full:
+        self._resend_control(link, link.sending.window.fall_due(self._context.now))
+        if link.sending.window.full:
             self._context.notice(
                 NoticeKind.BACKOFF_FULL,
                 link.peer.uuid if link.peer else None,
@@ -226,16 +246,18 @@ class Transmission:
     def _on_unacked_timeout(self, cid: int) -> None:
         """Acks that we do not read, as our own handlers have enough, are no silence of the peer's."""
         link = self._context.links[cid]
-        oldest = link.window.oldest() if link.window is not None else None
-        if oldest is None or link.window is None:
+        oldest = link.sending.window.oldest() if link.sending.window is not None else None
+        if oldest is None or link.sending.window is None:
             return
         if link.holding or link.paused:
             self._timers.set(("unacked", cid), self._context.now + _LOOK_AGAIN)
             return
-        seconds, due = link.ack_watch.look(self._context.now)
+        seconds, due = link.sending.ack_watch.look(self._context.now)
         self.look_at_acks(link, due)
         if seconds is not None:
-            self._notice_silence(link, link.window.in_backoff + link.window.in_window[0], seconds, *oldest)
+            self._notice_silence(
+                link, link.sending.window.in_backoff + link.sending.window.in_window[0], seconds, *oldest
+            )
 
     def _notice_silence(self, link: Link, count: int, seconds: float, message_id: int, name: tuple[str, str]) -> None:
         self._context.notice(
