@@ -26,7 +26,7 @@ BUGS = (
         "a named peer that does not subscribe is sent it",
         ROUTING,
         "narrow",
-        "uuid in known and not known[uuid].routed.isdisjoint(pairs)",
+        "uuid in known and not known[uuid].outbox.routed.isdisjoint(pairs)",
         "uuid in known",
         ("tests/node/test_addressing.py::test_it_goes_to_those_that_subscribe_and_to_no_other",),
     ),
@@ -49,7 +49,7 @@ BUGS = (
     Bug(
         "a message that waits for its next try outlives its connection",
         SETTLING,
-        "end_waiting_on",
+        "down",
         "one.cid == link.cid",
         "False",
         ("tests/node/test_again.py::test_with_its_connection_it_is_let_go_and_its_tries_are_known",),

@@ -118,7 +118,7 @@ BUGS = (
             "        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:\n"
             "            self._accept(link)\n"
             "        elif connection.awaits_final and not link.up:\n"
-            "            link.lists.held_list = self._listed(link, frame)\n"
+            "            self._peer_lists.keep_list(link, self._listed(link, frame))\n"
             "            self._connect_wait.begin(link)\n"
             "            self._accept(link)\n"
             "        else:\n"
@@ -130,7 +130,7 @@ BUGS = (
             "        if answer is HandshakeStatus.NEWER_INCOMPATIBLE:\n"
             "            self._store_list(link, self._listed(link, frame))\n"
             "        elif connection.awaits_final and not link.up:\n"
-            "            link.lists.held_list = self._listed(link, frame)\n"
+            "            self._peer_lists.keep_list(link, self._listed(link, frame))\n"
             "            self._connect_wait.begin(link)\n"
             "            self._accept(link)\n"
             "        else:\n"
@@ -321,28 +321,24 @@ BUGS = (
     ),
     Bug(
         "subscriptions of a peer that is away are dropped",
-        LINKS,
-        "_take_from_peer",
+        "tolliver_proto/_node/lists/peers.py",
+        "end_voice",
         (
             "\n"
-            "        if peer.derived:\n"
-            "            self.drop_derived(peer)\n"
-            "        elif not peer.outbox.takes_reliable:\n"
-            "            self._peer_lists.want_while_connected(peer)\n"
+            "        if not peer.outbox.takes_reliable:\n"
+            "            self.want_while_connected(peer)\n"
             "        elif peer.lists.voices:\n"
-            "            self._peer_lists.route_to(peer)\n"
+            "            self.route_to(peer)\n"
             "            self._commits.batch.lists[peer] = None\n"
             '            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)\n'
             "        "
         ),
         (
             "\n"
-            "        if peer.derived:\n"
-            "            self.drop_derived(peer)\n"
-            "        elif not peer.outbox.takes_reliable:\n"
-            "            self._peer_lists.want_while_connected(peer)\n"
+            "        if not peer.outbox.takes_reliable:\n"
+            "            self.want_while_connected(peer)\n"
             "        else:\n"
-            "            self._peer_lists.route_to(peer)\n"
+            "            self.route_to(peer)\n"
             "            self._commits.batch.lists[peer] = None\n"
             '            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)\n'
             "        "

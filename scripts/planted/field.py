@@ -33,7 +33,7 @@ BUGS = (
         "what another connection wants is sent on the live one, which drops it",
         "tolliver_proto/_node/link.py",
         "keep_back",
-        "self.link.told if self.link is not None else self.subscriptions",
+        "link.lists.told if link is not None else self.subscriptions",
         "self.subscriptions",
         (HOLDING + "test_what_only_another_connection_wants_is_not_sent_on_the_live_one",),
     ),
@@ -268,10 +268,10 @@ BUGS = (
     ),
     Bug(
         "a suspected head goes as soon as the peer is up",
-        HANDSHAKES_PART,
-        "_establish",
-        "link.sending.window.deferred = True",
-        (),
+        "tolliver_proto/_node/outboxes/transmission.py",
+        "up",
+        "sending.window.deferred = True",
+        "",
         (STRIKES + "test_a_program_that_starts_again_and_again_refuses_nothing",),
     ),
     Bug(

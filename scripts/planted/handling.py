@@ -75,10 +75,10 @@ BUGS = (
     ),
     Bug(
         "credit begins anew with each connection",
-        LINKS,
-        "_take_from_peer",
-        "peer.inbox.lose(link.cid)",
-        "peer.inbox = type(peer.inbox)()",
+        "tolliver_proto/_node/inboxes/credit.py",
+        "down",
+        "link.peer.inbox.lose(link.cid)",
+        "link.peer.inbox = type(link.peer.inbox)()",
         (TESTS + "test_a_peer_that_comes_back_has_the_credit_that_it_had",),
     ),
     Bug(

@@ -34,9 +34,9 @@ BUGS = (
     ),
     Bug(
         "a disk that has room again is taken for full",
-        NODE,
-        "committed",
-        "self._commits.apart = self._commits.apart and not batch.stores",
+        "tolliver_proto/_node/commits/commits.py",
+        "end_apart",
+        "self.apart = self.apart and not through.stores",
         "",
         ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
     ),

@@ -136,7 +136,7 @@ BUGS = (
         "a flood is dropped instead of waiting",
         PEERS,
         "_on_entries",
-        "link.holding |= Hold.RATE",
+        "link.hold(Hold.RATE)",
         "return",
         ("tests/node/test_duplicates.py::test_more_control_messages_than_allowed_wait_and_none_is_lost",),
     ),
@@ -147,7 +147,7 @@ BUGS = (
         (
             "\n"
             "        if link is not None and link.sending.window is not None:\n"
-            "            link.sending.fruitful = True\n"
+            "            link.bear_fruit()\n"
             "            acks.setdefault(link, []).append(message_id)\n"
             "        "
         ),
@@ -156,7 +156,7 @@ BUGS = (
             "        if link is None and peer is not None:\n"
             "            link = peer.link\n"
             "        if link is not None and link.sending.window is not None:\n"
-            "            link.sending.fruitful = True\n"
+            "            link.bear_fruit()\n"
             "            acks.setdefault(link, []).append(message_id)\n"
             "        "
         ),

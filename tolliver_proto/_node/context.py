@@ -7,6 +7,8 @@ connections is filled by whichever part gives them something to do, and emptied 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 from .._common.causes import DialCause
@@ -18,7 +20,7 @@ from .._wire.limits import Limits
 from .access import Acl
 from .actions import Action, Deliver, Notice, NoticeKind
 from .link import Hold, Link, Peer
-from .notices import THROTTLED, Drops, NoticeTally
+from .notices import THROTTLED, Drops, NoticeTally, Subject
 from .outboxes.ids import Randomness
 from .pattern import Hooks, Judgement, Pattern
 from .policy import Policy
@@ -58,11 +60,16 @@ class Context(TableState[Link, Action]):
         self.sendable: dict[Link, None] = {}
         self.foreign: dict[Link, None] = {}
         self.peers: dict[UUID, Peer] = {}
-        self.has_moved = False  # some peer, see `Routing.on_move`; not told yet
+        self.moved: dict[Peer, None] = {}  # peers that have come or gone, or want something else; not told yet
         self.verdicts: dict[tuple[str, str], Judgement] = {}  # by name; cleared when what they depend on changes
         self.run: Deliver | None = None  # gathers deliveries until the next action is taken
         self.drops = Drops(self.timers, self.notice)
         self.tally = NoticeTally(self.timers, self.tell_sum)
+        # Functions that are called when a timer `(name, subject)`, or `name` alone, is due, with its subject or None.
+        self.due: dict[str, Callable[[Any], None]] = {
+            "tally": self._on_tally_timeout,
+            "drops": self._on_drops_timeout,
+        }
 
     def revision_of(self, peer: UUID) -> Revision:
         """The layout that it is known to speak."""
@@ -86,7 +93,22 @@ class Context(TableState[Link, Action]):
         self.counts[f"notices_{kind}"] += kind not in THROTTLED  # else each was counted as it came
         self.actions.append(Notice(kind, peer, detail))
 
+    def _on_tally_timeout(self, subject: Subject) -> None:
+        self.tally.fall_due(subject, self.now)
+
+    def _on_drops_timeout(self, subject: Subject) -> None:
+        self.drops.fall_due(subject, self.now)
+
+    def gather(self, run: Deliver) -> None:
+        """Hand this out next; until then it takes more deliveries."""
+        self.run = run
+        self.actions.append(run)
+
+    def end_run(self) -> None:
+        """Deliveries that come now go into another one."""
+        self.run = None
+
     def go_on_reading(self, link: Link, reason: Hold) -> None:
         """Messages that are here already come first, and then what is still in the socket."""
-        link.holding &= ~reason
+        link.release(reason)
         self.readable[link] = None

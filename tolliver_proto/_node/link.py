@@ -141,11 +141,9 @@ class LinkSending:
         "above_high_water",
         "ack_watch",
         "exposure",
-        "fruitful",
         "gathered",
         "handed",
         "in_flight",
-        "sent_at",
         "timed_at",
         "timed_id",
         "window",
@@ -155,12 +153,10 @@ class LinkSending:
         self.window: Window | None = None  # while it is established and the peer's live link
         self.exposure = Exposure()
         self.ack_watch = AckWatch(None)  # the policy's, once it is up
-        self.fruitful = False  # a message of an outbox was acknowledged on it (T-76)
         self.above_high_water = False  # above high water, not yet below low
         self.in_flight: list[int] = []  # message ids in the Transmit that is outstanding
         self.gathered: list[int] = []  # message ids behind it
         self.handed = 0  # bytes of all Transmits so far
-        self.sent_at = 0.0  # when the socket was given something last
         self.timed_id = -1  # message whose acknowledgement is timed, and when the socket took it
         self.timed_at = 0.0
 
@@ -194,12 +190,14 @@ class Link(BaseLink):
     __slots__ = (
         "answers",
         "began",
+        "fruitful",
         "holding",
         "inbox",
         "last_received",
         "lists",
         "peer",
         "sending",
+        "sent_at",
         "up_since",
         "version",
     )
@@ -214,7 +212,9 @@ class Link(BaseLink):
         self.peer: Peer | None = None
         self.began = 0.0  # as a connection that is made, and when that stood, as one whose handshake is made
         self.up_since = 0.0
-        self.last_received = 0.0  # when something came last
+        self.sent_at = 0.0  # when the socket was given something last
+        self.last_received = 0.0  # and when something came
+        self.fruitful = False  # a message was acknowledged on it, in either direction (T-76)
         self.version = 0  # common to both, once established
         self.holding = 0  # reasons for which what comes in stays unread for now
         self.answers = 0  # bytes behind the Transmit that is outstanding that the peer caused
@@ -226,6 +226,14 @@ class Link(BaseLink):
     def release(self, reason: Hold) -> None:
         """This is no reason any more."""
         self.holding &= ~reason
+
+    def bear_fruit(self) -> None:
+        """A message was acknowledged on it: this was no vain connection (T-76)."""
+        self.fruitful = True
+
+    def cause(self, size: int) -> None:
+        """The peer has made us say so many bytes (D-12)."""
+        self.answers += size
 
     @property
     def up(self) -> bool:

@@ -46,7 +46,6 @@ from .._wire.events import (
     Unsubscribe,
     UnsubscribeMany,
 )
-from .._wire.layouts import LAYOUTS
 from .._wire.limits import Limits
 from .access import Acl
 from .actions import Action, Delivery, Handler, NoticeKind, PeersMoved, Receipt, Stored, SubscriptionsChanged
@@ -55,8 +54,6 @@ from .commits.commits import STORE_RETRY
 from .context import Context
 from .link import Peer
 from .links.dialing import RemoteInfo
-from .lists.own import UNSAID_FOR
-from .notices import Subject
 from .numbers import NodeStats, PeerInfo, PeerNumbers
 from .outboxes.ids import Randomness
 from .outboxes.sender import To
@@ -178,35 +175,15 @@ class Node:
                 Closed: links.on_closed,
             }
         )
-        self._on_timer: dict[str, Callable[[Any], None]] = {
-            "clock": self._expiry._on_clock_timeout,
-            "hold": self._peer_lists._on_hold_timeout,
-            "away": self._handshakes._on_away_timeout,
-            "calls": self._credit._on_calls_timeout,
-            "handlers": self._delivering._on_handlers_timeout,
-            "subscriptions": self._delivering._on_subscriptions_timeout,
-            "resend": self._transmission._on_resend_timeout,
-            "fetch": self._transmission._on_fetch_timeout,
-            "rate": self._peer_lists._on_rate_timeout,
-            "probe": self._links._on_probe_timeout,
-            "unacked": self._transmission._on_unacked_timeout,
-            "certificate": self._remotes._on_certificate_timeout,
-            "age": self._links._on_age_timeout,
-            "deferred": self._on_deferred_timeout,
-            "patience": self._connect_wait._on_patience_timeout,
-            "window": self._connect_wait._on_window_timeout,
-            "duel": self._handshakes._on_duel_timeout,
-            "expire": self._expiry._on_expire_timeout,
-            "due": self._expiry._on_due_timeout,
-            "redial": self._links._on_redial_timeout,
-            "removals": self._commits._on_removals_timeout,
-            "tally": self._on_tally_timeout,
-            "drops": self._on_drops_timeout,
-            "handled": self._settling._on_handled_timeout,
-            "again": self._settling._on_again_timeout,
-            "withheld": self._delivering._on_withheld_timeout,
-        }
-        self._services = Services(parts, self._on_timer)
+        # The order of effects: one ready connection, pattern or peer at a time, and a commit after all of them.
+        self._steps: tuple[tuple[dict[Any, None], Callable[[Any], None]], ...] = (
+            (context.readable, links.read),
+            (context.sendable, parts.transmission.pump),
+            (context.turns, _take_turn),
+            (context.moved, self._tell_moved),
+            (context.writable, links.write),
+        )
+        self._services = Services(parts)
         self._patterns: dict[object, Pattern] = {}
         for kind in patterns:
             if kind.is_stored(self._services):
@@ -236,26 +213,13 @@ class Node:
             if is_derived(uuid):
                 continue  # there for the sake of its handled messages and dead letters
             context.peers[uuid] = peer = Peer(uuid, known)
-            peer.outbox.takes_reliable = LAYOUTS[context.revision_of(uuid)].has_acks
-            peer.lists.stored = True
-            peer.lists.held = {
-                one: context.now + context.policy.unsubscribed_hold - age for one, age in known.held.items()
-            }
-            peer.lists.unsaid = {one: context.now + UNSAID_FOR - age for one, age in known.unsaid.items()}
-            self._routing.reroute(peer)
-
-    def _on_deferred_timeout(self, cid: int) -> None:
-        """The peer has been up for long enough: it gets the message that it may close for (T-09)."""
-        link = self._context.links[cid]
-        assert link.sending.window is not None
-        link.sending.window.deferred = False
-        self._context.sendable[link] = None
+            self._peer_lists.load(peer, known)
+            self._routing.load(peer)
 
     def _begin_commit(self) -> None:
-        self._commits.removals_due = False
         if self._commits.apart and self._sender.waits_alone:
             self._sender.store_blocked()
-        batch, self._commits.batch = self._commits.batch, Batch()
+        batch = self._commits.take_next()
         if batch.empty:
             return
         if batch.handled:
@@ -269,7 +233,7 @@ class Node:
         batch = self._commits.finish(batch_id, now)
         if batch is None:
             return
-        self._commits.apart = self._commits.apart and not batch.stores
+        self._commits.end_apart(batch)
         if batch.runs:
             self._ledger.stored_times.stored(batch.runs[-1][1][-1].seq, self._context.now)
         for recipients, messages in batch.runs:
@@ -277,8 +241,7 @@ class Node:
                 self._transmission.committed_for(peer, messages)
         for peer, linked in batch.linked:
             self._ledger.read_again(peer, linked[0].message.seq, linked[-1].message.seq)
-        for peer in batch.lists:
-            peer.lists.stored = True
+        self._peer_lists.on_stored(batch.lists)
         for one in batch.put_away:
             self._peers[one.peer].outbox.removed(one.spans)
         if batch.tokens:
@@ -308,14 +271,15 @@ class Node:
         self._context.notice(NoticeKind.STORE_ERROR, None, f"a commit failed{sure}: {error}")
         no_room = batch.stores and isinstance(error, DiskFull)
         if no_room:
-            self._commits.apart, self._letters.none_until = True, self._context.now + STORE_RETRY
+            self._commits.go_apart()
+            self._letters.pause(self._context.now + STORE_RETRY)
             if self._commits.batch.stores:  # it would fail as well
-                gathered, self._commits.batch = self._commits.batch, Batch()
-                self._fail(gathered, error)
+                self._fail(self._commits.take(), error)
         self._fail(batch, error)
         if self._commits.apart and not no_room:
             self._sender.fail_blocked(error)
-        self._commits.removals_due = self._commits.removals_due or (no_room and self._commits.batch.putting_away)
+        if no_room and self._commits.batch.putting_away:
+            self._commits.remove_now()
         self._sender.unblock()
 
     def _fail(self, batch: Batch, error: TolliverError) -> None:
@@ -370,7 +334,7 @@ class Node:
             self._remotes.disconnect(remote)
         for link in list(self._context.links.values()):
             self._links.end(link)
-        self._commits.removals_due = True
+        self._commits.remove_now()
 
     @property
     def idle(self) -> bool:
@@ -395,37 +359,35 @@ class Node:
             or self._context.sendable
             or self._context.writable
             or self._context.turns
-            or self._context.has_moved
+            or self._context.moved
         )
 
     def next_action(self) -> Action | None:
         """One thing to do, or None: then nothing is to be done before the next input."""
+        context, actions, commits = self._context, self._actions, self._commits
         while True:
-            self._context.run = None
-            if self._actions:
-                return self._actions.popleft()
-            if self._context.readable:
-                self._links.read(_pop(self._context.readable))
-            elif self._context.sendable:
-                self._transmission.pump(_pop(self._context.sendable))
-                if not self._context.sendable:
-                    self._transmission.frames.clear()
-            elif self._context.turns:
-                _pop(self._context.turns).turn()
-            elif self._context.has_moved:
-                self._context.has_moved = False
-                if self._context.tells_events:
-                    self._actions.append(PeersMoved())
-            elif self._context.writable:
-                self._links.write(_pop(self._context.writable))
-            elif self._commits.running is None and (
-                self._commits.batch.urgent
-                or self._commits.removals_due
-                or (self._commits.apart and self._sender.waits_alone)
-            ):
-                self._begin_commit()
-            elif not (self._flushes.waiting and self._flushes.end_flushes()):
-                return None
+            context.run = None
+            if actions:
+                return actions.popleft()
+            for ready, step in self._steps:
+                if ready:
+                    first = next(iter(ready))
+                    del ready[first]
+                    step(first)
+                    break
+            else:
+                batch = commits.batch
+                if commits.running is None and (
+                    batch.urgent or commits.removals_due or (commits.apart and self._sender.waits_alone)
+                ):
+                    self._begin_commit()
+                elif not (self._flushes.waiting and self._flushes.end_flushes()):
+                    return None
+
+    def _tell_moved(self, _peer: Peer) -> None:
+        self._context.moved.clear()
+        if self._context.tells_events:
+            self._actions.append(PeersMoved())
 
     @property
     def timeout_reason(self) -> str | None:
@@ -443,13 +405,7 @@ class Node:
                 self._links.on_link_timeout(self._context.links[key])
                 continue
             name, subject = key if isinstance(key, tuple) else (key, None)
-            self._on_timer[name](subject)
-
-    def _on_tally_timeout(self, subject: Subject) -> None:
-        self._context.tally.fall_due(subject, self._context.now)
-
-    def _on_drops_timeout(self, subject: Subject) -> None:
-        self._context.drops.fall_due(subject, self._context.now)
+            self._context.due[name](subject)
 
     def stats(self) -> NodeStats:
         """Counters since the start, and sizes now."""
@@ -829,10 +785,8 @@ class PatternKind(Protocol[P_co]):
     def is_stored(self, services: Services) -> bool: ...
 
 
-def _pop(ready: dict[T, None]) -> T:
-    first = next(iter(ready))
-    del ready[first]
-    return first
+def _take_turn(pattern: Pattern) -> None:
+    pattern.turn()
 
 
 def _info(peer: Peer) -> PeerInfo:

@@ -23,9 +23,8 @@ from .store import LoadedPeer, Operation, StoredMessage
 class Services:
     """One for all patterns of a node. The tables are the node's own: a pattern reads them."""
 
-    def __init__(self, parts: Parts, on_timer: dict[str, Callable[[Any], None]]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._on_timer = on_timer
         self.instance_id, self.limits, self.rng = parts.context.instance_id, parts.context.limits, parts.context.rng
         self.links, self.peers, self.own = parts.context.links, parts.context.peers, parts.own.entries
         self.timers, self.counts = parts.context.timers, parts.context.counts
@@ -52,7 +51,7 @@ class Services:
 
     def on_timer(self, name: str, due: Callable[[Any], None]) -> None:
         """A timer `(name, subject)`, or `name` alone, calls this with its subject or None."""
-        self._on_timer[name] = due
+        self._parts.context.due[name] = due
 
     def after_commit(self, go_on: GoOn) -> None:
         """Call this when what gathers now is durable, or with what prevented it."""
@@ -79,11 +78,9 @@ class Services:
 
     def owner(self, uuid: UUID) -> tuple[Peer, Window]:
         """The owner with this UUID, and what reads its messages from now on."""
-        parts = self._parts
         peer = self.peers.get(uuid) or Peer(uuid, LoadedPeer())
-        window = peer.outbox.reader = Window(peer.outbox, self.limits, parts.context.resend_first, self.rng.random)
         self.peers[uuid] = peer
-        return peer, window
+        return peer, self._parts.transmission.read_for(peer)
 
     def operate(self, operation: Operation) -> None:
         """Have the next commit do this, too."""

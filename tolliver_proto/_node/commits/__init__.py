@@ -1,4 +1,4 @@
-"""Commits: the batch that gathers, the commit that runs, and searches of the store.
+"""Commits: the batch that gathers, the running one, and searches.
 
 While one commit runs, everything that changes gathers in one batch: group commit for free. A change that must be on
 disk before it is true waits in the batch with what follows it (`then`) and with the way to take it back (`undo`). At

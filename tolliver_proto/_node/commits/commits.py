@@ -123,6 +123,29 @@ class Commits:
         self.searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
         # Sends wait for what this one finds: it does not queue behind an expiry of a million.
         self.room_searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
+        context.due["removals"] = self._on_removals_timeout
+
+    def take(self) -> Batch:
+        """The batch that has gathered; another one begins."""
+        batch, self.batch = self.batch, Batch()
+        return batch
+
+    def take_next(self) -> Batch:
+        """The same for the next commit, which carries all removals."""
+        self.removals_due = False
+        return self.take()
+
+    def remove_now(self) -> None:
+        """Do not wait with what is put away for what comes next."""
+        self.removals_due = True
+
+    def end_apart(self, through: Batch) -> None:
+        """This commit is through: if messages were in it, there is room again."""
+        self.apart = self.apart and not through.stores
+
+    def go_apart(self) -> None:
+        """There was no room: messages go in commits of their own (D-13)."""
+        self.apart = True
 
     def begin(self, batch: Batch) -> None:
         """Hand this out as the next commit."""
@@ -144,7 +167,7 @@ class Commits:
         if connection is not None and connection.live:
             before = connection.unsent_bytes
             connection.send_acks(message_ids)
-            link.answers += connection.unsent_bytes - before
+            link.cause(connection.unsent_bytes - before)
             self._context.writable[link] = None
 
     def batches(self) -> Sequence[Batch]:

@@ -49,6 +49,7 @@ class Credit:
         self.counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
         self.stuck: set[Handler] = set()
         self.left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
+        context.due["calls"] = self._on_calls_timeout
 
     def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
         """This handler is at these from now on: it was called, or an iterator has handed them out (D-9, T-48).
@@ -146,7 +147,7 @@ class Credit:
         """Read nothing more of this peer until half of it is back, or stuck handlers have given theirs back."""
         peer.inbox.exhausted = True
         for link in [one for one in peer.lists.voices if one.up and one.state is not LinkState.DRAINING]:
-            link.holding |= Hold.CREDIT
+            link.hold(Hold.CREDIT)
         for handler in self.stuck:
             self._actions.append(TakeBack(handler, peer.uuid))
 
@@ -211,6 +212,13 @@ class Credit:
             self._release_credit(inbox, self._peers.get(uuid))
         if self.left_inboxes and not inbox.held:
             self.left_inboxes.pop(uuid, None)
+
+    def down(self, link: Link) -> None:
+        """An ack belongs to the connection that its message came on (T-49)."""
+        link.inbox.early = None
+        link.release(Hold.CREDIT)
+        if link.peer is not None:
+            link.peer.inbox.lose(link.cid)
 
     def take_copies(self, delivery: Delivery, inbox: Inbox) -> list[tuple[Link, int]]:
         """Connections on which copies of it wait, and how many: none waits any more."""

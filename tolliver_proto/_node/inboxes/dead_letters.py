@@ -92,6 +92,10 @@ class DeadLetters:
             peer.inbox.attempts.pop(next(iter(peer.inbox.attempts)))
         peer.inbox.attempts[key] = attempts
 
+    def pause(self, until: float) -> None:
+        """Until then there is no room for any: what would be one comes again."""
+        self.none_until = until
+
     def keep_as_letter(
         self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, cause: str, said: str
     ) -> None:

@@ -62,6 +62,13 @@ class Delivering:
         self._opening = Opening(context.limits, given, context.now)
         dedupe = context.policy.dedupe
         self.dedupe = DedupeCache(dedupe, loaded.handled if dedupe else ())
+        context.due.update(
+            {
+                "handlers": self._on_handlers_timeout,
+                "subscriptions": self._on_subscriptions_timeout,
+                "withheld": self._on_withheld_timeout,
+            }
+        )
 
     def hand_out_once(self, handler: Handler) -> None:
         """This handler gets no copy of what it has, also where `handling_timeout` is 0; until it is unregistered."""
@@ -209,8 +216,8 @@ class Delivering:
         inbox.add(delivery)
         run, limits = self._context.run, self._limits
         if run is None or (run.handlers is not verdict and run.handlers != verdict):  # each name has a tuple of its own
-            self._context.run = run = Deliver([], verdict)
-            self._actions.append(run)
+            run = Deliver([], verdict)
+            self._context.gather(run)
         if inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes:
             self._credit.exhaust_credit(peer)
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
@@ -267,7 +274,7 @@ class Delivering:
     def _hand_out_kept(self) -> None:
         """There is another handler: what has one now goes to it, in order, and the rest waits on."""
         for link in list(self._context.up.values()):
-            self._context.run = None  # which is one peer's
+            self._context.end_run()  # a run is one peer's
             for message in link.inbox.early.take_kept() if link.inbox.early else ():
                 self.on_message(link, message)
 

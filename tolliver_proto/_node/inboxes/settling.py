@@ -42,6 +42,7 @@ class Settling:
         self._delivering = delivering
         self._letters = letters
         self.again: dict[Delivery, None] = {}
+        context.due.update({"handled": self._on_handled_timeout, "again": self._on_again_timeout})
 
     def _on_id_reused(self, peer: UUID, message_id: int) -> None:
         """Told with a count: a copy of a database may reuse any number of ids."""
@@ -97,7 +98,7 @@ class Settling:
             if peer is not None and peer.inbox.attempts:
                 peer.inbox.attempts.pop(key_of(delivery.message), None)
             if link is not None and link.sending.window is not None:
-                link.sending.fruitful = True
+                link.bear_fruit()
                 acks.setdefault(link, []).append(message_id)
             for waiting, count in self._credit.take_copies(delivery, inbox) if inbox.waiting else ():
                 acks.setdefault(waiting, []).extend([message_id] * count)
@@ -242,7 +243,7 @@ class Settling:
             self._timers.cancel(("again", delivery))
             self.let_go((delivery,))
 
-    def end_waiting_on(self, link: Link) -> None:
+    def down(self, link: Link) -> None:
         if self.again:
             self.end_waiting([one for one in self.again if one.cid == link.cid])
 

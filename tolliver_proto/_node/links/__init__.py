@@ -1,4 +1,4 @@
-"""Links: connections from their transport to their end, and which of them is a peer's live one.
+"""Links: connections to their end, and a peer's live one.
 
 State: the table of connections by cid (`links`), the remotes that are dialled (`dialing`), each peer's live link, and
 the timers that say whether somebody is still there (`keepalive`).

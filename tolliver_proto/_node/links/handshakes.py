@@ -36,11 +36,8 @@ from ..inboxes.inbox import Inbox
 from ..link import Hold, Link, Peer, connection_of, peer_of
 from ..lists.own import OwnList
 from ..lists.peers import PeerLists
-from ..outboxes.ack_watch import AckWatch
 from ..outboxes.connect_wait import ConnectWait
 from ..outboxes.ledger import Ledger
-from ..outboxes.outbox import Window
-from ..outboxes.poison import ALONE_AFTER_UP
 from ..outboxes.routing import Routing
 from ..outboxes.transmission import Transmission
 from ..store import Found, LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
@@ -83,6 +80,7 @@ class Handshakes:
         self._credit = credit
         self._delivering = delivering
         self._links = links
+        context.due.update({"away": self._on_away_timeout, "duel": self._on_duel_timeout})
 
     def on_request(self, link: Link, frame: HandshakeRequest) -> None:
         connection = connection_of(link)
@@ -92,7 +90,7 @@ class Handshakes:
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
             self._accept(link)  # says so and closes; the list is discarded (T-61)
         elif connection.awaits_final and not link.up:
-            link.lists.held_list = self._listed(link, frame)
+            self._peer_lists.keep_list(link, self._listed(link, frame))
             self._connect_wait.begin(link)
             self._accept(link)
         else:
@@ -191,7 +189,7 @@ class Handshakes:
             self._pin(peer, link.identity)
             self._connect_wait.claim_kept(link, peer)
             self._peer_lists.store_with_list(peer)
-        link.holding |= Hold.LIST
+        link.hold(Hold.LIST)
         batch.then.append(partial(self._on_list_stored, link))
 
     def _note_list(self, link: Link, peer: Peer, listed: frozenset[Subscription]) -> None:
@@ -257,7 +255,7 @@ class Handshakes:
         peer.links.spki_sha256 = key
 
     def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
-        link.holding &= ~Hold.LIST
+        link.release(Hold.LIST)
         if link.state is LinkState.FORGOTTEN:
             return
         if error is not None:
@@ -318,14 +316,9 @@ class Handshakes:
         if connection_of(link).revision is not self._context.revision or not peer.outbox.takes_reliable:
             self._context.foreign[link] = None
         peer.links.identity = link.identity
-        link.sending.ack_watch = AckWatch(self._policy.unacknowledged_after)
-        link.sending.window = Window(peer.outbox, self._limits, self._context.resend_first, self._context.rng.random)
-        self._context.sendable[link] = None
+        self._transmission.up(link, peer)
         if peer.inbox.exhausted:
-            link.holding |= Hold.CREDIT
-        if peer.outbox.poison.alone:
-            link.sending.window.deferred = True
-            self._timers.set(("deferred", link.cid), self._context.now + ALONE_AFTER_UP)
+            link.hold(Hold.CREDIT)
         self._counts["connects"] += 1
         peer.counts.connects += 1
         self._links.announce_up(link, link.remote)
@@ -356,7 +349,7 @@ class Handshakes:
         if not duel.is_due(self._context.now):
             return False
         duel.begin(link, said, self._context.now)
-        link.holding |= Hold.DUEL
+        link.hold(Hold.DUEL)
         self._links.keepalive.ask(older, self._context.now)
         self._context.writable[older] = None
         self._timers.set(("duel", peer.uuid), self._context.now + ANSWER_WITHIN)
@@ -385,7 +378,7 @@ class Handshakes:
         link, said = waiting
         if link.state is LinkState.FORGOTTEN:
             return
-        link.holding &= ~Hold.DUEL
+        link.release(Hold.DUEL)
         self._context.readable[link] = None
         if link.state is not LinkState.OPEN:
             self._links.end(link)

@@ -43,7 +43,7 @@ class KeepAlive:
 
     def begin(self, link: Link, now: float) -> None:
         """It is up."""
-        link.sending.sent_at = link.last_received = now
+        link.sent_at = link.last_received = now
         if self._policy.probe != "off":
             self._timers.set(("probe", link.cid), now + self._policy.probe_interval)
         age = self._policy.max_connection_age
@@ -52,7 +52,7 @@ class KeepAlive:
 
     def answered(self, link: Link) -> None:
         """The peer has acknowledged a probe."""
-        self._timers.set_earlier(("probe", link.cid), link.sending.sent_at + self._policy.probe_interval)
+        self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
 
     def look(self, link: Link, now: float) -> bool:
         """True if it may still be taken for alive. After a silence a probe is sent, which is to be written."""
@@ -65,7 +65,7 @@ class KeepAlive:
             due = now + self._policy.probe_timeout * _GRACE
         else:
             control.overdue = False
-            since = min(link.sending.sent_at, link.last_received) if self._must_answer(link) else link.sending.sent_at
+            since = min(link.sent_at, link.last_received) if self._must_answer(link) else link.sent_at
             due = since + self._policy.probe_interval
             if link.in_transit:  # not silent: the socket still has bytes to send, and TCP watches those
                 due = now + self._policy.probe_interval

@@ -104,12 +104,22 @@ class Links(ConnectionTable[Link, Action]):
             self.is_live,
             context.counts,
         )
+        # Order of effects, part by part, when a connection is its peer's live link no more.
+        self._down: tuple[Callable[[Link], None], ...] = (
+            transmission.down,
+            own.down,
+            credit.down,
+            settling.down,
+        )
         self.own_dialect = Dialect(
             version=context.version,
             unreliable_id=context.policy.unreliable_id,
             announce_after_handshake=context.policy.announce_after_handshake,
             strict_uuid7=context.policy.strict_uuid7,
             accept_either=context.policy.accept_either,
+        )
+        context.due.update(
+            {"probe": self._on_probe_timeout, "age": self._on_age_timeout, "redial": self._on_redial_timeout}
         )
 
     def _new_link(self, role: Role, remote: Remote | None) -> Link:
@@ -120,10 +130,8 @@ class Links(ConnectionTable[Link, Action]):
     def _transmit(self, link: Link) -> None:
         super()._transmit(link)
         link.answers = 0
-        link.sending.sent_at = self._context.now
-        link.sending.in_flight, link.sending.gathered = link.sending.gathered, []
-        link.sending.exposure.handed(link.sending.in_flight)
-        link.sending.handed += link.in_transit
+        link.sent_at = self._context.now
+        self._transmission.hand_over(link)
         self._counts["bytes_sent"] += link.in_transit
         if link.peer is not None:
             link.peer.counts.bytes_sent += link.in_transit
@@ -293,7 +301,7 @@ class Links(ConnectionTable[Link, Action]):
             self._context.notice(
                 NoticeKind.CERTIFICATE_REFUSED, peer, f"a connection from {where} was {ended}: {error}"
             )
-        link.holding &= ~Hold.CREDIT  # nothing more will come than what is here
+        link.release(Hold.CREDIT)  # nothing more will come than what is here
         super()._lost(link, error)
         if link.holding & Hold.DUEL and link.peer is not None:
             self._timers.set(("duel", link.peer.uuid), self._context.now)
@@ -301,47 +309,39 @@ class Links(ConnectionTable[Link, Action]):
     def take_down(self, link: Link, error: TolliverError | None) -> None:
         """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
         was_up = link.up
-        self._take_from_peer(link, error)
+        for effect in self._down:
+            effect(link)
+        link.release(Hold.DUEL)
+        if link.peer is None:
+            for pattern in self._hooks.peer_down:
+                pattern.peer_down(link, False)
+            return
+        if was_up:
+            self._leave_peer(link, link.peer, error)
+        self._leave_list(link, link.peer)
+        self.count_absence(link.peer)
         for pattern in self._hooks.peer_down:
             pattern.peer_down(link, was_up)
-        if was_up and link.peer is not None:
+        if was_up:
             self._routing.on_move(link.peer)
 
-    def _take_from_peer(self, link: Link, error: TolliverError | None) -> None:
-        link.inbox.early = None
-        link.holding &= ~(Hold.CREDIT | Hold.DUEL)
-        window, link.sending.window = link.sending.window, None
-        if link.lists.control is not None:
-            link.lists.control.drop()
-        peer = link.peer
-        if peer is None:
-            return
-        peer.inbox.lose(link.cid)
-        self._settling.end_waiting_on(link)
-        if window is not None:
-            del self._context.up[link.cid]
-            peer.outbox.left(window)
-            for counts in (self._counts, peer.counts.by):
-                counts[f"disconnects_{EndCause.of(error)}"] += 1
-            self._context.foreign.pop(link, None)
-            peer.link = next((one for one in peer.lists.voices if one.up), None)  # a derived identity may have another
-            self._timers.cancel(("deferred", link.cid))
-            peer.links.duel.older_ended()
-            if peer.links.duel.waiting is not None:
-                self._timers.set(("duel", peer.uuid), self._context.now)
-            self._actions.append(PeerDown(link.cid, peer.uuid, error))
-            self.dialer.peer_left(peer.uuid, self._context.now)
+    def _leave_peer(self, link: Link, peer: Peer, error: TolliverError | None) -> None:
+        del self._context.up[link.cid]
+        for counts in (self._counts, peer.counts.by):
+            counts[f"disconnects_{EndCause.of(error)}"] += 1
+        self._context.foreign.pop(link, None)
+        peer.link = next((one for one in peer.lists.voices if one.up), None)  # a derived identity may have another
+        peer.links.duel.older_ended()
+        if peer.links.duel.waiting is not None:
+            self._timers.set(("duel", peer.uuid), self._context.now)
+        self._actions.append(PeerDown(link.cid, peer.uuid, error))
+        self.dialer.peer_left(peer.uuid, self._context.now)
+
+    def _leave_list(self, link: Link, peer: Peer) -> None:
         if link in peer.lists.voices:
-            del peer.lists.voices[link]
+            self._peer_lists.end_voice(link, peer)
             if peer.derived:
                 self.drop_derived(peer)
-            elif not peer.outbox.takes_reliable:
-                self._peer_lists.want_while_connected(peer)
-            elif peer.lists.voices:  # else what it said last stays: messages queue for it (T-32)
-                self._peer_lists.route_to(peer)
-                self._commits.batch.lists[peer] = None
-                self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
-        self.count_absence(peer)
 
     def count_absence(self, peer: Peer) -> None:
         """From now on it is away, if it is known at all: after some time it is forgotten (T-77)."""
@@ -371,9 +371,7 @@ class Links(ConnectionTable[Link, Action]):
         """The dial for this remote is over; once for each cid."""
         if link.remote is None:
             return
-        ending = self.dialer.ended(
-            link.remote, link.cid, link.error, link.first, link.sending.fruitful, self._context.now
-        )
+        ending = self.dialer.ended(link.remote, link.cid, link.error, link.first, link.fruitful, self._context.now)
         if ending is None:
             return
         failure, error = ending.failure, link.error
@@ -420,13 +418,13 @@ class Links(ConnectionTable[Link, Action]):
         own = tuple(self._own.entries)
         link.move(LinkSignal.OPENED)
         link.connection = self._make_connection(link, own)
-        link.lists.control = ControlSync(link.connection, self._ledger.ids)
+        control = self._own.begin(link, link.connection, self._ledger.ids)
         if (
             self._context.instance_id in link.identity.uuids and not link.identity.prefixes
         ):  # else who it is shows later
             self.refuse_self(link, "presents our own certificate")
         elif role is Role.CLIENT:
-            link.lists.control.announced(own)
+            control.announced(own)
             self._connect_wait.begin(link)
         self._writable[link] = None
         self._rearm(link)
@@ -458,22 +456,7 @@ class Links(ConnectionTable[Link, Action]):
             self._pace(link)
 
     def _on_sent(self, link: Link) -> None:
-        if link.sending.window is None:
-            link.sending.in_flight = []
-        elif (
-            link.sending.in_flight
-            or link.sending.above_high_water
-            or not (link.sending.window.idle and link.sending.exposure.empty)
-        ):
-            control_ids = link.lists.control.under_way if link.lists.control is not None else ()
-            link.sending.window.transmitted(link.sending.in_flight, control_ids, self._context.now)
-            if link.sending.in_flight and not link.sending.window.is_in_flight(link.sending.timed_id):
-                link.sending.timed_id, link.sending.timed_at = link.sending.in_flight[-1], self._context.now
-            link.sending.exposure.taken(self._context.now)
-            if link.sending.window.in_window[0] or link.sending.window.in_backoff:
-                self._transmission.look_at_acks(link, link.sending.ack_watch.sent(self._context.now))
-            self._context.sendable[link] = None
-            link.sending.in_flight = []
+        self._transmission.taken(link)
         for pattern in self._hooks.sent:
             pattern.sent(link)
 

@@ -47,6 +47,7 @@ class Remotes:
         self._delivering = delivering
         self._links = links
         self._certificates = CertificateWatch(context.timers)
+        context.due["certificate"] = self._on_certificate_timeout
 
     def revision_to(self, remote: Remote) -> Revision:
         """The wire layout that a dial to this remote speaks (C6)."""

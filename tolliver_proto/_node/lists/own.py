@@ -11,6 +11,7 @@ from functools import partial
 
 from ..._common.derived import is_derived
 from ..._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
+from ..._wire.connection import Connection
 from ..._wire.dialect import Dialect
 from ..._wire.events import HandshakeResponse, HandshakeStatus, Subscription
 from ..._wire.frames import encoder
@@ -20,8 +21,10 @@ from ..commits.commits import Commits
 from ..context import Context
 from ..link import Link, Peer
 from ..outboxes.expiry import Expiry
+from ..outboxes.ids import IdAllocator
 from ..sizes import Sizes
 from ..store import AddOwnSubscription, ForgetUnsubscribe, KeepUnsubscribe, Loaded, RemoveOwnSubscription
+from .control_sync import ControlSync
 
 UNSAID_FOR = 24 * 3600.0
 """Seconds for which an unsubscribe is repeated to those who have not acknowledged it (T-61)."""
@@ -94,6 +97,16 @@ class OwnList:
         self._commits.batch.undo.setdefault(("unsaid", peer, subscription), undo)
         self._expiry.watch_clock()
         _say_until(peer, subscription, until)
+
+    def begin(self, link: Link, connection: Connection, ids: IdAllocator) -> ControlSync:
+        """From now on its peer is told our list over this connection."""
+        link.lists.control = ControlSync(connection, ids)
+        return link.lists.control
+
+    def down(self, link: Link) -> None:
+        """Nothing of it is in flight on this connection any more."""
+        if link.lists.control is not None:
+            link.lists.control.drop()
 
     def insist(self, link: Link, peer: Peer) -> None:
         """On a new connection say again what is not acknowledged."""

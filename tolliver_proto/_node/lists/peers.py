@@ -27,8 +27,9 @@ from ..outboxes.ledger import Ledger
 from ..outboxes.outbox import Window
 from ..outboxes.routing import Routing
 from ..sizes import Sizes
-from ..store import AddPeerSubscription, Found, Operation, RemovePeerSubscription, ReplacePeerSubscriptions
+from ..store import AddPeerSubscription, Found, LoadedPeer, Operation, RemovePeerSubscription, ReplacePeerSubscriptions
 from ..subscriptions import applied, matching, removed_by
+from .own import UNSAID_FOR
 
 OBEYED_WITHIN = 10.0  # seconds in which a peer is obeyed once, and in which nothing is sent twice for that (T-50)
 _LONG_HOLD = 86400.0  # seconds, for a peer that may have lost its own list
@@ -69,6 +70,7 @@ class PeerLists:
         self._expiry = expiry
         self._is_mute = is_mute
         self._strangers = strangers
+        context.due.update({"hold": self._on_hold_timeout, "rate": self._on_rate_timeout})
 
     def _set_peer_list(
         self, peer: Peer, subscriptions: frozenset[Subscription], removed: frozenset[Subscription] = frozenset()
@@ -203,6 +205,34 @@ class PeerLists:
 
         self._commits.searches.begin(peer.uuid, take, lambda _error: None)
 
+    def load(self, peer: Peer, known: LoadedPeer) -> None:
+        """As the store has it."""
+        lists, now = peer.lists, self._context.now
+        lists.stored = True
+        lists.held = {one: now + self._policy.unsubscribed_hold - age for one, age in known.held.items()}
+        lists.unsaid = {one: now + UNSAID_FOR - age for one, age in known.unsaid.items()}
+
+    def on_stored(self, peers: Iterable[Peer]) -> None:
+        """The store has their lists."""
+        for peer in peers:
+            peer.lists.stored = True
+
+    def keep_list(self, link: Link, listed: tuple[Subscription, ...]) -> None:
+        """It counts when the handshake is through (T-61)."""
+        link.lists.held_list = listed
+
+    def end_voice(self, link: Link, peer: Peer) -> None:
+        """This connection says nothing any more. Of the last one it stays: messages queue for its peer (T-32)."""
+        del peer.lists.voices[link]
+        if peer.derived:
+            return
+        if not peer.outbox.takes_reliable:
+            self.want_while_connected(peer)
+        elif peer.lists.voices:
+            self.route_to(peer)
+            self._commits.batch.lists[peer] = None
+            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+
     def on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
         """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
         self._on_entries(
@@ -218,7 +248,7 @@ class PeerLists:
         if peer is None or not link.up:
             return
         if not link.lists.bucket.spend(self._context.now):
-            link.holding |= Hold.RATE  # the next frames wait a second (D-12)
+            link.hold(Hold.RATE)  # the next frames wait a second (D-12)
             self._counts["hurried"] += 1
             self._timers.set(("rate", link.cid), self._context.now + 1.0)
         allowed: list[Subscription] = []
@@ -278,14 +308,14 @@ class PeerLists:
         if message_id is not None:
             self._commits.batch.acks[link].append(message_id)
         if self.store_with_list(peer):
-            link.holding |= Hold.LIST
+            link.hold(Hold.LIST)
             self._commits.batch.then.append(partial(self._go_on_reading, link))
 
     def waits_for_patterns(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], later: GoOn) -> bool:
         """True where a pattern has this list wait: `later` is called, and nothing else is read meanwhile."""
         waits = any(pattern.before_list(link, uuid, wanted, later) for pattern in self._hooks.before_list)
         if waits:
-            link.holding |= Hold.LIST
+            link.hold(Hold.LIST)
         return waits
 
     def store_with_list(self, peer: Peer) -> bool:

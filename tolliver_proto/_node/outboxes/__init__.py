@@ -1,4 +1,4 @@
-"""Outboxes: messages from `send` to the socket, and from the ack to the deleted row.
+"""Outboxes: messages to the socket, and acks to the deleted row.
 
 State: the ledger (`ledger`) has a seq, a wire id and a count of owners for each message, and each peer's `Outbox` has
 numbers only, never a body. The `Window` of a connection has the bodies that are in flight, within bounds.

@@ -26,6 +26,7 @@ class ConnectWait:
         self._routing = routing
         self._ledger = ledger
         self._sender = sender
+        context.due.update({"patience": self._on_patience_timeout, "window": self._on_window_timeout})
 
     def begin(self, link: Link) -> None:
         """Its transport stands."""

@@ -39,6 +39,9 @@ class Expiry:
         self._commits = commits
         self._ledger = ledger
         self._looked_at = float("-inf")
+        context.due.update(
+            {"clock": self._on_clock_timeout, "expire": self._on_expire_timeout, "due": self._on_due_timeout}
+        )
 
     def look_at_due(self, seconds: float) -> None:
         """Some message expires then (P-27)."""

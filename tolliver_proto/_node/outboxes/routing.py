@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from ..._wire.layouts import LAYOUTS
 from ..context import Context
 from ..link import Peer, Recipients
 from ..sizes import Item
@@ -20,6 +21,11 @@ class Routing:
         self._hooks = context.hooks
         self.routes: Routes[Peer, Recipients] = Routes(Recipients)
         self.one_way: Routes[Peer, Recipients] = Routes(Recipients)  # of peers that acknowledge nothing
+
+    def load(self, peer: Peer) -> None:
+        """Of the store: as it is known to speak."""
+        peer.outbox.takes_reliable = LAYOUTS[self._context.revision_of(peer.uuid)].has_acks
+        self.reroute(peer)
 
     def reroute(self, peer: Peer) -> None:
         """Messages go to a peer for what it wants and may have (D-4); to one that is being forgotten none (T-77)."""
@@ -50,7 +56,7 @@ class Routing:
 
     def on_move(self, peer: Peer) -> None:
         """This peer has come or gone, or wants something else: all that waits for a peer is to look again."""
-        self._context.has_moved = True
+        self._context.moved[peer] = None
         for pattern in self._hooks.peer_moved:
             pattern.peer_moved(peer)
 

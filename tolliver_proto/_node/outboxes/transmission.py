@@ -16,8 +16,10 @@ from ..commits.commits import STORE_RETRY, Commits
 from ..context import Context
 from ..link import Link, Peer, peer_of
 from ..store import RemoveDeliveries, Row, StoredMessage
+from .ack_watch import AckWatch
 from .ledger import Ledger
 from .outbox import Holds, Window
+from .poison import ALONE_AFTER_UP
 
 _LOOK_AGAIN = 1.0  # seconds
 
@@ -28,6 +30,7 @@ class Transmission:
     def __init__(self, context: Context, commits: Commits, ledger: Ledger) -> None:
         self._context = context
         self._limits = context.limits
+        self._policy = context.policy
         self._timers = context.timers
         self._counts = context.counts
         self._actions = context.actions
@@ -38,6 +41,14 @@ class Transmission:
         self._fetching: dict[UUID, tuple[Link, int]] = {}
         self.frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
         self._round_trips = Histogram()
+        context.due.update(
+            {
+                "resend": self._on_resend_timeout,
+                "fetch": self._on_fetch_timeout,
+                "unacked": self._on_unacked_timeout,
+                "deferred": self._on_deferred_timeout,
+            }
+        )
 
     def committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
         link = peer.link
@@ -55,6 +66,36 @@ class Transmission:
                 pattern.stored(peer, messages)
         else:
             peer.outbox.stored(messages[0].seq, messages[-1].seq)
+
+    def up(self, link: Link, peer: Peer) -> None:
+        """This is its peer's live link: all that is pending is sent on it, in order (T-51)."""
+        sending = link.sending
+        sending.ack_watch = AckWatch(self._policy.unacknowledged_after)
+        sending.window = Window(peer.outbox, self._limits, self._context.resend_first, self._context.rng.random)
+        self._context.sendable[link] = None
+        if peer.outbox.poison.alone:
+            sending.window.deferred = True
+            self._timers.set(("deferred", link.cid), self._context.now + ALONE_AFTER_UP)
+
+    def down(self, link: Link) -> None:
+        """It is the live link no more."""
+        window, link.sending.window = link.sending.window, None
+        if window is not None and link.peer is not None:
+            link.peer.outbox.left(window)
+            self._timers.cancel(("deferred", link.cid))
+
+    def read_for(self, owner: Peer) -> Window:
+        """Reader of the messages of an owner that is no peer."""
+        window = Window(owner.outbox, self._limits, self._context.resend_first, self._context.rng.random)
+        owner.outbox.reader = window
+        return window
+
+    def _on_deferred_timeout(self, cid: int) -> None:
+        """The peer has been up for long enough: it gets the message that it may close for (T-09)."""
+        link = self._context.links[cid]
+        assert link.sending.window is not None
+        link.sending.window.deferred = False
+        self._context.sendable[link] = None
 
     def pump(self, link: Link) -> None:
         """Give the connection what its peer may be sent now."""
@@ -96,6 +137,29 @@ class Transmission:
         due = window.next_due()
         if due is not None:
             self._timers.set(("resend", link.cid), due)
+
+    def hand_over(self, link: Link) -> None:
+        """The socket is given all that has gathered."""
+        sending = link.sending
+        sending.in_flight, sending.gathered = sending.gathered, []
+        sending.exposure.handed(sending.in_flight)
+        sending.handed += link.in_transit
+
+    def taken(self, link: Link) -> None:
+        """The socket has it: from now on the time to its resend runs (T-50)."""
+        sending, window = link.sending, link.sending.window
+        if window is None:
+            sending.in_flight = []
+        elif sending.in_flight or sending.above_high_water or not (window.idle and sending.exposure.empty):
+            control = link.lists.control
+            window.transmitted(sending.in_flight, control.under_way if control is not None else (), self._context.now)
+            if sending.in_flight and not window.is_in_flight(sending.timed_id):
+                sending.timed_id, sending.timed_at = sending.in_flight[-1], self._context.now
+            sending.exposure.taken(self._context.now)
+            if window.in_window[0] or window.in_backoff:
+                self.look_at_acks(link, sending.ack_watch.sent(self._context.now))
+            self._context.sendable[link] = None
+            sending.in_flight = []
 
     def _encoded(self, run: Sequence[StoredMessage]) -> bytes:
         frames = self.frames
@@ -152,7 +216,7 @@ class Transmission:
         self.look_at_acks(
             link, link.sending.ack_watch.acked(self._context.now, window is not None and window.in_flight)
         )
-        link.sending.fruitful = True
+        link.bear_fruit()
         self._counts["acked"] += len(ids)
         peer.counts.acknowledged += len(ids)
         if link.sending.timed_id in acked:
