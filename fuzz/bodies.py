@@ -20,6 +20,7 @@ from tolliver_proto import (
     ConnectionClosing,
     Decoded,
     Decoder,
+    Dialect,
     Established,
     Event,
     Frame,
@@ -276,7 +277,7 @@ def _settings(reader: Reader) -> Callable[[], Connection]:
     role = Role.SERVER if first & 1 else Role.CLIENT
     revision = revision_at(first >> 5 << 1 | first >> 1 & 1)
     speaks = bool(first & 4)
-    strict, tolerant = bool(first & 8), bool(first & 16)
+    dialect = Dialect(strict_uuid7=bool(first & 8), accept_either=bool(first & 16))
 
     def make() -> Connection:
         return Connection(
@@ -286,8 +287,7 @@ def _settings(reader: Reader) -> Callable[[], Connection]:
             revision=revision,
             limits=limits,
             speaks=lambda _version: speaks,
-            strict_uuid7=strict,
-            accept_either=tolerant,
+            dialect=dialect,
             now=0.0,
         )
 

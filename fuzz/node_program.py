@@ -25,6 +25,7 @@ from tolliver_proto import (
     Deliver,
     Delivery,
     Dial,
+    Dialect,
     Fetch,
     Find,
     FindRetained,
@@ -64,7 +65,7 @@ LIMITS = (
     ROOMY,
     replace(TIGHT, max_attempts=2, attempts_remembered=2, control_per_second=2, max_handshakes=2, max_body=170),
 )
-_ODD = Policy(announce_after_handshake=True, probe="ack", probe_interval=3)
+_ODD = Policy(dialect=Dialect(announce_after_handshake=True), probe="ack", probe_interval=3)
 POLICY = (*POLICIES[1:], Policy(strict_block=True), _ODD, LOSSY)
 NO_ID = 2**31 - 1  # no message has it: an ack of it says nothing (T-80)
 STARTS = (1, 2**31 - 20, 2**31 - 3, 5000)

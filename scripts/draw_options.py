@@ -27,9 +27,9 @@ def table(keys: str) -> Iterator[str]:
     yield "|---|---|---|---|"
     for one in map(json.loads, keys.splitlines()):
         kind = one["takes"].replace("|", "\\|") or "true, false"
-        takes = f"a table, {kind}" if "=" in kind else f"a list, {kind}" if one["repeatable"] else kind
+        whole = "a table, " if "=" in kind or "HABIT" in kind else "a list, " if one["repeatable"] else ""
         default = f"`{one['default']}`" if one["default"] else ""
-        yield f"| `{one['key']}` | {takes} | {default} | {bracketed(one['help'])} |"
+        yield f"| `{one['key']}` | {whole}{kind} | {default} | {bracketed(one['help'])} |"
 
 
 def page(text: str, keys: str) -> str:

@@ -106,13 +106,11 @@ class Rig:
             given = {"tls": self.certs.tls("left"), "dedupe": 100_000 if self.knows_copies else 0}
         subscriptions = (Subscription("back", ""),) if self.is_rust else None
         revision = Revision.RUST_2026 if self.is_rust else Revision.GO_2026
+        dialect = Dialect(revision=revision, subscriptions=subscriptions)
         pin = None if self.is_rust else self.identity.spki_sha256
         if self.we_dial:
-            wanted = ["back"] if self.is_rust else None
-            remote = Remote("127.0.0.1", self.port, spki_sha256=pin, revision=revision, subscriptions=wanted)
-            given["remotes"] = [remote]
+            given["remotes"] = [Remote("127.0.0.1", self.port, spki_sha256=pin, dialect=dialect)]
         else:
-            dialect = Dialect(revision=revision, subscriptions=subscriptions)
             given |= {"listen": f"127.0.0.1:{self.port}", "dialects": {OTHER: dialect}}
         return InstanceOptions(
             database=self.directory / "ours.db",

@@ -67,7 +67,7 @@ BUGS = (
         "a peer's unreliable id is not read",
         CONNECTION,
         "_meet",
-        "self._decoder.use(self._either, self.unreliable_id)",
+        "self._decoder.use(bool(dialect.accept_either), self.unreliable_id)",
         "",
         (DIALECTS + "test_none_of_its_unreliable_messages_is_a_copy_or_a_dead_letter",),
     ),
@@ -98,9 +98,9 @@ BUGS = (
     Bug(
         "an ordinary id may mark unreliable messages",
         "tolliver_proto/_wire/dialect.py",
-        "check_unreliable_id",
-        "message_id != 0 and not RESERVED_ID <= message_id <= _MAX_ID",
-        "message_id < 0",
+        "__post_init__",
+        "self.unreliable_id not in (None, 0) and not RESERVED_ID <= self.unreliable_id <= _MAX_ID",
+        "self.unreliable_id is not None and self.unreliable_id < 0",
         ("tests/wire/test_connection.py::test_a_dialect_that_cannot_be_meant",),
     ),
     Bug(

@@ -96,7 +96,8 @@ def go_connection(node: Facade, go: GoPeer, identity: Identity, role: str) -> It
 def rust_connection(node: Facade, rust: RustPeer, role: str) -> Iterator[None]:
     with rust:
         if role == WE_DIAL:
-            remote = Remote("127.0.0.1", rust.listen(), revision=RUST, subscriptions=("back",))
+            dialect = Dialect(subscriptions=(Subscription("back", ""),))
+            remote = Remote("127.0.0.1", rust.listen(), revision=RUST, dialect=dialect)
             assert node.new_connection(remote) == rust.instance_id
         else:
             assert rust.dial(node.port or 0) == node.instance_id
@@ -417,8 +418,8 @@ def test_what_cannot_work_is_refused_where_it_is_written(nodes: Nodes, certs: Ce
             InstanceOptions(plaintext=True, **odd)
     with pytest.raises(TypeError, match=r"Revision\.RUST_2026"):
         Remote("127.0.0.1", revision="rust")  # type: ignore[arg-type]
-    said = Remote("127.0.0.1", revision=GO, subscriptions=["a"], dialect=Dialect(unreliable_id=0)).full_dialect
-    assert said == Dialect(revision=GO, subscriptions=(Subscription("a", ""),), unreliable_id=0)
+    said = Remote("127.0.0.1", revision=GO, dialect=Dialect(unreliable_id=0)).full_dialect
+    assert said == Dialect(revision=GO, unreliable_id=0)
     options = InstanceOptions(plaintext=True, revisions={somebody: GO}, dialects={somebody: Dialect(version=2)})
     assert options.policy.dialects == {somebody: Dialect(revision=GO, version=2)}
     with nodes.open("ours") as node, pytest.raises(ValueError, match="TLS"):

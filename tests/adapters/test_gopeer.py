@@ -38,6 +38,9 @@ BIG = bytes(range(256)) * 400  # several TLS records
 
 both_roles = pytest.mark.parametrize("role", [WE_DIAL, IT_DIALS])
 
+USUAL = Dialect()
+ANNOUNCING = Dialect(announce_after_handshake=True)
+
 
 @pytest.fixture(scope="module")
 def identity(certs: Certificates) -> Identity:
@@ -50,16 +53,12 @@ def ours(nodes: Nodes, **options: Any) -> Facade:
 
 
 @contextmanager
-def connection(
-    node: Facade, go: GoPeer, identity: Identity, role: str, control_messages: bool = True
-) -> Iterator[None]:
+def connection(node: Facade, go: GoPeer, identity: Identity, role: str, dialect: Dialect = USUAL) -> Iterator[None]:
     """For as long as the Go process lives. Its host name cannot be checked: its key is pinned instead (D-2)."""
     remote = None
     with go:
         if role == WE_DIAL:
-            remote = Remote(
-                "127.0.0.1", go.listen(), spki_sha256=identity.spki_sha256, control_messages=control_messages
-            )
+            remote = Remote("127.0.0.1", go.listen(), spki_sha256=identity.spki_sha256, dialect=dialect)
             assert node.new_connection(remote) == go.instance_id
         else:
             assert go.dial(node.port or 0) == node.instance_id
@@ -86,7 +85,7 @@ def seen(go: GoPeer) -> list[bytes]:
 def test_messages_subscriptions_and_acks_pass_both_ways(nodes: Nodes, identity: Identity, role: str) -> None:
     inbox = Inbox()
     go = GoPeer(PRESETS["1860a51"], identity)
-    with ours(nodes, announce_after_handshake=True) as node:
+    with ours(nodes, dialect=ANNOUNCING) as node:
         node.subscribe("news", "k", inbox)
         with connection(node, go, identity, role):
             until(lambda: go.table == [("news", "k", node.instance_id)], "our subscription, as a message (T-33)")
@@ -171,7 +170,7 @@ def test_a_peer_that_dies_of_subscriptions_is_served_without_any(nodes: Nodes, i
 def test_announcing_to_that_peer_is_what_kills_it(nodes: Nodes, identity: Identity) -> None:
     """T-33: why it is off by default. It says so by its end alone; we live and can be connected to again."""
     go = GoPeer(PRESETS["499b76d"], identity)
-    with ours(nodes, announce_after_handshake=True) as node:
+    with ours(nodes, dialect=ANNOUNCING) as node:
         node.subscribe("news")
         with go:
             assert go.dial(node.port or 0) == node.instance_id
@@ -188,10 +187,11 @@ def test_that_peer_lives_where_it_is_named_and_is_sent_no_control_messages(
 ) -> None:
     """G7: by its remote or, where it dials us, by its UUID."""
     go = GoPeer(PRESETS["499b76d"], identity, subscriptions=[("back", "")])
-    named = [go.instance_id] if role == IT_DIALS else []
-    with ours(nodes, announce_after_handshake=True, no_control_messages=named) as node:
+    mute = Dialect(control_messages=False)
+    named = {go.instance_id: mute} if role == IT_DIALS else {}
+    with ours(nodes, dialect=ANNOUNCING, dialects=named) as node:
         node.subscribe("news")
-        with connection(node, go, identity, role, control_messages=False):
+        with connection(node, go, identity, role, mute):
             node.subscribe("sport")
             node.unsubscribe("news")
             node.wait_acked(node.send("back", "", b"last"))
@@ -230,7 +230,7 @@ def test_no_frame_is_in_a_record_with_a_response_or_a_final(nodes: Nodes, identi
     names = [f"news{number}" for number in range(5)]
     first = GoPeer(PRESETS["1860a51"], identity, subscriptions=[("back", "")])
     second = GoPeer(first.defects, identity, instance_id=first.instance_id, subscriptions=first.subscriptions)
-    with ours(nodes, announce_after_handshake=True, version=9, speaks=lambda version: version == 1) as node:
+    with ours(nodes, dialect=ANNOUNCING, version=9, speaks=lambda version: version == 1) as node:
         with connection(node, first, identity, role):
             pass
         for name in names:

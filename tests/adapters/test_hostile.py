@@ -13,6 +13,7 @@ from tolliver_transports._tls.policy import server_context
 from tests.certificates import Certificates
 from tests.raw import PATIENCE, RawListener, RawPeer
 from tolliver_proto import (
+    Dialect,
     Established,
     HandshakeFinal,
     HandshakeResponse,
@@ -52,7 +53,7 @@ def test_a_peer_that_breaks_off_anywhere_harms_nobody(nodes: Nodes, certs: Certi
         assert connected(left) == 1
 
 
-TALKATIVE = {"announce_after_handshake": True}  # T-33: it has more to say at once, in the same go
+TALKATIVE = {"dialect": Dialect(announce_after_handshake=True)}  # T-33: it has more to say at once, in the same go
 
 
 def test_a_response_is_a_record_of_its_own(nodes: Nodes, certs: Certificates) -> None:

@@ -18,6 +18,7 @@ from tests.raw import RawPeer
 from tolliver_proto import (
     Ack,
     ConnectionClosing,
+    Dialect,
     Limits,
     Message,
     NoticeKind,
@@ -481,7 +482,7 @@ def test_subscriptions_are_announced_once_more_where_that_is_asked_for(
     nodes: Nodes, certs: Certificates, announces: bool
 ) -> None:
     """T-33: for peers that throw a handshake's list away."""
-    with nodes.open("right", announce_after_handshake=announces) as right:
+    with nodes.open("right", dialect=Dialect(announce_after_handshake=announces)) as right:
         right.subscribe("news")
         right.subscribe("sport")
         with RawPeer(right.port or 0, certs.tls("mallory"), certs.uuid("mallory"), ["hello"]) as raw:

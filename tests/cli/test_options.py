@@ -24,7 +24,6 @@ REQUIRED = {"tls.cert", "tls.key", "tls.ca"}
 GIVEN = {
     "": True,
     "N": "7",
-    "N|none": "4294967295",
     "VERSION": ["3"],
     "SECONDS": "77s",
     "SECONDS|none": "2m",
@@ -36,6 +35,7 @@ GIVEN = {
     "off|ack|message": "ack",
     "UUID=LAYOUT": [f"{ONE}=go-2026"],
     "UUID=POLICY": [f"{ONE}=skip", f"{TWO}=raise"],
+    "HABIT,...": "unreliable-id:4294967295,strict-uuid7,control-messages:0,subscriptions:back",
     "UUID=HABIT,...": [f"{ONE}=version:3,strict-uuid7,accept-either:0"],
 }
 GENERATED = [
@@ -71,15 +71,11 @@ def place(**given: Any) -> InstanceOptions:
     return choices.place_of(**chosen | here | given).options(dial=False)
 
 
-def sample(key: str) -> Any:
-    entry = TABLE[key]
-    return [str(ONE)] if entry.many and entry.kind == "UUID" else GIVEN[entry.kind]
-
-
 @pytest.mark.parametrize("key", GENERATED)
 def test_each_reaches_the_instance(key: str, tmp_path: Path) -> None:
+    sample = GIVEN[TABLE[key].kind]
     with_it = {"dedupe": "5"} if key == "dedupe_durable" else {}
-    options = place(database=tmp_path / "node.db", **with_it, **{key.replace(".", "__"): sample(key)})
+    options = place(database=tmp_path / "node.db", **with_it, **{key.replace(".", "__"): sample})
     part, _, name = key.rpartition(".")
     got = getattr(options.limits if part else options, name)
     if key == "speaks":
@@ -88,7 +84,7 @@ def test_each_reaches_the_instance(key: str, tmp_path: Path) -> None:
     if key == "status":
         assert got == ("127.0.0.1", 0)
         return
-    assert got == kind_of(TABLE[key]).parse(sample(key))
+    assert got == kind_of(TABLE[key]).parse(sample)
     assert got != defaults()[key]
 
 
@@ -101,11 +97,15 @@ def test_what_stands_for_one_peer(tmp_path: Path) -> None:
 
 def test_every_habit_of_a_peer_is_said_in_words_and_in_a_file() -> None:
     kind = kind_of(TABLE["dialects"])
-    said = "version:3,unreliable-id:0,announce-after-handshake,strict-uuid7:0,accept-either:1,revision:rust-2026"
+    said = (
+        "version:3,unreliable-id:0,announce-after-handshake,control-messages:0,strict-uuid7:0,accept-either:1,"
+        "revision:rust-2026"
+    )
     meant = Dialect(
         version=3,
         unreliable_id=0,
         announce_after_handshake=True,
+        control_messages=False,
         strict_uuid7=False,
         accept_either=True,
         revision=Revision.RUST_2026,

@@ -19,6 +19,7 @@ from tolliver_proto import (
     Message,
     PeerUp,
     Policy,
+    Revision,
     ShutdownWrite,
     Subscribe,
     decode,
@@ -132,7 +133,11 @@ def test_it_alone_is_told_again_by_messages(way: str) -> None:
 
 
 def test_a_remote_stands_over_its_peer_and_that_over_the_instance() -> None:
-    play = Play(policy=Policy(announce_after_handshake=True, dialects={LOW: Dialect(announce_after_handshake=False)}))
+    play = Play(
+        policy=Policy(
+            dialect=Dialect(announce_after_handshake=True), dialects={LOW: Dialect(announce_after_handshake=False)}
+        )
+    )
     play.call("subscribe", "c", "")
     play.node.connect("there", play.now, dialect=Dialect(announce_after_handshake=True))
     wire = play.dialled(play.run())
@@ -153,7 +158,7 @@ def test_a_remote_stands_over_its_peer_and_that_over_the_instance() -> None:
 def test_strict_uuid7_and_accept_either_are_the_instances_too() -> None:
     """T-03, T-22."""
     v4 = OTHER.__class__("6fa459ea-ee8a-4ca4-894e-db77e160355e")
-    play = Play(policy=Policy(strict_uuid7=True, accept_either=True))
+    play = Play(policy=Policy(dialect=Dialect(strict_uuid7=True, accept_either=True)))
     stranger = play.accepted(v4)
     assert every(stranger.request(), ShutdownWrite)
     wire = play.peer(LOW)
@@ -162,12 +167,20 @@ def test_strict_uuid7_and_accept_either_are_the_instances_too() -> None:
     play.node.receive_data(wire.cid, head, now=play.now)
     play.run()
     assert {tuple(one) for one in play.knows(LOW)} == {("c", "")}
-    relaxed = Play(policy=Policy(strict_uuid7=True, dialects={v4: Dialect(strict_uuid7=False)}))
+    relaxed = Play(policy=Policy(dialect=Dialect(strict_uuid7=True), dialects={v4: Dialect(strict_uuid7=False)}))
     assert only(relaxed.accepted(v4).request(), PeerUp).peer == v4
 
 
 @pytest.mark.parametrize(
-    "odd", [{"unreliable_id": 5}, {"dialects": [LOW]}, {"dialects": {"bob": GO}}, {"dialects": {LOW: "go"}}]
+    "odd",
+    [
+        {"dialect": "go"},
+        {"dialect": Dialect(version=2)},
+        {"dialect": Dialect(revision=Revision.DRAFT_1)},
+        {"dialects": [LOW]},
+        {"dialects": {"bob": GO}},
+        {"dialects": {LOW: "go"}},
+    ],
 )
 def test_a_policy_that_cannot_be_meant(odd: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=rf"Policy\.{next(iter(odd))}"):

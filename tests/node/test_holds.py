@@ -236,7 +236,7 @@ def test_without_a_hold_it_is_as_it_was() -> None:
 @pytest.mark.parametrize("revision", [Revision.DRAFT_1, Revision.DRAFT_2])
 def test_where_no_control_messages_are_said_a_list_that_is_not_empty_ends_it(revision: Revision) -> None:
     """Draft 1 has none, and a peer that would die of them is not asked for any."""
-    play = Play(revision=revision, policy=Policy(no_control_messages=[LOW]))
+    play = Play(revision=revision, policy=Policy(dialects={LOW: Dialect(control_messages=False)}))
 
     def again(*listed: tuple[str, str]) -> Wire:
         for wire in list(play.wires.values()):
@@ -569,7 +569,7 @@ def test_an_empty_list_of_a_go_program_is_held_for_a_day_with_the_cure(revision:
 
 EARLIER = {
     "draft 2": (Revision.DRAFT_2, Policy(), []),
-    "no control messages": (Revision.GO_2026, Policy(no_control_messages=[LOW]), []),
+    "no control messages": (Revision.GO_2026, Policy(dialects={LOW: Dialect(control_messages=False)}), []),
     "not an empty list": (Revision.GO_2026, Policy(), [D]),
     "no hold at all": (Revision.GO_2026, Policy(unsubscribed_hold=0.0), []),
 }

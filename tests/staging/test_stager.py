@@ -125,7 +125,7 @@ def test_what_comes_under_the_unreliable_id_of_its_sender_is_staged_each_time(no
     known = options(nodes, dialects={bob: Dialect(unreliable_id=mark)})
     with (
         Stager(known) as stager,
-        sender(nodes, stager, "bob", unreliable_id=mark) as instance,
+        sender(nodes, stager, "bob", dialect=Dialect(unreliable_id=mark)) as instance,
     ):
         until(lambda: any(peer.subscriptions for peer in instance.peers()))
         for _ in range(3):

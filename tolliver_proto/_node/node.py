@@ -719,21 +719,19 @@ class Node:
         remote: Remote,
         now: float | None = None,
         *,
-        control_messages: bool = True,
         dialect: Dialect = AS_EVERYBODY,
         keep_trying: bool = True,
     ) -> None:
         """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
 
-        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers; `dialect` is
-        how it speaks, over what `Policy.dialects` says of its peer (C6). Without `keep_trying` the dialling of a remote
-        that was never up ends with a refusal, by either side, of a certificate, a version, an identity or by access
-        rules, and with an answer that is no handshake of this protocol, or contradicts itself. Else it is dialled on,
-        after a refusal every 1 to 5 minutes, and DialFailed tells (T-73). A remote that was refused and is asked for
-        again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that cannot carry what there is.
-        PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
+        `dialect` is how its peer speaks, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying` the
+        dialling of a remote that was never up ends with a refusal, by either side, of a certificate, a version, an
+        identity or by access rules, and with an answer that is no handshake of this protocol, or contradicts itself.
+        Else it is dialled on, after a refusal every 1 to 5 minutes, and DialFailed tells (T-73). A remote that was
+        refused and is asked for again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that
+        cannot carry what there is. PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
-        self._remotes.connect(remote, now, control_messages=control_messages, dialect=dialect, keep_trying=keep_trying)
+        self._remotes.connect(remote, now, dialect=dialect, keep_trying=keep_trying)
 
     def peer_at(self, remote: Remote) -> UUID | None:
         """Peer that this remote led to last, if it is connected, over whichever connection."""

@@ -56,7 +56,7 @@ class Parts:
             routing,
             ledger,
             expiry,
-            lambda peer: self.links.dialer.is_mute(peer),
+            lambda peer: self.links.is_mute(peer),
             lambda: self.links.dialer.strangers(),
         )
         # Inboxes.

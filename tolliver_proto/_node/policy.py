@@ -5,14 +5,14 @@ The defaults are the rulings' own; a policy is data that the node reads where th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Literal, get_args
 from uuid import UUID
 
 from .._common.records import options
-from .._wire.dialect import Dialect, check_unreliable_id
+from .._wire.dialect import AS_EVERYBODY, Dialect
 
 Probe = Literal["off", "ack", "message"]
 """Frame that is sent on a connection that has been silent (T-80)."""
@@ -44,9 +44,6 @@ class Policy:
     - `quota_policy`: what becomes of messages for a peer at its quota; `quota_policies` has those of peers for whom
       it is another one, by UUID (D-10).
     - `strict_block`: sends wait while any connection is being made, as the first draft says literally (T-62).
-    - `announce_after_handshake`: subscriptions are also sent as messages, where peers ignore a handshake's (T-33).
-    - `no_control_messages`: peers that are sent no subscribe or unsubscribe message, as they die of one: what changes
-      here they learn with the next handshake (T-29). For those that we dial it can be said with `Node.connect` too.
     - `probe`: what is said on a connection on which nothing was sent for `probe_interval` seconds (T-80): "off",
       nothing; "ack", an ack that everybody ignores, so that TCP notices if nobody is there; "message", one that the
       peer acknowledges at once, or within `probe_timeout` seconds, else the connection is taken for lost. A message
@@ -62,11 +59,9 @@ class Policy:
       none (T-61).
     - `unacknowledged_after`: seconds after which a notice says that a peer acknowledges nothing of what was sent
       to it, or None.
-    - `unreliable_id`: the id of unreliable messages, in both directions, or None for the revision's (T-42).
-    - `strict_uuid7`: only peers whose UUID has version 7 are taken (T-03).
-    - `accept_either`: draft 1's control bodies are read too (T-22).
-    - `dialects`: peers for which some of this, or the version, is otherwise, by UUID (C6). For those that we dial it
-      can be said with `Node.connect` too, and must be where it is the version.
+    - `dialect`: how everybody speaks, but for the revision and the version, which are arguments of the node (C6).
+    - `dialects`: peers that speak otherwise, by UUID; they stand over `dialect`. The dialect of `Node.connect` stands
+      over both, and it alone says which version is announced to a peer that we dial.
     """
 
     dedupe: int = 0
@@ -76,8 +71,6 @@ class Policy:
     quota_policy: QuotaPolicy = QuotaPolicy.RAISE
     quota_policies: Mapping[UUID, QuotaPolicy] = field(default_factory=dict, hash=False)
     strict_block: bool = False
-    announce_after_handshake: bool = False
-    no_control_messages: Collection[UUID] = frozenset()
     probe: Probe = "off"
     probe_interval: float = 30.0
     probe_timeout: float = 30.0
@@ -86,9 +79,7 @@ class Policy:
     handling_timeout: float | None = 600.0
     unsubscribed_hold: float = 3600.0
     unacknowledged_after: float | None = 60.0
-    unreliable_id: int | None = None
-    strict_uuid7: bool = False
-    accept_either: bool = False
+    dialect: Dialect = AS_EVERYBODY
     dialects: Mapping[UUID, Dialect] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -109,11 +100,14 @@ class Policy:
                     f"{_QUOTA_POLICIES}"
                 )
         object.__setattr__(self, "quota_policies", dict(self.quota_policies))  # ours: nobody changes it any more
-        if not all(isinstance(uuid, UUID) for uuid in self.no_control_messages):
-            raise ValueError(f"Policy.no_control_messages is {self.no_control_messages!r:.100}: give UUIDs of peers")
-        object.__setattr__(self, "no_control_messages", frozenset(self.no_control_messages))
-        if self.unreliable_id is not None:
-            check_unreliable_id(self.unreliable_id, "Policy")
+        if not isinstance(self.dialect, Dialect):
+            raise ValueError(f"Policy.dialect is {self.dialect!r:.100}: give Dialect(...)")
+        for name in ("revision", "version"):
+            if getattr(self.dialect, name) is not None:
+                raise ValueError(
+                    f"Policy.dialect has a {name}, {getattr(self.dialect, name)}: that of everybody is the option "
+                    f"`{name}`, give that one"
+                )
         if not isinstance(self.dialects, Mapping):
             raise ValueError(f"Policy.dialects is {self.dialects!r:.100}: give a dict from UUID to Dialect")
         for uuid, dialect in self.dialects.items():

@@ -27,7 +27,7 @@ from .._common.errors import (
 from .._common.token_bucket import TokenBucket
 from .._common.transport import Role
 from .._common.waiting import EMPTY
-from .dialect import Dialect, as_everybody
+from .dialect import AS_EVERYBODY, Dialect, as_everybody
 from .events import (
     Ack,
     Closed,
@@ -118,8 +118,8 @@ class Connection:
         "__weakref__",
         "_deadline",
         "_decoder",
+        "_dialect",
         "_dialect_of",
-        "_either",
         "_eof",
         "_handshaking",
         "_known",
@@ -133,7 +133,6 @@ class Connection:
         "_renewals",
         "_speaks",
         "_status",
-        "_strict",
         "_subscriptions",
         "_turn",
         "_unexpected",
@@ -165,24 +164,21 @@ class Connection:
         revision: Revision = Revision.DRAFT_2,
         limits: Limits | None = None,
         speaks: Callable[[int], bool] = _speaks_no_other,
-        strict_uuid7: bool = False,
-        accept_either: bool = False,
-        unreliable_id: int | None = None,
+        dialect: Dialect = AS_EVERYBODY,
         dialect_of: Callable[[UUID], Dialect] = as_everybody,
         now: float | None = None,
     ) -> None:
         """`speaks(version)` says whether we can speak a version that is not our own (it is never asked about that).
 
-        `strict_uuid7` refuses a peer whose id is not a UUIDv7 (T-03), `accept_either` is T-22, `unreliable_id` marks
-        unreliable messages where that is not the revision's (T-42). `dialect_of(peer)` is asked when the peer has said
-        who it is, and stands over these and over a server's version and revision (C6). A client queues its request
-        here; OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
+        `dialect` stands over `version` and `revision`. `dialect_of(peer)` is asked when the peer has said who it is,
+        and stands over all of these, but for the version and the revision of a client's own request (C6). A client
+        queues its request here; OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
         """
         self.role = role
         self.instance_id = instance_id
-        self.version = version
-        self.revision = revision
-        self._layout = LAYOUTS[revision]
+        self.version = version if dialect.version is None else dialect.version
+        self.revision = revision if dialect.revision is None else dialect.revision
+        self._layout = LAYOUTS[self.revision]
         self.limits = limits or Limits()
         self.state = State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST
         self._passing = _PASSING[self.state]
@@ -195,15 +191,20 @@ class Connection:
         self.close_deadline: float | None = None
         self._subscriptions = tuple(subscriptions)
         self._speaks = speaks
+        unreliable_id = dialect.unreliable_id
         self.unreliable_id = self._layout.unreliable_id if unreliable_id is None else unreliable_id
         """The id of unreliable messages here (T-42)."""
-        self._strict = strict_uuid7
-        self._either = accept_either
+        self._dialect = dialect
         self._dialect_of = dialect_of
         self._known: tuple[UUID, Dialect] | None = None  # as it said last
-        self.encoder = encoder(revision, self.unreliable_id)
+        self.encoder = encoder(self.revision, self.unreliable_id)
         """Encoder of this peer's frames: one object for all that are written alike."""
-        self._decoder = Decoder(revision, self.limits, accept_either=accept_either, unreliable_id=self.unreliable_id)
+        self._decoder = Decoder(
+            self.revision,
+            self.limits,
+            accept_either=bool(dialect.accept_either),
+            unreliable_id=self.unreliable_id,
+        )
         self._decoder.builds_responses = self.state not in IGNORING
         self.ready = self._decoder.ready
         """Messages and acks that are parsed already, the next one last: to take one here saves a call of `next_event`,
@@ -225,7 +226,7 @@ class Connection:
         self._turn = 0.0
         self._tick(now)
         if role is Role.CLIENT:
-            request = HandshakeRequest(version, instance_id, self._listed(self._subscriptions))
+            request = HandshakeRequest(self.version, instance_id, self._listed(self._subscriptions))
             self._write_unit(self._own_handshake(request))
 
     def __repr__(self) -> str:
@@ -418,21 +419,18 @@ class Connection:
 
     def _meet(self, peer: UUID) -> None:
         """The peer has said who it is: from here on its dialect is spoken (C6)."""
-        known = Dialect(version=self.version, strict_uuid7=self._strict, accept_either=self._either)
-        dialect = self._learn(peer).over(known)
-        assert dialect.version is not None
-        if self.state is State.AWAITING_REQUEST:  # else it was said already
+        dialect = self._dialect = self._learn(peer).over(self._dialect)
+        if self.state is State.AWAITING_REQUEST and dialect.version is not None:  # a client has said it already
             self.version = dialect.version
-        self._strict, self._either = bool(dialect.strict_uuid7), bool(dialect.accept_either)
         if dialect.unreliable_id is not None:
             self.unreliable_id = dialect.unreliable_id
         self.encoder = encoder(self.revision, self.unreliable_id)
-        self._decoder.use(self._either, self.unreliable_id)
+        self._decoder.use(bool(dialect.accept_either), self.unreliable_id)
 
     def _check_peer(self, frame: HandshakeRequest | HandshakeResponse) -> None:
         if self.peer_id is None:
             self._meet(frame.instance_id)
-        if self._strict and frame.instance_id.version != 7:
+        if self._dialect.strict_uuid7 and frame.instance_id.version != 7:
             raise UnexpectedFrame("bad_uuid", f"{frame.instance_id} is not a UUIDv7, and strict_uuid7 is on (T-03)")
         if self.peer_id is not None and (frame.instance_id, frame.version) != (
             self.peer_id,

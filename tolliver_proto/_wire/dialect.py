@@ -1,7 +1,8 @@
-"""Dialect: habits of one peer that differ from everybody else's.
+"""Dialect: habits of peers, where drafts leave a choice or programs differ.
 
-Nothing of it can be told from the bytes, so it is configuration (C6): of a remote where we dial, and where it dials us
-by the peer's UUID, which is among the first 25 bytes of a request in every layout.
+The bytes do not tell a dialect, so it is configuration (C6). It is said of a remote that we dial, of a peer by its
+UUID, which is among the first 25 bytes of a request in every layout, and of everybody; the first of these that says
+something about a habit stands, which is what `Dialect.over` does.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ _MAX_VERSION = 2**64 - 1
 
 @options
 class Dialect:
-    """Habits of one peer; None is as with everybody else. Raises ValueError for a value that cannot be meant.
+    """Habits of peers; None leaves one open. Raises TypeError or ValueError for a value that cannot be meant.
 
     - `version`: what we announce to it (T-02).
     - `unreliable_id`: the id that marks an unreliable message, in both directions: 0, or from 2^31-1 to 2^32-1 (T-42).
     - `announce_after_handshake`: it throws a handshake's list away, and is told again by messages (T-33).
-    - `strict_uuid7`: its UUID must have version 7 (T-03).
+    - `control_messages`: False for one that dies of subscribe and unsubscribe messages: it is sent none, and learns
+      with the next handshake what changes here (T-29).
+    - `strict_uuid7`: its UUID must have version 7, unless its certificate binds it as a derived one (T-03).
     - `accept_either`: draft 1's control bodies are read too (T-22).
     - `revision`: the wire layout that it speaks (C6), with that layout's own unreliable id.
-    - `subscriptions`: what it wants to get, where its layout's handshakes cannot say so.
+    - `subscriptions`: (channel, key) pairs that it wants to get, where its layout's handshakes cannot say so.
     """
 
     version: int | None = None
     unreliable_id: int | None = None
     announce_after_handshake: bool | None = None
+    control_messages: bool | None = None
     strict_uuid7: bool | None = None
     accept_either: bool | None = None
     revision: Revision | None = None
@@ -45,8 +49,16 @@ class Dialect:
             raise ValueError(f"Dialect.revision is {self.revision!r:.100}: give one of {', '.join(map(str, Revision))}")
         if self.version is not None and not 0 <= self.version <= _MAX_VERSION:
             raise ValueError(f"Dialect.version is {self.version}: it is a 64-bit number on the wire, not negative")
-        if self.unreliable_id is not None:
-            check_unreliable_id(self.unreliable_id, "Dialect")
+        if self.unreliable_id not in (None, 0) and not RESERVED_ID <= self.unreliable_id <= _MAX_ID:
+            raise ValueError(
+                f"Dialect.unreliable_id is {self.unreliable_id}: ids from 1 to 2^31-2 are messages' own, give 0 or one "
+                "from 2^31-1 to 2^32-1 (T-42)"
+            )
+        for name in ("announce_after_handshake", "control_messages", "strict_uuid7", "accept_either"):
+            if getattr(self, name) not in (None, False, True):
+                raise TypeError(f"Dialect.{name} is {getattr(self, name)!r:.100}: give True, False or None")
+        if self.subscriptions is not None:
+            object.__setattr__(self, "subscriptions", tuple(map(_subscription, self.subscriptions)))
 
     def over(self, other: Dialect) -> Dialect:
         """This one, and the other where this one leaves it open."""
@@ -59,13 +71,10 @@ class Dialect:
         return Dialect(**chosen)
 
 
-def check_unreliable_id(message_id: int, owner: str) -> None:
-    """Raises ValueError for one that is an ordinary message's, or none at all (T-40)."""
-    if message_id != 0 and not RESERVED_ID <= message_id <= _MAX_ID:
-        raise ValueError(
-            f"{owner}.unreliable_id is {message_id}: ids from 1 to 2^31-2 are messages' own, give 0 or one from 2^31-1 "
-            "to 2^32-1 (T-42)"
-        )
+def _subscription(pair: object) -> Subscription:
+    if not isinstance(pair, tuple) or [type(one) for one in pair] != [str, str]:
+        raise TypeError(f"Dialect.subscriptions has {pair!r:.100}: give (channel, key) pairs")
+    return Subscription(*pair)
 
 
 AS_EVERYBODY = Dialect()

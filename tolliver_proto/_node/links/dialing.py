@@ -85,7 +85,6 @@ class Dialled:
         "failure",
         "failures",
         "kept_up",
-        "mute",
         "parked_on",
         "peer",
         "remote",
@@ -100,7 +99,6 @@ class Dialled:
         self.peer: UUID | None = None  # the last one that answered
         self.parked_on: UUID | None = None
         self.failures = 0
-        self.mute = False  # its peer is sent no control messages
         self.dialect = AS_EVERYBODY
         self.kept_up = False  # it is dialled on, whatever answers there (T-73)
         self.bucket = TokenBucket(_BURST, _DIALS_PER_SECOND)  # of its dials
@@ -154,11 +152,10 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
-    def add(self, remote: Remote, mute: bool, dialect: Dialect, keep_up: bool, now: float) -> bool:
+    def add(self, remote: Remote, dialect: Dialect, keep_up: bool, now: float) -> bool:
         """True if it was not dialled until now."""
         is_new = remote not in self._remotes
         dialled = self._remotes.setdefault(remote, Dialled(remote))
-        dialled.mute = mute
         dialled.dialect = dialect
         dialled.kept_up |= keep_up
         if is_new:
@@ -178,9 +175,10 @@ class Dialer:
         """In so many seconds, or as soon as its bucket allows one more dial."""
         self._wait(dialled.remote, max(seconds, dialled.bucket.pause(now)))
 
-    def is_mute(self, peer: UUID) -> bool:
-        """True if a remote that leads to this peer was given so."""
-        return any(dialled.mute and dialled.peer == peer for dialled in self._remotes.values())
+    def control_messages(self, peer: UUID) -> bool | None:
+        """`Dialect.control_messages` of the remotes that lead to this peer: False if one of them says so."""
+        said = {dialled.dialect.control_messages for dialled in self._remotes.values() if dialled.peer == peer}
+        return False if False in said else True if True in said else None
 
     def strangers(self) -> Iterator[Dialect]:
         """Dialects of remotes that have not said yet which peer they are."""

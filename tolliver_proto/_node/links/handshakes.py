@@ -325,7 +325,7 @@ class Handshakes:
         self._links.keepalive.begin(link, self._context.now)
         assert link.lists.control is not None
         self._links.mute(link.lists.control, peer.uuid)
-        if self._links.dialect(link.remote, peer.uuid).over(self._links.own_dialect).announce_after_handshake:
+        if self._links.dialect(link.remote, peer.uuid).announce_after_handshake:
             link.lists.control.doubt(self._own.entries)
         self._own.insist(link, peer)
         for subscription in sorted(link.lists.control.differing(self._own.entries)):

@@ -111,13 +111,6 @@ class Links(ConnectionTable[Link, Action]):
             credit.down,
             settling.down,
         )
-        self.own_dialect = Dialect(
-            version=context.version,
-            unreliable_id=context.policy.unreliable_id,
-            announce_after_handshake=context.policy.announce_after_handshake,
-            strict_uuid7=context.policy.strict_uuid7,
-            accept_either=context.policy.accept_either,
-        )
         context.due.update(
             {"probe": self._on_probe_timeout, "age": self._on_age_timeout, "redial": self._on_redial_timeout}
         )
@@ -207,12 +200,18 @@ class Links(ConnectionTable[Link, Action]):
 
     def mute(self, control: ControlSync, peer: UUID) -> None:
         """Of a remote it is known which peer it leads to once that is up."""
-        control.mute = peer in self._policy.no_control_messages or self.dialer.is_mute(peer)
+        control.mute = self.is_mute(peer)
+
+    def is_mute(self, peer: UUID) -> bool:
+        """True for a peer that is sent no control messages (T-29): as its remotes say, whichever end dialled."""
+        said = self.dialer.control_messages(peer)
+        return (self.dialect(None, peer).control_messages if said is None else said) is False
 
     def dialect(self, remote: Remote | None, peer: UUID | None) -> Dialect:
-        """Dialect of a connection: as said of its remote, or else of its peer (C6)."""
+        """Dialect of a connection: as said of its remote, or else of its peer, or else of everybody (C6)."""
         said = AS_EVERYBODY if remote is None else self.dialer.dialect_of(remote)
-        return said.over(AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY))
+        known = AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY)
+        return said.over(known).over(self._policy.dialect)
 
     def _dialect_on(self, remote: Remote | None, prefixes: Collection[str], claimed: UUID) -> Dialect:
         """That of a peer that says who it is. A derived identity has no UUIDv7: its certificate binds it (T-03)."""
@@ -430,19 +429,15 @@ class Links(ConnectionTable[Link, Action]):
         self._rearm(link)
 
     def _make_connection(self, link: Link, own: tuple[Subscription, ...]) -> Connection:
-        dialect = self.dialect(link.remote, None).over(self.own_dialect)
-        assert dialect.version is not None
         return Connection(
             link.role,
             instance_id=self._context.instance_id,
-            version=dialect.version,
+            version=self._context.version,
             subscriptions=own,
-            revision=self._context.revision if dialect.revision is None else dialect.revision,
+            revision=self._context.revision,
             limits=self._limits,
             speaks=self._speaks,
-            strict_uuid7=bool(dialect.strict_uuid7),
-            accept_either=bool(dialect.accept_either),
-            unreliable_id=dialect.unreliable_id,
+            dialect=self.dialect(link.remote, None),
             dialect_of=partial(self._dialect_on, link.remote, link.identity.prefixes),  # the link itself: a circle
             now=self._context.now,
         )

@@ -59,19 +59,17 @@ class Remotes:
         remote: Remote,
         now: float | None = None,
         *,
-        control_messages: bool = True,
         dialect: Dialect = AS_EVERYBODY,
         keep_trying: bool = True,
     ) -> None:
         """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
 
-        Without `control_messages` its peer is sent none, as `Policy.no_control_messages` says of peers; `dialect` is
-        how it speaks, over what `Policy.dialects` says of its peer (C6). Without `keep_trying` the dialling of a remote
-        that was never up ends with a refusal, by either side, of a certificate, a version, an identity or by access
-        rules, and with an answer that is no handshake of this protocol, or contradicts itself. Else it is dialled on,
-        after a refusal every 1 to 5 minutes, and DialFailed tells (T-73). A remote that was refused and is asked for
-        again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that cannot carry what there is.
-        PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
+        `dialect` is how its peer speaks, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying` the
+        dialling of a remote that was never up ends with a refusal, by either side, of a certificate, a version, an
+        identity or by access rules, and with an answer that is no handshake of this protocol, or contradicts itself.
+        Else it is dialled on, after a refusal every 1 to 5 minutes, and DialFailed tells (T-73). A remote that was
+        refused and is asked for again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that
+        cannot carry what there is. PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
         """
         self._context.tick(now)
         if self._context.closing:
@@ -81,7 +79,7 @@ class Remotes:
         link = self._links.link_to(remote)
         if link is not None:
             self._links.announce_up(link, remote)
-        if self._links.dialer.add(remote, not control_messages, dialect, keep_trying, self._context.now):
+        if self._links.dialer.add(remote, dialect, keep_trying, self._context.now):
             self._connect_wait.begin_for(remote)
 
     def peer_at(self, remote: Remote) -> UUID | None:

@@ -121,8 +121,7 @@ class PeerLists:
             spoken = {self._context.revision_of(peer.uuid)}.union(
                 one.revision for one in self._strangers() if one.revision is not None
             )
-        is_mute = peer.uuid in self._policy.no_control_messages or self._is_mute(peer.uuid)
-        return not is_mute and any(LAYOUTS[revision].loses_lists for revision in spoken)
+        return not self._is_mute(peer.uuid) and any(LAYOUTS[revision].loses_lists for revision in spoken)
 
     def _held_for_long(self, peer: Peer, held: dict[Subscription, float]) -> dict[Subscription, float]:
         """These, until a day after they were held."""

@@ -43,6 +43,8 @@ _NEEDED = {
     "deliver.file": "messages.jsonl",
 }
 """Values of the example."""
+_EMPTY = {"object": "{}", "array": "[]"}
+"""A value without anything in it, by the type of its schema."""
 _SHOWN = {
     "acl": "acl.toml",
     "record": "recordings",
@@ -58,7 +60,6 @@ _SHOWN = {
     "bridge.listen": "127.0.0.1:7012",
     "bridge.names": ["tolliver://*"],
     "bridge.acl": "streams.toml",
-    "speaks": [],
 }
 """Values in the example of options that have no default which could be written."""
 
@@ -225,10 +226,12 @@ def _kind(entry: Entry) -> str:
 
 def _toml(key: str, entry: Entry, known: Mapping[str, Any]) -> str:
     value = _NEEDED.get(key, _SHOWN.get(key))
-    if value is None and entry.many:
-        return "{}" if "=" in entry.kind else "[]"
     if value is None:
-        shown = kind_of(entry).show(known[key]) if key in known else ""
+        kind = kind_of(entry)
+        empty = _EMPTY.get(str(kind.schema.get("type")))
+        if empty is not None:
+            return empty
+        shown = kind.show(known[key]) if key in known else ""
         plain = shown in ("true", "false") or shown.replace(".", "", 1).isdigit()
         return shown if plain else json.dumps(shown)
     return json.dumps(value)

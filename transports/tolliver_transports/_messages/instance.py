@@ -140,7 +140,6 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.node.connect(
             remote,
             monotonic(),
-            control_messages=remote.control_messages,
             dialect=remote.full_dialect,
             keep_trying=keep_trying,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 from uuid import UUID
@@ -118,12 +118,9 @@ class Remote:
     """A place to dial, and the peer to expect there. Equal remotes are one remote.
 
     With `identity` (the UUID in the peer's certificate) or `spki_sha256` (32 bytes: the SHA-256 of its public key) the
-    peer is known by that and its host name is not checked; without either, the name must match (D-2). One that dies of
-    subscribe and unsubscribe messages is given as `control_messages=False`, one that has other habits than everybody
-    else (its unreliable id, the version that it takes) with its `dialect` (C6). One that speaks another wire layout is
-    given with that `revision`, and where that layout's handshakes have no list of subscriptions with the
-    `subscriptions` that it wants, as channels or (channel, key). None of these makes it another remote.
-    Raises TypeError or ValueError.
+    peer is known by that and its host name is not checked; without either, the name must match (D-2). One that speaks
+    otherwise than everybody else is given with its `dialect`, and one that speaks another wire layout with that
+    `revision` (C6). Neither makes it another remote. Raises TypeError or ValueError.
     """
 
     host: str = field(validator=_host)
@@ -144,17 +141,13 @@ class Remote:
             ]
         ),
     )
-    control_messages: bool = field(default=True, validator=_flag, eq=False)
     dialect: Dialect = field(factory=Dialect, validator=_is(Dialect, "give a Dialect(...)"), eq=False)
     revision: Revision | None = field(default=None, validator=validators.optional(_is(Revision, _A_REVISION)), eq=False)
-    subscriptions: tuple[Subscription, ...] | None = field(
-        default=None, converter=converters.optional(_subscriptions), eq=False
-    )
 
     @property
     def full_dialect(self) -> Dialect:
         """All that it is known to do otherwise."""
-        return self.dialect.over(Dialect(revision=self.revision, subscriptions=self.subscriptions))
+        return self.dialect.over(Dialect(revision=self.revision))
 
     @classmethod
     def parse(cls, address: str | Remote, default_port: int = DEFAULT_PORT) -> Remote:
@@ -301,9 +294,9 @@ class InstanceOptions(EndpointOptions):
       certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `forget_after`, `quota_policy`, `quota_policies`, `strict_block`,
-      `announce_after_handshake`, `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `no_control_messages`,
-      `unreliable_id`, `strict_uuid7`, `accept_either`, `dialects`, `probe`, `probe_interval`, `probe_timeout`,
-      `max_connection_age`, `unacknowledged_after`: see `Policy`.
+      `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `dialect`, `dialects`, `probe`, `probe_interval`,
+      `probe_timeout`, `max_connection_age`, `unacknowledged_after`: see `Policy`. A remote's dialect stands over
+      `dialects`, and these over `dialect`.
     - `status`: "host:port" of an HTTP endpoint for probes, scrapers and people (docs/watching.md); port 0 lets the
       system choose, None is none. It has no TLS and asks nobody who he is, so it is for this machine alone, unless
       `status_anywhere=True` says that another host is meant.
@@ -381,19 +374,10 @@ class InstanceOptions(EndpointOptions):
         ),
     )
     strict_block: bool = field(default=False, validator=_flag)
-    announce_after_handshake: bool = field(default=False, validator=_flag)
     stuck_after: float | None = field(default=10.0, validator=_seconds_or_none)
     handling_timeout: float | None = field(default=600.0, validator=_seconds_or_none)
     unsubscribed_hold: float = field(default=3600.0, validator=_is(int | float, "give seconds as a number, or 0"))
-    no_control_messages: Collection[UUID] = field(
-        default=frozenset(),
-        validator=validators.deep_iterable(_is(UUID, "give a uuid.UUID for each peer")),
-    )
-    unreliable_id: int | None = field(
-        default=None, validator=validators.optional(_is(int, "give 0, or a number from 2^31-1 to 2^32-1 (T-42)"))
-    )
-    strict_uuid7: bool = field(default=False, validator=_flag)
-    accept_either: bool = field(default=False, validator=_flag)
+    dialect: Dialect = field(factory=Dialect, validator=_is(Dialect, "give a Dialect(...)"))
     dialects: Mapping[UUID, Dialect] = field(
         factory=dict,
         hash=False,

@@ -190,7 +190,7 @@ def _by_peer(kind: Kind) -> Kind:
 def _parse_dialect(text: str) -> Dialect:
     """Of habits with commas between them: a word, or a word, a colon and a value. A list takes each mention."""
     given: dict[str, list[str]] = {}
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         word, _, value = part.partition(":")
         given.setdefault(word.replace("-", "_"), []).append(value)
     return Dialect(**{name: _habit(name).parse(values) for name, values in given.items()})
@@ -295,6 +295,7 @@ _HABITS: Mapping[str, Kind] = {
     "version": _last(_COUNT),
     "unreliable_id": _last(_COUNT),
     "announce_after_handshake": _last(_SWITCH),
+    "control_messages": _last(_SWITCH),
     "strict_uuid7": _last(_SWITCH),
     "accept_either": _last(_SWITCH),
     "revision": _last(_LAYOUT),
@@ -315,7 +316,6 @@ _DIALECT = Kind(
 _KINDS: Mapping[str, Kind] = {
     "": Kind(bool, _read_flag, {"type": "boolean"}, lambda value: "true" if value else "false"),
     "N": _COUNT,
-    "N|none": _or_none(_COUNT),
     "VERSION": Kind(
         lambda texts: _versions(map(_parse_int, texts)),
         lambda value: _versions(_read_items(_read_int, value)),
@@ -343,6 +343,7 @@ _KINDS: Mapping[str, Kind] = {
     "none|zlib": _choice({one: one for one in ("none", "zlib")}),
     "UUID=POLICY": _by_peer(_QUOTA),
     "UUID=LAYOUT": _by_peer(_LAYOUT),
+    "HABIT,...": _DIALECT,
     "UUID=HABIT,...": _by_peer(_DIALECT),
 }
 """By the words of the table."""

@@ -77,18 +77,12 @@ TABLE: Mapping[str, Entry] = {
     "revisions": Entry("UUID=LAYOUT", "the same for one peer that dials us", many=True),
     "version": Entry("N", "the version that we announce (T-02)"),
     "speaks": Entry("VERSION", "a peer's version that we can speak beside ours (T-60)", many=True),
-    "unreliable_id": Entry("N|none", "the id of unreliable messages, in both directions (T-42)"),
-    "strict_uuid7": Entry("", "take only peers whose UUID has version 7 (T-03)"),
-    "accept_either": Entry("", "read subscriptions as draft 1 has them, too (T-22)"),
-    "announce_after_handshake": Entry(
-        "", "send subscriptions as messages too, for peers that ignore a handshake's (T-33)"
+    "dialect": Entry(
+        "HABIT,...",
+        "how everybody speaks: unreliable-id:N, strict-uuid7, accept-either, announce-after-handshake, "
+        "control-messages:0, subscriptions:CHANNEL (C6)",
     ),
-    "no_control_messages": Entry("UUID", "a peer that dies of subscribe and unsubscribe messages (T-29)", many=True),
-    "dialects": Entry(
-        "UUID=HABIT,...",
-        "habits of one peer: revision:LAYOUT, subscriptions:CHANNEL, version:N, strict-uuid7 and so on",
-        many=True,
-    ),
+    "dialects": Entry("UUID=HABIT,...", "the same for one peer, and revision:LAYOUT, version:N", many=True),
     "limits.max_body": Entry("BYTES", "a message's body (T-06)"),
     "limits.max_name": Entry("BYTES", "a channel or a key (T-07)"),
     "limits.max_subscriptions": Entry("N", "subscriptions of a peer (T-08, T-19)"),

@@ -93,9 +93,9 @@ def _subscriptions(value: Any) -> tuple[tuple[str, str], ...]:
 class StageOptions(FolderOptions):
     """A stage, and the instance that receives into it. Give `tls`, or for a trial on one machine `plaintext=True`.
 
-    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`, `unreliable_id`, `strict_uuid7`,
-      `accept_either`, `dialects`, `record`: as of InstanceOptions; its database is in the stage, and an earlier run's
-      subscriptions that are not asked for now are given up.
+    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`, `dialect`, `dialects`, `record`: as of
+      InstanceOptions; its database is in the stage, and an earlier run's subscriptions that are not asked for now are
+      given up.
     - `subscriptions`: (channel, key) pairs. "" is any; a key with a `*` at its end is any that begins so, for which all
       keys of the channel are subscribed to, and the others acknowledged and dropped.
     - `unreliable`: "keep" stages what comes unreliably, too (nothing tells copies of it apart), "drop" counts it.
@@ -108,9 +108,7 @@ class StageOptions(FolderOptions):
     revision: Revision = Revision.DRAFT_2
     limits: Limits = field(factory=Limits, validator=validators.instance_of(Limits))
     acl: Acl = field(factory=Acl)
-    unreliable_id: int | None = None
-    strict_uuid7: bool = False
-    accept_either: bool = False
+    dialect: Dialect = field(factory=Dialect)
     dialects: Mapping[UUID, Dialect] = field(factory=dict, hash=False)
     record: Path | None = None
     subscriptions: tuple[tuple[str, str], ...] = field(default=(("", ""),), converter=_subscriptions)
@@ -134,9 +132,7 @@ class StageOptions(FolderOptions):
             revision=self.revision,
             limits=self.limits,
             acl=self.acl,
-            unreliable_id=self.unreliable_id,
-            strict_uuid7=self.strict_uuid7,
-            accept_either=self.accept_either,
+            dialect=self.dialect,
             dialects=self.dialects,
             record=self.record,
             stuck_after=None,  # where the disk takes nothing, reading pauses and all is kept

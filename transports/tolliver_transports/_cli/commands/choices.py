@@ -94,7 +94,7 @@ Record = Annotated[
 
 OWN_FLAGS = {"listen", "remotes", "database", "subscriptions", "plaintext", "acl", "record", "revision"}
 """Options of the table that have flags of their own."""
-_STAGE_KEYS = {"unreliable_id", "strict_uuid7", "accept_either", "dialects"}
+_STAGE_KEYS = {"dialect", "dialects"}
 of_tls = flags(["tls.crl", "tls.insecure_ca_only", "tls.tls12", "tls.keylog"])
 of_instance = flags([key for key in TABLE if key not in OWN_FLAGS and not key.startswith("tls.")])
 of_stage = flags([key for key in TABLE if key in _STAGE_KEYS or key.startswith("limits.")])
