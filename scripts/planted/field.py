@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .bug import Bug
 
-EXPOSURE_PART = "tolliver_proto/_node/outboxes/poison.py"
+EXPOSURE_PART = "tolliver_proto/_node/outboxes/suspicion.py"
 CONNECT_WAIT = "tolliver_proto/_node/outboxes/connect_wait.py"
 LINKS = "tolliver_proto/_node/links/links.py"
 DIALING_PART = "tolliver_proto/_node/links/dialing.py"

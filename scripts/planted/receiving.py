@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .bug import Bug
 
-POISON_PART = "tolliver_proto/_node/outboxes/poison.py"
+POISON_PART = "tolliver_proto/_node/outboxes/suspicion.py"
 DEDUPE_PART = "tolliver_proto/_node/inboxes/dedupe.py"
 OWN = "tolliver_proto/_node/lists/own.py"
 DEAD_LETTERS = "tolliver_proto/_node/inboxes/dead_letters.py"

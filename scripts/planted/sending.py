@@ -17,7 +17,7 @@ LEDGER = "tolliver_proto/_node/outboxes/ledger.py"
 OWN = "tolliver_proto/_node/lists/own.py"
 QUOTA_PART = "tolliver_proto/_node/outboxes/quota.py"
 PEERS = "tolliver_proto/_node/lists/peers.py"
-ACK_WATCH = "tolliver_proto/_node/outboxes/ack_watch.py"
+ACK_WATCH = "tolliver_proto/_node/outboxes/suspicion.py"
 MESSAGE_SET = "tolliver_proto/_node/message_set.py"
 
 BUGS = (

@@ -13,7 +13,7 @@ from tolliver_proto import (
     PeerIdentity,
     Policy,
 )
-from tolliver_proto._node.outboxes.ack_watch import AckWatch
+from tolliver_proto._node.outboxes.suspicion import AckWatch
 from tolliver_proto._testing.inspection import inside
 
 from .play import HIGH, LOW, Play, deliveries, every

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import ConnectionLost, Limits, NoticeKind, PeerIdentity, Role
-from tolliver_proto._node.outboxes.poison import Exposure
+from tolliver_proto._node.outboxes.suspicion import Exposure
 from tolliver_proto._testing.inspection import inside
 
 from .play import LOW, Play, Wire, notices

@@ -7,7 +7,7 @@ was ready.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -24,6 +24,9 @@ from .store import Found, Operation, RetainedValue, Store
 
 Handler = Hashable
 """The argument of `register`: the adapter's business too."""
+
+GoOn = Callable[[TolliverError | None], None]
+"""Called when something is through, or with the error that prevented it."""
 
 
 @record

@@ -99,6 +99,14 @@ class Context(TableState[Link, Action]):
     def _on_drops_timeout(self, subject: Subject) -> None:
         self.drops.fall_due(subject, self.now)
 
+    def begin_to_close(self) -> None:
+        """From now on no connection is made or taken."""
+        self.closing = True
+
+    def rule(self, acl: Acl) -> None:
+        """These access rules hold from now on."""
+        self.acl = acl
+
     def gather(self, run: Deliver) -> None:
         """Hand this out next; until then it takes more deliveries."""
         self.run = run

@@ -23,9 +23,8 @@ from .inboxes.inbox import EarlyMessages, Inbox
 from .links.duels import Duel
 from .lists.control_sync import ControlSync
 from .numbers import PeerCounts
-from .outboxes.ack_watch import AckWatch
 from .outboxes.outbox import Outbox, Window
-from .outboxes.poison import Exposure
+from .outboxes.suspicion import AckWatch, Exposure
 from .store import LoadedPeer
 from .subscriptions import matching
 

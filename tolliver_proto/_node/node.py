@@ -326,7 +326,7 @@ class Node:
     def close(self, now: float | None = None) -> None:
         """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
         self._context.tick(now)
-        self._context.closing = True
+        self._context.begin_to_close()
         for pattern in self._hooks.closing:
             pattern.closing()
         self._settling.end_waiting([*self._settling.again])

@@ -13,8 +13,7 @@ from uuid import UUID
 
 from .._common.errors import LocalProtocolError, TolliverError
 from .._wire.events import Message, Subscription
-from .actions import Delivery, Handler, Receipt
-from .commits.batch import GoOn
+from .actions import Delivery, GoOn, Handler, Receipt
 from .inboxes.inbox import Fate
 from .link import Link, Peer
 from .store import Found, Row, StoredMessage

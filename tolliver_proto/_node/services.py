@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from .._wire.events import Message, Subscription
-from .actions import Receipt, Rider
-from .commits.batch import Batch, GoOn
+from .actions import GoOn, Receipt, Rider
+from .commits.batch import Batch
 from .inboxes.inbox import Fate
 from .link import Link, Peer, Recipients
 from .outboxes.outbox import Window

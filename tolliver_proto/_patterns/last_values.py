@@ -17,8 +17,7 @@ from itertools import accumulate, count
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
-from .._node.actions import FindRetained, NoticeKind, Receipt, Rider, Stored, WeighRetained
-from .._node.commits.batch import GoOn
+from .._node.actions import FindRetained, GoOn, NoticeKind, Receipt, Rider, Stored, WeighRetained
 from .._node.link import Link, Peer
 from .._node.node import Node
 from .._node.pattern import Pattern

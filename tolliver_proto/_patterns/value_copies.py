@@ -14,7 +14,7 @@ from functools import partial
 
 from .._common.errors import TolliverError, UndeliveredReason
 from .._common.intervals import IntervalSet, spans_of
-from .._node.commits.batch import GoOn
+from .._node.actions import GoOn
 from .._node.link import Peer
 from .._node.services import Services
 from .._node.store import Found, StoredMessage
@@ -47,7 +47,7 @@ class ValueCopies:
         """The next commit stores these for the peer, which wants them."""
         copies = self._of.setdefault(peer, _Copies())
         copies.seqs.add(rows[0].seq, rows[-1].seq)
-        copies.wanted = peer.subscriptions.union(peer.held)
+        copies.wanted = peer.lists.subscriptions.union(peer.lists.held)
 
     def left(self, peer: Peer, seqs: Collection[int]) -> None:
         """These wait no more."""
@@ -83,7 +83,7 @@ class ValueCopies:
 
     def rerouted(self, peer: Peer) -> None:
         """The peer may want fewer than before. Copies that access rules forbid stay: the rules may change again."""
-        copies, wanted = self._of.get(peer), peer.subscriptions.union(peer.held)
+        copies, wanted = self._of.get(peer), peer.lists.subscriptions.union(peer.lists.held)
         if copies is not None:
             copies.search_again = copies.search_again or not copies.wanted <= wanted
             copies.wanted = wanted
@@ -93,7 +93,7 @@ class ValueCopies:
     def _drop_unwanted(self, peer: Peer, copies: _Copies, _error: TolliverError | None = None) -> None:
         """One search at a time, as a peer may unsubscribe often."""
         copies.is_searched = False
-        if not copies.search_again or peer.forgotten:
+        if not copies.search_again or peer.links.forgotten:
             return
         copies.is_searched, copies.search_again = True, False
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..._common.errors import TolliverError
 from ..._common.intervals import Span, spans_of
 from ..._common.records import record
 from ..._wire.events import Subscription
-from ..actions import Receipt
+from ..actions import GoOn, Receipt
 from ..message_set import Handled
 from ..store import (
     STORING,
@@ -37,14 +36,46 @@ from ..store import (
 
 if TYPE_CHECKING:
     from ..link import Link, Peer, Recipients
-    from ..outboxes.connect_windows import Kept
 
-
-GoOn = Callable[[TolliverError | None], None]
-"""Called when something is through, or with what prevented it."""
 
 PeerList = tuple[frozenset[Subscription], dict[Subscription, float]]
 """Subscriptions of a peer, and those that are held, with their deadlines."""
+
+
+class Kept:
+    """A message that is kept. `owed` counts the peers that are to have it now, `owners` those that ever were."""
+
+    __slots__ = ("excluded", "message", "owed", "owners", "recipients", "to")
+
+    def __init__(self, message: StoredMessage, recipients: Recipients, to: frozenset[UUID] | None) -> None:
+        self.message = message
+        self.recipients = recipients
+        self.to = to  # for these alone (P-25)
+        self.excluded: set[Peer] | None = None  # these have it from here already, or are not to have it
+        self.owed = self.owners = len(recipients.peers)
+
+    def is_for(self, peer: Peer) -> bool:
+        """True if it is to be that peer's, should that subscribe to it."""
+        is_new = peer not in self.recipients.peers and peer not in (self.excluded or ())
+        return is_new and (self.to is None or peer.uuid in self.to)
+
+    def exclude(self, peer: Peer) -> None:
+        self.excluded = self.excluded or set()
+        self.excluded.add(peer)
+
+    def claim(self, peer: Peer) -> bool:
+        """That peer is to have it. True if all who were to have it before had acknowledged it."""
+        self.exclude(peer)
+        self.owed += 1
+        self.owners += 1
+        return self.owed == 1 < self.owners
+
+    def disclaim(self, peer: Peer) -> None:
+        """It was not stored for that peer."""
+        assert self.excluded is not None
+        self.excluded.remove(peer)
+        self.owed -= 1
+        self.owners -= 1
 
 
 @record

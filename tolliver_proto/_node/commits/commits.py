@@ -10,11 +10,11 @@ from math import inf
 from uuid import UUID
 
 from ..._common.errors import TolliverError
-from ..actions import Commit, Find, NoticeKind
+from ..actions import Commit, Find, GoOn, NoticeKind
 from ..context import Context
 from ..link import Link
 from ..store import Found
-from .batch import Batch, GoOn
+from .batch import Batch
 
 _PIECE = 1000  # deliveries of one search
 

@@ -152,7 +152,7 @@ class DeadLetters:
         gone = self.numbers.take_out(numbers)
         if gone:
             self._commits.batch.operations.append(RemoveDeadLetters([*gone]))
-            self._commits.batch.letters_gone |= gone
+            self._commits.batch.letters_gone.update(gone)
         return len(gone)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:

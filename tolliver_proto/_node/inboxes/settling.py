@@ -142,7 +142,7 @@ class Settling:
     def _on_handled_timeout(self, _subject: None) -> None:
         stale = self._delivering.dedupe.expire(self._context.now)
         if stale:
-            self._commits.batch.stale += stale
+            self._commits.batch.stale.extend(stale)
             self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
         self._set_handled_timer()
 

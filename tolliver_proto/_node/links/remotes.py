@@ -123,7 +123,8 @@ class Remotes:
         """
         self._context.tick(now)
         self._links.dialer.dial_refused(self._context.now)
-        before, self._context.acl = self._context.acl, acl
+        before = self._context.acl
+        self._context.rule(acl)
         self._links.on_event[Message] = (
             self._delivering.on_message if acl.is_open else self._delivering.on_guarded_message
         )

@@ -17,8 +17,8 @@ from ..._common.link import LinkState
 from ..._wire.dialect import Dialect
 from ..._wire.events import RESERVED_CHANNEL, Subscribe, SubscribeMany, Subscription, Unsubscribe, UnsubscribeMany
 from ..._wire.layouts import LAYOUTS
-from ..actions import NoticeKind
-from ..commits.batch import Batch, GoOn
+from ..actions import GoOn, NoticeKind
+from ..commits.batch import Batch
 from ..commits.commits import Commits
 from ..context import Context
 from ..link import Hold, Link, Peer
@@ -424,7 +424,7 @@ class PeerLists:
             if peer in self._commits.batch.peer_lists or now != before or peer.lists.held.keys() != held.keys():
                 self._commits.batch.peer_lists[peer] = before, held
                 self._commits.batch.lists[peer] = None
-        self._commits.batch.lists |= {peer: None for peer in failed.lists if peer not in failed.peer_lists}
+        self._commits.batch.lists.update(dict.fromkeys(one for one in failed.lists if one not in failed.peer_lists))
 
     def _on_rate_timeout(self, cid: int) -> None:
         link = self._context.links[cid]

@@ -8,9 +8,9 @@ from ..._common.errors import UndeliveredReason
 from ..._common.intervals import spans_of
 from ..._common.reserved import is_envelope
 from ..._common.transport import Remote
+from ..commits.batch import Kept
 from ..context import Context
 from ..link import Link, Peer
-from .connect_windows import Kept
 from .ledger import Ledger
 from .routing import Routing
 from .sender import Sender

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ..._common.intervals import RefCounts
 from ..._common.transport import Role
+from ..commits.batch import Kept
 from ..link import Link, Peer, Recipients
 from ..store import StoredMessage
 
@@ -23,42 +24,6 @@ _REMEMBERED = 10_000  # those that failed: peers that dial us bring any number
 
 Owner = Hashable
 """Owner of a window: a connection, or a remote that was never up."""
-
-
-class Kept:
-    """A message that is kept. `owed` counts the peers that are to have it now, `owners` those that ever were."""
-
-    __slots__ = ("excluded", "message", "owed", "owners", "recipients", "to")
-
-    def __init__(self, message: StoredMessage, recipients: Recipients, to: frozenset[UUID] | None) -> None:
-        self.message = message
-        self.recipients = recipients
-        self.to = to  # for these alone (P-25)
-        self.excluded: set[Peer] | None = None  # these have it from here already, or are not to have it
-        self.owed = self.owners = len(recipients.peers)
-
-    def is_for(self, peer: Peer) -> bool:
-        """True if it is to be that peer's, should that subscribe to it."""
-        is_new = peer not in self.recipients.peers and peer not in (self.excluded or ())
-        return is_new and (self.to is None or peer.uuid in self.to)
-
-    def exclude(self, peer: Peer) -> None:
-        self.excluded = self.excluded or set()
-        self.excluded.add(peer)
-
-    def claim(self, peer: Peer) -> bool:
-        """That peer is to have it. True if all who were to have it before had acknowledged it."""
-        self.exclude(peer)
-        self.owed += 1
-        self.owners += 1
-        return self.owed == 1 < self.owners
-
-    def disclaim(self, peer: Peer) -> None:
-        """It was not stored for that peer."""
-        assert self.excluded is not None
-        self.excluded.remove(peer)
-        self.owed -= 1
-        self.owners -= 1
 
 
 class ConnectWindow:

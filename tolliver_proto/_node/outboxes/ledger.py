@@ -20,12 +20,12 @@ from ..._common.derived import is_derived
 from ..._common.errors import TolliverError, UndeliveredReason
 from ..._common.intervals import RefCounts, spans_of
 from ..actions import Acked, Receipt, Stored
-from ..commits.batch import Move
+from ..commits.batch import Kept, Move
 from ..commits.commits import Commits
 from ..context import Context
 from ..link import Peer, Recipients
 from ..store import Found, Loaded, ParkDelivery, RemoveDeliveries, StoredMessage, UnparkDeliveries
-from .connect_windows import Keeping, Kept
+from .connect_windows import Keeping
 from .ids import IdAllocator
 from .outbox import Outbox
 
@@ -158,7 +158,7 @@ class Ledger:
     def let_go(self, first: int, last: int, ids: Mapping[int, int]) -> list[tuple[int, int]]:
         """One owner less; returns those without any."""
         gone = self.refcounts.take(first, last)
-        self._commits.batch.gone += gone
+        self._commits.batch.gone.extend(gone)
         for gone_first, gone_last in gone:
             self.ids.give_back(spans_of(map(ids.__getitem__, range(gone_first, gone_last + 1))))
         return gone

@@ -20,7 +20,7 @@ from ..._wire.events import Subscription
 from ..._wire.limits import Limits
 from ..store import CorruptMessage, LoadedPeer, Row, StoredMessage
 from .oldest import Oldest
-from .poison import PoisonDetector
+from .suspicion import PoisonDetector
 
 _SEQ = attrgetter("seq")
 _SMALL = 4096

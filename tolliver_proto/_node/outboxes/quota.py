@@ -15,8 +15,7 @@ from itertools import groupby
 
 from ..._common.errors import OutboxFull, TolliverError, UndeliveredReason
 from ..._wire.limits import Limits
-from ..actions import NoticeKind, Receipt
-from ..commits.batch import GoOn
+from ..actions import GoOn, NoticeKind, Receipt
 from ..commits.commits import Commits
 from ..context import Context
 from ..link import Peer, Recipients

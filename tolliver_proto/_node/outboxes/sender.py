@@ -387,7 +387,8 @@ class Sender:
                 peer.outbox.add(-len(messages), -size)
         ids = {message.seq: message.wire_id for message in batch.messages()}
         self._ledger.keeping.take_back(batch.messages())
-        linked, self._commits.batch.linked = self._commits.batch.linked, []
+        linked = [*self._commits.batch.linked]
+        self._commits.batch.linked.clear()
         for peer, claimed in linked:  # promised to a peer in the meantime
             self._ledger.unlink_kept(peer, claimed)
             self._ledger.link_kept(peer, [kept for kept in claimed if kept.message.seq not in ids])

@@ -16,10 +16,9 @@ from ..commits.commits import STORE_RETRY, Commits
 from ..context import Context
 from ..link import Link, Peer, peer_of
 from ..store import RemoveDeliveries, Row, StoredMessage
-from .ack_watch import AckWatch
 from .ledger import Ledger
 from .outbox import Holds, Window
-from .poison import ALONE_AFTER_UP
+from .suspicion import ALONE_AFTER_UP, AckWatch
 
 _LOOK_AGAIN = 1.0  # seconds
 

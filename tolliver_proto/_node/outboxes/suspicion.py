@@ -1,10 +1,13 @@
-"""Detector of poison messages, which a peer closes for (T-09).
+"""Suspicions about a peer: a message that it closes for, acks that do not come.
 
 The protocol has no way to refuse a message. The symptom is that the peer ends the connection in order, again and again,
 while a message comes in or shortly after. So a message is exposed from its first byte to a moment after its last one,
 and no longer once anything was acknowledged. After two such ends the head of the queue is sent alone, and not at once,
 so that a program that only starts again and again is not taken for one that refuses it; if the peer still closes, it is
 the head that it means. Five strikes set it aside, and the next one goes.
+
+A peer that takes what is written to it and never answers looks connected. So what is sent and unacknowledged has a
+clock, which begins again with each acknowledgement.
 """
 
 from __future__ import annotations
@@ -101,3 +104,37 @@ class PoisonDetector:
             return None
         self._ends = self._strikes = 0
         return seq
+
+
+class AckWatch:
+    """Clock of one connection. It needs a timer at `due` at most, however many messages go."""
+
+    __slots__ = ("_after", "_since", "_told")
+
+    def __init__(self, after: float | None) -> None:
+        self._after = after
+        self._since: float | None = None  # from when on something has waited, without any acknowledgement
+        self._told = False
+
+    def sent(self, now: float) -> float | None:
+        """Something waits for an acknowledgement. When to `look`, if nobody is going to."""
+        if self._since is not None or self._after is None:
+            return None
+        self._since, self._told = now, False
+        return now + self._after
+
+    def acked(self, now: float, waits: bool) -> float | None:
+        """One came; `waits`: for others. When to `look`, if nobody is going to."""
+        was_told, self._told = self._told, False
+        self._since = now if waits and self._after is not None else None
+        return now + self._after if was_told and waits and self._after is not None else None
+
+    def look(self, now: float) -> tuple[float | None, float | None]:
+        """The seconds of silence, if they are to be told now, and when to look again."""
+        if self._since is None or self._after is None or self._told:
+            return None, None
+        due = self._since + self._after
+        if now < due:
+            return None, due
+        self._told = True
+        return now - self._since, None
