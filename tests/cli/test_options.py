@@ -115,7 +115,10 @@ def test_every_habit_of_a_peer_is_said_in_words_and_in_a_file() -> None:
     table = {field.name: getattr(meant, field.name) for field in dataclasses.fields(Dialect)}
     assert all(value is not None for value in table.values())
     written = table | {"revision": "rust-2026", "subscriptions": ["back", ["orders", ""]]}
-    assert kind.read({str(ONE): written}) == {ONE: meant}
+    assert read({"dialect": written, "dialects": {str(ONE): written}}, TABLE, Path()) == {
+        "dialect": meant,
+        "dialects": {ONE: meant},
+    }
     assert kind.parse([kind.show({ONE: Dialect(revision=Revision.DRAFT_2, strict_uuid7=True)})]) == {
         ONE: Dialect(revision=Revision.DRAFT_2, strict_uuid7=True)
     }
@@ -135,6 +138,13 @@ HERE = ("--plaintext", "--database", "d.db", "--listen", "127.0.0.1:0")
         (("listen", *HERE, "--dialects", f"{ONE}=revision:go"), "--dialects: 'go' is no layout: give one of 1, 2, go-"),
         (("listen", *HERE, "--dialects", f"{ONE}=version"), "--dialects: '': give a whole number"),
         (("listen", *HERE, "--dialects", f"{ONE}=strict-uuid7:2"), "--dialects: '2': give the word alone, or 0 or 1"),
+        (("listen", *HERE, "--dialect", "odd"), "--dialect: 'odd' is no habit of a peer"),
+        (("listen", *HERE, "--dialect", "revision:go-2026"), "that of everybody is the option `revision`"),
+        (
+            ("listen", *HERE, "--dialect", "unreliable-id:5"),
+            "unreliable_id is 5: ids from 1 to 2^31-2 are messages' own",
+        ),
+        (("stage", "staged", *HERE[:1], *HERE[3:], "--dialect", "unreliable-id:5"), "ids from 1 to 2^31-2 are"),
         (("listen", *HERE, "--tls.tls12"), "--tls.tls12 with --plaintext: there is no TLS then"),
         (("listen", *HERE, "--dedupe-durable"), "say how many messages to remember"),
         (("stage", "staged", *HERE[:1], *HERE[3:], "--limits.max-name", "x"), "--limits.max-name: 'x'"),

@@ -16,6 +16,15 @@ from .layouts import LAYOUTS
 RESERVED_ID = 2**31 - 1
 """The drafts' unreliable id (T-42). Message ids end below it (T-40)."""
 
+_A = {int: "a whole number", bool: "True or False"}
+_TYPES = {
+    "version": int,
+    "unreliable_id": int,
+    "announce_after_handshake": bool,
+    "control_messages": bool,
+    "strict_uuid7": bool,
+    "accept_either": bool,
+}
 _MAX_ID = 2**32 - 1
 _MAX_VERSION = 2**64 - 1
 
@@ -45,6 +54,10 @@ class Dialect:
     subscriptions: tuple[Subscription, ...] | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in _TYPES.items():
+            value = getattr(self, name)
+            if value is not None and type(value) is not kind:
+                raise TypeError(f"Dialect.{name} is {value!r:.100}: give {_A[kind]}, or None")
         if self.revision is not None and self.revision not in LAYOUTS:
             raise ValueError(f"Dialect.revision is {self.revision!r:.100}: give one of {', '.join(map(str, Revision))}")
         if self.version is not None and not 0 <= self.version <= _MAX_VERSION:
@@ -54,9 +67,6 @@ class Dialect:
                 f"Dialect.unreliable_id is {self.unreliable_id}: ids from 1 to 2^31-2 are messages' own, give 0 or one "
                 "from 2^31-1 to 2^32-1 (T-42)"
             )
-        for name in ("announce_after_handshake", "control_messages", "strict_uuid7", "accept_either"):
-            if getattr(self, name) not in (None, False, True):
-                raise TypeError(f"Dialect.{name} is {getattr(self, name)!r:.100}: give True, False or None")
         if self.subscriptions is not None:
             object.__setattr__(self, "subscriptions", tuple(map(_subscription, self.subscriptions)))
 
