@@ -1,14 +1,16 @@
-"""Drawing of rooms and imports for docs/architecture.md.
+"""Drawing of rooms, imports, the kernel's parts and the ways of a message for docs/architecture.md.
 
     python scripts/draw_rooms.py            writes the drawn parts of the page
     python scripts/draw_rooms.py --check    fails if the page is out of date
 
-The pictures leave out an arrow where another way leads to the same room; the tables have all of them.
+The pictures leave out an arrow where another way leads to the same room; the tables have all of them. The ways are
+proved by a message that is sent (`scripts/ways.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,8 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from scripts.pages import bracketed  # noqa: E402  # the line above comes first
-from scripts.rooms import CORE, TRANSPORTS, Room, arrows, calls, packages  # noqa: E402  # the line above comes first
+from scripts import ways  # noqa: E402  # the line above comes first
+from scripts.pages import bracketed  # noqa: E402
+from scripts.rooms import CORE, KERNEL, PARTS, TRANSPORTS, Room, When, arrows, calls, packages  # noqa: E402
 
 PAGE = ROOT / "docs" / "architecture.md"
 MACHINE = "tolliver_proto"
@@ -76,6 +79,44 @@ def merged(called: Calls) -> dict[str, set[str]]:
     }
 
 
+_BESIDE = ("node", "parts", "services", "pattern", "context", "link")
+"""Modules of the kernel that a reader meets first; all others are the words that the parts share."""
+_HOOK = re.compile(r"hooks\.(\w+)")
+
+
+def kernel_table(modules: Mapping[str, Path]) -> Iterator[str]:
+    """The parts of the kernel, highest first, as each says what it is for."""
+    yield "| | what it is for | files | hooks of patterns that it calls |"
+    yield "|---|---|---|---|"
+    for part in (*_BESIDE[:2], *reversed(PARTS), *_BESIDE[2:]):
+        name = f"{KERNEL}.{part}"
+        within = {module.removeprefix(f"{name}."): path for module, path in modules.items() if _is_within(module, name)}
+        document = ast.get_docstring(ast.parse(modules[name].read_text("utf-8"))) or ""
+        purpose = document.partition("\n")[0].removeprefix(f"{part.capitalize()}: ").rstrip(".")
+        purpose = purpose[0].lower() + purpose[1:]
+        texts = (path.read_text("utf-8") for path in within.values())
+        hooks = sorted({hook for text in texts for hook in _HOOK.findall(text)} - {"add"})
+        files = ", ".join(f"`{module}`" for module in within if module != name)
+        shown = f"`{part}/`" if files else f"`{part}.py`"
+        yield f"| {shown} | {purpose} | {files} | {', '.join(f'`{hook}`' for hook in hooks)} |"
+
+
+def kernel_picture(modules: Mapping[str, Path]) -> Iterator[str]:
+    """Imports between the parts and of them. Those for the type checker alone are left out."""
+    shown = {f"{KERNEL}.{part}": part for part in ("node", "parts", "services", *PARTS)}
+    shown["tolliver_proto._patterns"] = "_patterns"
+    called: dict[str, set[str]] = {name: set() for name in shown.values()}
+    for arrow in arrows(modules, modules):
+        ends = [next((shown[name] for name in shown if _is_within(end, name)), None) for end in arrow[:2]]
+        if arrow.when is not When.CHECKING and None not in ends and ends[0] != ends[1]:
+            called[str(ends[0])].add(str(ends[1]))
+    return picture(called)
+
+
+def _is_within(module: str, name: str) -> bool:
+    return f"{module}.".startswith(f"{name}.")
+
+
 def parts() -> dict[str, str]:
     """Drawn parts, by their names on the page."""
     modules = packages()
@@ -84,8 +125,11 @@ def parts() -> dict[str, str]:
     drawn = {
         "core_table": table(CORE, called, 1),
         "core_picture": picture(core),
+        "kernel_table": kernel_table(modules),
+        "kernel_picture": kernel_picture(modules),
         "transports_table": table(TRANSPORTS, called, 1 + len(CORE)),
         "transports_picture": picture(merged(called)),
+        **ways.drawn(),
     }
     return {name: bracketed("\n".join(lines)) for name, lines in drawn.items()}
 

@@ -1,4 +1,4 @@
-"""Strict JSON of plain values, which typed bodies are held to as well.
+"""Strict JSON, for plain values and for typed bodies.
 
 Nothing is decoded that could not be encoded (P-45).
 """
