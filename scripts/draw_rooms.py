@@ -93,7 +93,7 @@ def kernel_table(modules: Mapping[str, Path]) -> Iterator[str]:
         within = {module.removeprefix(f"{name}."): path for module, path in modules.items() if _is_within(module, name)}
         document = ast.get_docstring(ast.parse(modules[name].read_text("utf-8"))) or ""
         purpose = document.partition("\n")[0].removeprefix(f"{part.capitalize()}: ").rstrip(".")
-        purpose = purpose[0].lower() + purpose[1:]
+        purpose = purpose[0].upper() + purpose[1:]
         texts = (path.read_text("utf-8") for path in within.values())
         hooks = sorted({hook for text in texts for hook in _HOOK.findall(text)} - {"add"})
         files = ", ".join(f"`{module}`" for module in within if module != name)
