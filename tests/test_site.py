@@ -59,7 +59,7 @@ def test_every_public_name_is_in_the_reference(pages: Path) -> None:
 def test_every_command_and_option_is_in_the_reference(pages: Path) -> None:
     page = (pages / "reference/command-line.md").read_text("utf-8")
     assert {"tolliver listen", "tolliver send", "tolliver certs"} <= {*re.findall(r"^##+ (.+)$", page, re.MULTILINE)}
-    assert "--strict-uuid7" in page
+    assert "--quota-policies" in page
     assert "--expire" in page or "--peer" in page
 
 

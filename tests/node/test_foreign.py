@@ -202,8 +202,12 @@ def test_several_entries_are_stored_with_one_ack() -> None:
 # Without acks.
 
 
-def test_no_reliable_message_is_for_a_peer_without_acks() -> None:
-    play = Play(policy=known(RUST, subscriptions=WANTED))
+@pytest.mark.parametrize("said_of", ["it", "everybody"])
+def test_no_reliable_message_is_for_a_peer_without_acks(said_of: str) -> None:
+    policy = known(RUST, subscriptions=WANTED if said_of == "it" else None)
+    if said_of == "everybody":  # peers that say their own lists have those
+        policy = replace(policy, dialect=Dialect(subscriptions=WANTED))
+    play = Play(policy=policy)
     wire, actions = rust(play)
     assert only(actions, PeerUp).peer == LOW
     assert play.knows() == {*WANTED}
