@@ -151,6 +151,9 @@ class ConnectionTable(Generic[L, A]):
     def _on_sent(self, link: L) -> None:
         """The socket has taken what was in transit."""
 
+    def _on_transmit(self, link: L) -> None:
+        """The socket was given what is in transit."""
+
     # Life.
 
     def _new_link(self, role: Role, remote: Remote | None) -> L:
@@ -205,20 +208,16 @@ class ConnectionTable(Generic[L, A]):
         connection = link.connection
         if connection is None or link.in_transit or link.state is LinkState.DRAINING:
             return
-        if connection.unsent_bytes:
-            self._transmit(link)
+        if connection.unsent_bytes:  # all that has gathered goes
+            units = connection.data_to_send()
+            link.in_transit = sum(map(len, units))
+            self._actions.append(Transmit(link.cid, units))
+            self._on_transmit(link)
         elif connection.close_deadline is not None and connection.wants_write_shutdown and link.state in SHUTTABLE:
             link.move(LinkSignal.SHUT)
             self._actions.append(ShutdownWrite(link.cid))
         if connection.close_deadline is not None or link.cid in self._timers.deadlines:
             self._rearm(link)
-
-    def _transmit(self, link: L) -> None:
-        """Hand all that has gathered to the socket."""
-        assert link.connection is not None
-        units = link.connection.data_to_send()
-        link.in_transit = sum(map(len, units))
-        self._actions.append(Transmit(link.cid, units))
 
     # Time.
 

@@ -59,6 +59,7 @@ class Context(TableState[Link, Action]):
         self.up: dict[int, Link] = {}
         self.sendable: dict[Link, None] = {}
         self.foreign: dict[Link, None] = {}
+        self.flooding: dict[Link, None] = {}  # those that make us say too much; ended before they are written to
         self.peers: dict[UUID, Peer] = {}
         self.moved: dict[Peer, None] = {}  # peers that have come or gone, or want something else; not told yet
         self.verdicts: dict[tuple[str, str], Judgement] = {}  # by name; cleared when what they depend on changes
@@ -106,6 +107,12 @@ class Context(TableState[Link, Action]):
     def rule(self, acl: Acl) -> None:
         """These access rules hold from now on."""
         self.acl = acl
+
+    def cause(self, link: Link, size: int) -> None:
+        """The peer has made us say so many bytes (D-12)."""
+        link.answers += size
+        if link.answers > self.limits.max_answers:
+            self.flooding[link] = None
 
     def gather(self, run: Deliver) -> None:
         """Hand this out next; until then it takes more deliveries."""

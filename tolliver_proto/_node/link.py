@@ -230,10 +230,6 @@ class Link(BaseLink):
         """A message was acknowledged on it: this was no vain connection (T-76)."""
         self.fruitful = True
 
-    def cause(self, size: int) -> None:
-        """The peer has made us say so many bytes (D-12)."""
-        self.answers += size
-
     @property
     def up(self) -> bool:
         """True if it is established and the peer's live link."""

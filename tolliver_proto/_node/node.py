@@ -181,6 +181,7 @@ class Node:
             (context.sendable, parts.transmission.pump),
             (context.turns, _take_turn),
             (context.moved, self._tell_moved),
+            (context.flooding, links.end_flood),
             (context.writable, links.write),
         )
         self._services = Services(parts)
@@ -233,7 +234,8 @@ class Node:
         batch = self._commits.finish(batch_id, now)
         if batch is None:
             return
-        self._commits.end_apart(batch)
+        if self._commits.apart:
+            self._commits.end_apart(batch)
         if batch.runs:
             self._ledger.stored_times.stored(batch.runs[-1][1][-1].seq, self._context.now)
         for recipients, messages in batch.runs:
@@ -241,7 +243,8 @@ class Node:
                 self._transmission.committed_for(peer, messages)
         for peer, linked in batch.linked:
             self._ledger.read_again(peer, linked[0].message.seq, linked[-1].message.seq)
-        self._peer_lists.on_stored(batch.lists)
+        if batch.lists:
+            self._peer_lists.on_stored(batch.lists)
         for one in batch.put_away:
             self._peers[one.peer].outbox.removed(one.spans)
         if batch.tokens:
@@ -255,7 +258,8 @@ class Node:
                 self._actions.append(SubscriptionsChanged(peer.uuid, peer.lists.subscriptions))
         for go_on in batch.then:
             go_on(None)
-        self._sender.unblock()
+        if self._sender.blocked or self._hooks.room_is_back:
+            self._sender.unblock()
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
         """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later.

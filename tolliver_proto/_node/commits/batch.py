@@ -9,7 +9,7 @@ removal waits for the next commit.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -168,14 +168,9 @@ class Batch:
                 yield from operation.messages
 
     def all_operations(self) -> Sequence[Operation]:
-        operations: list[Operation] = [ForgetPeer(peer) for peer in self.stale]  # one may have come back since
-        operations += self.operations
-        kept = [(*name, body) for name, body in self.values.items() if body is not None]
-        if kept:
-            operations.append(StoreRetained(kept))
-        cleared = [name for name, body in self.values.items() if body is None]
-        if cleared:
-            operations.append(RemoveRetained(cleared))
+        operations: list[Operation] = [*map(ForgetPeer, self.stale), *self.operations]  # one may have come back since
+        if self.values:
+            operations += _changes_of(self.values)
         for peer in self.lists:
             operations.append(
                 ReplacePeerSubscriptions(peer.uuid, tuple(peer.lists.subscriptions), tuple(peer.lists.held))
@@ -188,7 +183,7 @@ class Batch:
             operations.append(AddDeliveries(move.target.uuid, deliveries))
             operations.append(RemoveDeliveries(move.source.uuid, spans_of(move.ids)))
         operations += self.put_away
-        operations += [ForgetPeer(peer) for peer in self.forgets]
+        operations += map(ForgetPeer, self.forgets)
         if self.gone:
             operations.append(RemoveMessages(self.gone))
         return operations
@@ -206,3 +201,12 @@ class Batch:
                 self.undo[what] = undo
             else:
                 undo()
+
+
+def _changes_of(values: Mapping[tuple[str, str], bytes | None]) -> Iterator[Operation]:
+    kept = [(*name, body) for name, body in values.items() if body is not None]
+    if kept:
+        yield StoreRetained(kept)
+    cleared = [name for name, body in values.items() if body is None]
+    if cleared:
+        yield RemoveRetained(cleared)

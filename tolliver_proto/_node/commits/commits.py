@@ -133,7 +133,8 @@ class Commits:
     def take_next(self) -> Batch:
         """The same for the next commit, which carries all removals."""
         self.removals_due = False
-        return self.take()
+        batch, self.batch = self.batch, Batch()
+        return batch
 
     def remove_now(self) -> None:
         """Do not wait with what is put away for what comes next."""
@@ -167,7 +168,7 @@ class Commits:
         if connection is not None and connection.live:
             before = connection.unsent_bytes
             connection.send_acks(message_ids)
-            link.cause(connection.unsent_bytes - before)
+            self._context.cause(link, connection.unsent_bytes - before)
             self._context.writable[link] = None
 
     def batches(self) -> Sequence[Batch]:

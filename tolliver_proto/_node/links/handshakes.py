@@ -274,7 +274,7 @@ class Handshakes:
             link.lists.control.announced(own)
         before = connection.unsent_bytes
         connection.accept(own, self._context.now)
-        link.answers += connection.unsent_bytes - before
+        self._context.cause(link, connection.unsent_bytes - before)
         self._context.readable[link] = None
         self._context.writable[link] = None
 

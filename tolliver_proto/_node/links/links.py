@@ -56,6 +56,7 @@ class Links(ConnectionTable[Link, Action]):
     """The table of connections, each peer's live link, and the dials."""
 
     _CLOSED = State.CLOSED
+    write = ConnectionTable._write
 
     def __init__(
         self,
@@ -120,8 +121,7 @@ class Links(ConnectionTable[Link, Action]):
         link.began = self._context.now
         return link
 
-    def _transmit(self, link: Link) -> None:
-        super()._transmit(link)
+    def _on_transmit(self, link: Link) -> None:
         link.answers = 0
         link.sent_at = self._context.now
         self._transmission.hand_over(link)
@@ -358,6 +358,7 @@ class Links(ConnectionTable[Link, Action]):
     def _forget(self, link: Link) -> None:
         super()._forget(link)
         self._context.sendable.pop(link, None)
+        self._context.flooding.pop(link, None)
         for name in ("resend", "fetch", "rate", "probe", "age", "patience", "unacked"):
             self._timers.cancel((name, link.cid))
         self.take_down(link, link.error)
@@ -498,10 +499,10 @@ class Links(ConnectionTable[Link, Action]):
                 self._pace(link)
             self._rearm(link)
 
-    def write(self, link: Link) -> None:
+    def end_flood(self, link: Link) -> None:
+        """It has made us say more than we keep for it: reading never waits for writing (D-9), so this ends it."""
         if link.answers > self._limits.max_answers and link.state is not LinkState.DRAINING and _is_live(link):
             self._refuse_flood(link)
-        super()._write(link)
 
     def on_link_timeout(self, link: Link) -> None:
         connection = link.connection

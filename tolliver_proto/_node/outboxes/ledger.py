@@ -165,16 +165,19 @@ class Ledger:
 
     def tell_watchers(self, first: int, last: int) -> None:
         """Nobody is owed these any more."""
-        done = []
+        well, ill = [], []
         for receipt, number in self.receipts.within(first, last):
             receipt.unacked -= number
             if not receipt.unacked and receipt in self._watched:
                 self._watched.remove(receipt)
-                done.append(receipt)
-        well = [receipt for receipt in done if not receipt.undelivered]
+                undelivered = receipt.undelivered
+                if undelivered:
+                    ill.append(Acked([receipt], undelivered[0]))
+                else:
+                    well.append(receipt)
         if well:
             self._actions.append(Acked(well))
-        self._actions += [Acked([receipt], receipt.undelivered[0]) for receipt in done if receipt.undelivered]
+        self._actions += ill
 
     def unwatch(self, receipt: Receipt) -> None:
         """Nobody waits for it any more."""

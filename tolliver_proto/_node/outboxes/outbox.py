@@ -200,7 +200,8 @@ class Window:
             if self._fresh is EMPTY:
                 self._fresh = deque()
             self._fresh.extend(fresh)
-            self._fresh_bytes += sum(message.size for message in fresh)
+            for message in fresh:
+                self._fresh_bytes += message.size
             self._loaded_to = messages[-1].seq
         outbox.last_seq = messages[-1].seq
 

@@ -1,4 +1,4 @@
-"""Suspicions about a peer: a message that it closes for, acks that do not come.
+"""Suspicions about a peer: what it closes for, acks that fail to come.
 
 The protocol has no way to refuse a message. The symptom is that the peer ends the connection in order, again and again,
 while a message comes in or shortly after. So a message is exposed from its first byte to a moment after its last one,
@@ -74,27 +74,25 @@ STRIKES = 5
 class PoisonDetector:
     """Suspicion of the head of a peer's queue, drawn from how its connections end."""
 
-    __slots__ = ("_ends", "_seq", "_strikes")
+    __slots__ = ("_ends", "_seq", "_strikes", "alone")
 
     def __init__(self) -> None:
         self._ends = 0
         self._seq = 0
         self._strikes = 0
-
-    @property
-    def alone(self) -> bool:
-        """True if only the head is to be sent, until it is acknowledged."""
-        return self._ends >= ALONE_AFTER
+        self.alone = False  # only the head is to be sent, until it is acknowledged
 
     def acked(self) -> None:
         """The peer takes messages: nothing is wrong with it or with them."""
         self._ends = self._strikes = 0
+        self.alone = False
 
     def ended(self, exposed: list[int]) -> int | None:
         """The peer ended a connection in order while it got these. Returns the one to set aside, if any."""
         if not exposed:
             return None
         self._ends += 1
+        self.alone = self._ends >= ALONE_AFTER
         if len(exposed) > 1:
             return None
         [seq] = exposed
@@ -102,7 +100,7 @@ class PoisonDetector:
         self._seq = seq
         if self._strikes < STRIKES:
             return None
-        self._ends = self._strikes = 0
+        self.acked()
         return seq
 
 

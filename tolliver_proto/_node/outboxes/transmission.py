@@ -107,10 +107,11 @@ class Transmission:
             or not peer.outbox.takes_reliable
         ):
             return
-        room = (self._limits.low_water if link.sending.above_high_water else self._limits.high_water) - link.unsent
+        unsent, high_water = link.unsent, self._limits.high_water
+        room = (self._limits.low_water if link.sending.above_high_water else high_water) - unsent
         link.sending.above_high_water = room <= 0
         if room > 0:
-            room = self._limits.high_water - link.unsent
+            room = high_water - unsent
         while room > 0:
             run = window.next_run(1 if peer.lists.kept_back else room)
             if not run:
