@@ -73,7 +73,11 @@ WAYS = (
             Hop("_node/outboxes/transmission.py", "Transmission.pump", "as far as window and connection have room"),
             Hop("_wire/frames.py", "Encoder.message", "the frame"),
             Hop("_wire/connection.py", "Connection.send_encoded", "into the connection's output"),
-            Hop("_node/links/links.py", "Links.write", "all frames that are due become one action, `Transmit`"),
+            Hop(
+                "_common/connection_table.py",
+                "ConnectionTable._write",
+                "all frames that are due become one action, `Transmit`",
+            ),
             Hop("_driver/session.py", "Session.transmit", "the adapter gives the bytes to the session"),
             Hop("_driver/socket_session.py", "SocketSession.write", "as much as the socket takes"),
             Hop("_tls/pump.py", "Pump.write", "encrypts"),
@@ -107,7 +111,9 @@ WAYS = (
             Hop("_node/inboxes/settling.py", "Settling.acknowledge", "receiver: the verdict; the credit is given back"),
             Hop("_node/commits/commits.py", "Commits.ack", "receiver: at once; with a durable `dedupe` once stored"),
             Hop("_wire/connection.py", "Connection.send_acks", "receiver: one frame for the acks of a run"),
-            Hop("_node/links/links.py", "Links.write", "receiver: with all other frames that are due"),
+            Hop(
+                "_common/connection_table.py", "ConnectionTable._write", "receiver: with all other frames that are due"
+            ),
             Hop(_SYSTEM, "socket.send"),
             Hop(_SYSTEM, "socket.recv"),
             Hop("_node/links/links.py", "Links.read", "sender: takes the events of the connection, in order"),

@@ -1,4 +1,4 @@
-"""Suspicions about a peer: what it closes for, acks that fail to come.
+"""Suspicions about a peer: poison that it closes for, missing acks.
 
 The protocol has no way to refuse a message. The symptom is that the peer ends the connection in order, again and again,
 while a message comes in or shortly after. So a message is exposed from its first byte to a moment after its last one,
