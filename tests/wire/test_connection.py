@@ -367,7 +367,7 @@ def test_repeated_requests_beyond_a_burst_wait_their_turn(role: Role) -> None:
         for due in (start, start, start, start + 1.0, start + 2.0):
             if due > start:
                 assert conn.next_event() is None
-                assert (conn.paced, conn.next_timeout()) == (True, due)
+                assert (conn.paced is not None, conn.next_timeout()) == (True, due)
                 conn.handle_timeout(due - 0.01)
                 assert conn.next_event() is None
                 conn.handle_timeout(due)
@@ -480,7 +480,7 @@ def test_more_than_sixteen_unexpected_frames_pass_one_each_tenth_of_a_second(sta
     conn.receive_data(stray * 18, now=0.0)
     for number, due in ((16, 0.1), (17, 0.2), (18, None)):
         assert list(conn.events()) == []
-        assert (conn.unexpected_frames, conn.paced) == (number, due is not None)
+        assert (conn.unexpected_frames, conn.paced is not None) == (number, due is not None)
         if due is not None:
             assert conn.next_timeout() == due
             conn.handle_timeout(due)

@@ -125,7 +125,6 @@ class Connection:
         "_known",
         "_layout",
         "_now",
-        "_paced",
         "_parts",
         "_passing",
         "_peer_subscriptions",
@@ -142,6 +141,7 @@ class Connection:
         "instance_id",
         "limits",
         "live",
+        "paced",
         "peer_id",
         "peer_version",
         "ready",
@@ -221,7 +221,8 @@ class Connection:
         self._deadline: float | None = None
         self._unexpected = TokenBucket(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
         self._renewals = TokenBucket(self.limits.handshake_burst, 1.0)
-        self._paced: Decoded | None = None
+        # A frame that waits its turn, as the peer says too many of its kind (T-65, T-66): nothing is read meanwhile.
+        self.paced: Decoded | None = None
         """A frame that waits its turn, and everything behind it (D-12)."""
         self._turn = 0.0
         self._tick(now)
@@ -270,14 +271,9 @@ class Connection:
         """Time to call `handle_timeout`: the handshake's limit, the close's, or the turn of a frame that waits; None
         where nothing is due."""
         due = self._deadline if self._handshaking else self.close_deadline
-        if self._paced is None or self._now >= self._turn:
+        if self.paced is None or self._now >= self._turn:
             return due
         return self._turn if due is None else min(due, self._turn)
-
-    @property
-    def paced(self) -> bool:
-        """True if a frame waits its turn, as the peer says too many of its kind (T-65, T-66): nothing is read."""
-        return self._paced is not None
 
     # Events.
 
@@ -300,14 +296,14 @@ class Connection:
             return None
         if self.state is State.AGREED:
             return self._establish()
-        if self._paced is not None:
-            return self._next_paced_event(self._paced)
+        if self.paced is not None:
+            return self._next_paced_event(self.paced)
         return self._next_rare_event(None)
 
     def _next_paced_event(self, frame: Decoded) -> Event | None:
         if self._now < self._turn and not self._hurries:
             return None
-        self._paced = None
+        self.paced = None
         self._passing = _PASSING[self.state]
         event = self._take(frame, is_its_turn=True)
         return self.next_event() if event is None else event
@@ -330,7 +326,7 @@ class Connection:
             if frame is None:
                 return self._end_of_input() if self._eof else None
             event = self._take(frame)
-            if event is not None or self._paced is not None:
+            if event is not None or self.paced is not None:
                 return event
             frame = None
 
@@ -363,7 +359,7 @@ class Connection:
         if pause and self._hurries and signal is Signal.REQUEST:
             step = Transition(self.state, Effect.IGNORE)  # nobody waits for its answer
         elif pause and not self._hurries and not is_its_turn:
-            self._paced, self._turn, self._passing = frame, self._now + pause, frozenset()
+            self.paced, self._turn, self._passing = frame, self._now + pause, frozenset()
             return None
         if step.effect is Effect.IGNORE:
             self.unexpected_frames += 1
@@ -497,14 +493,14 @@ class Connection:
         if state is self.state:
             return
         self.state = state
-        self._passing = _PASSING[state] if self._paced is None else frozenset()
+        self._passing = _PASSING[state] if self.paced is None else frozenset()
         self._decoder.builds_responses = state not in IGNORING
         self.live = state in LIVE
         self._handshaking = state in HANDSHAKING
         if state in (State.CLOSING, State.CLOSED) and self.close_deadline is None:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
-            self._paced = None
+            self.paced = None
             self.ready.clear()  # dropped, as is what is not parsed
             # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
             self._queue = deque([*self._queue, Closed(error and error.with_traceback(None))])

@@ -495,9 +495,11 @@ class Links(ConnectionTable[Link, Action]):
         if acked:
             self._transmission.settle(link, acked)
         if link.state is not LinkState.FORGOTTEN:
-            if link not in self._readable:
+            paced = connection.paced is not None
+            if (paced or link.holding or link.paused) and link not in self._readable:
                 self._pace(link)
-            self._rearm(link)
+            if paced or connection.close_deadline is not None or link.cid in self._timers.deadlines:
+                self._rearm(link)
 
     def end_flood(self, link: Link) -> None:
         """It has made us say more than we keep for it: reading never waits for writing (D-9), so this ends it."""
@@ -508,7 +510,7 @@ class Links(ConnectionTable[Link, Action]):
         connection = link.connection
         is_late = link.role is Role.SERVER and (connection is None or connection.state in HANDSHAKING)
         where = link.identity.address or self.limiter.address(link.cid) or "an unknown address"
-        self._counts["hurried"] += connection is not None and connection.paced
+        self._counts["hurried"] += connection is not None and connection.paced is not None
         super()._on_link_timeout(link)
         if is_late and (connection is None or connection.state is State.CLOSED):  # else a frame's turn has come
             self._counts["handshakes_timed_out"] += 1
@@ -565,4 +567,4 @@ def _buffered(link: Link) -> int:
 
 
 def _is_paced(link: Link) -> bool:
-    return link.connection is not None and link.connection.paced
+    return link.connection is not None and link.connection.paced is not None

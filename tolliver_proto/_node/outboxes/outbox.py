@@ -386,7 +386,8 @@ class Window:
     def _drop_settled(self) -> None:
         """Forget the times of runs that were acknowledged: at full speed there are many more of them than waiting."""
         due = self._due
-        while due and due[0][1] and not any(one in self._unacked or one in self._backoff for one in due[0][2]):
+        waiting, again = self._unacked.keys(), self._backoff.keys()
+        while due and due[0][1] and waiting.isdisjoint(due[0][2]) and again.isdisjoint(due[0][2]):
             heappop(due)
 
     def interval(self, attempts: int) -> float:

@@ -156,8 +156,9 @@ class Transmission:
             if sending.in_flight and not window.is_in_flight(sending.timed_id):
                 sending.timed_id, sending.timed_at = sending.in_flight[-1], self._context.now
             sending.exposure.taken(self._context.now)
-            if window.in_window[0] or window.in_backoff:
-                self.look_at_acks(link, sending.ack_watch.sent(self._context.now))
+            due = sending.ack_watch.sent(self._context.now) if window.in_flight else None
+            if due is not None:
+                self.look_at_acks(link, due)
             self._context.sendable[link] = None
             sending.in_flight = []
 
@@ -206,16 +207,19 @@ class Transmission:
         """A run of acknowledgements: wire id -> (seq, size)."""
         peer = link.peer
         assert peer is not None
-        ids = {seq: wire_id for wire_id, (seq, _) in acked.items()}
-        peer.outbox.add(-len(ids), -sum(size for _, size in acked.values()))
+        ids, total = {}, 0
+        for wire_id, (seq, size) in acked.items():
+            ids[seq] = wire_id
+            total += size
+        peer.outbox.add(-len(ids), -total)
         spans = spans_of(ids)
         peer.outbox.leave(spans)
         peer.outbox.poison.acked()
         link.sending.exposure.acked(self._context.now)
         window = link.sending.window
-        self.look_at_acks(
-            link, link.sending.ack_watch.acked(self._context.now, window is not None and window.in_flight)
-        )
+        due = link.sending.ack_watch.acked(self._context.now, window is not None and window.in_flight)
+        if due is not None:
+            self.look_at_acks(link, due)
         link.bear_fruit()
         self._counts["acked"] += len(ids)
         peer.counts.acknowledged += len(ids)
