@@ -20,7 +20,7 @@ BUGS = (
         "is_for",
         "is_new and (self.to is None or peer.uuid in self.to)",
         "is_new",
-        ("tests/node/test_addressing.py::test_what_is_kept_for_a_peer_that_connects_goes_to_none_but_those",),
+        ("tests/node/outboxes/test_addressing.py::test_what_is_kept_for_a_peer_that_connects_goes_to_none_but_those",),
     ),
     Bug(
         "a named peer that does not subscribe is sent it",
@@ -28,7 +28,7 @@ BUGS = (
         "narrow",
         "uuid in known and not known[uuid].outbox.routed.isdisjoint(pairs)",
         "uuid in known",
-        ("tests/node/test_addressing.py::test_it_goes_to_those_that_subscribe_and_to_no_other",),
+        ("tests/node/outboxes/test_addressing.py::test_it_goes_to_those_that_subscribe_and_to_no_other",),
     ),
     Bug(
         "nobody looks for what expires next",
@@ -36,7 +36,7 @@ BUGS = (
         "_give_up_due",
         "len(over) < len(found)",
         "False",
-        ("tests/node/test_expiry.py::test_it_is_given_up_for_all_and_who_waits_is_told",),
+        ("tests/node/outboxes/test_expiry.py::test_it_is_given_up_for_all_and_who_waits_is_told",),
     ),
     Bug(
         "an expiry outlives its batch",
@@ -52,7 +52,7 @@ BUGS = (
         "down",
         "one.cid == link.cid",
         "False",
-        ("tests/node/test_again.py::test_with_its_connection_it_is_let_go_and_its_tries_are_known",),
+        ("tests/node/inboxes/test_again.py::test_with_its_connection_it_is_let_go_and_its_tries_are_known",),
     ),
     Bug(
         "two calls inside a key",
@@ -60,7 +60,7 @@ BUGS = (
         "add",
         "lane in self._waiting",
         "False",
-        ("tests/node/test_lanes.py::TestSideBySide",),
+        ("tests/node/inboxes/test_lanes.py::TestSideBySide",),
     ),
     Bug(
         "one call too many at once",
@@ -68,7 +68,7 @@ BUGS = (
         "has_place",
         "len(self._at_work) < self._most",
         "len(self._at_work) <= self._most",
-        ("tests/node/test_lanes.py::TestSideBySide",),
+        ("tests/node/inboxes/test_lanes.py::TestSideBySide",),
     ),
     Bug(
         "who waits for a handler's bound waits for ever",
@@ -76,7 +76,7 @@ BUGS = (
         "uncount",
         "bound.waiting and not bound.is_full(2)",
         "False",
-        ("tests/node/test_pending.py::test_one_more_for_each_peer_and_all_go_on",),
+        ("tests/node/inboxes/test_pending.py::test_one_more_for_each_peer_and_all_go_on",),
     ),
     Bug(
         "a call side by side never ends for its lane",

@@ -15,7 +15,7 @@ TRANSPORT = "tolliver_proto/_common/transport.py"
 DERIVED = "tolliver_proto/_common/derived.py"
 HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
 
-SEEN = ("tests/node/test_dial_causes.py",)
+SEEN = ("tests/node/links/test_dial_causes.py",)
 
 BUGS = (
     Bug(
@@ -48,7 +48,7 @@ BUGS = (
         "holds",
         "self.served.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)",
         "False",
-        ("tests/node/test_holds.py",),
+        ("tests/node/lists/test_holds.py",),
     ),
     Bug(
         "who dials us and is brief is told as a clone",
@@ -56,7 +56,7 @@ BUGS = (
         "_look_at_brief_end",
         "link.role is Role.CLIENT",
         "True",
-        ("tests/node/test_duels.py::test_who_dials_us_may_be_brief",),
+        ("tests/node/links/test_duels.py::test_who_dials_us_may_be_brief",),
     ),
     Bug(
         "every handshake is stored",
@@ -64,7 +64,7 @@ BUGS = (
         "_store_list",
         "self._is_stored(peer, link, wanted)",
         "False",
-        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+        ("tests/node/commits/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
     ),
     Bug(
         "a list that is on its way is taken for stored",
@@ -75,7 +75,7 @@ BUGS = (
             "self._commits.batches())"
         ),
         "False",
-        ("tests/node/test_full_disk.py::test_a_list_that_is_on_its_way_is_waited_for",),
+        ("tests/node/commits/test_full_disk.py::test_a_list_that_is_on_its_way_is_waited_for",),
     ),
     Bug(
         "a new list is taken for the stored one",
@@ -83,7 +83,7 @@ BUGS = (
         "_is_stored",
         "said == peer.lists.subscriptions",
         "True",
-        ("tests/node/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
+        ("tests/node/commits/test_full_disk.py::test_a_list_and_a_pin_that_the_store_has_need_no_commit",),
     ),
     Bug(
         "replace becomes add",
@@ -91,7 +91,7 @@ BUGS = (
         "_store_list",
         "ReplacePeerSubscriptions(peer.uuid, wanted)",
         "ReplacePeerSubscriptions(peer.uuid, (*wanted, *peer.subscriptions))",
-        ("tests/node/test_receiving.py::test_a_handshake_on_a_live_connection_replaces_the_list",),
+        ("tests/node/inboxes/test_receiving.py::test_a_handshake_on_a_live_connection_replaces_the_list",),
     ),
     Bug(
         "unsub resent stale",
@@ -99,7 +99,7 @@ BUGS = (
         "sync",
         "told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind)",
         "told == wanted or self.mute or not self._connection.can_send(kind)",
-        ("tests/node/test_receiving.py::test_one_change_of_a_subscription_at_a_time_and_the_latest_wins",),
+        ("tests/node/inboxes/test_receiving.py::test_one_change_of_a_subscription_at_a_time_and_the_latest_wins",),
     ),
     Bug(
         "list applied on failed handshake",
@@ -107,7 +107,7 @@ BUGS = (
         "on_final",
         "frame.compatible and self._admit(link, peer_of(link).uuid)",
         "self._admit(link, peer_of(link).uuid)",
-        ("tests/node/test_connecting.py::test_nothing_is_kept_after_a_refusal",),
+        ("tests/node/links/test_connecting.py::test_nothing_is_kept_after_a_refusal",),
     ),
     Bug(
         "list applied although the versions do not fit",
@@ -137,7 +137,7 @@ BUGS = (
             "            self._store_list(link, self._listed(link, frame))\n"
             "        "
         ),
-        ("tests/node/test_connecting.py::test_the_lower_version_is_spoken",),
+        ("tests/node/links/test_connecting.py::test_the_lower_version_is_spoken",),
     ),
     Bug(
         "response before subscriptions",
@@ -151,7 +151,7 @@ BUGS = (
             "            self._accept(link)\n"
             "        "
         ),
-        ("tests/node/test_connecting.py::test_the_list_is_stored_before_the_response_and_routes_before_that",),
+        ("tests/node/links/test_connecting.py::test_the_list_is_stored_before_the_response_and_routes_before_that",),
     ),
     Bug(
         "first wins among duplicates",
@@ -159,7 +159,7 @@ BUGS = (
         "_keeps",
         "self._dialled_by(old) < self._dialled_by(new)",
         "True",
-        ("tests/node/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
+        ("tests/node/links/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
     ),
     Bug(
         "first wins among duplicates of one direction",
@@ -179,7 +179,7 @@ BUGS = (
             "            return True\n"
             "        "
         ),
-        ("tests/node/test_connecting.py::test_of_two_in_the_same_direction_the_newest_wins",),
+        ("tests/node/links/test_connecting.py::test_of_two_in_the_same_direction_the_newest_wins",),
     ),
     Bug(
         "both duplicates closed",
@@ -187,7 +187,7 @@ BUGS = (
         "_establish",
         "self._links.end(loser)",
         ("\n        self._links.end(loser)\n        self._links.end(old if loser is link else link)\n        "),
-        ("tests/node/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
+        ("tests/node/links/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
     ),
     Bug(
         "any end is a strike",
@@ -195,7 +195,7 @@ BUGS = (
         "on_closed",
         "event.error is None and before is LinkState.OPEN",
         "True",
-        ("tests/node/test_upkeep.py::test_other_ends_do_not_count",),
+        ("tests/node/outboxes/test_upkeep.py::test_other_ends_do_not_count",),
     ),
     Bug(
         "access: a list is taken whole",
@@ -203,7 +203,7 @@ BUGS = (
         "_store_list",
         "one.channel != RESERVED_CHANNEL and may_have(one)",
         "one.channel != RESERVED_CHANNEL",
-        ("tests/node/test_access.py::test_a_list_is_taken_as_far_as_it_is_allowed",),
+        ("tests/node/links/test_access.py::test_a_list_is_taken_as_far_as_it_is_allowed",),
     ),
     Bug(
         "access: anybody may connect",
@@ -212,7 +212,7 @@ BUGS = (
         "not self._context.acl.rights(peer).connect",
         "False",
         (
-            "tests/node/test_access.py::test_a_dial_that_leads_to_somebody_who_is_kept_out_is_made_again_under_other_rules",
+            "tests/node/links/test_access.py::test_a_dial_that_leads_to_somebody_who_is_kept_out_is_made_again_under_other_rules",
         ),
     ),
     Bug(
@@ -221,7 +221,7 @@ BUGS = (
         "_is_covered",
         "_has(pattern[0], channel) and _has(pattern[1], key)",
         "not channel or _has(pattern[0], channel) and _has(pattern[1], key)",
-        ("tests/node/test_access.py::test_a_subscription_lies_within_one_pattern",),
+        ("tests/node/links/test_access.py::test_a_subscription_lies_within_one_pattern",),
     ),
     Bug(
         "access: block is forgotten",
@@ -229,7 +229,7 @@ BUGS = (
         "denial",
         "role is Role.SERVER and peer in self._blocked.values()",
         "False",
-        ("tests/node/test_access.py::test_block_ends_what_comes_in_at_the_same_time",),
+        ("tests/node/links/test_access.py::test_block_ends_what_comes_in_at_the_same_time",),
     ),
     Bug(
         "any UUID fits a certificate",
@@ -237,7 +237,9 @@ BUGS = (
         "conflict",
         "not proved.may_be(claimed)",
         "False",
-        ("tests/node/test_connecting.py::test_a_certificate_that_names_another_uuid_is_closed_out_before_a_response",),
+        (
+            "tests/node/links/test_connecting.py::test_a_certificate_that_names_another_uuid_is_closed_out_before_a_response",
+        ),
     ),
     Bug(
         "the key of the first sight is not looked at",
@@ -245,7 +247,7 @@ BUGS = (
         "conflict",
         "not proved.uuids and known.links.spki_sha256 not in (None, proved.spki_sha256)",
         "False",
-        ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
+        ("tests/node/links/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
     ),
     Bug(
         "the key of the first sight is not stored",
@@ -253,7 +255,7 @@ BUGS = (
         "_change_pin",
         ("self._commits.batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))"),
         "",
-        ("tests/node/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
+        ("tests/node/links/test_connecting.py::test_the_first_key_is_pinned_over_a_restart",),
     ),
     Bug(
         "connected to itself",
@@ -261,7 +263,7 @@ BUGS = (
         "_admit",
         "claimed == self._context.instance_id",
         "False",
-        ("tests/node/test_connecting.py::test_a_connection_to_oneself_ends_that_dial",),
+        ("tests/node/links/test_connecting.py::test_a_connection_to_oneself_ends_that_dial",),
     ),
     Bug(
         "a remote that is refused is dialled as often as one that is away",
@@ -269,7 +271,7 @@ BUGS = (
         "_pause",
         "is_refused",
         "False",
-        ("tests/node/test_connecting.py::test_a_remote_that_is_refused_is_dialled_on",),
+        ("tests/node/links/test_connecting.py::test_a_remote_that_is_refused_is_dialled_on",),
     ),
     Bug(
         "derived: any prefix will do",
@@ -277,7 +279,7 @@ BUGS = (
         "may_be",
         "prefix_of(claimed) in self.prefixes",
         "bool(self.prefixes)",
-        ("tests/node/test_derived.py::test_a_refusal_says_what_the_certificate_names",),
+        ("tests/node/links/test_derived.py::test_a_refusal_says_what_the_certificate_names",),
     ),
     Bug(
         "derived: it may subscribe",
@@ -285,7 +287,7 @@ BUGS = (
         "_let_write",
         "subscriptions",
         "False",
-        ("tests/node/test_derived.py::test_a_list_in_a_second_handshake_is_refused",),
+        ("tests/node/links/test_derived.py::test_a_list_in_a_second_handshake_is_refused",),
     ),
     Bug(
         "derived: known for ever",
@@ -293,7 +295,7 @@ BUGS = (
         "",
         "24 * 3600.0",
         "2400 * 3600.0",
-        ("tests/node/test_derived.py::test_copies_are_known_for_a_day",),
+        ("tests/node/links/test_derived.py::test_copies_are_known_for_a_day",),
     ),
     Bug(
         "derived: one connection at a time",
@@ -301,7 +303,7 @@ BUGS = (
         "_establish",
         "old is not None and not peer.derived",
         "old is not None",
-        ("tests/node/test_derived.py::test_it_is_told_what_we_subscribe_to",),
+        ("tests/node/links/test_derived.py::test_it_is_told_what_we_subscribe_to",),
     ),
     Bug(
         "derived: it is kept when it is gone",
@@ -309,7 +311,7 @@ BUGS = (
         "drop_derived",
         ("\n        self._peers.pop(peer.uuid, None)\n        "),
         "pass",
-        ("tests/node/test_derived.py::test_it_is_up_without_a_commit_and_leaves_nothing",),
+        ("tests/node/links/test_derived.py::test_it_is_up_without_a_commit_and_leaves_nothing",),
     ),
     Bug(
         "a dead letter is an id",
@@ -317,7 +319,7 @@ BUGS = (
         "key_of",
         "checksum_of(message)",
         "0",
-        ("tests/node/test_duplicates.py::test_a_dead_letter_is_a_message_and_no_id",),
+        ("tests/node/inboxes/test_duplicates.py::test_a_dead_letter_is_a_message_and_no_id",),
     ),
     Bug(
         "subscriptions of a peer that is away are dropped",
@@ -344,8 +346,8 @@ BUGS = (
             "        "
         ),
         (
-            "tests/node/test_holds.py",
-            "tests/node/test_connecting.py",
+            "tests/node/lists/test_holds.py",
+            "tests/node/links/test_connecting.py",
         ),
     ),
     Bug(
@@ -354,7 +356,7 @@ BUGS = (
         "_establish",
         "link.lists.control.differing(self._own.entries)",
         "set(self._own.entries) & set()",
-        ("tests/node/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),
+        ("tests/node/inboxes/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),
     ),
     Bug(
         "strangers without a bound",
@@ -362,7 +364,7 @@ BUGS = (
         "full",
         "self._in_progress[share] >= self.most(share)",
         "False",
-        ("tests/node/test_access.py::test_handshakes_in_progress_are_bounded",),
+        ("tests/node/links/test_access.py::test_handshakes_in_progress_are_bounded",),
     ),
     Bug(
         "who keeps trying is told of no refusal",

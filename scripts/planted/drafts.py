@@ -10,9 +10,9 @@ CONNECTION = "tolliver_proto/_wire/connection.py"
 STATE = "tolliver_proto/_wire/state.py"
 CHANGES = "tests/reactive/test_connection.py::test_an_extension_that_changes_a_message_of_the_draft"
 EARLY = "tests/wire/test_connection.py::test_they_are_ignored_before_the_handshake_is_over_too"
-ANSWERS = "tests/node/test_connecting.py::test_an_answer_that_is_no_handshake_ends_a_dial_that_is_not_kept_up"
+ANSWERS = "tests/node/links/test_connecting.py::test_an_answer_that_is_no_handshake_ends_a_dial_that_is_not_kept_up"
 DIALECTS = "tests/node/test_dialects.py::"
-KEPT_UP = "tests/node/test_connecting.py::test_a_remote_that_is_kept_up_is_dialled_on"
+KEPT_UP = "tests/node/links/test_connecting.py::test_a_remote_that_is_kept_up_is_dialled_on"
 
 BUGS = (
     Bug(
@@ -53,7 +53,7 @@ BUGS = (
         "_is_no_handshake",
         "isinstance(error, RemoteProtocolError) and not isinstance(error, UnexpectedEOF)",
         "isinstance(error, RemoteProtocolError)",
-        ("tests/node/test_connecting.py::test_an_end_in_the_handshake_is_no_answer",),
+        ("tests/node/links/test_connecting.py::test_an_end_in_the_handshake_is_no_answer",),
     ),
     Bug(
         "a connection that was up and broke the rules is taken for an answer",
@@ -61,7 +61,7 @@ BUGS = (
         "ended",
         "up_since is None and _is_no_handshake(error)",
         "_is_no_handshake(error)",
-        ("tests/node/test_connecting.py::test_a_connection_that_was_up_and_broke_the_rules_is_no_answer",),
+        ("tests/node/links/test_connecting.py::test_a_connection_that_was_up_and_broke_the_rules_is_no_answer",),
     ),
     Bug(
         "a peer's unreliable id is not read",

@@ -19,11 +19,11 @@ FAILURES = "tolliver_proto/_common/failures.py"
 HUB = "tolliver_proto/reactive/_hub.py"
 STREAMS = "transports/tolliver_transports/_streams/streams.py"
 THROTTLED = "tests/node/test_throttled.py::"
-SILENCE = "tests/node/test_silence.py::"
+SILENCE = "tests/node/links/test_silence.py::"
 DIALS = "tests/reactive/test_hub_dials.py::"
 SEEN = "tests/adapters/test_seen.py::"
 CAUSES = "tests/adapters/test_dial_causes.py::"
-LISTS = "tests/node/test_peer_lists.py::"
+LISTS = "tests/node/lists/test_peer_lists.py::"
 TOLD = "tests/adapters/test_events.py::"
 
 BUGS = (

@@ -17,13 +17,13 @@ LEDGER = "tolliver_proto/_node/outboxes/ledger.py"
 PEERS = "tolliver_proto/_node/lists/peers.py"
 KEEPING_PART = "tolliver_proto/_node/outboxes/connect_windows.py"
 OUTBOX = "tolliver_proto/_node/outboxes/outbox.py"
-CONNECTING = "tests/node/test_connecting.py::"
-DUELLING = "tests/node/test_duels.py::"
+CONNECTING = "tests/node/links/test_connecting.py::"
+DUELLING = "tests/node/links/test_duels.py::"
 DROPS = "tolliver_proto/_node/notices.py"
-SILENT = "tests/node/test_patience.py::"
-WINDOWS = "tests/node/test_windows.py::"
-STRIKES = "tests/node/test_strikes.py::"
-HOLDING = "tests/node/test_holds.py::"
+SILENT = "tests/node/outboxes/test_patience.py::"
+WINDOWS = "tests/node/outboxes/test_windows.py::"
+STRIKES = "tests/node/outboxes/test_strikes.py::"
+HOLDING = "tests/node/lists/test_holds.py::"
 ONCE = "tests/cli/test_once.py::"
 COMMANDS = "transports/tolliver_transports/_cli/connecting.py"
 FIELD = ("tests/node/test_answers.py::test_nodes_in_the_field",)
@@ -112,7 +112,7 @@ BUGS = (
         "sync",
         "self.mute",
         "False",
-        ("tests/node/test_mute.py::test_a_peer_that_dies_of_control_messages_is_sent_none",),
+        ("tests/node/lists/test_mute.py::test_a_peer_that_dies_of_control_messages_is_sent_none",),
     ),
     Bug(
         "idle sockets keep a good peer out",
@@ -120,7 +120,7 @@ BUGS = (
         "new_cid",
         "full = self._make_room(address, full)",
         "",
-        ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
+        ("tests/node/links/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
     ),
     Bug(
         "who is in the middle of a handshake makes room",
@@ -128,7 +128,7 @@ BUGS = (
         "receive_data",
         "self._limiter.heard(cid)",
         "",
-        ("tests/node/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
+        ("tests/node/links/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
     ),
     Bug(
         "each message that is dropped is told",
@@ -136,7 +136,7 @@ BUGS = (
         "add",
         "counts is None",
         "True",
-        ("tests/node/test_drops.py::test_what_nobody_wants_is_told_at_once_and_then_by_the_minute",),
+        ("tests/node/inboxes/test_drops.py::test_what_nobody_wants_is_told_at_once_and_then_by_the_minute",),
     ),
     Bug(
         "what is dropped is counted by names without end",
@@ -144,7 +144,7 @@ BUGS = (
         "add",
         "shown in counts or len(counts) < _NAMED",
         "True",
-        ("tests/node/test_drops.py::test_each_peer_has_its_own_sum_and_only_so_many_names",),
+        ("tests/node/inboxes/test_drops.py::test_each_peer_has_its_own_sum_and_only_so_many_names",),
     ),
     Bug(
         "clones replace each other for ever",

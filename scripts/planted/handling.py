@@ -10,7 +10,7 @@ INBOX_PART = "tolliver_proto/_node/inboxes/inbox.py"
 CREDIT = "tolliver_proto/_node/inboxes/credit.py"
 DELIVERING = "tolliver_proto/_node/inboxes/delivering.py"
 DRIVER = "transports/tolliver_transports/_messages/inbox.py"
-TESTS = "tests/node/test_handling.py::"
+TESTS = "tests/node/inboxes/test_handling.py::"
 OVER_LOOPS = "tests/adapters/test_handling.py::"
 
 BUGS = (

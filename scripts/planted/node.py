@@ -10,7 +10,7 @@ HANDSHAKES = "tolliver_proto/_node/links/handshakes.py"
 LINKS = "tolliver_proto/_node/links/links.py"
 NODE = "tolliver_proto/_node/node.py"
 
-SEEN = ("tests/node/test_dial_causes.py",)
+SEEN = ("tests/node/links/test_dial_causes.py",)
 
 BUGS = (
     Bug(
@@ -28,7 +28,7 @@ BUGS = (
         "batch.stores and isinstance(error, DiskFull)",
         "False",
         (
-            "tests/node/test_full_disk.py::"
+            "tests/node/commits/test_full_disk.py::"
             "test_what_was_acknowledged_is_removed_at_once_though_no_message_can_be_stored",
         ),
     ),
@@ -38,7 +38,7 @@ BUGS = (
         "end_apart",
         "self.apart = self.apart and not through.stores",
         "",
-        ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+        ("tests/node/commits/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
     ),
     Bug(
         "send before commit",
@@ -62,7 +62,7 @@ BUGS = (
         "None if is_derived(context.instance_id) else context.rng",
         "None",
         (
-            "tests/node/test_ids.py",
+            "tests/node/outboxes/test_ids.py",
             "tests/test_restored.py",
         ),
     ),
@@ -73,7 +73,7 @@ BUGS = (
         "None if is_derived(context.instance_id) else context.rng",
         "context.rng",
         (
-            "tests/node/test_ids.py::test_a_derived_identity_begins_at_1_and_goes_on_behind_what_was_reserved",
+            "tests/node/outboxes/test_ids.py::test_a_derived_identity_begins_at_1_and_goes_on_behind_what_was_reserved",
             "tests/adapters/test_derived.py::test_every_try_of_a_task_counts_once",
         ),
     ),
@@ -83,7 +83,7 @@ BUGS = (
         "forgotten",
         "self._delivering.dedupe.forget(peer.uuid)",
         "",
-        ("tests/node/test_duplicates.py::test_a_forgotten_peer_s_ids_are_new_again",),
+        ("tests/node/inboxes/test_duplicates.py::test_a_forgotten_peer_s_ids_are_new_again",),
     ),
     Bug(
         "a peer that is connected is forgotten, as it was away once",
@@ -91,7 +91,7 @@ BUGS = (
         "_on_away_timeout",
         "any(link.peer is peer for link in self._context.links.values())",
         "False",
-        ("tests/node/test_absence.py::test_a_peer_that_is_back_in_time_has_all_of_its_time_again",),
+        ("tests/node/links/test_absence.py::test_a_peer_that_is_back_in_time_has_all_of_its_time_again",),
     ),
     Bug(
         "a peer that was away at the opening is never forgotten",
@@ -99,7 +99,7 @@ BUGS = (
         "__init__",
         "self._links.count_absence(peer)",
         "",
-        ("tests/node/test_absence.py::test_after_a_restart_it_has_all_of_its_time_again",),
+        ("tests/node/links/test_absence.py::test_after_a_restart_it_has_all_of_its_time_again",),
     ),
     Bug(
         "access: routes do not look at the rules",
@@ -107,7 +107,7 @@ BUGS = (
         "reroute",
         "self._context.acl.rights(peer.uuid).granted(wanted)",
         "peer.subscriptions.union(peer.held)",
-        ("tests/node/test_access.py::test_rules_that_change_while_a_list_is_stored",),
+        ("tests/node/links/test_access.py::test_rules_that_change_while_a_list_is_stored",),
     ),
     Bug(
         "access: new rules leave the old routes",
@@ -115,7 +115,7 @@ BUGS = (
         "set_acl",
         ("\n        if acl.rights(uuid) != before.rights(uuid):\n            self._routing.reroute(peer)\n        "),
         "pass",
-        ("tests/node/test_access.py::test_narrower_rules_hold_at_once_and_wider_ones_give_back",),
+        ("tests/node/links/test_access.py::test_narrower_rules_hold_at_once_and_wider_ones_give_back",),
     ),
     Bug(
         "dedupe: forgotten over a restart",
@@ -123,7 +123,7 @@ BUGS = (
         "__init__",
         "loaded.handled if dedupe else ()",
         "()",
-        ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
+        ("tests/node/inboxes/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
     ),
     Bug(
         "ids in use are not reserved in the store",
@@ -131,7 +131,7 @@ BUGS = (
         "_begin_commit",
         "self._ledger.ids.needs_reserve",
         "False",
-        ("tests/node/test_storing.py::test_ids_are_reserved_again_after_a_failure",),
+        ("tests/node/commits/test_storing.py::test_ids_are_reserved_again_after_a_failure",),
     ),
     Bug(
         "sends wait for removals that have no room",
@@ -139,7 +139,7 @@ BUGS = (
         "store_failed",
         "self._commits.apart and not no_room",
         "False",
-        ("tests/node/test_full_disk.py::test_a_send_does_not_wait_for_removals_that_find_no_room_either",),
+        ("tests/node/commits/test_full_disk.py::test_a_send_does_not_wait_for_removals_that_find_no_room_either",),
     ),
     Bug(
         "no answer to a probe is no matter",
@@ -147,6 +147,6 @@ BUGS = (
         "_on_probe_timeout",
         "self._actions.append(Abort(cid))",
         "return",
-        ("tests/node/test_probes.py::test_no_answer_is_a_lost_connection",),
+        ("tests/node/links/test_probes.py::test_no_answer_is_a_lost_connection",),
     ),
 )

@@ -22,7 +22,7 @@ BUGS = (
         "_take_unhandled",
         "not self._delivering.handlers.match(delivery.channel, delivery.key)",
         "False",
-        ("tests/node/test_withheld.py::test_a_handler_that_leaves_withholds_what_it_holds",),
+        ("tests/node/inboxes/test_withheld.py::test_a_handler_that_leaves_withholds_what_it_holds",),
     ),
     Bug(
         "a peer that asks again and again is obeyed each time",
@@ -30,7 +30,7 @@ BUGS = (
         "_obey",
         "self._context.now - peer.lists.obeyed_at < OBEYED_WITHIN",
         "False",
-        ("tests/node/test_withheld.py::test_a_sender_obeys_once_in_ten_seconds",),
+        ("tests/node/inboxes/test_withheld.py::test_a_sender_obeys_once_in_ten_seconds",),
     ),
     Bug(
         "what nobody wants yet is dropped",
@@ -38,7 +38,7 @@ BUGS = (
         "is_unwanted",
         "now >= self.subscriptions_due",
         "True",
-        ("tests/node/test_first_moments.py",),
+        ("tests/node/inboxes/test_first_moments.py",),
     ),
     Bug(
         "an unsubscribe does not begin the dropping of what it names",
@@ -46,7 +46,7 @@ BUGS = (
         "unsubscribed",
         "self._opening.unsubscribed(Subscription(channel, key), self._context.now)",
         "",
-        ("tests/node/test_first_moments.py::test_an_unsubscribe_begins_it_for_what_it_names",),
+        ("tests/node/inboxes/test_first_moments.py::test_an_unsubscribe_begins_it_for_what_it_names",),
     ),
     Bug(
         "what comes before its handler is withheld",
@@ -54,7 +54,7 @@ BUGS = (
         "leave_to_sender",
         "fate is Fate.WANTED and message_id is not None and self.keep_early(link, message)",
         "False",
-        ("tests/node/test_first_moments.py",),
+        ("tests/node/inboxes/test_first_moments.py",),
     ),
     Bug(
         "what is kept for a handler goes over the credit",
@@ -62,7 +62,7 @@ BUGS = (
         "keep",
         "len(self._kept) + messages >= limits.inbox_messages or size > limits.inbox_bytes",
         "False",
-        ("tests/node/test_first_moments.py::test_what_exceeds_the_credit_is_let_go",),
+        ("tests/node/inboxes/test_first_moments.py::test_what_exceeds_the_credit_is_let_go",),
     ),
     Bug(
         "what is still unwanted is never acknowledged",
@@ -70,7 +70,7 @@ BUGS = (
         "_drop_doubtful",
         "self._commits.ack(link, list(dropped))",
         "",
-        ("tests/node/test_first_moments.py",),
+        ("tests/node/inboxes/test_first_moments.py",),
     ),
     Bug(
         "what is let go after the first moments is no notice",
@@ -78,7 +78,7 @@ BUGS = (
         "_drop_doubtful",
         "self._context.drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._context.now)",
         "pass",
-        ("tests/node/test_first_moments.py::test_what_is_still_unwanted_after_half_a_minute_is_acknowledged",),
+        ("tests/node/inboxes/test_first_moments.py::test_what_is_still_unwanted_after_half_a_minute_is_acknowledged",),
     ),
     Bug(
         "ack before handler",
@@ -114,7 +114,7 @@ BUGS = (
         "_is_new",
         'self._counts["withheld"] += 1',
         ('\n        self._counts["withheld"] += 1\n        self._commits.ack(link, [message_id])\n        '),
-        ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
+        ("tests/node/inboxes/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
     ),
     Bug(
         "handled, durably, before it is stored",
@@ -122,7 +122,7 @@ BUGS = (
         "_remember",
         "self._commits.batch.handled.append(handled)",
         ("\n        self._commits.batch.handled.append(handled)\n        self.learn(handled)\n        "),
-        ("tests/node/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
+        ("tests/node/inboxes/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
     ),
     Bug(
         "a dead letter acknowledged before it is stored",
@@ -130,7 +130,7 @@ BUGS = (
         "keep_as_letter",
         "self._keep_letter(letter)",
         ("\n        self._keep_letter(letter)\n        self._commits.ack(link, [message_id])\n        "),
-        ("tests/node/test_duplicates.py::test_twenty_failures_make_a_dead_letter",),
+        ("tests/node/inboxes/test_duplicates.py::test_twenty_failures_make_a_dead_letter",),
     ),
     Bug(
         "a flood is dropped instead of waiting",
@@ -138,7 +138,7 @@ BUGS = (
         "_on_entries",
         "link.hold(Hold.RATE)",
         "return",
-        ("tests/node/test_duplicates.py::test_more_control_messages_than_allowed_wait_and_none_is_lost",),
+        ("tests/node/inboxes/test_duplicates.py::test_more_control_messages_than_allowed_wait_and_none_is_lost",),
     ),
     Bug(
         "an ack outlives its connection",
@@ -160,7 +160,7 @@ BUGS = (
             "            acks.setdefault(link, []).append(message_id)\n"
             "        "
         ),
-        ("tests/node/test_handling.py::test_an_ack_goes_out_on_the_connection_that_each_copy_came_on",),
+        ("tests/node/inboxes/test_handling.py::test_an_ack_goes_out_on_the_connection_that_each_copy_came_on",),
     ),
     Bug(
         "acknowledged though nobody is there to handle it",
@@ -169,7 +169,7 @@ BUGS = (
         "handlers or Fate.WANTED",
         "handlers or Fate.UNWANTED",
         (
-            "tests/node/test_receiving.py::test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_dropped",
+            "tests/node/inboxes/test_receiving.py::test_wanted_but_nobody_there_is_withheld_unwanted_is_acknowledged_and_dropped",
         ),
     ),
     Bug(
@@ -178,7 +178,7 @@ BUGS = (
         "judge",
         "channel == PROBE_CHANNEL",
         "False",
-        ("tests/node/test_probes.py::test_a_probe_is_never_a_message",),
+        ("tests/node/links/test_probes.py::test_a_probe_is_never_a_message",),
     ),
     Bug(
         "one failure too many before a dead letter",
@@ -186,7 +186,7 @@ BUGS = (
         "fail",
         "delivery.attempt >= self._limits.max_attempts",
         "delivery.attempt > self._limits.max_attempts",
-        ("tests/node/test_duplicates.py::test_a_letter_that_is_not_stored_is_still_a_message",),
+        ("tests/node/inboxes/test_duplicates.py::test_a_letter_that_is_not_stored_is_still_a_message",),
     ),
     Bug(
         "credit is never spent",
@@ -194,7 +194,7 @@ BUGS = (
         "on_message",
         "inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes",
         "False",
-        ("tests/node/test_receiving.py::test_credit_stops_events_then_reading_and_settling_brings_both_back",),
+        ("tests/node/inboxes/test_receiving.py::test_credit_stops_events_then_reading_and_settling_brings_both_back",),
     ),
     Bug(
         "what is not understood is not acknowledged",
@@ -202,7 +202,7 @@ BUGS = (
         "on_ignored",
         "frame.message_id is not None",
         "False",
-        ("tests/node/test_receiving.py::test_what_cannot_be_understood_is_acknowledged",),
+        ("tests/node/inboxes/test_receiving.py::test_what_cannot_be_understood_is_acknowledged",),
     ),
     Bug(
         "a peer subscribes to the reserved channel",
@@ -210,7 +210,7 @@ BUGS = (
         "_on_entries",
         "peer.derived or one.channel == RESERVED_CHANNEL",
         "peer.derived",
-        ("tests/node/test_receiving.py::test_the_reserved_channel_is_refused_everywhere",),
+        ("tests/node/inboxes/test_receiving.py::test_the_reserved_channel_is_refused_everywhere",),
     ),
     Bug(
         "own subscriptions are not stored",
@@ -218,7 +218,7 @@ BUGS = (
         "_store_own",
         "self._commits.batch.operations.append(operation)",
         "",
-        ("tests/node/test_receiving.py::test_own_changes_are_told_to_every_peer_once_they_are_stored",),
+        ("tests/node/inboxes/test_receiving.py::test_own_changes_are_told_to_every_peer_once_they_are_stored",),
     ),
     Bug(
         "the own list outgrows a handshake",
@@ -226,7 +226,7 @@ BUGS = (
         "check_list",
         "count > self._limits.max_subscriptions or size > self._limits.max_handshake",
         "False",
-        ("tests/node/test_receiving.py::test_own_lists_stay_within_what_peers_take",),
+        ("tests/node/inboxes/test_receiving.py::test_own_lists_stay_within_what_peers_take",),
     ),
     Bug(
         "too many subscriptions of a peer are kept",
@@ -234,7 +234,7 @@ BUGS = (
         "_may_have",
         ("len(link.lists.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake"),
         "size > self._limits.max_handshake",
-        ("tests/node/test_receiving.py::test_too_many_subscriptions_of_a_peer_are_refused_and_acknowledged",),
+        ("tests/node/inboxes/test_receiving.py::test_too_many_subscriptions_of_a_peer_are_refused_and_acknowledged",),
     ),
     Bug(
         "access: what may not be subscribed to is taken",
@@ -242,7 +242,7 @@ BUGS = (
         "_may_have",
         "self._context.acl.rights(peer.uuid).may_subscribe(subscription)",
         "True",
-        ("tests/node/test_access.py::test_a_control_message_that_asks_for_too_much_is_acknowledged",),
+        ("tests/node/links/test_access.py::test_a_control_message_that_asks_for_too_much_is_acknowledged",),
     ),
     Bug(
         "access: anybody may publish",
@@ -250,7 +250,7 @@ BUGS = (
         "on_guarded_message",
         "self._context.acl.rights(peer.uuid).may_publish(message.channel, message.key)",
         "True",
-        ("tests/node/test_access.py::test_rules_about_publishing_come_and_go",),
+        ("tests/node/links/test_access.py::test_rules_about_publishing_come_and_go",),
     ),
     Bug(
         "access: what is refused is not acknowledged",
@@ -258,7 +258,7 @@ BUGS = (
         "on_guarded_message",
         "self._commits.ack(link, [message.message_id])",
         "",
-        ("tests/node/test_access.py::test_what_may_not_be_published_is_acknowledged_and_not_delivered",),
+        ("tests/node/links/test_access.py::test_what_may_not_be_published_is_acknowledged_and_not_delivered",),
     ),
     Bug(
         "dedupe: a high-water mark",
@@ -266,7 +266,7 @@ BUGS = (
         "find",
         "self._known.find(peer, message_id, checksum)",
         "Known.YES if any(one == peer and known >= message_id for one, known, _ in self._known) else Known.NOT",
-        ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
+        ("tests/node/inboxes/test_duplicates.py::test_the_last_n_are_an_exact_set",),
     ),
     Bug(
         "dedupe: acknowledged before it is on disk",
@@ -274,7 +274,7 @@ BUGS = (
         "acknowledge",
         "self._commits.batch.acks if is_durable else {}",
         "{}",
-        ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
+        ("tests/node/inboxes/test_duplicates.py::test_the_last_n_are_an_exact_set",),
     ),
     Bug(
         "dedupe: without a bound",
@@ -285,7 +285,7 @@ BUGS = (
             self._known.forget_oldest()
         """,
         "",
-        ("tests/node/test_duplicates.py::test_the_last_n_are_an_exact_set",),
+        ("tests/node/inboxes/test_duplicates.py::test_the_last_n_are_an_exact_set",),
     ),
     Bug(
         "a wildcard channel matches nothing",
@@ -293,7 +293,7 @@ BUGS = (
         "matching",
         'Subscription("", key)',
         "Subscription(channel, key)",
-        ("tests/node/test_sending.py::test_reserved_names_are_case_sensitive",),
+        ("tests/node/outboxes/test_sending.py::test_reserved_names_are_case_sensitive",),
     ),
     Bug(
         "two subscriptions, two deliveries",
@@ -301,7 +301,7 @@ BUGS = (
         "_look_up",
         "tuple(targets)",
         "tuple(one for some in matching(channel, key) for one in self._targets.get(some, {}))",
-        ("tests/node/test_sending.py::test_routing_by_wildcards_one_copy_each",),
+        ("tests/node/outboxes/test_sending.py::test_routing_by_wildcards_one_copy_each",),
     ),
     Bug(
         "removing a wildcard removes what it covers",
@@ -312,7 +312,7 @@ BUGS = (
         gone = operation.subscription
         subscriptions = frozenset(one for one in subscriptions if gone not in matching(*one))
         """,
-        ("tests/node/test_receiving.py::test_subscriptions_of_a_peer_change_by_control_messages",),
+        ("tests/node/inboxes/test_receiving.py::test_subscriptions_of_a_peer_change_by_control_messages",),
     ),
     Bug(
         "set aside at the first suspicion",
@@ -324,6 +324,6 @@ BUGS = (
         [seq] = exposed
         """,
         "seq = exposed[0]",
-        ("tests/node/test_upkeep.py::test_five_strikes_set_it_aside_and_the_next_ones_go",),
+        ("tests/node/outboxes/test_upkeep.py::test_five_strikes_set_it_aside_and_the_next_ones_go",),
     ),
 )

@@ -13,7 +13,7 @@ SIZES = "tolliver_proto/_patterns/retained_sizes.py"
 COPIES = "tolliver_proto/_patterns/value_copies.py"
 
 _NODE = "tests/patterns/test_retained.py::"
-_FLUSH = "tests/node/test_flushing.py::"
+_FLUSH = "tests/node/outboxes/test_flushing.py::"
 
 BUGS = (
     Bug(

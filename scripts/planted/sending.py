@@ -27,7 +27,7 @@ BUGS = (
         "acked",
         "self._since = now if waits and self._after is not None else None",
         "pass",
-        ("tests/node/test_silence.py",),
+        ("tests/node/links/test_silence.py",),
     ),
     Bug(
         "a silence is told again and again",
@@ -35,7 +35,7 @@ BUGS = (
         "look",
         "self._told = True",
         "self._told = False",
-        ("tests/node/test_silence.py",),
+        ("tests/node/links/test_silence.py",),
     ),
     Bug(
         "what a newer list lacks is dropped",
@@ -43,7 +43,7 @@ BUGS = (
         "_set_peer_list",
         "{one: peer.lists.held.get(one, until) for one in kept}",
         "{}",
-        ("tests/node/test_holds.py",),
+        ("tests/node/lists/test_holds.py",),
     ),
     Bug(
         "what was held is not read again",
@@ -51,7 +51,7 @@ BUGS = (
         "_read_all_again",
         "window.go_back(0)",
         "pass",
-        ("tests/node/test_holds.py",),
+        ("tests/node/lists/test_holds.py",),
     ),
     Bug(
         "a hold never ends",
@@ -59,7 +59,7 @@ BUGS = (
         "_give_up_held",
         "self._commits.searches.begin(peer.uuid, take, lambda _error: None)",
         "",
-        ("tests/node/test_holds.py",),
+        ("tests/node/lists/test_holds.py",),
     ),
     Bug(
         "what is held makes a send fail",
@@ -67,7 +67,7 @@ BUGS = (
         "full",
         "QuotaPolicy.SKIP if peer.lists.held else self._policy.quota_of(peer.uuid)",
         "self._policy.quota_of(peer.uuid)",
-        ("tests/node/test_holds.py",),
+        ("tests/node/lists/test_holds.py",),
     ),
     Bug(
         "an unsubscribe is said once",
@@ -75,7 +75,7 @@ BUGS = (
         "insist",
         "link.lists.control.insist(peer.lists.unsaid)",
         "pass",
-        ("tests/node/test_holds.py::test_an_unsubscribe_is_repeated_until_it_is_acknowledged",),
+        ("tests/node/lists/test_holds.py::test_an_unsubscribe_is_repeated_until_it_is_acknowledged",),
     ),
     Bug(
         "what was given up counts as acknowledged",
@@ -83,7 +83,7 @@ BUGS = (
         "remove",
         "self._tell_given_up(peer.uuid, ids, reason)",
         "",
-        ("tests/node/test_undelivered.py",),
+        ("tests/node/outboxes/test_undelivered.py",),
     ),
     Bug(
         "who asks later is told of an acknowledgement",
@@ -91,7 +91,7 @@ BUGS = (
         "watch",
         "Acked([receipt], told[0] if told else None)",
         "Acked([receipt])",
-        ("tests/node/test_undelivered.py::test_who_asks_later_is_told_the_same",),
+        ("tests/node/outboxes/test_undelivered.py::test_who_asks_later_is_told_the_same",),
     ),
     Bug(
         "a send goes without the recipients that it requires",
@@ -99,7 +99,7 @@ BUGS = (
         "_check_recipients",
         "found < required",
         "False",
-        ("tests/node/test_undelivered.py::test_a_send_with_fewer_recipients_than_it_asks_for_stores_nothing",),
+        ("tests/node/outboxes/test_undelivered.py::test_a_send_with_fewer_recipients_than_it_asks_for_stores_nothing",),
     ),
     Bug(
         "who is skipped at its quota counts as a recipient that is required",
@@ -107,7 +107,7 @@ BUGS = (
         "store",
         "routed, shares = room.routed, room.shares\n_check_recipients(items, routed, terms.required)",
         "routed, shares = room.routed, room.shares",
-        ("tests/node/test_undelivered.py::test_who_is_skipped_at_its_quota_is_not_counted",),
+        ("tests/node/outboxes/test_undelivered.py::test_who_is_skipped_at_its_quota_is_not_counted",),
     ),
     Bug(
         "on a full disk messages go with everything else",
@@ -115,7 +115,7 @@ BUGS = (
         "must_wait",
         "self._commits.apart or self._keeps_enough()",
         "self._keeps_enough()",
-        ("tests/node/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+        ("tests/node/commits/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
     ),
     Bug(
         "what is linked again after a failure is forgotten",
@@ -124,7 +124,7 @@ BUGS = (
         "self.linked",
         "False",
         (
-            "tests/node/test_full_disk.py::"
+            "tests/node/commits/test_full_disk.py::"
             "test_what_was_linked_and_failed_is_linked_later_though_nothing_else_is_to_be_stored",
         ),
     ),
@@ -148,7 +148,7 @@ BUGS = (
         "_next_free",
         "self.live.next_free(number)",
         "number",
-        ("tests/node/test_sending.py::test_ids_wrap_over_live_ones",),
+        ("tests/node/outboxes/test_sending.py::test_ids_wrap_over_live_ones",),
     ),
     Bug(
         "ids begin among those that were handed out",
@@ -156,7 +156,7 @@ BUGS = (
         "_drawn",
         "self._is_clear(first, first + RESERVE - 1)",
         "True",
-        ("tests/node/test_ids.py::test_the_first_draw_that_is_clear_is_taken",),
+        ("tests/node/outboxes/test_ids.py::test_the_first_draw_that_is_clear_is_taken",),
     ),
     Bug(
         "only the first id of a block is looked at",
@@ -164,7 +164,7 @@ BUGS = (
         "_drawn",
         "self._is_clear(first, first + RESERVE - 1)",
         "self._is_clear(first, first)",
-        ("tests/node/test_ids.py::test_a_wrapping_block_is_looked_at_on_both_sides",),
+        ("tests/node/outboxes/test_ids.py::test_a_wrapping_block_is_looked_at_on_both_sides",),
     ),
     Bug(
         "ids run into those of earlier openings",
@@ -172,7 +172,7 @@ BUGS = (
         "_next_free",
         "self._older.next_free(self.live.next_free(number))",
         "self.live.next_free(number)",
-        ("tests/node/test_ids.py::test_ids_that_were_handed_out_are_passed_over_as_long_as_there_are_others",),
+        ("tests/node/outboxes/test_ids.py::test_ids_that_were_handed_out_are_passed_over_as_long_as_there_are_others",),
     ),
     Bug(
         "more than 2^30 ids are remembered",
@@ -180,7 +180,7 @@ BUGS = (
         "remembered",
         "room <= 0",
         "False",
-        ("tests/node/test_ids.py::test_what_is_remembered_is_the_newest_ids",),
+        ("tests/node/outboxes/test_ids.py::test_what_is_remembered_is_the_newest_ids",),
     ),
     Bug(
         "openings are remembered without a bound",
@@ -188,7 +188,7 @@ BUGS = (
         "remembered",
         "spans[-OPENINGS:]",
         "spans",
-        ("tests/node/test_ids.py::test_so_many_openings_are_remembered_and_no_more",),
+        ("tests/node/outboxes/test_ids.py::test_so_many_openings_are_remembered_and_no_more",),
     ),
     Bug(
         "a restored copy meets the ids that followed it",
@@ -196,7 +196,7 @@ BUGS = (
         "begin_elsewhere",
         "count + BEYOND_A_COPY",
         "count",
-        ("tests/node/test_ids.py::test_a_restored_copy_keeps_clear_of_where_the_original_went_on",),
+        ("tests/node/outboxes/test_ids.py::test_a_restored_copy_keeps_clear_of_where_the_original_went_on",),
     ),
     Bug(
         "an opening that used no id leaves a row",
@@ -204,7 +204,7 @@ BUGS = (
         "needs_reserve",
         "0 < self._passed > self._reserved - RESERVE // 2",
         "self._passed > self._reserved - RESERVE // 2",
-        ("tests/node/test_ids.py::test_an_opening_that_used_no_id_reserves_none",),
+        ("tests/node/outboxes/test_ids.py::test_an_opening_that_used_no_id_reserves_none",),
     ),
     Bug(
         "id 2^31-1 allocated",
@@ -220,7 +220,7 @@ BUGS = (
         "claim_kept",
         "self._ledger.link_kept(peer, claimed)",
         "self._ledger.link_kept(peer, [])",
-        ("tests/node/test_connecting.py::test_what_is_sent_while_a_connection_is_made_reaches_the_peer_once",),
+        ("tests/node/links/test_connecting.py::test_what_is_sent_while_a_connection_is_made_reaches_the_peer_once",),
     ),
     Bug(
         "resend out of order",
@@ -246,7 +246,7 @@ BUGS = (
                 self._fresh.append(row)
                 self._fresh_bytes += row.size
         """,
-        ("tests/node/test_sending.py::test_everything_again_at_once_and_in_order_on_a_new_connection",),
+        ("tests/node/outboxes/test_sending.py::test_everything_again_at_once_and_in_order_on_a_new_connection",),
     ),
     Bug(
         "resend while still buffered",
@@ -259,7 +259,7 @@ BUGS = (
             "        room -= len(data)\n"
             "        "
         ),
-        ("tests/node/test_sending.py::test_never_again_while_the_first_copy_is_in_our_own_buffer",),
+        ("tests/node/outboxes/test_sending.py::test_never_again_while_the_first_copy_is_in_our_own_buffer",),
     ),
     Bug(
         "wildcard matches the reserved channel",
@@ -267,7 +267,7 @@ BUGS = (
         "_size_around",
         "PRIVATE_CHANNELS",
         "()",
-        ("tests/node/test_sending.py::test_a_bad_item_is_refused_with_all_its_companions",),
+        ("tests/node/outboxes/test_sending.py::test_a_bad_item_is_refused_with_all_its_companions",),
     ),
     Bug(
         "searched for before all is stored",
@@ -275,7 +275,7 @@ BUGS = (
         "when_stored",
         "self.running is None and self.batch.empty",
         "True",
-        ("tests/node/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
+        ("tests/node/outboxes/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
     ),
     Bug(
         "another message under a known id is a copy",
@@ -283,7 +283,7 @@ BUGS = (
         "_compared",
         "return _BY_ID",
         "return _YES",
-        ("tests/node/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",),
+        ("tests/node/inboxes/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",),
     ),
     Bug(
         "the checksum leaves out where the names end",
@@ -300,7 +300,7 @@ BUGS = (
         "self._heads[at] = row",
         "",
         (
-            "tests/node/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",
+            "tests/node/inboxes/test_duplicates.py::test_another_message_under_a_known_id_is_a_message",
             "tests/node/test_message_set.py::TestMessageSet",
         ),
     ),
@@ -310,7 +310,7 @@ BUGS = (
         "_compared",
         "number & 1 or checksum in (None, self._checksums[newest])",
         "checksum in (None, self._checksums[newest])",
-        ("tests/node/test_duplicates.py::test_what_an_old_layout_remembers_matches_by_id_alone",),
+        ("tests/node/inboxes/test_duplicates.py::test_what_an_old_layout_remembers_matches_by_id_alone",),
     ),
     Bug(
         "a peer with one id for everything makes one long chain",
@@ -326,7 +326,7 @@ BUGS = (
         "store",
         "[at for at, recipients in enumerate(routed) if recipients.peers or is_kept]",
         "[at for at, recipients in enumerate(routed)]",
-        ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
+        ("tests/node/outboxes/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
     ),
     Bug(
         "a message alone that nobody wants is stored",
@@ -334,7 +334,7 @@ BUGS = (
         "send",
         "not count",
         "False",
-        ("tests/node/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
+        ("tests/node/outboxes/test_sending.py::test_nobody_wants_it_and_nothing_is_stored",),
     ),
     Bug(
         "a message alone passes the quota",
@@ -342,7 +342,7 @@ BUGS = (
         "send",
         "self._room.quota.is_tight(peer.outbox, 1, size)",
         "False",
-        ("tests/node/test_undelivered.py::test_what_goes_for_newer_ones_was_not_delivered",),
+        ("tests/node/outboxes/test_undelivered.py::test_what_goes_for_newer_ones_was_not_delivered",),
     ),
     Bug(
         "a message alone passes those that wait",
@@ -353,7 +353,11 @@ BUGS = (
             "or self._context.foreign"
         ),
         ("self._ledger.keeping or self._commits.apart or self._context.closing or has_terms or self._context.foreign"),
-        ("tests/node/test_connecting.py", "tests/node/test_quota.py", "tests/node/test_full_disk.py"),
+        (
+            "tests/node/links/test_connecting.py",
+            "tests/node/outboxes/test_quota.py",
+            "tests/node/commits/test_full_disk.py",
+        ),
     ),
     Bug(
         "the first ack removes the message for all",
@@ -361,7 +365,7 @@ BUGS = (
         "take_in",
         "len(recipients.peers) + is_kept",
         "1",
-        ("tests/node/test_sending.py::test_one_id_for_several_recipients",),
+        ("tests/node/outboxes/test_sending.py::test_one_id_for_several_recipients",),
     ),
     Bug(
         "the quota of a peer is not looked at",
@@ -369,7 +373,7 @@ BUGS = (
         "full",
         "max(self.excess(peer.outbox, share)) <= 0",
         "True",
-        ("tests/node/test_sending.py::test_a_full_outbox_refuses_before_anything_changes",),
+        ("tests/node/outboxes/test_sending.py::test_a_full_outbox_refuses_before_anything_changes",),
     ),
     Bug(
         "unreliable messages pile up",
@@ -377,7 +381,7 @@ BUGS = (
         "unreliable_send",
         "connection.unsent_bytes + link.in_transit >= high_water or not connection.live",
         "not connection.live",
-        ("tests/node/test_sending.py::test_unreliable_is_dropped_over_high_water_and_never_stored",),
+        ("tests/node/outboxes/test_sending.py::test_unreliable_is_dropped_over_high_water_and_never_stored",),
     ),
     Bug(
         "the window has no bound",
@@ -385,7 +389,7 @@ BUGS = (
         "next_run",
         "count and (count >= most or size + message.size > most_bytes)",
         "False",
-        ("tests/node/test_sending.py::test_the_window_holds_messages_back_and_acks_let_them_go",),
+        ("tests/node/outboxes/test_sending.py::test_the_window_holds_messages_back_and_acks_let_them_go",),
     ),
     Bug(
         "a withheld ack stops the peer",
@@ -398,7 +402,7 @@ BUGS = (
         self._again.append(message)
         """,
         "heappush(self._due, (now + self.interval(0), True, [wire_id]))",
-        ("tests/node/test_sending.py::test_resending_waits_doubles_and_jitters",),
+        ("tests/node/outboxes/test_sending.py::test_resending_waits_doubles_and_jitters",),
     ),
     Bug(
         "resends do not back off",
@@ -406,7 +410,7 @@ BUGS = (
         "interval",
         "self._resend_first * 2.0 ** min(attempts, 30)",
         "self._resend_first",
-        ("tests/node/test_sending.py::test_resending_waits_doubles_and_jitters",),
+        ("tests/node/outboxes/test_sending.py::test_resending_waits_doubles_and_jitters",),
     ),
     Bug(
         "an unreadable row stops a peer",
@@ -414,7 +418,7 @@ BUGS = (
         "fetched",
         "corrupt.append(row)",
         "break",
-        ("tests/node/test_storing.py::test_corrupt_rows_are_set_aside_and_the_rest_goes_on",),
+        ("tests/node/commits/test_storing.py::test_corrupt_rows_are_set_aside_and_the_rest_goes_on",),
     ),
     Bug(
         "kept messages have no bound",
@@ -422,7 +426,7 @@ BUGS = (
         "_keeps_enough",
         "self._ledger.keeping.keeps_enough(self._policy.strict_block)",
         "False",
-        ("tests/node/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),
+        ("tests/node/links/test_connecting.py::test_beyond_its_share_sends_wait_until_the_peer_has_answered",),
     ),
     Bug(
         "what expires was acknowledged already",
@@ -433,7 +437,7 @@ BUGS = (
             continue
         """,
         "",
-        ("tests/node/test_upkeep.py::test_an_ack_that_crosses_the_search_counts_once",),
+        ("tests/node/outboxes/test_upkeep.py::test_an_ack_that_crosses_the_search_counts_once",),
     ),
     Bug(
         "a send to nobody is silent success",
@@ -441,6 +445,6 @@ BUGS = (
         "_tell_nobody",
         "receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, len(channels))",
         "pass",
-        ("tests/node/test_windows.py::test_a_send_that_nobody_is_owed_is_answered_so",),
+        ("tests/node/outboxes/test_windows.py::test_a_send_that_nobody_is_owed_is_answered_so",),
     ),
 )

@@ -62,7 +62,7 @@ BUGS = (
         "next_timeout",
         "self._deadline if self._handshaking else self.close_deadline",
         "self.close_deadline",
-        ("tests/node/test_connecting.py::test_time_limits",),
+        ("tests/node/links/test_connecting.py::test_time_limits",),
     ),
     Bug(
         "a peer may take for ever to close",
@@ -282,6 +282,6 @@ BUGS = (
         "_pause_before",
         "min(_spent(self._unexpected, self._now), _STRAY_PAUSE)",
         "0.0",
-        ("tests/node/test_connecting.py::test_a_peer_that_strays_without_end_is_not_read_without_end",),
+        ("tests/node/links/test_connecting.py::test_a_peer_that_strays_without_end_is_not_read_without_end",),
     ),
 )

@@ -162,7 +162,7 @@ def test_the_kernels_tests_are_green_with_patterns_taken_away(tmp_path: Path) ->
         source = ROOT / name
         (shutil.copytree if source.is_dir() else shutil.copy2)(source, tmp_path / name)
     shutil.rmtree(tmp_path / "tolliver_proto" / "_patterns")
-    files = sorted((tmp_path / "tests" / "node").glob("test_*.py"))
+    files = sorted((tmp_path / "tests" / "node").rglob("test_*.py"))
     tests = [str(one) for one in files if not OF_MORE.search(one.read_text("utf-8"))]
     assert len(tests) > len(files) // 2
     done = subprocess.run(
