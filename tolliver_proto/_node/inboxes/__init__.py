@@ -1,10 +1,10 @@
 """Inboxes: messages from the wire to the handlers, and their verdicts back.
 
-State: each peer's `Inbox` has what handlers have, whichever connection it came on, and the copies that wait for the
-same answer. Handlers, by their subscriptions, are `delivering`'s; credit, bounds and calls that hang are `credit`'s;
-verdicts are `settling`'s, and dead letters have their own file.
+State: each peer's `Inbox` holds the deliveries in the hands of handlers, of all connections of the peer, and counts the
+copies that wait for the same answer. `Delivering` has the handlers and finds those of a message, `Credit` has the
+bounds and the handler calls in progress, `Settling` takes the verdicts, `DeadLetters` stores the messages given up.
 
-Invariants: an ack goes out only for what was handled, is not wanted, or is a dead letter on disk (I2), and only on the
-connection that the message came on (T-49). A message that handlers have is handed out again only where the policy says
-so (T-48). Reading pauses where a peer's credit is used up, and never for another peer's sake (D-9).
+Invariants: an ack goes out only for a message that was handled, is unwanted, or is stored as a dead letter (I2), and
+only on the connection that the message came on (T-49). A message that handlers hold is delivered a second time only
+where the policy says so (T-48). Reading pauses for a peer whose own credit is used up, never for another peer's (D-9).
 """

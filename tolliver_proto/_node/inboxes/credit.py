@@ -1,10 +1,14 @@
-"""Messages in the hands of handlers.
+"""Credit, waiting copies and stuck calls of the messages that handlers hold.
 
-The part knows their credit, the copies that wait for them, and calls that take too long. The credit is a peer's, over
-all its connections: what is handed out and not settled (D-9). A call of a handler that lasts too long makes it stuck:
-what it has takes no credit then, and what comes for it is let go, so that reading goes on for the others. A copy of
-what is being handled waits and shares its answer, until the call has lasted for so long that nobody may count on it
-(T-48).
+Credit: a peer may have a number of messages and bytes handed out and unsettled, over all its connections (D-9). At the
+limit, reading from the peer stops; reading goes on when half of the credit is free again. A handler may have a bound of
+its own, counted over all senders (P-24).
+
+Stuck calls: a handler whose oldest call lasts longer than `Policy.stuck_after` is stuck. Its deliveries then take no
+credit, and new messages for it are neither handed out nor acknowledged, so that reading goes on for the other handlers.
+
+Copies: a copy of a message that a handler holds waits and shares the answer, until the call has lasted for
+`Policy.handling_timeout` (T-48).
 """
 
 from __future__ import annotations
@@ -20,22 +24,22 @@ from .inbox import Bound, Inbox, key_of
 
 
 class Calls:
-    """Beginnings of the calls, oldest first."""
+    """Running calls of one handler by start time, oldest first."""
 
     __slots__ = ("armed", "begun", "stuck")
 
     def __init__(self) -> None:
         self.begun: dict[Delivery, float] = {}
-        self.stuck = False  # the oldest has lasted too long
-        self.armed = False  # somebody looks at them again in time
+        self.stuck = False  # the oldest call has lasted too long
+        self.armed = False  # a timer is set to check the calls
 
     def oldest(self) -> tuple[Delivery, float] | None:
-        """The call that lasts for longest, and since when."""
+        """The oldest call and its start, in seconds of the node's clock."""
         return next(iter(self.begun.items()), None)
 
 
 class Credit:
-    """Credit, copies and calls."""
+    """Credit of the peers, bounds of the handlers, and calls in progress."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -46,15 +50,16 @@ class Credit:
         self._peers = context.peers
         self._calls: dict[Handler, Calls] = {}
         self.bounds: dict[Handler, Bound] = {}
-        self.counted: dict[Delivery, list[Bound]] = {}  # in whose bounds it counts
+        self.counted: dict[Delivery, list[Bound]] = {}  # bounds that count the delivery
         self.stuck: set[Handler] = set()
-        self.left_inboxes: dict[UUID, Inbox] = {}  # of derived identities that are gone
+        self.left_inboxes: dict[UUID, Inbox] = {}  # of disconnected derived identities
         context.due["calls"] = self._on_calls_timeout
 
     def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """This handler is at these from now on: it was called, or an iterator has handed them out (D-9, T-48).
+        """Records that the handler works on these deliveries from now on: it was called, or an iterator yielded them
+        (D-9, T-48).
 
-        A handler of which this is never said is never stuck. Returns True where `next_timeout` may be another one now.
+        A handler without this call is never stuck. Returns True if `next_timeout` may have changed.
         """
         self._context.tick(now)
         calls = self._calls.get(handler)
@@ -71,9 +76,9 @@ class Credit:
         return True
 
     def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """It is at these no more, whether or not they are settled. Those that were not begun are passed over.
+        """Records that the handler has finished with these deliveries, settled or not; skips those that were not begun.
 
-        Returns True where `next_timeout` may be another one now.
+        Returns True if `next_timeout` may have changed.
         """
         self._context.tick(now)
         calls = self._calls.get(handler)
@@ -101,7 +106,7 @@ class Credit:
             del self._calls[handler]
 
     def _look_at_calls(self, handler: Handler, calls: Calls, stuck_after: float) -> None:
-        """It is stuck or goes on, by the call that has lasted for longest; where it goes on, when to look again."""
+        """Marks the handler as stuck or not by its oldest call; a handler that is not stuck is checked again later."""
         oldest = calls.oldest()
         due = stuck_after + (self._context.now if oldest is None else oldest[1])
         is_stuck = due <= self._context.now
@@ -136,7 +141,7 @@ class Credit:
         return any(delivery in self._calls[handler].begun for handler in self.stuck)
 
     def inbox_of(self, delivery: Delivery) -> Inbox:
-        """The sender's; of one that is unknown, an empty one."""
+        """The inbox of the delivery's sender; an empty one for an unknown sender."""
         link = self._context.links.get(delivery.cid)
         peer = link.peer if link is not None else self._peers.get(delivery.peer_id)
         if peer is not None:
@@ -144,7 +149,8 @@ class Credit:
         return self.left_inboxes.get(delivery.peer_id) or Inbox()
 
     def exhaust_credit(self, peer: Peer) -> None:
-        """Read nothing more of this peer until half of it is back, or stuck handlers have given theirs back."""
+        """Stops reading from this peer until half of its credit is free; asks stuck handlers to return unbegun
+        messages."""
         peer.inbox.exhausted = True
         for link in [one for one in peer.lists.voices if one.up and one.state is not LinkState.DRAINING]:
             link.hold(Hold.CREDIT)
@@ -152,13 +158,14 @@ class Credit:
             self._actions.append(TakeBack(handler, peer.uuid))
 
     def _exhaust_all(self) -> None:
-        """Deliveries of a stuck handler that took no credit take some again."""
+        """Stops reading from peers whose credit is used up, now that deliveries of a stuck handler take credit
+        again."""
         for peer in self._peers.values():
             if not peer.inbox.exhausted and self._is_exhausted(peer.inbox):
                 self.exhaust_credit(peer)
 
     def _release_credit(self, inbox: Inbox, peer: Peer | None) -> None:
-        """Go on reading, where there is credit again."""
+        """Resumes reading from the peer if half of its credit is free."""
         if self._is_exhausted(inbox, 2):
             return
         inbox.exhausted = False
@@ -166,13 +173,14 @@ class Credit:
             self._context.go_on_reading(link, Hold.CREDIT)
 
     def _is_exhausted(self, inbox: Inbox, share: int = 1) -> bool:
-        """True if as much is handed out and unsettled as the limits allow, or that share of it (D-9)."""
+        """True if the peer's unsettled messages or bytes reach 1/`share` of the limits or of a handler's bound
+        (D-9)."""
         if any(bound.is_full(share) and bound.handler not in self.stuck for bound in inbox.bounds):
             return True
         return inbox.count * share >= self._limits.inbox_messages or inbox.size * share >= self._limits.inbox_bytes
 
     def count_in_bounds(self, handlers: Iterable[Handler], delivery: Delivery, peer: Peer) -> None:
-        """It is handed out: a handler that has as many as it may has its sender wait (P-24)."""
+        """Counts the delivery in the bounds of its handlers; a full bound makes the sender wait (P-24)."""
         bounds = [self.bounds[handler] for handler in handlers if handler in self.bounds]
         if bounds:
             self.counted[delivery] = bounds
@@ -185,21 +193,21 @@ class Credit:
             self.exhaust_credit(peer)
 
     def uncount(self, delivery: Delivery) -> None:
-        """It is settled: those who wait go on when half is."""
+        """Takes a settled delivery out of the bounds; peers that wait go on once a bound is at most half full."""
         for bound in self.counted.pop(delivery, ()):
             bound.count -= 1
             if bound.waiting and not bound.is_full(2):
                 self.end_bound(bound)
 
     def end_bound(self, bound: Bound) -> None:
-        """Nobody waits for it any longer."""
+        """Releases the peers that wait for this bound."""
         waiting, bound.waiting = bound.waiting, {}
         for uuid, inbox in waiting.items():
             inbox.bounds.pop(bound, None)
             self.give_back_credit(inbox, uuid)
 
     def take_settled(self, delivery: Delivery, inbox: Inbox) -> bool:
-        """Its handlers have ended; False if that is known. Its credit is there again."""
+        """Marks the delivery as settled and frees its credit; returns False if it was settled before."""
         if not inbox.remove(delivery):
             return False
         self.uncount(delivery)
@@ -207,28 +215,29 @@ class Credit:
         return True
 
     def give_back_credit(self, inbox: Inbox, uuid: UUID) -> None:
-        """Some of what it held is settled."""
+        """Resumes reading from the peer where enough was settled; forgets a derived identity's empty inbox."""
         if inbox.exhausted and not self._is_exhausted(inbox, 2):
             self._release_credit(inbox, self._peers.get(uuid))
         if self.left_inboxes and not inbox.held:
             self.left_inboxes.pop(uuid, None)
 
     def down(self, link: Link) -> None:
-        """An ack belongs to the connection that its message came on (T-49)."""
+        """Drops the waiting copies of a lost connection: an ack belongs to its message's connection (T-49)."""
         link.inbox.early = None
         link.release(Hold.CREDIT)
         if link.peer is not None:
             link.peer.inbox.lose(link.cid)
 
     def take_copies(self, delivery: Delivery, inbox: Inbox) -> list[tuple[Link, int]]:
-        """Connections on which copies of it wait, and how many: none waits any more."""
+        """Removes the waiting copies of this delivery; returns their open connections and the copies on each."""
         if not inbox.waiting:
             return []
         waited = inbox.waiting.pop(key_of(delivery.message), {})
         return [(self._context.up[cid], count) for cid, count in waited.items() if cid in self._context.up]
 
     def drop_copies(self, delivery: Delivery, inbox: Inbox) -> None:
-        """It was not handled: they come again, but where handlers have it twice."""
+        """The original failed: forgets its waiting copies, so that the sender resends them; not while another try is
+        held."""
         if not inbox.waiting or delivery.message.message_id is None:
             return
         if inbox.find(delivery.message) is None:

@@ -20,7 +20,7 @@ from .inbox import Inbox, MessageKey
 
 
 class Letters:
-    """Number and size of each letter, the oldest first."""
+    """Number and size in bytes of each stored letter, oldest first."""
 
     __slots__ = ("_bytes", "_next_number", "_sizes")
 
@@ -33,7 +33,7 @@ class Letters:
         return len(self._sizes)
 
     def add(self, size: int) -> int:
-        """One more; returns its number."""
+        """Adds a letter of this size in bytes; returns its number."""
         number = self._next_number
         self._next_number += 1
         self._sizes[number] = size
@@ -41,7 +41,7 @@ class Letters:
         return number
 
     def beyond(self, count: int, size: int) -> list[int]:
-        """The oldest that must go, so that so many letters and bytes are left. The newest one stays in any case."""
+        """Numbers of the oldest letters beyond `count` letters and `size` bytes; never includes the newest letter."""
         letters, total = len(self._sizes), self._bytes
         gone: list[int] = []
         for number, its_size in self._sizes.items():
@@ -53,13 +53,13 @@ class Letters:
         return gone
 
     def take_out(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Those of these that were there, with their sizes."""
+        """Removes the letters with these numbers that exist; returns their sizes in bytes by number."""
         gone = {number: self._sizes.pop(number) for number in dict.fromkeys(numbers) if number in self._sizes}
         self._bytes -= sum(gone.values())
         return gone
 
     def take_back(self, added: Collection[int], gone: Mapping[int, int]) -> None:
-        """A commit that was to add these, and to take those out, has failed."""
+        """Undoes a failed commit: removes the letters in `added` and restores those in `gone`."""
         self.take_out(added)
         still_there = {number: size for number, size in gone.items() if number not in added}
         self._sizes = dict(sorted({**self._sizes, **still_there}.items()))
@@ -70,7 +70,7 @@ _CAUSE = 1000  # characters
 
 
 class DeadLetters:
-    """Letters in the store, and those that are replayed."""
+    """Dead letters in the store, and those being replayed."""
 
     def __init__(
         self, context: Context, commits: Commits, credit: Credit, delivering: Delivering, loaded: Loaded
@@ -84,8 +84,8 @@ class DeadLetters:
         self._credit = credit
         self._delivering = delivering
         self.numbers = Letters(loaded.dead_letters, loaded.next_letter)
-        self.replayed: dict[Delivery, int] = {}  # dead letters in the hands of handlers
-        self.none_until = 0.0  # there was no room for any
+        self.replayed: dict[Delivery, int] = {}  # by delivery to a handler
+        self.none_until = 0.0  # the store had no room for letters
 
     def count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:
         if len(peer.inbox.attempts) >= self._limits.attempts_remembered and key not in peer.inbox.attempts:
@@ -93,13 +93,13 @@ class DeadLetters:
         peer.inbox.attempts[key] = attempts
 
     def pause(self, until: float) -> None:
-        """Until then there is no room for any: what would be one comes again."""
+        """Stores no letters before this time, as the disk is full; the senders resend such messages."""
         self.none_until = until
 
     def keep_as_letter(
         self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, cause: str, said: str
     ) -> None:
-        """Keep it as a dead letter, and acknowledge it when that is stored (T-47)."""
+        """Stores the message as a dead letter, and acknowledges it once that is committed (T-47)."""
         message = delivery.message
         letter = DeadLetter(
             delivery.peer_id,
@@ -125,7 +125,7 @@ class DeadLetters:
         )
 
     def _keep_letter(self, letter: DeadLetter) -> None:
-        """Store it, and in the same commit let the oldest go that there is no room for (T-47)."""
+        """Stores the letter, and in the same commit removes the oldest ones beyond the limits (T-47)."""
         number = self.numbers.add(letter.size)
         self._commits.batch.operations.append(AddDeadLetter(replace(letter, number=number)))
         self._commits.batch.letters_added.append(number)
@@ -148,7 +148,7 @@ class DeadLetters:
         )
 
     def remove_letters(self, numbers: Iterable[int]) -> int:
-        """Take those of them that are there out with the next commit; returns how many."""
+        """Removes the letters with these numbers with the next commit; returns how many existed."""
         gone = self.numbers.take_out(numbers)
         if gone:
             self._commits.batch.operations.append(RemoveDeadLetters([*gone]))
@@ -156,8 +156,8 @@ class DeadLetters:
         return len(gone)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
-        """Give up these dead letters, named by themselves or by their numbers. `receipt.counts` has how many were
-        there, once `Stored`."""
+        """Removes these dead letters, given as letters or by number. `receipt.counts` has the number of letters
+        removed, once `Stored`."""
         self._context.tick(now)
         count = self.remove_letters(one if isinstance(one, int) else one.number for one in letters)
         receipt = Receipt(0, -1, [count])
@@ -172,7 +172,8 @@ class DeadLetters:
             self.count_attempt(self._peers[peer], key, self._limits.max_attempts)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
-        """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
+        """Delivers dead letters to the handlers that match now; returns how many. A letter that is handled is
+        removed."""
         count = 0
         under_way = set(self.replayed.values())
         for letter in letters:

@@ -1,8 +1,8 @@
 """Cache of handled messages, to drop duplicates (T-48).
 
-This is an exact set of the last N, never a high-water mark, because lower ids do come later (T-09, T-40, T-51). A copy
-of what was handled and is not on disk yet, where it must be, is let go without an ack: it is sent again. A derived
-identity never comes back after its job is done, so what is known of it ends with a day (T-72a).
+The cache is an exact set of the last N messages, not a high-water mark, because lower ids may come later (T-09, T-40,
+T-51). Where handled messages must be on disk, a copy that comes before the commit gets no ack, so that the sender
+resends it. A derived identity never returns after its job, so its entries expire after a day (T-72a).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..message_set import Handled, Known, MessageSet
 
 
 class DedupeCache:
-    """The last `size` handled messages, and what is to be known of those that are being handled."""
+    """The last `size` handled messages, and the messages being handled or stored as handled."""
 
     def __init__(self, size: int, known: Iterable[Handled] = ()) -> None:
-        """A set of just that size is taken over as it is."""
+        """Takes over a `MessageSet` of the right capacity without a copy."""
         self._size = size
         self._used: dict[UUID, float] = {}  # derived identities, in the order of their last use
         self._begun: dict[Delivery, Handled] = {}
-        self._storing: set[Handled] = set()  # handled well and not yet known
-        room = size + 1  # the newest comes before the oldest goes
+        self._storing: set[Handled] = set()  # handled, not added yet
+        room = size + 1  # `add` removes the oldest after it has added the newest
         if isinstance(known, MessageSet) and known.room == room:
             self._known = known
             return
@@ -34,32 +34,33 @@ class DedupeCache:
             self.add(*one)
 
     def peers(self) -> list[UUID]:
-        """Of whom something is remembered."""
+        """Senders of the remembered messages."""
         return self._known.peers()
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
-        """Knowledge of this message: it was handled, or another one under its id, or neither."""
+        """Returns whether this message was handled, another one was under its id, or neither."""
         return self._known.find(peer, message_id, checksum)
 
     def begin(self, delivery: Delivery, message_id: int, checksum: int) -> None:
-        """It is handed out now."""
+        """Records that the message is handed out."""
         self._begun[delivery] = delivery.peer_id, message_id, checksum
 
     def is_storing(self, peer: UUID, message_id: int, checksum: int) -> bool:
-        """True if it was handled, and that is not on disk yet."""
+        """True if the message was handled and the commit of that is outstanding."""
         return (peer, message_id, checksum) in self._storing
 
     def failed(self, delivery: Delivery) -> None:
-        """It is not being handled any more: the next copy is a message again."""
+        """Forgets a delivery that failed: the next copy is delivered."""
         self._begun.pop(delivery, None)
 
     def moved(self, delivery: Delivery, to: Delivery) -> None:
-        """It is handed out as another one from now on."""
+        """Replaces a delivery with its next try."""
         if delivery in self._begun:
             self._begun[to] = self._begun.pop(delivery)
 
     def succeeded(self, delivery: Delivery) -> Handled | None:
-        """Message for `add`, at once or when it is on disk; None if it was not being handled, or a copy of it was."""
+        """Returns the entry for `add`, which is due now or after the commit; None if the message or its copy is known
+        already."""
         handled = self._begun.pop(delivery, None)
         if handled is None:
             return None
@@ -71,7 +72,7 @@ class DedupeCache:
         return handled
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
-        """From now on copies of it are duplicates. Returns what was known until now."""
+        """Remembers the message, whose copies are duplicates from now on. Returns what was known before."""
         self._storing.discard((peer, message_id, checksum))
         known = self._known.add(peer, message_id, checksum)
         if len(self._known) > self._size:
@@ -79,7 +80,7 @@ class DedupeCache:
         return known
 
     def forget(self, peer: UUID) -> None:
-        """Its ids mean nothing any more (T-77)."""
+        """Forgets the peer's messages: its ids may start over (T-77)."""
         self._known.forget(peer)
         self._begun = {delivery: one for delivery, one in self._begun.items() if one[0] != peer}
         self._storing = {one for one in self._storing if one[0] != peer}
@@ -88,23 +89,23 @@ class DedupeCache:
     # Derived identities.
 
     def use(self, peer: UUID, now: float) -> None:
-        """If it is a derived identity, its day begins again."""
+        """Restarts the day of a derived identity; ignores other peers."""
         if is_derived(peer):
             self._used.pop(peer, None)
             self._used[peer] = now
 
     @property
     def crowded(self) -> bool:
-        """More derived identities than messages to remember: nothing of the first is remembered any more."""
+        """True if there are more derived identities than messages to remember: the oldest has no message left here."""
         return len(self._used) > self._size > 0
 
     @property
     def next_expiry(self) -> float | None:
-        """End of the first derived identity's day."""
+        """Time at which the first derived identity expires, in seconds of the node's clock."""
         return next(iter(self._used.values())) + REMEMBERED if self._used else None
 
     def expire(self, now: float) -> list[UUID]:
-        """The derived identities whose time is over: what they sent is a message again."""
+        """Forgets and returns the derived identities whose day has ended: what they sent is no duplicate any more."""
         crowding = list(islice(self._used, len(self._used) - self._size)) if self.crowded else []
         for uuid in crowding:
             del self._used[uuid]

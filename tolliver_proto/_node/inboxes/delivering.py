@@ -1,9 +1,16 @@
 """Messages from the wire to the handlers.
 
-The fate of a message depends on its names alone, so the verdict is remembered by name: the handlers that match, or that
-it is wanted and nobody is there yet (no ack: it is sent again, T-46), or that nobody wants it (ack and drop). In the
-first moments both may still change (`opening`).
-Deliveries leave in runs, one for as long as the handlers stay the same.
+State: the handlers by subscription, and a cache of verdicts by name (`Context.verdicts`), as the fate of a message
+depends on its channel and key alone. A verdict is the tuple of matching handlers, or a `Fate`: wanted without a handler
+yet (no ack, so that the sender resends it, T-46), unwanted (acknowledged and dropped), doubtful (in the first moments
+of an instance, while its subscriptions may still come), stuck, or owned by a pattern.
+
+Invariants: each change of handlers, subscriptions or stuck handlers clears the verdicts. A message counts in its peer's
+inbox before handlers see it. Deliveries leave in runs (`Deliver`) of one peer and one tuple of handlers, because one
+action per message costs more.
+
+Rejected: an immediate resend request for each withheld message. The peer obeys one at a time and needs a moment, so
+entries that gained a handler are asked for one after another (`withheld`, T-50).
 """
 
 from __future__ import annotations
@@ -29,11 +36,11 @@ from .inbox import Bound, EarlyMessages, Fate, Opening, key_of
 
 _VERDICTS = 4096
 _BY_ID, _YES = Known.BY_ID, Known.YES
-_IN_TIME = 1.0  # and so much later it is asked again: it counts from when it was heard
+_IN_TIME = 1.0  # seconds added, as the peer counts from when it received the last request
 
 
 class Delivering:
-    """Handlers, and what comes for them."""
+    """The handlers, and what is done with each message that comes."""
 
     def __init__(
         self,
@@ -58,7 +65,7 @@ class Delivering:
         self._own = own
         self._credit = credit
         self.handlers: Routes[Handler, tuple[Handler, ...]] = Routes(_all)
-        self._once: set[Handler] = set()  # those that get no copy of what they have, whatever the policy says (T-48)
+        self._once: set[Handler] = set()  # handlers that get no copies, whatever the policy says (T-48)
         self._opening = Opening(context.limits, given, context.now)
         dedupe = context.policy.dedupe
         self.dedupe = DedupeCache(dedupe, loaded.handled if dedupe else ())
@@ -71,19 +78,21 @@ class Delivering:
         )
 
     def hand_out_once(self, handler: Handler) -> None:
-        """This handler gets no copy of what it has, also where `handling_timeout` is 0; until it is unregistered."""
+        """Gives this handler no copy of a message it holds, even where `handling_timeout` is 0; ends with
+        `unregister`."""
         self._once.add(handler)
 
     def _wait(self, link: Link, peer: Peer, message: Message) -> None:
-        """A copy of what is being handled is not handed out: it shares the answer on the connection it came on."""
+        """Counts a copy of a message being handled: it is not delivered, and shares the answer on its own
+        connection."""
         waits = peer.inbox.wait(key_of(message), link.cid)
         self._counts["waited" if waits else "withheld"] += 1
 
     def _hands_out_again(self, peer: Peer, held: Delivery, copy: Message) -> bool:
-        """True if handlers have this message for so long that a copy of it is one more try (T-48), or if each copy is
-        the application's.
+        """True if this copy is delivered although handlers hold the message: their call is overdue (T-48), or the
+        application wants each copy.
 
-        Messages that stuck handlers have take no credit, and yet there is a bound.
+        The bound counts the exempt messages of stuck handlers too, so that copies cannot grow without limit.
         """
         inbox, limits = peer.inbox, self._limits
         is_each = self._policy.handling_timeout == 0
@@ -110,10 +119,10 @@ class Delivering:
         return self._once.isdisjoint(self.handlers.match(copy.channel, copy.key))
 
     def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
-        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel.
+        """Delivers matching messages to this handler; "" is a wildcard. Does not subscribe (T-57).
 
-        `pending` is how many messages it may have at once that are not settled; the credit of each sender is the bound
-        in any case (D-9, P-24). Raises ValueError.
+        `pending` bounds the handler's unsettled messages, over all senders; each sender's credit is a bound in any case
+        (D-9, P-24). Raises ReservedChannel, and ValueError for a `pending` below 1.
         """
         subscription, bound = self._sizes.checked(channel, key), None if pending is None else Bound(handler, pending)
         self.handlers.add(subscription, handler)
@@ -126,7 +135,7 @@ class Delivering:
                 self._ask_soon(peer)
 
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
-        """No longer. Messages that it was given already must still be settled."""
+        """Removes the handler. Messages that it holds must still be settled."""
         self.handlers.discard(self._sizes.checked(channel, key), handler)
         self._once.discard(handler)
         self._context.verdicts.clear()
@@ -134,17 +143,18 @@ class Delivering:
             self._credit.end_bound(self._credit.bounds.pop(handler))
 
     def unsubscribed(self, channel: str, key: str) -> None:
-        """We do not want this any more."""
+        """Drops the messages that waited for a subscription which the application has ended."""
         self._opening.unsubscribed(Subscription(channel, key), self._context.now)
         self._context.verdicts.clear()
         self._drop_unwanted()
 
     def judge(self, channel: str, key: str) -> Judgement:
-        """The handlers, or whether we want it at all (T-46, T-21)."""
+        """Returns the matching handlers, or the fate of a message without one (T-46, T-21), and remembers the
+        verdict."""
         if len(self._context.verdicts) >= _VERDICTS:
             self._context.verdicts.clear()
         verdict: Judgement
-        if channel == PROBE_CHANNEL:  # one that was on its way when we began to want everything is no message either
+        if channel == PROBE_CHANNEL:  # a probe sent before the peer knew of our wildcard is no message either
             verdict = Fate.UNWANTED
         elif any(pair in self._own.entries for pair in matching(channel, key)):
             handlers = self.handlers.match(channel, key)
@@ -165,13 +175,13 @@ class Delivering:
             }
 
     def _ask_soon(self, peer: Peer) -> None:
-        """Not again before the peer would obey, and one entry at a time, as it obeys no second one."""
+        """Schedules the next resend request: one entry at a time, and not before the peer has obeyed the last one."""
         due = peer.inbox.asked_at + max(self._context.resend_first, OBEYED_WITHIN + _IN_TIME)
         self._timers.set_earlier(("withheld", peer.uuid), max(self._context.now, due))
 
     def _on_withheld_timeout(self, uuid: UUID) -> None:
-        """Ask for the first of which somebody has come, and for the next one later; again for one of which something
-        came a moment ago, as the peer does not send that twice so soon."""
+        """Asks for the first entry that has a handler now; postpones entries of which the peer sent something a moment
+        ago, as it would not send that twice so soon."""
         peer = self._peers.get(uuid)
         link = None if peer is None else peer.link
         if peer is None or link is None or link.lists.control is None or not link.is_live:
@@ -225,21 +235,21 @@ class Delivering:
             self._credit.count_in_bounds(verdict, delivery, peer)
 
     def _is_overrun(self, link: Link) -> bool:
-        """True on a connection that is over and brought more than the credit takes: from there on all is left to its
-        sender, in order, as no ack could be given (D-9, T-49)."""
+        """True on an ended connection that brought more than the credit takes: the sender keeps all from there on, in
+        order, as no ack could be given (D-9, T-49)."""
         link.inbox.overrun = link.inbox.overrun or link.state is LinkState.DRAINING
         self._counts["withheld"] += link.inbox.overrun
         return link.inbox.overrun
 
     def _leave(self, link: Link, message: Message, fate: Fate) -> None:
-        """It has no handler."""
+        """Handles a message without a handler: a pattern takes it, or its sender keeps it."""
         for pattern in self._hooks.leaves:
             if pattern.leaves(link, message, fate):
                 return
         self.leave_to_sender(link, message, fate)
 
     def leave_to_sender(self, link: Link, message: Message, fate: Fate) -> None:
-        """Acknowledge what nobody wants; the rest comes again (T-46)."""
+        """Acknowledges an unwanted message; leaves any other to its sender, who resends it (T-46)."""
         message_id = message.message_id
         if fate is Fate.DOUBTFUL and self._context.now >= self._opening.subscriptions_due:
             self._on_subscriptions_timeout(None)
@@ -263,7 +273,7 @@ class Delivering:
             self._timers.set_earlier("subscriptions", self._opening.subscriptions_due)
 
     def keep_early(self, link: Link, message: Message) -> bool:
-        """Keep it for its handler, which may come yet; False where it is left to its sender."""
+        """Keeps the message for a handler that may come yet; returns False if its sender must resend it."""
         if self._context.now >= self._opening.handlers_due:
             return False
         link.inbox.early = link.inbox.early or EarlyMessages(self._limits)
@@ -272,23 +282,23 @@ class Delivering:
         return link.inbox.early.keep(message, link.peer.inbox.count, link.peer.inbox.size)
 
     def _hand_out_kept(self) -> None:
-        """There is another handler: what has one now goes to it, in order, and the rest waits on."""
+        """Delivers kept messages that have a handler now, in order; keeps the others."""
         for link in list(self._context.up.values()):
             self._context.end_run()  # a run is one peer's
             for message in link.inbox.early.take_kept() if link.inbox.early else ():
                 self.on_message(link, message)
 
     def _on_handlers_timeout(self, _subject: None) -> None:
-        """The rest comes again (T-50)."""
+        """Ends the wait for handlers: kept messages without one are left to their senders (T-50)."""
         self._hand_out_kept()
 
     def _on_subscriptions_timeout(self, _subject: None) -> None:
-        """Nobody has come to want these."""
+        """Ends the wait for subscriptions: doubtful messages that match none are unwanted."""
         self._context.verdicts.clear()
         self._drop_unwanted()
 
     def _drop_unwanted(self) -> None:
-        """Acknowledge what was doubtful, where that is certain now."""
+        """Acknowledges doubtful messages that are certainly unwanted now."""
         for link in self._context.up.values():
             if link.inbox.early is not None and link.peer is not None:
                 self._drop_doubtful(link, link.peer, link.inbox.early)
@@ -302,7 +312,7 @@ class Delivering:
             self._context.drops.add(NoticeKind.UNWANTED, peer.uuid, channel, self._context.now)
 
     def on_guarded_message(self, link: Link, message: Message) -> None:
-        """As `_on_message`, where not everybody may publish everything (D-5)."""
+        """Handles a message like `on_message`, under access rules that restrict publishing (D-5)."""
         peer = link.peer
         if peer is None or not link.up or self._context.acl.rights(peer.uuid).may_publish(message.channel, message.key):
             self.on_message(link, message)
@@ -314,7 +324,7 @@ class Delivering:
             self._context.drops.add(NoticeKind.REFUSED, peer.uuid, message.channel, self._context.now)
 
     def _is_new(self, link: Link, peer: Peer, delivery: Delivery) -> bool:
-        """True if it is to be delivered: not a dead letter (T-47) nor a copy; both of those are acknowledged (T-48)."""
+        """True if the message is to be delivered; acknowledges a dead letter (T-47) and a known copy (T-48)."""
         message_id = delivery.message.message_id
         if message_id is None:
             return True

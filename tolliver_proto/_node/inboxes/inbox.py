@@ -1,14 +1,13 @@
-"""Inbox of a peer, and what comes before its handler does.
+"""Inbox of a peer, and messages that come before their handler.
 
-All connections of a peer share its inbox. A message has its place there from when it is handed out until its handlers
-have ended, whether or not the connection that it came on still stands (D-9, T-48). So a copy of it is known for one,
-and a peer that comes back again and again has no more credit than one that stays. A copy waits without its body, as a
-number for each connection, and shares the answer.
+All connections of a peer share its inbox. A delivery stays in the inbox until its handlers have ended, even if its
+connection was lost (D-9, T-48). So a copy is recognised as one, and a peer that reconnects again and again gets no more
+credit than one that stays. A copy waits without its body, as a count per connection, and shares the answer.
 
-In the first moments of an instance a message may come before its subscription or its handler does (T-46): a program
-that is back subscribes and registers a moment after its connections stand. A message that it does not want yet is not
-acknowledged until that is certain, and one that it wants is kept for its handler, so that nothing is lost and nothing
-is overtaken. Both end with the connection that the message came on (T-49).
+In the first moments of an instance a message may come before its subscription or its handler (T-46): a restarted
+program subscribes and registers a moment after its connections stand. A message that is not wanted yet gets no ack
+until its fate is certain; a wanted one is kept for its handler, so that nothing is lost or overtaken. Both end with the
+connection that the message came on (T-49).
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ class Fate(Enum):
     """Fate of a message that no handler gets."""
 
     UNWANTED = "unwanted"  # acknowledged and dropped
-    DOUBTFUL = "doubtful"  # nobody wants it so far
-    WANTED = "wanted"  # and not acknowledged, so that it comes again
-    STUCK = "stuck"  # one of its handlers is: neither handed out nor acknowledged (D-9)
+    DOUBTFUL = "doubtful"  # no subscription wants it so far
+    WANTED = "wanted"  # not acknowledged, so that its sender resends it
+    STUCK = "stuck"  # a matching handler is stuck: neither handed out nor acknowledged (D-9)
     OWN = "own"  # a pattern's own, which it takes when it is left (P-10)
 
 
 class Opening:
-    """Time since the opening. `given`: the instance was told then what it is subscribed to."""
+    """Time since the opening. `given`: the instance knew its subscriptions from the start."""
 
     def __init__(self, limits: Limits, given: bool, now: float) -> None:
         self.handlers_due = now + limits.handler_grace
@@ -47,17 +46,18 @@ class Opening:
         self._ended: set[Subscription] = set()
 
     def is_unwanted(self, channel: str, key: str, now: float) -> bool:
-        """True if nobody will want what nobody wants now."""
+        """True if no subscription to this name will come any more."""
         return now >= self.subscriptions_due or any(pair in self._ended for pair in matching(channel, key))
 
     def unsubscribed(self, subscription: Subscription, now: float) -> None:
-        """For what it names that is certain."""
+        """Records that the application does not want this name any more, before the wait for subscriptions has
+        ended."""
         if now < self.subscriptions_due:
             self._ended.add(subscription)
 
 
 class EarlyMessages:
-    """Messages of one connection that came too early, within the bounds of its credit (D-9)."""
+    """Messages of one connection that came before their handler or subscription, within the credit (D-9)."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -66,7 +66,8 @@ class EarlyMessages:
         self._doubtful: dict[int, Names] = {}
 
     def keep(self, message: Message, messages: int, size: int) -> bool:
-        """Keep it for its handler, beside so many that are handed out; False where there is no room."""
+        """Keeps the message for its handler; returns False if there is no room next to `messages` and `size` bytes
+        handed out."""
         limits, size = self._limits, size + self._kept_bytes + len(message.body)
         if len(self._kept) + messages >= limits.inbox_messages or size > limits.inbox_bytes:
             return False
@@ -75,17 +76,17 @@ class EarlyMessages:
         return True
 
     def take_kept(self) -> list[Message]:
-        """All of them, in order."""
+        """Removes and returns all kept messages, in order."""
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         return kept
 
     def doubt(self, message_id: int, channel: str, key: str) -> None:
-        """Remember it by its names. One that there is no room for comes again."""
+        """Remembers the message by its names; without room for it, its sender resends it."""
         if len(self._doubtful) < self._limits.inbox_messages:
             self._doubtful[message_id] = channel, key
 
     def take_doubtful(self, is_certain: Callable[[str, str], bool]) -> dict[int, Names]:
-        """By their ids, those of whose names that is certain now."""
+        """Removes and returns the messages whose fate is certain, by id."""
         certain = {names for names in set(self._doubtful.values()) if is_certain(*names)}
         taken = {message_id: names for message_id, names in self._doubtful.items() if names in certain}
         for message_id in taken:
@@ -94,10 +95,10 @@ class EarlyMessages:
 
 
 COPIES = 64
-"""Copies of one message that wait on one connection: those beyond are let go, and come again."""
+"""Copies of one message that may wait on one connection; the sender resends those beyond."""
 
 MessageKey = tuple[int | None, int]
-"""Id and checksum: what makes two reliable messages of a peer the same (T-48)."""
+"""Id and checksum: two reliable messages of a peer are the same if both are equal (T-48)."""
 
 
 def key_of(message: Message) -> MessageKey:
@@ -105,7 +106,7 @@ def key_of(message: Message) -> MessageKey:
 
 
 class Inbox:
-    """Deliveries that are handed out and not settled, and the copies that wait for them."""
+    """Deliveries handed out and not settled, and the copies that wait for them."""
 
     __slots__ = (
         "aside",
@@ -126,31 +127,33 @@ class Inbox:
     def __init__(self) -> None:
         self.count = 0  # messages that take credit
         self.size = 0  # bytes of their bodies
-        self.exhausted = False  # nothing more is read until half of it is back
+        self.exhausted = False  # reading has stopped until half of the credit is free
         self.held: dict[Hashable, Delivery] = {}  # by id; unreliable and overdue ones by themselves
-        self.aside = 0  # of these, other messages of an id that one has: by id and checksum
-        self.exempt: set[Delivery] = set()  # of these, what stuck handlers have: it takes no credit
+        self.aside = 0  # number of `held` by id and checksum, as their id was taken
+        self.exempt: set[Delivery] = set()  # of `held`, deliveries of stuck handlers, which take no credit
         self.waiting: dict[MessageKey, dict[int, int]] = {}  # copies by message and connection
-        self.bounds: dict[Bound, None] = {}  # of handlers, for which its peer waits (P-24)
-        self.delivered = 0  # messages that were handed out, and those that became dead letters, in all
+        self.bounds: dict[Bound, None] = {}  # full bounds of handlers that the peer waits for (P-24)
+        self.delivered = 0  # messages handed out, in all
         self.letters = 0
         self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
-        self.withheld: dict[Subscription, float] = {}  # entries of ours that it sent for in vain, and when last (T-50)
-        self.asked_at = -inf  # when it was asked for such messages last
+        self.withheld: dict[
+            Subscription, float
+        ] = {}  # our entries with withheld messages, and when the last came (T-50)
+        self.asked_at = -inf  # time of the last request to resend such messages
 
     def find(self, message: Message) -> Delivery | None:
-        """Delivery of the same message that handlers have, if there is one."""
+        """The held delivery of the same message, if there is one."""
         held = self.held.get(message.message_id)
         if held is not None and held.message == message:
             return held
         return self.held.get(key_of(message)) if self.aside else None
 
     def has(self, delivery: Delivery) -> bool:
-        """True if it is handed out and not settled."""
+        """True if the delivery is handed out and not settled."""
         return self._key(delivery) is not None
 
     def add(self, delivery: Delivery) -> None:
-        """It is handed out: of its message none is held, or an overdue one."""
+        """Adds a delivery whose message is not held, or held as overdue only."""
         message = delivery.message
         key: Hashable = message.message_id
         if key is None:
@@ -164,7 +167,7 @@ class Inbox:
         self.size += len(message.body)
 
     def remove(self, delivery: Delivery) -> bool:
-        """Its handlers have ended; False if that is known."""
+        """Marks the delivery as settled; returns False if it was settled before."""
         if not self._unlink(delivery):
             return False
         if self.exempt and delivery in self.exempt:
@@ -175,12 +178,12 @@ class Inbox:
         return True
 
     def set_overdue(self, delivery: Delivery) -> None:
-        """A copy of it may be handed out. It keeps its credit."""
+        """Lets a copy of this delivery be handed out too. The delivery keeps its credit."""
         self._unlink(delivery)
         self.held[delivery] = delivery
 
     def set_exempt(self, delivery: Delivery, exempt: bool) -> None:
-        """Deliveries in the hands of a stuck handler take no credit. Nothing changes for one that is not held."""
+        """Sets whether a held delivery takes no credit, as its handler is stuck; ignores one that is not held."""
         if exempt is (delivery in self.exempt) or self._key(delivery) is None:
             return
         (self.exempt.add if exempt else self.exempt.remove)(delivery)
@@ -202,7 +205,7 @@ class Inbox:
         return True
 
     def _key(self, delivery: Delivery) -> Hashable | None:
-        """Place of a delivery that is held."""
+        """Key of a held delivery, or None."""
         message = delivery.message
         keys = (message.message_id, delivery, key_of(message)) if self.aside else (message.message_id, delivery)
         return next((key for key in keys if self.held.get(key) is delivery), None)
@@ -210,7 +213,7 @@ class Inbox:
     # Copies.
 
     def wait(self, key: MessageKey, cid: int) -> bool:
-        """A copy came on this connection; False where as many wait already as may."""
+        """Counts a copy that came on this connection; returns False above the limit of waiting copies."""
         counts = self.waiting.setdefault(key, {})
         counts[cid] = counts.get(cid, 0) + 1
         if counts[cid] > COPIES:
@@ -219,18 +222,18 @@ class Inbox:
         return True
 
     def lose(self, cid: int) -> None:
-        """The connection is over: an ack belongs to the one that its message came on (T-49)."""
+        """Forgets the copies of a lost connection: an ack belongs to its message's connection (T-49)."""
         for counts in self.waiting.values():
             counts.pop(cid, None)
 
 
 class Bound:
-    """Bound of one handler: messages that it may have unsettled, of all senders, and the peers that wait (P-24)."""
+    """Bound of one handler's unsettled messages, of all senders, and the peers that wait for it (P-24)."""
 
     __slots__ = ("count", "handler", "most", "waiting")
 
     def __init__(self, handler: Handler, most: int) -> None:
-        """Raises ValueError."""
+        """Raises ValueError for a bound below 1."""
         if most < 1:
             raise ValueError(f"pending={most!r:.100}: give the number of messages, at least 1, or None")
         self.handler = handler
@@ -239,5 +242,5 @@ class Bound:
         self.waiting: dict[UUID, Inbox] = {}
 
     def is_full(self, share: int) -> bool:
-        """True if it has as many as it may, or that share of them."""
+        """True if the messages reach 1/`share` of the bound."""
         return self.count * share >= self.most

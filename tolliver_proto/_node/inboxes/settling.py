@@ -1,7 +1,7 @@
-"""Verdicts of handlers: good, bad, again in a while, never (T-45, P-22, P-23).
+"""Verdicts of handlers: success, failure, retry after a pause, give up (T-45, P-22, P-23).
 
-A message that waits for its next try stays where it is: it keeps its place and its credit (D-9), so a copy that comes
-meanwhile shares its answer (T-48). It goes with its connection, as no ack could be given then (T-49).
+A message that waits for its next try keeps its place and its credit (D-9), so that a copy that comes meanwhile shares
+its answer (T-48). The wait ends with the connection, as no ack could be given afterwards (T-49).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BY_ID, _YES = Known.BY_ID, Known.YES
 
 
 class Settling:
-    """Ends of deliveries."""
+    """Takes the verdicts of handlers and sends acks."""
 
     def __init__(
         self, context: Context, commits: Commits, credit: Credit, delivering: Delivering, letters: DeadLetters
@@ -45,7 +45,7 @@ class Settling:
         context.due.update({"handled": self._on_handled_timeout, "again": self._on_again_timeout})
 
     def _on_id_reused(self, peer: UUID, message_id: int) -> None:
-        """Told with a count: a copy of a database may reuse any number of ids."""
+        """Reports a reused message id, rate limited: a copied database may reuse any number of ids."""
         self._counts["ids_reused"] += 1
         why = (
             "Rows of a batch came again in another shape, so some may have come twice: write the batch with "
@@ -64,21 +64,23 @@ class Settling:
         )
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """All matching handlers succeeded (T-45). A message that is settled is passed over; where its connection is
-        gone, the copies that came on others are acknowledged (T-49)."""
+        """Acknowledges messages that all matching handlers handled (T-45); skips settled ones. For a lost connection
+        only the copies that came on other connections are acknowledged (T-49)."""
         self._context.tick(now)
         for pattern in self._hooks.acknowledges:
             deliveries = pattern.acknowledges(deliveries)
         is_durable, dedupe, handled = self._policy.dedupe_durable, self._policy.dedupe, 0
         counted = self._credit.counted
-        acks: dict[Link, list[int]] = self._commits.batch.acks if is_durable else {}  # or they wait for their commit
+        acks: dict[Link, list[int]] = (
+            self._commits.batch.acks if is_durable else {}
+        )  # else acks go out with their commit
         link: Link | None = None
         whose: tuple[Inbox, UUID] | None = None
         for delivery in deliveries:
             if self._letters.replayed and delivery in self._letters.replayed:
                 self._letters.remove_letters([self._letters.replayed.pop(delivery)])
                 continue
-            if link is None or link.cid != delivery.cid:  # mostly it is a run of one connection
+            if link is None or link.cid != delivery.cid:  # looked up once per run of one connection
                 if whose is not None:
                     self._credit.give_back_credit(*whose)
                 link = self._context.links.get(delivery.cid)
@@ -109,7 +111,7 @@ class Settling:
             self._commits.ack(acked, message_ids)
 
     def _remember(self, delivery: Delivery) -> None:
-        """A copy of it will not be delivered (T-48). If that must be on disk, the ack waits for it."""
+        """Remembers the message, whose copies are duplicates from then on (T-48), now or with the next commit."""
         handled = self._delivering.dedupe.succeeded(delivery)
         if handled is None:
             return
@@ -122,13 +124,13 @@ class Settling:
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
     def learn(self, handled: Handled) -> None:
-        """It was handled, and that is on disk where it must be."""
+        """Adds a handled message to the dedupe cache, after the commit where one is needed."""
         peer, message_id, _ = handled
         if self._delivering.dedupe.add(*handled) is _BY_ID:
             self._on_id_reused(peer, message_id)
 
     def _use_derived(self, uuid: UUID) -> None:
-        """A derived identity's state ends a day after this (T-72a)."""
+        """Restarts the day after which a derived identity's state expires (T-72a)."""
         self._delivering.dedupe.use(uuid, self._context.now)
         if self._delivering.dedupe.crowded:
             self._on_handled_timeout(None)
@@ -147,7 +149,8 @@ class Settling:
         self._set_handled_timer()
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
+        """Records a failed try: no ack, so that the peer resends the message (T-45); the last allowed try makes a dead
+        letter."""
         self._context.tick(now)
         deliveries = [*deliveries]
         for delivery in deliveries:
@@ -159,11 +162,11 @@ class Settling:
             if message_id is not None and peer is not None:
                 is_last = delivery.attempt >= self._limits.max_attempts
                 key = key_of(delivery.message)
-                # Until the dead letter is stored a copy is still a message: it may be tried once more.
+                # Until the commit of the dead letter a copy may be tried once more.
                 self._letters.count_attempt(peer, key, delivery.attempt - is_last)
                 if (
                     is_last and self._context.now >= self._letters.none_until
-                ):  # else there is no room for it, and it comes again
+                ):  # without room for the letter its sender resends it
                     why = f"failed {delivery.attempt} times"
                     self._letters.keep_as_letter(delivery, inbox, message_id, key, why, why)
             self._credit.drop_copies(delivery, inbox)
@@ -171,7 +174,7 @@ class Settling:
             pattern.unhandled(deliveries)
 
     def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """No handler has begun them, and none will: they come again, and that is no attempt (D-9)."""
+        """Returns messages that no handler has begun: their senders resend them, and no try is counted (D-9)."""
         self._context.tick(now)
         deliveries = [*deliveries]
         for delivery in deliveries:
@@ -183,7 +186,7 @@ class Settling:
             pattern.unhandled(deliveries)
 
     def _take_unhandled(self, delivery: Delivery) -> Inbox | None:
-        """The inbox that it was in; None if it was settled before."""
+        """Removes the delivery unhandled and returns its inbox; None if it was settled before."""
         self._letters.replayed.pop(delivery, None)
         self._delivering.dedupe.failed(delivery)
         inbox = self._credit.inbox_of(delivery)
@@ -198,9 +201,9 @@ class Settling:
         return inbox
 
     def handle_again(self, deliveries: Iterable[Delivery], seconds: float, now: float | None = None) -> None:
-        """A handler failed, and all that match are to have the message again after so many seconds (P-22).
+        """Delivers failed messages to all matching handlers again after a pause of `seconds` (P-22).
 
-        Each try counts (T-47). It is as `fail` where this was the last one, and where the connection is gone.
+        Each try counts (T-47). Acts like `fail` for the last allowed try and for a lost connection.
         """
         self._context.tick(now)
         for delivery in deliveries:
@@ -220,7 +223,7 @@ class Settling:
         del self.again[delivery]
         peer = self._context.links[delivery.cid].peer
         if peer is None or not peer.inbox.has(delivery):
-            return  # it was settled after all
+            return  # settled during the pause
         message = delivery.message
         handlers = self._context.verdicts.get((message.channel, message.key)) or self._delivering.judge(
             message.channel, message.key
@@ -237,7 +240,7 @@ class Settling:
         self._actions.append(Deliver([again], handlers))
 
     def end_waiting(self, deliveries: Iterable[Delivery]) -> None:
-        """These come again from their senders."""
+        """Ends the wait for the next try: the senders resend these messages."""
         for delivery in deliveries:
             del self.again[delivery]
             self._timers.cancel(("again", delivery))
@@ -248,9 +251,9 @@ class Settling:
             self.end_waiting([one for one in self.again if one.cid == link.cid])
 
     def give_up(self, deliveries: Iterable[Delivery], reason: str, now: float | None = None) -> None:
-        """Trying again is no use: each is a dead letter, and acknowledged when that is stored (T-47, P-23).
+        """Makes each message a dead letter, and acknowledges it once that is stored (T-47, P-23).
 
-        An unreliable one is gone. Where the disk has no room for letters it is as `fail`.
+        Acts like `fail` for an unreliable message, and while the disk has no room for letters.
         """
         self._context.tick(now)
         for delivery in deliveries:
@@ -263,7 +266,7 @@ class Settling:
                 continue
             self._counts["failed"] += 1
             key = key_of(delivery.message)
-            self._letters.count_attempt(peer, key, delivery.attempt - 1)  # until it is stored a copy is still a message
+            self._letters.count_attempt(peer, key, delivery.attempt - 1)  # a copy may be tried until the commit
             said = f"was given up by its handler: {reason!r:.300}"
             self._letters.keep_as_letter(delivery, inbox, message_id, key, str(reason), said)
             self._credit.drop_copies(delivery, inbox)
