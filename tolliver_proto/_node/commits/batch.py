@@ -1,9 +1,9 @@
 """Contents of the next commit, and what follows its success or failure.
 
-While one commit runs, everything that changes gathers in one batch; when the commit is reported, the batch says what
-became durable. That is group commit for free. Each change is an operation, what follows it (`then`), and how it is
-taken back where it failed (`undo`). A removal is never taken back: an acknowledged delivery stays acknowledged, its
-removal waits for the next commit.
+While one commit runs, all changes gather in one batch; when the store reports the commit, the batch says what became
+durable. A change is an operation, with the calls that follow the commit (`then`) and the way to take the change back
+if the commit fails (`undo`). A removal is never taken back: an acknowledged delivery stays acknowledged, and the
+removal goes into the next commit.
 """
 
 from __future__ import annotations
@@ -43,19 +43,22 @@ PeerList = tuple[frozenset[Subscription], dict[Subscription, float]]
 
 
 class Kept:
-    """A message that is kept. `owed` counts the peers that are to have it now, `owners` those that ever were."""
+    """A message kept for connecting peers (T-62).
+
+    `owed` counts the recipients that have not acknowledged the message, `owners` all recipients so far.
+    """
 
     __slots__ = ("excluded", "message", "owed", "owners", "recipients", "to")
 
     def __init__(self, message: StoredMessage, recipients: Recipients, to: frozenset[UUID] | None) -> None:
         self.message = message
         self.recipients = recipients
-        self.to = to  # for these alone (P-25)
-        self.excluded: set[Peer] | None = None  # these have it from here already, or are not to have it
+        self.to = to  # the only peers that may get the message (P-25); None: all
+        self.excluded: set[Peer] | None = None  # peers that claimed the message, or must not get it
         self.owed = self.owners = len(recipients.peers)
 
     def is_for(self, peer: Peer) -> bool:
-        """True if it is to be that peer's, should that subscribe to it."""
+        """True if the peer gets the message once the peer subscribes to it."""
         is_new = peer not in self.recipients.peers and peer not in (self.excluded or ())
         return is_new and (self.to is None or peer.uuid in self.to)
 
@@ -64,14 +67,14 @@ class Kept:
         self.excluded.add(peer)
 
     def claim(self, peer: Peer) -> bool:
-        """That peer is to have it. True if all who were to have it before had acknowledged it."""
+        """Adds the peer to the recipients; returns True if all recipients before had acknowledged the message."""
         self.exclude(peer)
         self.owed += 1
         self.owners += 1
         return self.owed == 1 < self.owners
 
     def disclaim(self, peer: Peer) -> None:
-        """It was not stored for that peer."""
+        """Removes the peer from the recipients, as the commit of the claim failed."""
         assert self.excluded is not None
         self.excluded.remove(peer)
         self.owed -= 1
@@ -80,7 +83,7 @@ class Kept:
 
 @record
 class Move:
-    """Deliveries that get another owner: it has them from the commit on that takes them from the one before."""
+    """Deliveries that change their owner, from `source` to `target`, in one commit."""
 
     source: Peer
     target: Peer
@@ -102,36 +105,38 @@ class Batch:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.tokens: list[Receipt] = []
-        self.acks: defaultdict[Link, list[int]] = defaultdict(list)  # they wait for what they acknowledge
-        self.then: list[GoOn] = []  # goes on when it is through or has failed
-        self.undo: dict[Hashable, Callable[[], None]] = {}  # by what it makes as the store has it until then
+        self.acks: defaultdict[Link, list[int]] = defaultdict(
+            list
+        )  # ids that are acknowledged when this commit is durable
+        self.then: list[GoOn] = []  # called when the commit has succeeded or failed
+        self.undo: dict[Hashable, Callable[[], None]] = {}  # by subject: restores the state that the store has
         # Messages.
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
-        self.linked: list[tuple[Peer, list[Kept]]] = []  # kept for a peer that connected (T-62)
-        self.values: dict[tuple[str, str], bytes | None] = {}  # retained, by name; None is cleared (P-30)
+        self.linked: list[tuple[Peer, list[Kept]]] = []  # kept messages that a connecting peer claimed (T-62)
+        self.values: dict[tuple[str, str], bytes | None] = {}  # retained values by channel and key; None clears (P-30)
         self.moves: list[Move] = []
         # Subscriptions of peers.
-        self.lists: dict[Peer, None] = {}  # whose whole list is to be stored, as it is when the commit begins
-        self.heard: list[tuple[Link, Operation]] = []  # peers said on these connections that they want this
-        self.told: dict[Link, frozenset[Subscription]] = {}  # their words there before
-        self.peer_lists: dict[Peer, PeerList] = {}  # as the store has them until then
+        self.lists: dict[Peer, None] = {}  # peers whose whole list is stored, as of the commit's begin
+        self.heard: list[tuple[Link, Operation]] = []  # changes that peers announced, and on which connection
+        self.told: dict[Link, frozenset[Subscription]] = {}  # the list announced on the connection before this batch
+        self.peer_lists: dict[Peer, PeerList] = {}  # lists as the store has them before this commit
         # Deliveries that are removed or set aside.
         self.put_away: list[RemoveDeliveries | ParkDelivery] = []
-        self.gone: list[Span] = []  # messages that nobody is owed any more
-        self.handled: list[Handled] = []  # not to be delivered again (T-48)
+        self.gone: list[Span] = []  # messages without an owner
+        self.handled: list[Handled] = []  # ids that deduplication remembers (T-48)
         self.letters_added: list[int] = []  # numbers of dead letters (T-47)
-        self.letters_gone: dict[int, int] = {}  # and sizes by number
-        self.forgets: list[UUID] = []  # peers of whom nothing is left (T-77)
-        self.stale: list[UUID] = []  # derived identities whose time is over (T-72a)
+        self.letters_gone: dict[int, int] = {}  # sizes of removed dead letters, by number
+        self.forgets: list[UUID] = []  # forgotten peers, to be purged (T-77)
+        self.stale: list[UUID] = []  # expired derived identities (T-72a)
 
     @property
     def urgent(self) -> bool:
-        """True if anything in it is waited for; removals alone wait for whatever comes next."""
+        """True if something waits for this commit. Removals alone are not urgent: they go with the next commit."""
         return bool(self.operations or self.tokens or self.acks or self.forgets or self.then)
 
     @property
     def stores(self) -> bool:
-        """True if it stores messages, which takes room (D-13)."""
+        """True if the commit stores messages or retained values, and so needs disk space (D-13)."""
         return any(isinstance(operation, STORING) for operation in self.operations) or any(
             body is not None for body in self.values.values()
         )
@@ -152,7 +157,7 @@ class Batch:
         if type(last) is not StoreMessages or last.expire_after is not expire_after:
             last = StoreMessages([], [], [], expire_after)
             operations.append(last)
-        last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until it is handed out
+        last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until the commit begins
         last.recipients.extend([recipients.ids] * len(messages))  # type: ignore[attr-defined]
         if held:
             last.held.extend(message.seq for message in messages)  # type: ignore[attr-defined]
@@ -162,13 +167,16 @@ class Batch:
             self.runs.append((recipients, [*messages]))
 
     def messages(self) -> Iterator[StoredMessage]:
-        """All that it stores."""
+        """Yields the messages that this commit stores."""
         for operation in self.operations:
             if isinstance(operation, StoreMessages):
                 yield from operation.messages
 
     def all_operations(self) -> Sequence[Operation]:
-        operations: list[Operation] = [*map(ForgetPeer, self.stale), *self.operations]  # one may have come back since
+        operations: list[Operation] = [
+            *map(ForgetPeer, self.stale),
+            *self.operations,
+        ]  # first, as such a peer may be back in `operations`
         if self.values:
             operations += _changes_of(self.values)
         for peer in self.lists:
@@ -189,12 +197,17 @@ class Batch:
         return operations
 
     def follow(self, failed: Batch) -> None:
-        """Take over what a failed commit was to put away, and take the rest back, but for what has changed again."""
+        """Takes over the removals of the failed commit, and undoes its other changes.
+
+        A change that this batch has made again is not undone now: this batch inherits the older `undo`.
+        """
         self.put_away[:0] = failed.put_away
         self.gone[:0] = failed.gone
         for number in failed.letters_added:
-            self.letters_gone.pop(number, None)  # it never was there
-        self.handled[:0] = failed.handled  # a handled message stays so; its ack comes with a copy, when that is stored
+            self.letters_gone.pop(number, None)  # the dead letter was never stored
+        self.handled[:0] = (
+            failed.handled
+        )  # the handler has run: the ack goes out with the resent copy, once this is stored
         self.stale[:0] = failed.stale
         for what, undo in failed.undo.items():
             if what in self.undo:

@@ -32,9 +32,11 @@ class _Search:
 
 
 class OutboxSearch:
-    """Searches, one after the other: `ask` hands a Find to the store, `when_stored` calls when all is stored so far.
+    """A queue of searches that run one after the other.
 
-    `ids` numbers the Finds, of all objects of this kind that a node has."""
+    `ask` hands a Find to the store, `when_stored` calls back when all changes so far are stored, and `ids` numbers the
+    Finds: all search queues of a node share `ids`.
+    """
 
     def __init__(
         self,
@@ -64,15 +66,18 @@ class OutboxSearch:
         piece: int = _PIECE,
         expiring: bool = False,
     ) -> None:
-        """Find the peer's deliveries, or everybody's: `take` is given each piece, and may say that it is enough; `done`
-        is told the end. With `expiring` those with an expiry of their own, soonest first, each piece from the first
-        on: `take` removes what it was given."""
+        """Searches the deliveries of the peer, or of all peers for None.
+
+        `take` gets each piece of at most `piece` deliveries, and returns True to end the search; `done` gets None at
+        the end, or the error. `min_age` is in seconds. With `expiring` the search finds deliveries with an expiry of
+        their own, soonest first; each piece then starts at the first again, so `take` must remove what it was given.
+        """
         self._searches.append(_Search(peer, inf if expiring else min_age, take, done, piece, expiring))
         if len(self._searches) == 1:
             self._when_stored(self._go_on)
 
     def _go_on(self, error: TolliverError | None) -> None:
-        """Look for the next piece, or begin the next search where this one is over."""
+        """Asks for the next piece or, at the end of this search, begins the next search."""
         search = self._searches[0]
         if error is None and not search.over:
             self._last_id = next(self._ids)
@@ -81,13 +86,13 @@ class OutboxSearch:
             self._ask(Find(self._last_id, *bounds, search.expiring))
             return
         self._searches.popleft()
-        others_wait = bool(self._searches)  # one that `done` begins where none does is begun there
+        others_wait = bool(self._searches)  # else `begin` starts a search that `done` adds
         search.done(error)
         if others_wait:
             self._when_stored(self._go_on)
 
     def found(self, search_id: int, rows: Sequence[Found], error: TolliverError | None) -> None:
-        """Take the result of a Find."""
+        """Takes the result of a Find; ignores a Find of another queue."""
         if search_id != self._last_id or not self._asked:
             return
         self._asked = False
@@ -99,17 +104,17 @@ class OutboxSearch:
         enough = False
         if rows:
             enough = bool(search.take(rows))
-            search.after_seq = rows[-1].seq - (search.peer is None)  # it may be owed to others too
+            search.after_seq = rows[-1].seq - (search.peer is None)  # other peers may be owed the last message too
         search.over = enough or len(rows) < search.piece
         self._when_stored(self._go_on)
 
 
 STORE_RETRY = 1.0
-"""Seconds until what a store failure left over is tried again."""
+"""Seconds from a store failure to the next attempt."""
 
 
 class Commits:
-    """One commit at a time, and one search of each kind."""
+    """The gathering batch, at most one running commit, and at most one running search of each queue."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -118,38 +123,38 @@ class Commits:
         self.running: tuple[int, Batch] | None = None
         self._last_batch = 0
         self.removals_due = False
-        self.apart = False  # there was no room for the last messages: they go in commits of their own
+        self.apart = False  # the disk was full (D-13): messages go in commits of their own
         ids = count(1)
         self.searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
-        # Sends wait for what this one finds: it does not queue behind an expiry of a million.
+        # Sends wait for the result of these searches, so they must not queue behind the expiry of a million messages.
         self.room_searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
         context.due["removals"] = self._on_removals_timeout
 
     def take(self) -> Batch:
-        """The batch that has gathered; another one begins."""
+        """Returns the gathered batch, and starts an empty one."""
         batch, self.batch = self.batch, Batch()
         return batch
 
     def take_next(self) -> Batch:
-        """The same for the next commit, which carries all removals."""
+        """Returns the gathered batch for the next commit, which carries all removals."""
         self.removals_due = False
         batch, self.batch = self.batch, Batch()
         return batch
 
     def remove_now(self) -> None:
-        """Do not wait with what is put away for what comes next."""
+        """Makes the waiting removals due now, without another change to go with."""
         self.removals_due = True
 
     def end_apart(self, through: Batch) -> None:
-        """This commit is through: if messages were in it, there is room again."""
+        """Ends the split of commits if this successful commit stored messages: the disk has room again."""
         self.apart = self.apart and not through.stores
 
     def go_apart(self) -> None:
-        """There was no room: messages go in commits of their own (D-13)."""
+        """Splits commits, as the disk is full: messages go in commits of their own (D-13)."""
         self.apart = True
 
     def begin(self, batch: Batch) -> None:
-        """Hand this out as the next commit."""
+        """Hands the batch to the store as the next commit."""
         self._last_batch += 1
         self.running = (self._last_batch, batch)
         self._actions.append(Commit(self._last_batch, batch.all_operations()))
@@ -172,7 +177,7 @@ class Commits:
             self._context.writable[link] = None
 
     def batches(self) -> Sequence[Batch]:
-        """The one that gathers, and the one that the store has."""
+        """The gathering batch and, if a commit runs, the running one."""
         return (self.batch,) if self.running is None else (self.batch, self.running[1])
 
     def finish(self, batch_id: int, now: float | None) -> Batch | None:
@@ -186,7 +191,7 @@ class Commits:
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
     ) -> None:
-        """Take the result of a Find."""
+        """Takes the result of a Find, for the queue that asked."""
         self._context.tick(now)
         for searches in (self.room_searches, self.searches):
             searches.found(search_id, rows, error)

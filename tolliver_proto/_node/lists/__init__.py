@@ -1,9 +1,9 @@
 """Lists: subscriptions, our own and those of the peers.
 
-State: our entries, with what each connection was told of them (`own`); for each peer the entries as the store has them,
-those that are held, and what its connections said (`peers`).
+State: our subscriptions (`own`), and for each connection what the peer was told of them (`control_sync`); for each
+peer its subscriptions, the held ones, and the list that the peer announced on each connection (`peers`).
 
-Invariants: routes change when a peer says so, its ack goes out when the change is on disk (T-28, T-61). Where a commit
-fails, the lists are as the store has them, and on top is what was said since. Too much is harmless, too little is loss:
-while two connections of one peer stand, it wants what it said on either (T-70).
+Invariants: routes change when a peer announces a change; the ack goes out when the change is on disk (T-28, T-61).
+After a failed commit the lists are those of the store plus the changes announced since. One subscription too many is
+harmless, one too few loses messages: while a peer has two connections, the peer wants the union of both lists (T-70).
 """

@@ -1,4 +1,4 @@
-"""Our list, as one peer is told it over one connection (T-29)."""
+"""Our subscriptions, as one connection tells them to the peer (T-29)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..outboxes.ids import IdAllocator
 class ControlSync:
     """Brings the peer's view of our subscriptions in line, one message per subscription at a time (T-29).
 
-    The peer was told the list of the last handshake and, on top, the changes sent since. A change that comes while
-    another of the same subscription is in flight waits for its acknowledgement; the latest wins.
+    The peer knows the list of the last handshake and the changes sent since. A change of a subscription whose last
+    change is unacknowledged waits for that acknowledgement; the latest change wins.
     """
 
     __slots__ = (
@@ -33,40 +33,40 @@ class ControlSync:
         self._ids = ids
         self._announced: frozenset[Subscription] = frozenset()
         self._changed: dict[Subscription, bool] = {}
-        self._under_way: dict[Subscription, int] = {}  # by what id
+        self._under_way: dict[Subscription, int] = {}  # wire id by subscription
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
-        self.probe_id: int | None = None  # of the probe that is unacknowledged
-        self.mute = False  # the peer dies of control messages: a handshake is all that it is told
-        self.overdue = False  # its answer is, and what had come by then may not be read yet
+        self.probe_id: int | None = None  # wire id of the unacknowledged probe
+        self.mute = False  # the peer crashes on control messages: only handshakes tell our list
+        self.overdue = False  # the answer to the probe is late, but input of the peer may still be unread
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
-        """This list was just sent in a handshake: it says all that was in flight, and more."""
+        """Starts from the list that a handshake just sent: that list replaces all changes in flight."""
         self.drop()
         self._announced = frozenset(subscriptions)
         self._changed.clear()
 
     def doubt(self, subscriptions: Iterable[Subscription]) -> None:
-        """The peer may not have taken these from the list (T-33)."""
+        """Treats these as not announced: the peer may not have taken them from the list (T-33)."""
         self._announced -= frozenset(subscriptions)
 
     def insist(self, subscriptions: Iterable[Subscription]) -> None:
-        """The peer may still hold these, though the list lacks them (T-61)."""
+        """Treats these as announced: the peer may still hold them though the list lacks them (T-61)."""
         self._announced |= frozenset(subscriptions)
 
     def has_said(self, subscription: Subscription) -> bool | None:
-        """The last change that it was told of it."""
+        """Returns the last change sent to the peer: True for subscribed, False for unsubscribed, None without one."""
         return self._changed.get(subscription)
 
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
-        """Differences between our list and the one that the handshake told the peer."""
+        """Returns the subscriptions that only one of the two lists has: ours, and the one of the handshake."""
         return set(self._announced) ^ set(own)
 
     def sync(self, subscription: Subscription, wanted: bool) -> int | None:
-        """Send a control message if one is needed and none is in flight; returns its id."""
+        """Sends a control message if one is needed and none is in flight; returns the wire id, or None."""
         told = self._changed.get(subscription, subscription in self._announced)
         kind = Subscribe if wanted else Unsubscribe
         if told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind):
-            return None  # the next handshake says this for DRAFT_1 (T-21)
+            return None  # DRAFT_1 has no such frame: the next handshake carries the change (T-21)
         wire_id = self._ids.take()
         frame = kind(subscription.channel, subscription.key, wire_id)
         self._connection.send(frame)
@@ -76,16 +76,16 @@ class ControlSync:
         return wire_id
 
     def frame(self, wire_id: int) -> Subscribe | Unsubscribe | None:
-        """The control message of that id, if it is still unacknowledged."""
+        """Returns the unacknowledged control message with this wire id, or None."""
         return self._frames.get(wire_id)
 
     @property
     def under_way(self) -> Collection[int]:
-        """The ids of control messages that are unacknowledged."""
+        """Wire ids of the unacknowledged control messages."""
         return self._frames.keys()
 
     def repeat(self, subscription: Subscription) -> int | None:
-        """Say it once more, where the peer knows it; returns its id."""
+        """Sends the subscribe again if the peer knows the subscription; returns the wire id, or None."""
         if not self._changed.get(subscription, subscription in self._announced):
             return None
         self._changed[subscription] = False
@@ -94,7 +94,7 @@ class ControlSync:
         return wire_id
 
     def acked(self, wire_id: int) -> Subscription | None:
-        """The subscription whose change this acknowledges, or None."""
+        """Takes an acknowledgement; returns the subscription of the acknowledged control message, or None."""
         frame = self._frames.pop(wire_id, None)
         if frame is None:
             return None
@@ -104,17 +104,17 @@ class ControlSync:
         return subscription
 
     def probe(self) -> None:
-        """Send a message that the peer does not want and so acknowledges at once (T-46, T-80). Raises OutboxFull."""
+        """Sends a message that the peer does not want and so acknowledges at once (T-46, T-80). Raises OutboxFull."""
         self.probe_id = self._ids.take()
         self._connection.send(Message(PROBE_CHANNEL, "", b"", self.probe_id))
 
     @property
     def probing(self) -> bool:
-        """True if a probe is unacknowledged. It is never sent again: its id is in use until its connection ends."""
+        """True if a probe is unacknowledged. A probe is never resent: its id is in use until the connection ends."""
         return self.probe_id is not None
 
     def answered(self, wire_id: int) -> bool:
-        """True if this acknowledges the probe."""
+        """Takes an acknowledgement; returns True if the id is that of the probe."""
         if wire_id != self.probe_id:
             return False
         self._drop_probe()
@@ -126,7 +126,7 @@ class ControlSync:
             self.probe_id = None
 
     def drop(self) -> None:
-        """Nothing of this is in flight any more."""
+        """Gives back the ids of the probe and of all control messages in flight."""
         self._drop_probe()
         self._ids.give_back((wire_id, wire_id) for wire_id in self._frames)
         self._frames.clear()

@@ -1,7 +1,7 @@
 """Our own subscriptions, and what each peer is told of them.
 
-An explicit unsubscribe is repeated until it is acknowledged, so that what we do not want any more is not held for us
-(T-61).
+An explicit unsubscribe is repeated to each peer until the peer acknowledges it, so that the peer does not hold the
+subscription for us (T-61).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ..store import AddOwnSubscription, ForgetUnsubscribe, KeepUnsubscribe, Load
 from .control_sync import ControlSync
 
 UNSAID_FOR = 24 * 3600.0
-"""Seconds for which an unsubscribe is repeated to those who have not acknowledged it (T-61)."""
+"""Seconds for which an unsubscribe is repeated to a peer that has not acknowledged it (T-61)."""
 _MOST_UNSAID = 10_000
 
 
 class OwnList:
-    """Entries that we want from every peer."""
+    """The subscriptions that we want from every peer, and the bounds of their list."""
 
     def __init__(self, context: Context, sizes: Sizes, commits: Commits, expiry: Expiry, loaded: Loaded) -> None:
         self._context = context
@@ -45,13 +45,16 @@ class OwnList:
         self.entries: dict[Subscription, None] = dict.fromkeys(sorted(loaded.own_subscriptions))
         answer = HandshakeResponse(context.version, context.instance_id, HandshakeStatus.SAME_VERSION)
         self._bytes = len(context.encoder.encode(answer)) + sum(map(sizes.entry_size, self.entries))
-        self._more_for_head = self._more_for_entry = 0  # bytes, in the layout of some peer
+        self._more_for_head = self._more_for_entry = 0  # bytes that the largest foreign layout adds
         for dialect in context.policy.dialects.values():
             self.check_revision(dialect)
 
     def check_revision(self, dialect: Dialect) -> None:
-        """Raises ValueError for a layout that cannot carry what waits for its peers, and OwnLimitExceeded where our
-        list of subscriptions would be too long in it (T-19)."""
+        """Checks that the layout of this dialect fits our limits and our list.
+
+        Raises ValueError if the layout cannot carry the longest name or body of our limits, and OwnLimitExceeded if
+        our list of subscriptions is too long in this layout (T-19).
+        """
         if dialect.revision is None or dialect.revision is self._context.revision:
             return
         layout, foreign = LAYOUTS[dialect.revision], encoder(dialect.revision)
@@ -75,7 +78,7 @@ class OwnList:
             self._more_for_head, self._more_for_entry = more_for_head, more_for_entry
 
     def _keep_unsubscribe(self, subscription: Subscription) -> None:
-        """Say it to every peer that may have been told the entry, until it says that it knows."""
+        """Remembers the unsubscribe for every peer that may know the entry, until that peer acknowledges."""
         peers = [peer for peer in self._peers.values() if peer.lists.stored and not (peer.derived or peer.is_owner)]
         room = _MOST_UNSAID - sum(len(peer.lists.unsaid) for peer in peers)
         chosen = [peer for peer in peers if subscription not in peer.lists.unsaid][: max(0, room)]
@@ -85,7 +88,7 @@ class OwnList:
             self._commits.batch.operations.append(KeepUnsubscribe(subscription, [peer.uuid for peer in chosen]))
 
     def forget_unsubscribe(self, subscription: Subscription, peers: Iterable[Peer]) -> None:
-        """They know, or it is wanted again, or the time is over."""
+        """Stops repeating the unsubscribe to these peers: acknowledged, subscribed again, or too old."""
         told = [peer for peer in peers if subscription in peer.lists.unsaid]
         for peer in told:
             self._set_unsaid(peer, subscription, None)
@@ -99,17 +102,17 @@ class OwnList:
         _say_until(peer, subscription, until)
 
     def begin(self, link: Link, connection: Connection, ids: IdAllocator) -> ControlSync:
-        """From now on its peer is told our list over this connection."""
+        """Starts to tell the peer our list over this connection."""
         link.lists.control = ControlSync(connection, ids)
         return link.lists.control
 
     def down(self, link: Link) -> None:
-        """Nothing of it is in flight on this connection any more."""
+        """Gives back the ids of control messages on the ended connection."""
         if link.lists.control is not None:
             link.lists.control.drop()
 
     def insist(self, link: Link, peer: Peer) -> None:
-        """On a new connection say again what is not acknowledged."""
+        """Repeats the unacknowledged unsubscribes on a new connection; forgets the outdated ones."""
         for one in [
             one for one, until in peer.lists.unsaid.items() if until <= self._context.now or one in self.entries
         ]:
@@ -118,10 +121,10 @@ class OwnList:
         link.lists.control.insist(peer.lists.unsaid)
 
     def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
+        """Subscribes to all peers, across restarts; "" is a wildcard (T-24). `Stored` names the receipt.
 
-        Raises ReservedChannel (T-27), OwnLimitExceeded where no peer would take so long a list (T-19), or
-        LocalProtocolError where this instance is a derived identity, which only writes (T-72a).
+        Raises ReservedChannel (T-27), OwnLimitExceeded if peers would refuse the longer list (T-19), or
+        LocalProtocolError if this instance is a derived identity, which only writes (T-72a).
         """
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
@@ -140,7 +143,7 @@ class OwnList:
         return receipt
 
     def check_list(self, new: Sequence[Subscription]) -> None:
-        """Raises OwnLimitExceeded where our list would be too long with these (T-19)."""
+        """Raises OwnLimitExceeded if our list with the new subscriptions is too long (T-19)."""
         count, size = len(self.entries) + len(new), self._bytes + sum(map(self._sizes.entry_size, new))
         size += self._more_for_head + self._more_for_entry * count
         if count > self._limits.max_subscriptions or size > self._limits.max_handshake:
@@ -151,7 +154,7 @@ class OwnList:
             )
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
+        """Removes exactly this entry (T-26); a missing entry is no error. `Stored` names the receipt."""
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
         if subscription in self.entries:
@@ -197,7 +200,7 @@ class OwnList:
         self._context.writable[link] = None
 
     def subscriptions(self) -> list[Subscription]:
-        """Our own, as the next handshake will list them."""
+        """Our subscriptions, as the next handshake lists them."""
         return list(self.entries)
 
 

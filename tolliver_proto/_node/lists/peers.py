@@ -1,9 +1,17 @@
-"""Subscriptions of the peers, as they say them, and held ones (T-61).
+"""Subscriptions that the peers announce, and held ones (T-61).
 
-A subscription that a newer list lacks goes on routing for a while. A list that lacks something may come from a second
-database of the peer, from a fresh disk, or from a program that has not subscribed yet. So messages for such a
-subscription are kept and not sent until the peer subscribes again, says that it wants them no more, or the time is
-over.
+State: a peer's `subscriptions` are what its connections announced, the union of each connection's `told` (T-70); its
+`held` ones are subscriptions that a newer list lacks, each with a deadline. Both route messages, but messages for held
+subscriptions are kept and not sent. A hold ends when the peer subscribes again or unsubscribes, or at the deadline;
+messages that only ended holds match are then given up.
+
+Why held: a list that lacks a subscription may come from a second database of the peer, from a fresh disk, or from a
+program that has not subscribed yet. Rejected: to take such a list at its word, which would lose what waits.
+
+Invariants: listed and held subscriptions together stay within the limits of one list (T-08), the holds that end soonest
+go first. Memory and routes change at once; the commit stores the change, and sends the ack after it (T-28). A failed
+commit restores the lists of the store, with the changes since on top (`restore_lists`). When the holds of a connected
+peer change, its window reads all rows again as soon as the store knows the holds.
 """
 
 from __future__ import annotations
@@ -31,17 +39,17 @@ from ..store import AddPeerSubscription, Found, LoadedPeer, Operation, RemovePee
 from ..subscriptions import applied, matching, removed_by
 from .own import UNSAID_FOR
 
-OBEYED_WITHIN = 10.0  # seconds in which a peer is obeyed once, and in which nothing is sent twice for that (T-50)
-_LONG_HOLD = 86400.0  # seconds, for a peer that may have lost its own list
+OBEYED_WITHIN = 10.0  # seconds between two early resends that a repeated subscribe causes (T-50)
+_LONG_HOLD = 86400.0  # seconds of a hold of a peer that may have lost its own list
 _CURE = (
     ". It is empty, and programs of its layout lose their own subscribe in a race: let it subscribe again, or start it "
     "anew"
 )
-_ALWAYS_HOLD = 3600.0  # seconds, for a pattern, where the policy holds nothing else
+_ALWAYS_HOLD = 3600.0  # seconds of a hold that a pattern asks for, where the policy has no holds
 
 
 class PeerLists:
-    """Lists of the peers."""
+    """Changes of the peers' lists: memory, routes, commit, ack."""
 
     def __init__(
         self,
@@ -54,8 +62,8 @@ class PeerLists:
         is_mute: Callable[[UUID], bool],
         strangers: Callable[[], Iterable[Dialect]],
     ) -> None:
-        """`is_mute` says of a peer that it is sent no control messages, `strangers` has the dialects of the remotes of
-        which it is not known whom they lead to."""
+        """`is_mute` tells whether a peer gets no control messages; `strangers` returns the dialects
+        of remotes whose peer is unknown."""
         self._context = context
         self._limits = context.limits
         self._policy = context.policy
@@ -75,9 +83,9 @@ class PeerLists:
     def _set_peer_list(
         self, peer: Peer, subscriptions: frozenset[Subscription], removed: frozenset[Subscription] = frozenset()
     ) -> None:
-        """The peer wants these now, and for good no more what is `removed`; what else it wanted is held.
+        """Sets the peer's subscriptions; holds the former ones that are not `removed` for good.
 
-        A pattern may have it that an entry is held in any case: the peer acknowledges what it does not want.
+        A pattern may demand that a subscription is held in any case, or never: a peer acknowledges unwanted messages.
         """
         before = frozenset(peer.lists.held)
         lacking = peer.lists.subscriptions.union(before) - subscriptions
@@ -94,7 +102,9 @@ class PeerLists:
         if is_long:
             held = self._held_for_long(peer, held)
         if always:
-            self._commits.batch.lists[peer] = None  # the store takes what a peer says for its whole will
+            self._commits.batch.lists[peer] = (
+                None  # with the holds: the store else takes the announced list as complete
+            )
         ended = (before - held.keys()) - subscriptions
         peer.lists.subscriptions = subscriptions
         self.hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
@@ -112,8 +122,10 @@ class PeerLists:
         self._end_oldest_holds(peer)
 
     def _may_have_lost_its_list(self, peer: Peer) -> bool:
-        """True for a program that says an empty list though it wants something. One that is sent no control messages is
-        known by its lists alone."""
+        """True for a peer whose layout may announce an empty list though its program subscribes.
+
+        A mute peer gets no control messages, so its lists are all that is known, and are believed.
+        """
         if not self._policy.unsubscribed_hold or peer.is_owner:
             return False
         spoken = {link.connection.revision for link in peer.lists.voices if link.connection is not None}
@@ -124,7 +136,7 @@ class PeerLists:
         return not self._is_mute(peer.uuid) and any(LAYOUTS[revision].loses_lists for revision in spoken)
 
     def _held_for_long(self, peer: Peer, held: dict[Subscription, float]) -> dict[Subscription, float]:
-        """These, until a day after they were held."""
+        """Returns the holds, each extended once to a day."""
         more = max(0.0, _LONG_HOLD - self._policy.unsubscribed_hold)
         long = peer.lists.held_long.intersection(peer.lists.held)
         peer.lists.held_long = frozenset(held)
@@ -144,13 +156,13 @@ class PeerLists:
             self._commits.batch.then.append(partial(self._read_all_again, peer.link, peer.link.sending.window))
 
     def _read_all_again(self, link: Link, window: Window, _error: TolliverError | None) -> None:
-        """The store knows which others are held now: what waits is read back, in order."""
+        """Has the window read all rows again, in order, once the store knows the changed holds."""
         window.lists_under_way -= 1
         window.go_back(0)
         self._context.sendable[link] = None
 
     def _end_oldest_holds(self, peer: Peer) -> None:
-        """Listed and held entries together are no more than a peer may list (T-08)."""
+        """Ends the oldest holds, until listed and held entries together fit the limits of one list (T-08)."""
         limits, ended = self._limits, set[Subscription]()
         entries = [*peer.lists.held]
         size = sum(self._sizes.entry_size(one) for one in (*peer.lists.subscriptions, *entries))
@@ -167,7 +179,7 @@ class PeerLists:
         peer = self._peers.get(uuid)
         if peer is None:
             return
-        if not peer.lists.subscriptions and self._may_have_lost_its_list(peer):  # and was not heard since a restart
+        if not peer.lists.subscriptions and self._may_have_lost_its_list(peer):  # the peer was silent since a restart
             peer.lists.held = self._held_for_long(peer, peer.lists.held)
         ended = {one for one, until in peer.lists.held.items() if until <= self._context.now}
         if ended:
@@ -176,13 +188,13 @@ class PeerLists:
             self.hold(peer, peer.lists.held)
 
     def _end_holds(self, peer: Peer, ended: set[Subscription]) -> None:
-        """It did not subscribe again in time. If the commit fails, a later one says the same."""
+        """Ends these holds. If the commit fails, a later commit stores the list."""
         self.hold(peer, {one: until for one, until in peer.lists.held.items() if one not in ended})
         self._commits.batch.lists[peer] = None
         self._give_up_held(peer, ended)
 
     def _give_up_held(self, peer: Peer, ended: Iterable[Subscription]) -> None:
-        """Nobody will want what only these hold."""
+        """Gives up the messages that only the ended subscriptions match."""
         ended = frozenset(ended)
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
@@ -205,23 +217,23 @@ class PeerLists:
         self._commits.searches.begin(peer.uuid, take, lambda _error: None)
 
     def load(self, peer: Peer, known: LoadedPeer) -> None:
-        """As the store has it."""
+        """Takes the peer's holds and unacknowledged unsubscribes from the store, at the start."""
         lists, now = peer.lists, self._context.now
         lists.stored = True
         lists.held = {one: now + self._policy.unsubscribed_hold - age for one, age in known.held.items()}
         lists.unsaid = {one: now + UNSAID_FOR - age for one, age in known.unsaid.items()}
 
     def on_stored(self, peers: Iterable[Peer]) -> None:
-        """The store has their lists."""
+        """Marks the lists of these peers as stored."""
         for peer in peers:
             peer.lists.stored = True
 
     def keep_list(self, link: Link, listed: tuple[Subscription, ...]) -> None:
-        """It counts when the handshake is through (T-61)."""
+        """Keeps the list of a handshake until the handshake is complete (T-61)."""
         link.lists.held_list = listed
 
     def end_voice(self, link: Link, peer: Peer) -> None:
-        """This connection says nothing any more. Of the last one it stays: messages queue for its peer (T-32)."""
+        """Drops what the ended connection announced. The last one's list stays: messages queue for the peer (T-32)."""
         del peer.lists.voices[link]
         if peer.derived:
             return
@@ -233,13 +245,13 @@ class PeerLists:
             self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
     def on_control(self, link: Link, frame: Subscribe | Unsubscribe) -> None:
-        """The peer changed its mind: routes change now, the ack goes out when that is stored (T-28)."""
+        """Takes a change of one subscription: routes change now, the ack goes out when the change is stored (T-28)."""
         self._on_entries(
             link, (Subscription(frame.channel, frame.key),), isinstance(frame, Subscribe), frame.message_id
         )
 
     def on_controls(self, link: Link, frame: SubscribeMany | UnsubscribeMany) -> None:
-        """The same with several entries, and one ack for all."""
+        """Takes a change of several subscriptions, with one ack for all."""
         self._on_entries(link, frame.subscriptions, isinstance(frame, SubscribeMany), frame.message_id)
 
     def _on_entries(self, link: Link, entries: Sequence[Subscription], wanted: bool, message_id: int | None) -> None:
@@ -247,7 +259,7 @@ class PeerLists:
         if peer is None or not link.up:
             return
         if not link.lists.bucket.spend(self._context.now):
-            link.hold(Hold.RATE)  # the next frames wait a second (D-12)
+            link.hold(Hold.RATE)  # reading pauses for a second (D-12)
             self._counts["hurried"] += 1
             self._timers.set(("rate", link.cid), self._context.now + 1.0)
         allowed: list[Subscription] = []
@@ -255,7 +267,9 @@ class PeerLists:
         for one in entries:
             is_refused = peer.derived or one.channel == RESERVED_CHANNEL
             if is_refused or (wanted and not self._may_have(link, peer, one, len(allowed), size)):
-                self._counts["refused_subscriptions"] += 1  # T-27, T-72a, D-4, D-6: acknowledged, or it is sent again
+                self._counts["refused_subscriptions"] += (
+                    1  # refused (T-27, T-72a, D-4, D-6), but acknowledged, else the peer resends
+                )
             else:
                 allowed.append(one)
                 size += self._sizes.entry_size(one)
@@ -263,7 +277,7 @@ class PeerLists:
             known = [one for one in allowed if one in link.lists.told]
             if known:
                 self._obey(link, peer, known)
-                if not self.is_list_changing(peer):  # else it is stored with what is
+                if not self.is_list_changing(peer):  # else a repeated subscribe waits for the same commit
                     allowed = [one for one in allowed if one not in link.lists.told]
         if allowed:
             self._change_list(link, peer, allowed, wanted, message_id)
@@ -271,7 +285,7 @@ class PeerLists:
             self._commits.ack(link, [message_id])
 
     def _obey(self, link: Link, peer: Peer, entries: Sequence[Subscription]) -> None:
-        """The peer says again what we know: it asks for what it withheld (T-50), requests that wait, too (P-13)."""
+        """Resends early, as a repeated subscribe asks for withheld messages (T-50) and waiting requests (P-13)."""
         self._routing.on_move(peer)
         if link.sending.window is None or self._context.now - peer.lists.obeyed_at < OBEYED_WITHIN:
             return
@@ -287,7 +301,7 @@ class PeerLists:
             self._timers.set(("resend", link.cid), due)
 
     def is_list_changing(self, peer: Peer) -> bool:
-        """True if its list is on its way to the store, or not there yet."""
+        """True if the store does not have the peer's latest list yet."""
         return not peer.lists.stored or any(
             peer in one.lists or peer in one.peer_lists for one in self._commits.batches()
         )
@@ -295,7 +309,7 @@ class PeerLists:
     def _change_list(
         self, link: Link, peer: Peer, entries: Sequence[Subscription], wanted: bool, message_id: int | None
     ) -> None:
-        """Patterns may have something to do before, and to store with it."""
+        """Changes the list, unless a pattern must act before; patterns may store messages in the same commit."""
         later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
         new = frozenset(entries if wanted and peer.outbox.takes_reliable else ())
         if self.waits_for_patterns(link, peer.uuid, new, later):
@@ -311,14 +325,14 @@ class PeerLists:
             self._commits.batch.then.append(partial(self._go_on_reading, link))
 
     def waits_for_patterns(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], later: GoOn) -> bool:
-        """True where a pattern has this list wait: `later` is called, and nothing else is read meanwhile."""
+        """True if a pattern delays this list: the pattern calls `later`, and reading from the link pauses."""
         waits = any(pattern.before_list(link, uuid, wanted, later) for pattern in self._hooks.before_list)
         if waits:
             link.hold(Hold.LIST)
         return waits
 
     def store_with_list(self, peer: Peer) -> bool:
-        """True if a pattern has messages for the peer that the same commit stores."""
+        """True if a pattern has messages for the peer, which the same commit stores."""
         stores = [pattern.with_list(peer) for pattern in self._hooks.with_list]
         return any(stores)
 
@@ -331,7 +345,7 @@ class PeerLists:
         message_id: int | None,
         error: TolliverError | None,
     ) -> None:
-        """One that could not be looked at comes again: it is not acknowledged."""
+        """Changes the list after the delay; after an error there is no ack, so the peer resends the change."""
         self._go_on_reading(link)
         if link.up and error is None:
             self._change_list(link, peer, entries, wanted, message_id)
@@ -341,7 +355,7 @@ class PeerLists:
             self._context.go_on_reading(link, Hold.LIST)
 
     def _may_have(self, link: Link, peer: Peer, subscription: Subscription, others: int, others_size: int) -> bool:
-        """True if it may, besides so many others of the same message."""
+        """True if rights and limits allow the subscription, after `others` of the same frame of `others_size` bytes."""
         if subscription not in link.lists.told:  # a peer cannot want more than it can announce (T-08, T-19)
             size = link.lists.told_bytes + others_size + self._sizes.entry_size(subscription)
             if len(link.lists.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake:
@@ -349,7 +363,7 @@ class PeerLists:
         return self._context.acl.rights(peer.uuid).may_subscribe(subscription)
 
     def hear(self, link: Link, said: Operation) -> None:
-        """The peer said on this connection what it wants: routes change now."""
+        """Takes an announced change or list: routes change now."""
         self._commits.batch.told.setdefault(link, link.lists.told)
         self._commits.batch.heard.append((link, said))
         self.set_told(link, applied(link.lists.told, [said]), said)
@@ -358,7 +372,10 @@ class PeerLists:
         self.look_for_wildcard(link)
 
     def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
-        """Subscriptions that end for good: as the peer says or, if it cannot say so, those that its list lacks."""
+        """Returns the subscriptions that end without a hold.
+
+        A peer that cannot unsubscribe, or is mute, ends those that its non-empty list lacks.
+        """
         connection, peer, control = link.connection, link.peer, link.lists.control
         assert connection is not None
         assert peer is not None
@@ -383,7 +400,7 @@ class PeerLists:
             )
 
     def set_told(self, link: Link, told: frozenset[Subscription], said: Operation | None = None) -> None:
-        """Set what the peer wants now, where `said` is all that has changed."""
+        """Sets the list announced on the connection; `said` is the only change, if given."""
         if isinstance(said, AddPeerSubscription | RemovePeerSubscription):
             link.lists.told_bytes += self._sizes.entry_size(said.subscription) * (len(told) - len(link.lists.told))
         else:
@@ -395,10 +412,10 @@ class PeerLists:
         self._set_peer_list(peer, self._wanted_by(peer), removed)
 
     def _wanted_by(self, peer: Peer) -> frozenset[Subscription]:
-        """Subscriptions that the peer has said on its connection (T-30).
+        """Returns the subscriptions that the peer has announced on its connections (T-30).
 
-        While a second connection is being made it is what it said on either, because which of the two lists is the
-        later one only shows when one connection is given up (T-70). Too much is harmless, too little is loss.
+        While the peer has two connections, the union counts: the later list is known only when one connection ends
+        (T-70). One subscription too many is harmless, one too few loses messages.
         """
         return frozenset().union(*(link.lists.told for link in peer.lists.voices))
 
@@ -408,14 +425,14 @@ class PeerLists:
         self._routing.reroute(peer)
 
     def restore_lists(self, failed: Batch) -> None:
-        """Subscriptions as the store has them, and on top what the next commit says about them."""
+        """Restores the stored lists after a failed commit, with the changes of the next commit on top."""
         for link, told in failed.told.items():
             if link in self._commits.batch.told:
                 self._commits.batch.told[link] = told
             self.set_told(link, applied(told, [said for one, said in self._commits.batch.heard if one is link]))
         for link, said in failed.heard:
             if isinstance(said, ReplacePeerSubscriptions) and link.peer is not None:
-                link.peer.lists.voices.pop(link, None)  # its handshake is over
+                link.peer.lists.voices.pop(link, None)  # this handshake has failed
         for peer, (before, held) in failed.peer_lists.items():
             said_since = [said for link, said in self._commits.batch.heard if link.peer is peer]
             now = self._wanted_by(peer) if peer.lists.voices else applied(before, said_since)
