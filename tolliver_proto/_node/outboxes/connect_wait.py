@@ -1,4 +1,4 @@
-"""Keeping what is sent while a connection is made (T-62)."""
+"""Messages kept while a connection is being made (T-62)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .sender import Sender
 
 
 class ConnectWait:
-    """Windows of connecting peers: begun, claimed, ended."""
+    """Begins, claims and ends the windows of connecting peers."""
 
     def __init__(self, context: Context, routing: Routing, ledger: Ledger, sender: Sender) -> None:
         self._context = context
@@ -29,12 +29,12 @@ class ConnectWait:
         context.due.update({"patience": self._on_patience_timeout, "window": self._on_window_timeout})
 
     def begin(self, link: Link) -> None:
-        """Its transport stands."""
+        """Begins the window of a connection whose transport stands."""
         self._ledger.keeping.begin(link, self._ledger.next_seq)
         self._timers.set_earlier(("patience", link.cid), self._context.now + self._limits.handshake_timeout)
 
     def begin_for(self, remote: Remote) -> None:
-        """It was asked for just now, and was never up."""
+        """Begins the window of a requested remote that was never up."""
         self._ledger.keeping.begin(remote, self._ledger.next_seq)
         self._timers.set(("window", remote), self._context.now + 2 * self._limits.handshake_timeout)
 
@@ -42,12 +42,12 @@ class ConnectWait:
         self.stop_keeping(remote)
 
     def _on_patience_timeout(self, cid: int) -> None:
-        """No send waits for it any longer, though it may take its time to end."""
+        """Lets sends go on although this connection is still connecting."""
         if self._ledger.keeping.wait_no_more(self._context.links[cid]):
             self._sender.unblock()
 
     def claim_kept(self, link: Link, peer: Peer) -> bool:
-        """That peer's list is in the routes now: it is to have what is kept for it. False where that is nothing."""
+        """Gives the peer the kept messages that its list, now in the routes, matches; returns False if there are none."""
         match = self._routing.routes.match
         claimed = [
             kept
@@ -55,17 +55,17 @@ class ConnectWait:
             if peer in match(kept.message.channel, kept.message.key).peers
         ]
         for kept in claimed:
-            if kept.claim(peer):  # its receipt waits again
+            if kept.claim(peer):  # all had acknowledged: the receipt waits again
                 for receipt, _ in self._ledger.receipts.within(kept.message.seq, kept.message.seq):
                     receipt.unacked += 1
         for first, last in spans_of(kept.message.seq for kept in claimed):
             self._ledger.refcounts.give(first, last)
         self._ledger.link_kept(peer, claimed)
-        self.stop_keeping(link)  # sends wait no more; the window of its remote lasts until that is up
+        self.stop_keeping(link)  # unblocks sends; the window of the remote lasts until the remote is up
         return bool(claimed)
 
     def disclaim(self, peer: Peer, claimed: Iterable[Kept]) -> None:
-        """They were not stored for that peer: another connection may bring it, as long as they are kept."""
+        """Takes a claim back, as its commit failed: the peer may claim the messages again while a window keeps them."""
         for kept in claimed:
             seq = kept.message.seq
             kept.disclaim(peer)
@@ -76,7 +76,7 @@ class ConnectWait:
                 self._tell_unowned([kept])
 
     def stop_keeping(self, *owners: Link | Remote) -> None:
-        """The end of these windows. Messages that no peer is owed then leave the store."""
+        """Ends these windows. Kept messages without an owner then leave the store."""
         for owner in owners:
             if owner not in self._ledger.keeping:
                 continue
@@ -91,7 +91,7 @@ class ConnectWait:
             self._sender.unblock()
 
     def _tell_unowned(self, left: Iterable[Kept]) -> None:
-        """They were kept, and no peer was ever to have them (T-53)."""
+        """Reports kept messages that never had a recipient (T-53)."""
         unowned = [kept.message for kept in left if not is_envelope(kept.message.channel)]
         for message in unowned:
             for receipt, _ in self._ledger.receipts.within(message.seq, message.seq):

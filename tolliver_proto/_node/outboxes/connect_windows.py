@@ -1,10 +1,10 @@
-"""Messages that are kept for peers that are just connecting (T-62).
+"""Messages kept for connecting peers (T-62).
 
-A window keeps what is sent while it is open: that of a remote that was never up from the call that asked for it on,
-that of any other connection from when its transport stands. All windows are ranges of one pool, which has each message
-once, however many keep it: a thousand remotes that are away cost no more than one. A window that is full, and for which
-no send waits, closes: it has what was sent first, without a gap. Sends wait for a connection for as long as a handshake
-may take, and not again for a remote, or a peer that dials us, whose last one came to nothing.
+An open window keeps all messages that are sent: the window of a remote that was never up opens with the call that asked
+for the remote, the window of any other connection when its transport stands. All windows are ranges of one pool, which
+has each message once: a thousand absent remotes cost no more than one. A full window that blocks no send closes: the
+window has the first messages, without a gap. Sends wait for a connection at most as long as a handshake may take, and
+not again for a remote, or a dialing peer, whose last connection failed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from ..commits.batch import Kept
 from ..link import Link, Peer, Recipients
 from ..store import StoredMessage
 
-_SHARES = 4  # so many times `Limits.keep_bytes` are kept for all remotes that were never up
+_SHARES = 4  # all remotes that were never up keep this many times `Limits.keep_bytes`
 _ABOVE_ALL = 2**63
-_REMEMBERED = 10_000  # those that failed: peers that dial us bring any number
+_REMEMBERED = 10_000  # failed remotes and peers; bounded, as any number of peers may dial us
 
 Owner = Hashable
-"""Owner of a window: a connection, or a remote that was never up."""
+"""A connection, or a remote that was never up: the owner of a window."""
 
 
 class ConnectWindow:
-    """The messages of the pool that one connection, or one remote, keeps: those of a range of seqs."""
+    """The range of seqs that one connection, or one remote, keeps of the pool."""
 
     __slots__ = ("holds_up", "since", "size", "until")
 
     def __init__(self, since: int) -> None:
         self.since = since
-        self.until: int | None = None  # it is closed: it keeps nothing more
-        self.holds_up = False  # sends may wait for it
+        self.until: int | None = None  # the last seq, once the window is closed
+        self.holds_up = False  # sends may wait for this connection
         self.size = 0  # bytes that a connection's window keeps
 
     def has(self, seq: int) -> bool:
@@ -42,20 +42,20 @@ class ConnectWindow:
 
 
 class Keeping:
-    """The windows, the messages that they keep, and who may be waited for."""
+    """The windows, the pool of kept messages, and the failed remotes and peers."""
 
     def __init__(self, share: int) -> None:
         self._share = share
         self._windows: dict[Owner, ConnectWindow] = {}
         self._of_links: dict[Link, ConnectWindow] = {}
-        self._kept: dict[int, Kept] = {}  # in order
-        self._counts = RefCounts()  # the windows that keep each
+        self._kept: dict[int, Kept] = {}  # by seq, ascending
+        self._counts = RefCounts()  # how many windows keep each message
         self._last = 0
         self._failed: dict[Hashable, None] = {}
         self.open = 0
-        """Windows that keep what is sent next."""
+        """Number of windows that keep the next message."""
         self.size = 0
-        """Bytes of all that is kept, each message once."""
+        """Bytes of all kept messages, each counted once."""
 
     def __bool__(self) -> bool:
         return bool(self._windows)
@@ -70,12 +70,14 @@ class Keeping:
         return iter(self._kept.values())
 
     def first(self) -> int:
-        """The first message that is kept; where none is, a number above all."""
+        """Returns the first kept seq, or 2^63 if there is none."""
         return next(iter(self._kept), _ABOVE_ALL)
 
     def begin(self, owner: Owner, next_seq: int) -> None:
-        """From now on what is sent is kept for it: once, however often its peer says its request (T-63). Sends may wait
-        for a connection whose like has not failed before."""
+        """Opens a window from `next_seq` on; does nothing if the owner has one, as a peer may repeat its request (T-63).
+
+        Sends may wait for a connection whose remote, or peer, did not fail before.
+        """
         if owner in self._windows:
             return
         window = self._windows[owner] = ConnectWindow(next_seq)
@@ -85,7 +87,7 @@ class Keeping:
         self.open += 1
 
     def end(self, owner: Owner) -> list[Kept]:
-        """Returns what no window keeps any more."""
+        """Ends the window; returns the messages that no window keeps now."""
         window = self._windows.pop(owner)
         if isinstance(owner, Link):
             del self._of_links[owner]
@@ -98,19 +100,21 @@ class Keeping:
         return left
 
     def keeps_enough(self, strict: bool) -> bool:
-        """True if a send must wait for a connection that is being made."""
+        """True if a send must wait for a connection: one that holds sends up, and is full or `strict` is set."""
         return any(window.holds_up and (strict or self._is_full(window)) for window in self._of_links.values())
 
     def wait_no_more(self, link: Link) -> bool:
-        """No send waits for it any longer, though it may take its time to end. False where none could."""
+        """Lets sends go on although the connection is not up; returns False if the connection has no window."""
         window = self._of_links.get(link)
         if window is not None:
             window.holds_up = False
         return window is not None
 
     def close_full(self, next_seq: int) -> list[Owner]:
-        """Close the windows that are full. Returns the owners of closed ones, but for those of which another one, of
-        the same remote, keeps what is sent."""
+        """Closes the full windows that block no send.
+
+        Returns the owners of all closed windows, one for each remote or peer that has no open window.
+        """
         full = [one for one in self._of_links.values() if self._is_full(one) and not one.holds_up]
         if self.size >= _SHARES * self._share:
             full += [window for owner, window in self._windows.items() if not isinstance(owner, Link)]
@@ -127,7 +131,7 @@ class Keeping:
         return window.size >= self._share
 
     def add(self, messages: Sequence[StoredMessage], recipients: Recipients, to: frozenset[UUID] | None) -> None:
-        """The open windows keep these."""
+        """Adds messages to all open windows."""
         self._counts.add(messages[0].seq, self.open, len(messages))
         self._kept.update((message.seq, Kept(message, recipients, to)) for message in messages)
         self._last = messages[-1].seq
@@ -141,14 +145,14 @@ class Keeping:
             window.size += size
 
     def take_back(self, messages: Iterable[StoredMessage]) -> None:
-        """They were not stored."""
+        """Removes messages whose commit failed."""
         for message in messages:
             if self._kept.pop(message.seq, None) is not None:
                 self._counts.drop(message.seq, message.seq)
                 self._grow(-message.size, [one for one in self._of_links.values() if one.has(message.seq)])
 
     def for_peer(self, link: Link, peer: Peer) -> list[Kept]:
-        """Messages that this connection, or its remote, keeps, for that peer to have where it subscribes to them."""
+        """Returns the messages in the windows of this connection and its remote that may be for the peer."""
         windows = [self._windows[owner] for owner in (link, link.remote) if owner in self._windows]
         return [
             kept
@@ -157,7 +161,7 @@ class Keeping:
         ]
 
     def released(self, first: int, last: int) -> Iterator[int]:
-        """A peer is not owed these any more. Returns those of them that are kept and that no peer is owed."""
+        """Takes one owner off the kept messages of this span; yields the seqs that no peer is owed now."""
         for seq in range(max(first, self.first()), min(last, self._last) + 1):
             kept = self._kept.get(seq)
             if kept is not None:
@@ -166,13 +170,13 @@ class Keeping:
                     yield seq
 
     def lose(self, link: Link) -> None:
-        """It came to nothing."""
+        """Remembers the failed connection, so that sends do not wait for its remote or peer again."""
         self._failed[_whom(link)] = None
         if len(self._failed) > _REMEMBERED:
             del self._failed[next(iter(self._failed))]
 
     def regain(self, link: Link) -> None:
-        """It is up."""
+        """Forgets earlier failures, as the connection is up."""
         self._failed.pop(_whom(link), None)
 
 

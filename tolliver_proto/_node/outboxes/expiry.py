@@ -1,9 +1,8 @@
 """Expiry of messages, by the policy and by their own terms (P-27).
 
-A message is given up by the store's clock, whoever sent it and whenever. Where the policy says for how long messages
-wait, the store is searched ten times within that. Of messages with an expiry of their own the store knows when each
-expires, and the node when the first of them does: then the node asks for those that are soonest, gives up what is over,
-and learns when the next one is.
+The store's clock decides when a message expires, across restarts. With `expire_after` in the policy, the node searches
+the store ten times within that time. For messages with an expiry of their own, the store knows each time, and the node
+knows the first: at that time the node asks for the soonest, gives up the expired ones, and learns the next time.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from .ledger import Ledger
 _TEXT = (
     "messages were given up without an acknowledgement, when the time was over that their send gave them (expire_after)"
 )
-_EXPIRY_CHECKS = 10  # how often within `expire_after` the store is searched
-_CLOCK_LOOK = 60.0  # seconds between two looks of the store at its clocks
-SOONEST = 1.0  # seconds between such searches at least
+_EXPIRY_CHECKS = 10  # searches of the store within `expire_after`
+_CLOCK_LOOK = 60.0  # seconds between two checks of the store's clocks
+SOONEST = 1.0  # least seconds between two searches
 
 
 class Expiry:
-    """Messages that wait for too long, and the look of the store at its clock."""
+    """Gives up messages that waited too long, and has the store check its clocks."""
 
     def __init__(self, context: Context, commits: Commits, ledger: Ledger) -> None:
         self._context = context
@@ -44,14 +43,13 @@ class Expiry:
         )
 
     def look_at_due(self, seconds: float) -> None:
-        """Some message expires then (P-27)."""
+        """Schedules a search, as a message expires in `seconds` (P-27)."""
         seconds = max(seconds, self._looked_at + SOONEST - self._context.now)
         self._timers.set_earlier("due", self._context.now + seconds)
         self.watch_clock()
 
     def watch_clock(self) -> None:
-        """Something has an age, so the store looks for steps of its clock, as the machine of an idle node is set, too
-        (D-10)."""
+        """Has the store check its clocks while something ages: the clock may be set while the node is idle (D-10)."""
         self._timers.set_earlier("clock", self._context.now + _CLOCK_LOOK)
 
     def _on_clock_timeout(self, _subject: None) -> None:
@@ -82,7 +80,7 @@ class Expiry:
             )
 
     def _give_up_expired(self, found: Sequence[Found]) -> Iterator[tuple[UUID, int]]:
-        """Returns how many went, by peer."""
+        """Yields each peer, and the number of its messages that were given up."""
         by_peer: dict[UUID, list[Found]] = {}
         for one in found:
             by_peer.setdefault(one.peer, []).append(one)
@@ -100,7 +98,10 @@ class Expiry:
         self._commits.searches.begin(None, self._give_up_due, self._on_looked, expiring=True)
 
     def _give_up_due(self, found: Sequence[Found]) -> bool:
-        """Returns True where no more are over, or those that are over are on their way out already."""
+        """Gives up expired messages; returns True to end the search.
+
+        The search ends when no more have expired, or when all expired ones are being removed already.
+        """
         over = [one for one in found if one.expires_in <= 0]
         gone = 0
         for uuid, count in self._give_up_expired(over):

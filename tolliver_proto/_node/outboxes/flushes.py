@@ -1,9 +1,8 @@
-"""Flushes, answered when all that was sent has left.
+"""Flushes, answered when the sockets have taken all messages.
 
-Peers that are not connected are not waited for. A message has left when the socket has taken it. First whatever waits
-inside is stored; then, connection by connection, the reliable messages up to that one are encoded, and last the bytes
-that lie before the socket are counted. This is looked at when there is nothing else to do, the connection that is
-waited for alone.
+A flush waits only for connected peers. First the blocked sends are stored; then, connection by connection, the reliable
+messages up to the last of those are encoded, and at last the bytes before the socket are counted. The node checks this
+when there is nothing else to do, and checks one connection at a time.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ class Flush:
 
     def __init__(self, behind: Receipt | None, links: list[Link]) -> None:
         self.receipt = Receipt(0, -1, [])
-        self.behind = behind  # the last send that waited inside
-        self.links = links  # the last one is waited for
-        self.seq: int | None = None  # of the last message, once nothing waits inside
-        self.stored = False  # up to that
-        self.mark: int | None = None  # bytes that the socket of the last link takes until then
+        self.behind = behind  # the last blocked send
+        self.links = links  # connections to wait for, from the last one on
+        self.seq: int | None = None  # of the last message, once `behind` is no longer blocked
+        self.stored = False  # all messages up to `seq` are durable
+        self.mark: int | None = None  # bytes that the socket of the last link must have taken
 
 
 class Flushes:
-    """Calls that wait for the sockets."""
+    """The flushes that wait for sockets."""
 
     def __init__(self, context: Context, commits: Commits, ledger: Ledger, sender: Sender) -> None:
         self._context = context
@@ -46,8 +45,11 @@ class Flushes:
         self.waiting: list[Flush] = []
 
     def flush(self, now: float | None = None) -> Receipt:
-        """`Stored` names the receipt when what was sent until now, unreliable messages too, is given to the sockets of
-        the peers that are connected. One that is gone by then is not waited for."""
+        """Begins a flush. `Stored` names the receipt when the sockets of the connected peers have taken all messages sent
+        so far, unreliable ones too. A connection that ends meanwhile is not waited for.
+
+        Raises ConnectionClosing if the instance is closing.
+        """
         self._context.tick(now)
         if self._context.closing:
             raise ConnectionClosing("the instance is closing: what was sent goes out as far as the peers take it")
@@ -60,12 +62,12 @@ class Flushes:
         return flush.receipt
 
     def unflushed(self, receipt: Receipt) -> list[UUID]:
-        """Peers that this flush waits for still."""
+        """Returns the peers that this flush still waits for."""
         links = [link for flush in self.waiting if flush.receipt is receipt for link in flush.links]
         return [link.peer.uuid for link in links if link.up and link.peer is not None]
 
     def end_flushes(self) -> bool:
-        """Answer those that are through. True if that leaves something to do."""
+        """Answers the completed flushes; returns True if there is something to do now."""
         done = [flush.receipt for flush in self.waiting if self._has_left(flush)]
         if done:
             self.waiting = [flush for flush in self.waiting if flush.receipt not in done]
@@ -94,7 +96,7 @@ class Flushes:
         self._commits.when_stored(stored)
 
     def _is_through(self, flush: Flush, link: Link) -> bool:
-        """True if its socket has all of it, or it is its peer's link no more."""
+        """True if the socket has taken all messages of the flush, or the link is not its peer's live link."""
         if link.sending.window is None or link.connection is None:
             return True
         assert flush.seq is not None

@@ -1,13 +1,12 @@
 """Allocator of message ids: cyclic, unique, elsewhere at each opening.
 
-Ids run from 1 to 2^31-2 and begin again (T-40, T-41). The next id ahead that may not be given is remembered, so that
-taking one is a comparison until it is reached. Ids that may have been used are reserved in the store in blocks ahead of
-use: after a crash nothing is given twice for want of a row that recorded it.
+Ids run from 1 to 2^31-2 and begin again (T-40, T-41). The allocator remembers the next taken id ahead, so that `take`
+is one comparison until that id. The store reserves ids in blocks ahead of use, so that no id is given twice after a
+crash.
 
-Each opening begins at a place drawn anew. If it went on where the last one ended, a database that is put back from a
-copy would give again the ids that were given after the copy was made, and its peers would take new messages for old
-ones. The store remembers which spans were handed out, so that draws keep clear of them and only a copy can meet an id
-again.
+Each opening begins at a random place. Rejected: to go on behind the last id, as a database restored from a backup would
+then give ids that were given since the backup, and peers would take new messages for old ones. The store remembers the
+spans of earlier openings, and draws avoid them: only a restored backup can meet an id again.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ from ..store import IdSpan, Loaded, ReserveIds
 FIRST_ID = 1
 LAST_ID = 2**31 - 2
 NO_ID = RESERVED_ID
-"""The id that nothing ever has."""
+"""The id that no message ever has."""
 RESERVE = 4096
 OPENINGS = 4096
-"""So many of the last openings are remembered, those that used an id."""
+"""Number of openings that the store remembers; an opening that used no id does not count."""
 REMEMBERED = 2**30
-"""And so many ids at most: half the circle always stays free to draw from."""
+"""Number of ids that the store remembers at most: half the circle stays free to draw from."""
 DRAWS = 64
 BEYOND_A_COPY = 2**24
-"""Ids that an instance may have handed out after a copy of its database was made, as it went on."""
+"""Ids that an instance may have given since a backup of its database."""
 
 
 class Randomness(Protocol):
-    """Random generator of a node: `random.Random` satisfies it."""
+    """Random generator of a node, such as `random.Random`."""
 
     def random(self) -> float:
-        """From 0.0 up to, not including, 1.0."""
+        """Returns a number from 0.0 up to, not including, 1.0."""
 
 
 class IdAllocator:
-    """Hands out wire ids. `live` are those that still have a delivery to anyone, or a control message in flight."""
+    """Gives out wire ids. `live` are the ids of messages with an owner, and of control messages in flight."""
 
     __slots__ = ("_clear_until", "_first", "_keep", "_laps", "_next", "_older", "_reserved", "live")
 
     def __init__(self, first: int, live: Iterable[Span] = (), older: Sequence[IdSpan] = ()) -> None:
-        """`older` are the spans of earlier openings, the oldest first. They are passed over as long as can be."""
+        """`older` are the spans of earlier openings, the oldest first, avoided until no other id is free."""
         self.live = live if isinstance(live, IntervalSet) else IntervalSet(live)
         kept = remembered(older)
         self._older = _HandedOut(kept)
@@ -57,14 +56,14 @@ class IdAllocator:
 
     @classmethod
     def opened(cls, loaded: Loaded, rng: Randomness | None) -> IdAllocator:
-        """For an opening (T-40): at a fresh place, or, without `rng`, right behind what was reserved."""
+        """Returns the allocator of an opening (T-40): at a random place or, without `rng`, behind the reserved ids."""
         ids = cls(_behind(loaded.id_spans), loaded.live_ids, loaded.id_spans)
         if rng is not None:
             ids._begin(ids._drawn(rng, default=ids._next))
         return ids
 
     def _begin(self, first: int) -> None:
-        self._first = self._next = self._clear_until = first  # ids below that are free without a look
+        self._first = self._next = self._clear_until = first  # ids from `_next` to below this one are free
         self._laps = 0
         self._reserved = 0
 
@@ -76,11 +75,11 @@ class IdAllocator:
         return default
 
     def _is_clear(self, first: int, last: int) -> bool:
-        beyond = last - LAST_ID  # so far it reaches round
+        beyond = last - LAST_ID  # the part that wraps around
         return self._next_taken(first) > min(last, LAST_ID) and (beyond <= 0 or self._next_taken(FIRST_ID) > beyond)
 
     def take(self) -> int:
-        """The next free id. Raises OutboxFull if all are outstanding (T-41)."""
+        """Returns the next free id. Raises OutboxFull if all are outstanding (T-41)."""
         if self._next >= self._clear_until:
             self._find_clear()
         taken = self._next
@@ -89,7 +88,7 @@ class IdAllocator:
         return taken
 
     def take_many(self, count: int) -> Sequence[int]:
-        """As `take`, that many times or not at all."""
+        """Returns `count` free ids. Raises OutboxFull, and takes none, if there are fewer (T-41)."""
         first = self._next
         if first + count <= self._clear_until:  # the usual case: a run
             self._next += count
@@ -127,32 +126,32 @@ class IdAllocator:
         return min(taken.next_taken(number) or LAST_ID + 1 for taken in (self.live, self._older))
 
     def give_back(self, spans: Iterable[Span]) -> None:
-        """Nobody is owed an answer for these any more."""
+        """Frees these ids."""
         for first, last in spans:
             self.live.discard(first, last)
 
     def forget_reserve(self) -> None:
-        """The block that was to be reserved last may not have been."""
+        """Has the next commit reserve again, as the last reservation may have failed."""
         self._reserved = 0
 
     @property
     def _passed(self) -> int:
-        """The ids from the first one to the next one, used or passed over."""
+        """Number of ids from the first to the next one, used or passed over."""
         return self._laps * LAST_ID + self._next - self._first
 
     @property
     def needs_reserve(self) -> bool:
-        """An id was used, and more than half of what was reserved ahead."""
+        """True if an id was used, and less than half a block is reserved ahead."""
         return 0 < self._passed > self._reserved - RESERVE // 2
 
     def reserve(self) -> ReserveIds:
-        """To be stored before the block ahead is used up."""
+        """Returns the operation that reserves the next block; the caller must store the operation."""
         self._reserved = self._passed + RESERVE
         return ReserveIds(self._first, self._reserved, self._keep)
 
 
 class _HandedOut:
-    """The ids of a few spans, looked up by bisection."""
+    """The ids of some spans, looked up by bisection."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -179,7 +178,7 @@ class _HandedOut:
 
 
 def remembered(spans: Sequence[IdSpan]) -> list[IdSpan]:
-    """Of what openings have handed out, what counts: OPENINGS, and the last REMEMBERED ids of them."""
+    """Returns the spans of the last OPENINGS openings, cut to their last REMEMBERED ids."""
     kept: list[IdSpan] = []
     room = REMEMBERED
     for first, count in reversed(spans[-OPENINGS:]):
@@ -191,10 +190,10 @@ def remembered(spans: Sequence[IdSpan]) -> list[IdSpan]:
 
 
 def begin_elsewhere(loaded: Loaded, rng: Randomness) -> list[ReserveIds]:
-    """To be committed to a store that was put back from a copy: no opening begins at ids given since (T-40).
+    """Returns operations for a store restored from a backup: no opening begins at ids given since the backup (T-40).
 
-    The instance that was copied went on behind its newest span. A derived identity, which never draws a place itself,
-    goes on at the one that is drawn here.
+    Since the backup the instance gave ids behind its newest span. A derived identity never draws a place itself, so it
+    goes on at the place drawn here.
     """
     spans = list(loaded.id_spans)
     if spans:
@@ -210,12 +209,12 @@ def _behind(spans: Sequence[IdSpan]) -> int:
 
 
 def _ahead(number: int, count: int) -> int:
-    """The id that is so far behind this one, round the circle."""
+    """Returns the id that follows `number` by `count`, around the circle."""
     return FIRST_ID + (number - FIRST_ID + count) % LAST_ID
 
 
 def _on_the_line(span: IdSpan) -> Iterator[Span]:
-    """The ids of a span that may reach round the circle."""
+    """Yields the span as one or two spans that do not wrap around."""
     first, count = span
     last = first + count - 1
     if count > 0:
