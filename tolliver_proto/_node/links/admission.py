@@ -1,7 +1,7 @@
 """Admission of peers: certificates (D-3, T-72), access rules (D-4), blocked remotes (T-77).
 
-This module gives reasons and does nothing about them. Each question is answered with None or with the words that an
-operator needs, and the node does what follows.
+The module only decides: each question is answered with None or with the reason, in words for an operator. The caller
+refuses the connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HandshakeGate:
         self._blocked.pop(remote, None)
 
     def conflict(self, proved: PeerIdentity, claimed: UUID) -> str | None:
-        """Reason against this claim to a UUID, or None (D-3, T-72, T-72a)."""
+        """Reason why the certificate contradicts this claim to a UUID, or None (D-3, T-72, T-72a)."""
         known = self._peers.get(claimed)
         if not proved.may_be(claimed):
             return (
@@ -41,7 +41,8 @@ class HandshakeGate:
         return None
 
     def _excess(self, proved: PeerIdentity) -> str | None:
-        """A key that names no UUID may be first seen with so many only."""
+        """Reason why this key may not be pinned to one more peer, or None. A key whose certificate names UUIDs has no
+        limit."""
         key = proved.spki_sha256
         if key is None or proved.uuids or proved.prefixes:
             return None
@@ -53,7 +54,7 @@ class HandshakeGate:
         )
 
     def denial(self, role: Role, peer: UUID) -> str | None:
-        """Why this peer may not be connected, or None (D-4, T-77). `role` is ours."""
+        """Reason why this peer may not connect, or None (D-4, T-77). `role` is ours."""
         if not self._context.acl.rights(peer).connect:
             return "the access rules keep it out: set other ones if it is to connect (D-4)"
         if role is Role.SERVER and peer in self._blocked.values():
@@ -61,9 +62,9 @@ class HandshakeGate:
         return None
 
     def denied(self, proved: PeerIdentity) -> tuple[UUID, str] | None:
-        """The peer that we dialled and why it may not connect, if its certificate names one peer only; else None.
+        """The dialled peer and the reason why it may not connect, if its certificate names one peer only; else None.
 
-        Then it need not see our request.
+        The peer then does not get to see our request.
         """
         if len(proved.uuids) != 1 or proved.prefixes:
             return None

@@ -1,13 +1,16 @@
 """Remotes to dial, with reconnect backoff (full jitter, 0.1 to 30 s).
 
-Each remote is in one of three conditions: being dialled or connected (it has a cid), waiting for its time, or parked
-because its peer has a live connection anyway (T-70). A try that failed is followed by another one, with full jitter
-(0.1 to 30 s), for ever, until `disconnect` (T-76). A refusal, of a certificate or a version, say, is followed by one
-within 1 to 5 minutes, as a clock, a renewal or an upgrade heals it (T-73). A remote that is not to be kept up goes with
-a refusal, and with an answer that is no handshake: whoever asked for it has the error. One that leads to ourselves is
-dialled no more in any case. Why the last try failed is kept with each, and is news once, and again where the cause is
-another one. A connection on which something was acknowledged has the pauses begin anew, so what bounds the dials of a
-link that always breaks is a token bucket.
+State: each remote is being dialled or connected (it has a cid), waits for its next try, or is parked because its peer
+has a live connection already (T-70).
+
+Rules: a failed try is followed by the next one, with full jitter, until `disconnect` (T-76). A refusal, such as of a
+certificate or a version, is followed by a try within 1 to 5 minutes, as a clock, a renewal or an upgrade may heal the
+cause (T-73). A remote that is not kept up is removed by a refusal, and by an answer that is no handshake: the caller
+gets the error. A remote that leads to this instance itself is never dialled again. Each remote keeps the reason of its
+last failure, which is reported once, and again when the cause changes.
+
+A connection on which a message was acknowledged resets the backoff. A token bucket bounds the dials of a link that
+carries messages and always breaks.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from ..._common.transport import Remote
 from ..._wire.dialect import AS_EVERYBODY, Dialect
 from ..._wire.limits import Limits
 
-_STEADY = 10.0  # seconds of being up after which a remote's failures are forgotten, though nothing was acknowledged
-_BURST, _DIALS_PER_SECOND = 5, 0.5  # of dials of one remote, however often its connections break
-_REFUSED_FIRST, _REFUSED_SPREAD = 60.0, 240.0  # seconds until one that was refused is dialled again
+_STEADY = 10.0  # seconds of a connection that reset the backoff, without any acknowledgement
+_BURST, _DIALS_PER_SECOND = 5, 0.5  # token bucket of the dials of one remote
+_REFUSED_FIRST, _REFUSED_SPREAD = 60.0, 240.0  # seconds until a refused remote is dialled again
 
 
 class RemoteState(StrEnum):
@@ -38,15 +41,15 @@ class RemoteState(StrEnum):
     CONNECTED = "connected"
     DIALLING = "dialling"
     WAITING = "waiting"  # for the next try
-    GAVE_UP = "gave_up"  # it leads to this instance itself (T-71)
+    GAVE_UP = "gave_up"  # the remote leads to this instance itself (T-71)
 
 
 class Ending(NamedTuple):
-    """End of a connection to a remote, or of a try to make one.
+    """End of a connection to a remote, or of a try to connect.
 
-    `is_news` where it is the first failure of the remote, or has another cause than the one before; `is_final` where it
-    is not dialled on; `ends_calls` where those who asked for the remote get the error: it was refused, or what answered
-    is no peer of this protocol, or contradicts itself (T-73).
+    `is_news`: the remote's first failure, or a new cause. `is_final`: the remote is not dialled again. `ends_calls`:
+    callers that wait for the remote get the error, because the peer refused, is no peer of this protocol, or
+    contradicts itself (T-73).
     """
 
     failure: DialFailure
@@ -60,9 +63,9 @@ class Ending(NamedTuple):
 class RemoteInfo:
     """A remote as `Node.remotes` shows it.
 
-    `peer` is who answered there last. `cause` and `error`, its text for people, say why it is not connected, None and
-    "" where no try has failed. `tries` counts the dials since it was connected last, `next_try` is in seconds from now.
-    Where `cause.is_refusal`, one of the two sides has refused the other, and somebody may have to mend that.
+    `peer` is the one that answered there last. `cause` and `error`, its text for people, say why the remote is not
+    connected; None and "" if no try has failed. `tries` counts the dials since the last connection, `next_try` is in
+    seconds from now. If `cause.is_refusal`, one side has refused the other, and an operator may have to act.
     """
 
     remote: Remote
@@ -75,7 +78,7 @@ class RemoteInfo:
 
 
 class Dialled:
-    """One remote."""
+    """State of one remote."""
 
     __slots__ = (
         "again",
@@ -100,13 +103,13 @@ class Dialled:
         self.parked_on: UUID | None = None
         self.failures = 0
         self.dialect = AS_EVERYBODY
-        self.kept_up = False  # it is dialled on, whatever answers there (T-73)
-        self.bucket = TokenBucket(_BURST, _DIALS_PER_SECOND)  # of its dials
-        self.again = False  # it was asked for while it was dialled: a refusal may be of what is no more
+        self.kept_up = False  # dialled again whatever answers there (T-73)
+        self.bucket = TokenBucket(_BURST, _DIALS_PER_SECOND)  # limits the dials
+        self.again = False  # asked for during a dial: a refusal of that dial may be outdated
         self.up_since: float | None = None
-        self.tries = 0  # since it was up
-        self.failure: DialFailure | None = None  # why it is not
-        self.told: DialCause | None = None  # of the last failure that was news
+        self.tries = 0  # since the last connection
+        self.failure: DialFailure | None = None  # why the remote is not connected
+        self.told: DialCause | None = None  # cause of the last failure that was reported
 
     @property
     def state(self) -> RemoteState:
@@ -124,8 +127,8 @@ class Dialled:
 class Dialer:
     """The remotes of a node.
 
-    `start(remote)` begins a dial and returns its cid, `wait(remote, seconds)` asks for `retry` later, and
-    `due(remote)` is when that is.
+    `start(remote)` begins a dial and returns its cid. `wait(remote, seconds)` schedules `retry`, and `due(remote)` is
+    the time of that.
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class Dialer:
         return dialled.peer if dialled else None
 
     def add(self, remote: Remote, dialect: Dialect, keep_up: bool, now: float) -> bool:
-        """True if it was not dialled until now."""
+        """Adds a remote and dials it; returns False if it was there. A refused remote is dialled at once."""
         is_new = remote not in self._remotes
         dialled = self._remotes.setdefault(remote, Dialled(remote))
         dialled.dialect = dialect
@@ -165,23 +168,23 @@ class Dialer:
         return is_new
 
     def dial_refused(self, now: float) -> None:
-        """Dial them at once: the reason for the refusal may be gone."""
+        """Dials refused remotes at once: the reason for the refusal may be gone."""
         for dialled in self._remotes.values():
             dialled.again = dialled.state is RemoteState.DIALLING
             if dialled.is_refused and dialled.cid is None:
                 self._dial_in(dialled, 0.0, now)
 
     def _dial_in(self, dialled: Dialled, seconds: float, now: float) -> None:
-        """In so many seconds, or as soon as its bucket allows one more dial."""
+        """Dials the remote after this many seconds, or later if its token bucket is empty."""
         self._wait(dialled.remote, max(seconds, dialled.bucket.pause(now)))
 
     def control_messages(self, peer: UUID) -> bool | None:
-        """`Dialect.control_messages` of the remotes that lead to this peer: False if one of them says so."""
+        """`Dialect.control_messages` of the remotes that lead to this peer: False if any of them says so."""
         said = {dialled.dialect.control_messages for dialled in self._remotes.values() if dialled.peer == peer}
         return False if False in said else True if True in said else None
 
     def strangers(self) -> Iterator[Dialect]:
-        """Dialects of remotes that have not said yet which peer they are."""
+        """Dialects of the remotes whose peer is unknown yet."""
         return (dialled.dialect for dialled in self._remotes.values() if dialled.peer is None)
 
     def dialect_of(self, remote: Remote) -> Dialect:
@@ -212,7 +215,7 @@ class Dialer:
         return self._remotes.pop(remote, None)
 
     def retry(self, remote: Remote, now: float) -> None:
-        """Its time has come: dial, unless its peer is connected already."""
+        """Dials the remote; parks it if its peer is connected already."""
         dialled = self._remotes[remote]
         assert dialled.cid is None
         if dialled.peer is not None and self._is_live(dialled.peer):
@@ -235,16 +238,17 @@ class Dialer:
         dialled.kept_up = True
 
     def answered(self, remote: Remote, peer: UUID) -> None:
-        """We know now who is there."""
+        """Records the peer that this remote leads to."""
         self._remotes[remote].peer = peer
 
     def ended(
         self, remote: Remote, cid: int, error: TolliverError | None, first: bytes, fruitful: bool, now: float
     ) -> Ending | None:
-        """Its connection, or the try to make one, is over. None where that is not its last one.
+        """Records the end of a connection or a try, and schedules the next one. Returns None if `cid` is not the
+        remote's last.
 
-        `first` are the first bytes that came on it; `fruitful` if a message of an outbox was acknowledged on it, ours
-        or the peer's.
+        `first` are the first bytes that came; `fruitful` if a message was acknowledged on the connection, in either
+        direction.
         """
         dialled = self._remotes.get(remote)
         if dialled is None or dialled.cid != cid:
@@ -281,12 +285,12 @@ class Dialer:
             failure = failure_of(error, first)
         else:
             failure = DialFailure(DialCause.LOST, str(error or "in order, by the other side or by us"))
-            dialled.told = DialCause.LOST  # that a connection has ended is told as such
+            dialled.told = DialCause.LOST  # PeerDown reports the end of a connection
         dialled.failure = failure
         return failure
 
     def peer_left(self, peer: UUID, now: float) -> None:
-        """Its live connection is over: those that were parked on it are dialled again."""
+        """Dials the remotes that were parked on this peer's live connection, which has ended."""
         for remote in self._parked.pop(peer, ()):
             dialled = self._remotes.get(remote)
             if dialled is not None and dialled.parked_on == peer:
@@ -295,5 +299,5 @@ class Dialer:
 
 
 def _is_no_handshake(error: TolliverError | None) -> bool:
-    """True if something answered, and not as this protocol has it. An end is no answer (T-67)."""
+    """True if the other end answered against the protocol. The end of the connection alone is no answer (T-67)."""
     return isinstance(error, RemoteProtocolError) and not isinstance(error, UnexpectedEOF)

@@ -1,8 +1,18 @@
 """Handshakes, and the one live link of a peer.
 
-The wire's machine knows when a handshake may go on, this module knows what must be true before it does: the claimed
-UUID fits the certificate (D-3), and the peer's list is in the routes and in the store before the answer goes out (T-61)
-or the connection is reported (T-34). Of two connections to one peer one survives, and both sides pick the same (T-70).
+State: a link waits here for the commit of its peer's list (`Hold.LIST`) or for the answer of an older connection
+(`Hold.DUEL`). The wire's machine knows when a handshake may go on; this module knows what must be true before.
+
+Steps: admit the peer (its UUID fits the certificate and the pin, D-3, and the access rules let it in, D-4); resolve
+crossing dials and clones (T-70); put its list into the routes and the store; accept, with our own list as it is then
+(T-29); make the link the peer's live one.
+
+Invariants: the peer's list is in the routes and in the store before the answer goes out (T-61) or the connection is
+reported (T-34). Of two connections to one peer one stays, and both sides pick the same. A link that waited is admitted
+again, since access rules, pins and other connections may have changed meanwhile.
+
+Rejected: one path for derived identities. Nothing of them is stored and each may have many connections, so their
+handshakes wait for no commit and replace no connection (T-72a).
 """
 
 from __future__ import annotations
@@ -46,7 +56,7 @@ from .links import Links
 
 
 class Handshakes:
-    """Peers that are admitted, stored, established, forgotten."""
+    """Admits, stores, establishes and forgets peers."""
 
     def __init__(
         self,
@@ -88,7 +98,7 @@ class Handshakes:
             return
         answer = connection.answer
         if answer is HandshakeStatus.NEWER_INCOMPATIBLE:
-            self._accept(link)  # says so and closes; the list is discarded (T-61)
+            self._accept(link)  # answers with that status and closes; the list is discarded (T-61)
         elif connection.awaits_final and not link.up:
             self._peer_lists.keep_list(link, self._listed(link, frame))
             self._connect_wait.begin(link)
@@ -101,11 +111,11 @@ class Handshakes:
         if connection.state is State.CLOSED or not self._admit(link, frame.instance_id):
             return
         if connection.unsent_bytes:
-            self._context.writable[link] = None  # the final, where one follows every response
+            self._context.writable[link] = None  # the final, in wire layouts that send one after every response
         link.sending.exposure.round_trip = self._context.now - link.began
         if link.remote is not None:
             self._links.dialer.answered(link.remote, frame.instance_id)
-            self._routing.on_move(peer_of(link))  # it may be connected already, the other way round
+            self._routing.on_move(peer_of(link))  # the peer may have dialled us already
         if self._stands_back(link, frame):
             return
         if connection.state is State.CONFIRMING and connection.answer is HandshakeStatus.NEWER_INCOMPATIBLE:
@@ -114,20 +124,23 @@ class Handshakes:
             self._store_list(link, self._listed(link, frame))
 
     def _listed(self, link: Link, frame: HandshakeRequest | HandshakeResponse) -> tuple[Subscription, ...]:
-        """Subscriptions of the peer: as it says or, where its layout has no lists, as they are known of it."""
+        """Subscriptions in the peer's frame; for a wire layout without lists those of its dialect."""
         if connection_of(link).has_lists:
             return frame.subscriptions
         return self._links.dialect(link.remote, frame.instance_id).subscriptions or ()
 
     def on_final(self, link: Link, frame: HandshakeFinal) -> None:
-        if frame.compatible and self._admit(link, peer_of(link).uuid):  # again: much may have changed since its request
+        if frame.compatible and self._admit(
+            link, peer_of(link).uuid
+        ):  # again: rules may have changed since its request
             self._store_list(link, link.lists.held_list)
 
     def _admit(self, link: Link, claimed: UUID) -> bool:
-        """True if the peer may be who it says it is (D-3, T-71, T-72, T-72a)."""
+        """True if the peer may be the one it claims to be, and may connect; else refuses the link (D-3, T-71, T-72,
+        T-72a)."""
         if claimed == self._context.instance_id:
             if link.role is Role.SERVER:
-                self._accept(link)  # so that the other end, which is us, learns whom it has reached
+                self._accept(link)  # so that the dialling end, which is us too, learns that it has reached itself
             self._links.refuse_self(link, "is this instance itself, or a copy of it")
             return False
         if is_queue(claimed):
@@ -147,18 +160,18 @@ class Handshakes:
         if denial is not None:
             self._links.deny(link, claimed, denial)
             return False
-        link.peer = known or Peer(claimed, LoadedPeer())  # known from when its list is stored
+        link.peer = known or Peer(claimed, LoadedPeer())  # goes into `_peers` when its list is stored
         self._routing.set_takes_reliable(link.peer, connection_of(link).can_send(Ack))
         assert link.lists.control is not None
         self._links.mute(link.lists.control, claimed)
         if link.peer.derived:
             link.peer.inbox = self._credit.left_inboxes.get(claimed, link.peer.inbox)
             self._peers[claimed] = link.peer
-            link.peer.lists.voices[link] = None  # it is known by this alone: nothing of it is stored
+            link.peer.lists.voices[link] = None  # keeps it in `_peers`, as nothing of it is stored
         return True
 
     def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
-        """Routes change now; the handshake goes on when the list is stored (T-30, T-61), and with it what patterns have
+        """Changes the routes now; the handshake goes on once the list is stored (T-30, T-61), with what patterns store
         for the peer."""
         peer, batch = peer_of(link), self._commits.batch
         if peer.derived:
@@ -193,7 +206,7 @@ class Handshakes:
         batch.then.append(partial(self._on_list_stored, link))
 
     def _note_list(self, link: Link, peer: Peer, listed: frozenset[Subscription]) -> None:
-        """Nothing waits for a peer that acknowledges nothing: what it wants counts while it is connected."""
+        """Keeps the list while the peer is connected only: nothing is stored for a peer that acknowledges nothing."""
         self._peer_lists.set_told(link, listed)
         self._peer_lists.look_for_wildcard(link)
         self._peer_lists.want_while_connected(peer)
@@ -203,7 +216,8 @@ class Handshakes:
     def _store_list_later(
         self, link: Link, subscriptions: tuple[Subscription, ...], error: TolliverError | None
     ) -> None:
-        """Much may have changed since it came."""
+        """Stores the list after patterns were ready for it; admits the peer again, as much may have changed
+        meanwhile."""
         if link.state is LinkState.FORGOTTEN:
             return
         self._context.go_on_reading(link, Hold.LIST)
@@ -215,7 +229,8 @@ class Handshakes:
             self._store_list(link, subscriptions)
 
     def _let_write(self, link: Link, peer: Peer, subscriptions: tuple[Subscription, ...]) -> None:
-        """A derived identity: nothing of it is stored, so the handshake waits for nothing (T-72a)."""
+        """Establishes a derived identity without a commit, as nothing of it is stored; refuses one that subscribes
+        (T-72a)."""
         if subscriptions:
             error = UnexpectedFrame(
                 "write_only",
@@ -228,7 +243,8 @@ class Handshakes:
         self._on_list_stored(link, None)
 
     def _is_stored(self, peer: Peer, link: Link, wanted: Iterable[Subscription]) -> bool:
-        """The store has this list and this pin, and nothing is on its way there: a full disk is no obstacle (D-13)."""
+        """True if the store has this list and this pin and no change of them is pending: then a full disk does not
+        matter (D-13)."""
         if self._peer_lists.is_list_changing(peer) or any(
             ("pin", peer) in batch.undo for batch in self._commits.batches()
         ):
@@ -237,8 +253,8 @@ class Handshakes:
         return said == peer.lists.subscriptions and self._new_pin(peer, link.identity) is None
 
     def _new_pin(self, peer: Peer, proved: PeerIdentity) -> bytes | None:
-        """The key that a certificate binds to this UUID, or else the first one that it is seen with, if it is new
-        (D-3)."""
+        """The key to pin: the one that the certificate binds to this UUID, or the first one seen; None if no pin
+        changes (D-3)."""
         key, known = proved.spki_sha256, peer.links.spki_sha256
         return None if key == known or (known is not None and not proved.uuids) else key
 
@@ -267,7 +283,7 @@ class Handshakes:
         self._context.readable[link] = None
 
     def _accept(self, link: Link) -> None:
-        """Answer the handshake, with the list that is true now (T-29)."""
+        """Answers the handshake with our own list as it is now (T-29)."""
         connection = connection_of(link)
         own = tuple(self._own.entries)
         if link.lists.control is not None and connection.state is not State.CONFIRMING:
@@ -310,7 +326,7 @@ class Handshakes:
         link.up_since = self._context.now
         link.version = event.version
         peer.link = link
-        peer.inbox.withheld.clear()  # it sends all again
+        peer.inbox.withheld.clear()  # the peer resends everything on a new connection
         peer.lists.keep_back(peer.link)
         self._context.up[link.cid] = link
         if connection_of(link).revision is not self._context.revision or not peer.outbox.takes_reliable:
@@ -332,13 +348,14 @@ class Handshakes:
             self._own.sync_control(link, subscription)
 
     def _keeps(self, old: Link, new: Link) -> bool:
-        """T-70: newest wins, but of crossing dials the one by the lower UUID, so that both ends keep the same."""
+        """True if the older connection stays (T-70): newest wins, but of crossing dials the one by the lower UUID does,
+        so that both ends keep the same."""
         if old.role is new.role or self._context.now - old.up_since > self._limits.crossing_dial_window:
             return False
         return self._dialled_by(old) < self._dialled_by(new)
 
     def _stands_back(self, link: Link, said: HandshakeRequest | HandshakeResponse) -> bool:
-        """True if it has to wait for another connection of its peer, or is closed because of one."""
+        """True if this link must wait for an older connection of its peer, or was closed because of one."""
         peer = peer_of(link)
         duel, older = peer.links.duel, peer.link
         if older is None or peer.derived or older.role is not link.role:
@@ -370,7 +387,8 @@ class Handshakes:
         )
 
     def _on_duel_timeout(self, uuid: UUID) -> None:
-        """The older one has answered, or has ended, or had its time."""
+        """Ends the wait of a newer connection: refuses it if the older one is alive, else goes on with its
+        handshake."""
         peer = self._peers.get(uuid)
         waiting = peer.links.duel.end() if peer is not None else None
         if peer is None or waiting is None:
@@ -396,14 +414,14 @@ class Handshakes:
         return self._context.instance_id if link.role is Role.CLIENT else peer_of(link).uuid
 
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
+        """Purges the messages owed to the peer, its subscriptions and its pin (T-77). `Stored` names the receipt.
 
-        Its connection is closed, and it may come back, as a new one, when all is purged. A message owed to nobody else
-        leaves the store; dead letters that came from it stay. An unknown peer is no error.
+        The peer's connection is closed; the peer may return, as a new one, after the purge. A message owed to no other
+        peer leaves the store; dead letters from the peer stay. An unknown peer is no error.
         """
         self._context.tick(now)
         receipt = Receipt(0, -1, [])
-        if is_derived(uuid):  # it may be known by its handled messages alone
+        if is_derived(uuid):  # the store may know its handled messages only
             self._peers.setdefault(uuid, Peer(uuid, LoadedPeer()))
         peer = self._peers.get(uuid)
         if peer is None:
@@ -417,7 +435,8 @@ class Handshakes:
         return receipt
 
     def _on_away_timeout(self, uuid: UUID) -> None:
-        """It was not connected for so long, unless it is now, or is about to be: then the end of that counts."""
+        """Forgets a peer that was away for too long; one that is connected or in a handshake starts a new wait at its
+        end."""
         peer = self._peers.get(uuid)
         if peer is None or peer.links.forgotten or any(link.peer is peer for link in self._context.links.values()):
             return
@@ -436,8 +455,8 @@ class Handshakes:
             self._links.take_down(link, error)
             self._links.refuse(link, error)
         self._commits.batch.peer_lists.setdefault(peer, (peer.lists.subscriptions, peer.lists.held))
-        self._peer_lists.hold(peer, {})  # its held messages go with all else, and for the same reason (T-54)
-        self._peer_lists.route_to(peer, peer.lists.subscriptions)  # nobody speaks for it now: it wants nothing
+        self._peer_lists.hold(peer, {})  # so that its held messages are given up with the others, as forgotten (T-54)
+        self._peer_lists.route_to(peer, peer.lists.subscriptions)  # no connection is left, so its routes end
         self._commits.batch.lists[peer] = None
 
         def purged(error: TolliverError | None) -> None:
@@ -473,10 +492,10 @@ class Handshakes:
         self._commits.searches.begin(peer.uuid, take, purged)
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
-        """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
+        """Pins this key to the peer, or, if None, the key that it presents next (D-3). `Stored` names the receipt.
 
-        A connection that stands on another key than this one is closed. Of a peer that is being forgotten it becomes
-        the pin once that is done, or the pin would be forgotten too (T-77).
+        A connection with another key is closed. For a peer that is being forgotten the pin is set after the purge,
+        which would remove it otherwise (T-77).
         """
         self._context.tick(now)
         receipt = Receipt(0, -1, [])

@@ -1,10 +1,9 @@
 """Keepalive of connections: probes (T-80), and their greatest age (D-8).
 
-Each connection has two timers. One looks whether anything was sent lately and, where nothing was, says something that
-costs the peer nothing: an ack that everybody ignores, or a message on a channel of which the peer wants nothing, and
-which it therefore acknowledges at once. If such an answer can be had, it is also asked for when nothing was heard: what
-we say ourselves shows nothing of the peer. The other timer ends what is too old, in order: whoever dialled dials again,
-and shows a certificate that is valid now.
+Each connection has two timers. The first one sends a probe after a silence of our own: an ack that every peer ignores,
+or a message on a channel that the peer does not want and so acknowledges at once. If such an answer can be had, it is
+also asked for after a silence of the peer, as our own frames prove nothing about the peer. The second timer closes old
+connections in order: the dialling end dials again, and shows a certificate that is valid now.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from ..lists.control_sync import ControlSync
 from ..policy import Policy
 from ..subscriptions import matching
 
-_GRACE = 0.1  # of the time to answer: if it was we who slept, what has come meanwhile is read before the last look
-_AGE_JITTER = 0.1  # of the age: what came up together does not end together
+_GRACE = 0.1  # share of the time to answer: if our process slept, data that came is read before the last look
+_AGE_JITTER = 0.1  # share of the age: connections that began together do not end together
 
 
 class KeepAlive:
-    """Probes and ages. It sets the timers "probe" and "age" of each link; `look` is for when the first is due.
+    """Probes and ages. Sets the timers "probe" and "age" of each link; `look` is called when the first is due.
 
-    `asks`: whether probes may take a message id. A derived identity's must come out the same in every try of its job
+    `asks`: whether probes may take a message id. A derived identity's ids must be the same in every try of its job
     (T-72a).
     """
 
@@ -42,7 +41,7 @@ class KeepAlive:
         self._counts = counts
 
     def begin(self, link: Link, now: float) -> None:
-        """It is up."""
+        """Starts the timers of a link that is established."""
         link.sent_at = link.last_received = now
         if self._policy.probe != "off":
             self._timers.set(("probe", link.cid), now + self._policy.probe_interval)
@@ -51,11 +50,11 @@ class KeepAlive:
             self._timers.set(("age", link.cid), now + age * (1.0 - _AGE_JITTER * self._jitter()))
 
     def answered(self, link: Link) -> None:
-        """The peer has acknowledged a probe."""
+        """Records that the peer has acknowledged a probe."""
         self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
 
     def look(self, link: Link, now: float) -> bool:
-        """True if it may still be taken for alive. After a silence a probe is sent, which is to be written."""
+        """Returns False if the link is taken for dead. After a silence sends a probe, which the caller writes."""
         control = _control(link)
         if control.probing and not self._may_be_unheard(link):
             if control.overdue:
@@ -75,11 +74,11 @@ class KeepAlive:
         return True
 
     def is_mute(self, link: Link) -> bool:
-        """True if no answer can be had of it."""
+        """True if the peer of this link cannot be asked for an answer."""
         return not self._may_ask or self._wants_probes(link)
 
     def ask(self, link: Link, now: float) -> None:
-        """Send a probe now, which is to be written, if an answer can be had (T-70)."""
+        """Sends a probe now, if the peer can answer (T-70); the caller writes it."""
         is_live = link.connection is not None and link.connection.live
         if not is_live or self.is_mute(link) or _control(link).probing:
             return
@@ -92,11 +91,11 @@ class KeepAlive:
             self._timers.set(("probe", link.cid), now + self._policy.probe_timeout * (1.0 - _GRACE))
 
     def _may_be_unheard(self, link: Link) -> bool:
-        """True if the answer may be there, and unread, or if the peer has begun to want what probes are made of."""
+        """True if the answer may be here and unread, or the peer now wants the probe channel."""
         return bool(link.holding) or link.paused or self._wants_probes(link)
 
     def _probe(self, link: Link) -> float:
-        """Say something; returns the seconds until the next look."""
+        """Sends a probe; returns the seconds until the next look."""
         assert link.connection is not None
         self._counts["probes"] += 1
         if self._must_answer(link) and not _control(link).probing:
@@ -104,7 +103,7 @@ class KeepAlive:
                 _control(link).probe()
                 return self._policy.probe_timeout * (1.0 - _GRACE)
             except OutboxFull:
-                pass  # every id is outstanding: one without will do
+                pass  # every id is outstanding: an ack probe needs none
         if link.connection.can_send(Ack):
             link.connection.send_acks([link.connection.unreliable_id])
         return self._policy.probe_interval
@@ -113,7 +112,7 @@ class KeepAlive:
         return self._asks and not self._wants_probes(link)
 
     def _wants_probes(self, link: Link) -> bool:
-        """True if the peer would hand a probe to its application, or withhold the ack (T-46), or has none."""
+        """True if the peer would hand a probe to its application, or withhold the ack (T-46), or sends no acks."""
         assert link.peer is not None
         if not link.peer.outbox.takes_reliable:
             return True

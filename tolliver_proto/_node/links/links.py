@@ -1,7 +1,17 @@
 """Connections, from their transport to their end.
 
-`Links` is the table of connections: it takes what the transports report, and ends what must end. The handshakes are
-above (`handshakes`).
+State: the table of connections by cid (`ConnectionTable`), the dials (`dialer`), probes and ages (`keepalive`),
+admission (`gate`), and the effect of each kind of event (`on_event`, which `Node` fills, as handshakes are a part above
+this one).
+
+Invariants: `take_down` is the one place where a connection stops being its peer's live link, and the parts drop their
+state of it in a fixed order (`_down`). It may run more than once for a link: at its end, when its peer is refused, and
+when it is forgotten. A dial ends once per cid. One turn reads a bounded number of events of a connection, so that no
+peer starves the others.
+
+Reading never waits for writing (D-9): a peer that causes answers and does not read them is cut off at
+`Limits.max_answers` bytes instead of being paused (D-12). Acks are collected and looked up in runs, because they come
+in runs.
 """
 
 from __future__ import annotations
@@ -105,7 +115,7 @@ class Links(ConnectionTable[Link, Action]):
             self.is_live,
             context.counts,
         )
-        # Order of effects, part by part, when a connection is its peer's live link no more.
+        # Parts drop their state of a link in this order when it stops being its peer's live link.
         self._down: tuple[Callable[[Link], None], ...] = (
             transmission.down,
             own.down,
@@ -130,9 +140,10 @@ class Links(ConnectionTable[Link, Action]):
             link.peer.counts.bytes_sent += link.in_transit
 
     def _pace(self, link: Link) -> None:
-        """Read no more while it waits and holds more than a waiting connection should (D-9).
+        """Pauses reading while the link waits and buffers more than a waiting connection should (D-9).
 
-        That it no longer waits is not enough: each bit of credit would let in more than it hands out.
+        Reading goes on only when the buffer is low, not as soon as the wait ends: each bit of credit would let in more
+        than it hands out.
         """
         full = bool(link.holding or _is_paced(link)) and _buffered(link) > self._limits.low_water
         if link.state is not LinkState.DRAINING:
@@ -144,7 +155,8 @@ class Links(ConnectionTable[Link, Action]):
             self._on_other_ack(link, wire_id)
 
     def on_refusal(self, link: Link, frame: Refusal) -> None:
-        """The peer has it and did not handle it: it is kept, blocks nobody, and goes out again when that is due."""
+        """Handles a refused message: the peer received it and failed. It stays stored, blocks no other, and is resent
+        later."""
         wire_id = frame.message_id
         is_message = link.sending.window is not None and link.sending.window.refused(wire_id)
         is_control = link.lists.control is not None and link.lists.control.frame(wire_id) is not None
@@ -164,7 +176,7 @@ class Links(ConnectionTable[Link, Action]):
         )
 
     def _on_other_ack(self, link: Link, wire_id: int) -> None:
-        """Of no message of the outbox that is in flight here."""
+        """Handles an ack of no message of the outbox: of a control message, of a probe, or a stray one."""
         subscription = link.lists.control.acked(wire_id) if link.lists.control is not None else None
         if subscription is not None:
             assert link.lists.control is not None
@@ -181,7 +193,7 @@ class Links(ConnectionTable[Link, Action]):
                 self._counts["stray_acks"] += 1  # T-44
 
     def _on_alive(self, link: Link) -> None:
-        """It has answered a probe: if another one waits for that (T-70), this is known now."""
+        """Records an answered probe; a newer connection that waits for that is decided now (T-70)."""
         assert link.peer is not None
         duel = link.peer.links.duel
         if duel.waiting is not None and link.peer.link is link:
@@ -196,25 +208,27 @@ class Links(ConnectionTable[Link, Action]):
 
     def is_live(self, uuid: UUID) -> bool:
         peer = self._peers.get(uuid)
-        return peer is not None and peer.link is not None and not peer.derived  # T-70 is not for those (T-72a)
+        return peer is not None and peer.link is not None and not peer.derived  # they may have several links (T-72a)
 
     def mute(self, control: ControlSync, peer: UUID) -> None:
-        """Of a remote it is known which peer it leads to once that is up."""
+        """Sets whether control messages go to the peer; known once the link is up, as a remote's peer is unknown
+        before."""
         control.mute = self.is_mute(peer)
 
     def is_mute(self, peer: UUID) -> bool:
-        """True for a peer that is sent no control messages (T-29): as its remotes say, whichever end dialled."""
+        """True for a peer that gets no control messages (T-29), as its remotes say, whichever end dialled."""
         said = self.dialer.control_messages(peer)
         return (self.dialect(None, peer).control_messages if said is None else said) is False
 
     def dialect(self, remote: Remote | None, peer: UUID | None) -> Dialect:
-        """Dialect of a connection: as said of its remote, or else of its peer, or else of everybody (C6)."""
+        """Dialect of a connection: that of its remote, over that of its peer, over that of all peers (C6)."""
         said = AS_EVERYBODY if remote is None else self.dialer.dialect_of(remote)
         known = AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY)
         return said.over(known).over(self._policy.dialect)
 
     def _dialect_on(self, remote: Remote | None, prefixes: Collection[str], claimed: UUID) -> Dialect:
-        """That of a peer that says who it is. A derived identity has no UUIDv7: its certificate binds it (T-03)."""
+        """Dialect of a peer that has sent its UUID. A derived identity has no UUIDv7: its certificate binds it
+        (T-03)."""
         dialect = self.dialect(remote, claimed)
         if is_derived(claimed) and prefix_of(claimed) in prefixes:
             return Dialect(strict_uuid7=False).over(dialect)
@@ -224,10 +238,11 @@ class Links(ConnectionTable[Link, Action]):
         error = AccessDenied(f"{link.identity.address or 'the other end'} is {peer}, but {denial}")
         self._context.notice(NoticeKind.ACCESS_DENIED, peer, str(error))
         self.refuse(link, error)
-        self._end_dial(link)  # now: who connects again, under other rules, begins anew
+        self._end_dial(link)  # now, so that a connect under other rules starts a new dial
 
     def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
-        """Its peer may have another connection from our UUID. A peer that dials us may have had no more to say."""
+        """Reports a clone of ours if the peer ends our dials right after they are established, several times in a row.
+        A peer that dialled us may just have had no more to send."""
         peer = peer_of(link)
         is_brief = in_order and link.role is Role.CLIENT and self._context.now - link.up_since < BRIEF
         peer.links.duel.brief_ends = peer.links.duel.brief_ends + 1 if is_brief else 0
@@ -263,12 +278,12 @@ class Links(ConnectionTable[Link, Action]):
             self._forget(link)
 
     def refuse(self, link: Link, error: TolliverError) -> None:
-        """End it without a frame (T-67): `error` is what whoever asked for the connection will see."""
+        """Ends the link without a frame (T-67); callers that asked for the connection get `error`."""
         link.error = error
         self.end(link)
 
     def _refuse_flood(self, link: Link) -> None:
-        """It makes us say more and more and reads nothing: reading never waits for writing (D-9), so this ends it."""
+        """Ends a link whose peer causes answers and does not read them, as reading never waits for writing (D-9)."""
         error = LimitExceeded(
             "flood",
             f"over {self._limits.max_answers} bytes of acks and answers that were caused and are not read (D-12)",
@@ -279,13 +294,13 @@ class Links(ConnectionTable[Link, Action]):
         self.refuse(link, error)
 
     def refuse_self(self, link: Link, what: str) -> None:
-        """The other end has our identity: a dial that came back, or an instance that was copied (T-71)."""
+        """Refuses a peer with our own identity: a dial that leads back, or a copied instance (T-71)."""
         error = SelfConnection(f"{link.identity.address or 'the other end'} {what}: dial somebody else (T-71)")
         self._context.notice(NoticeKind.SELF_CONNECTION, self._context.instance_id, str(error))
         self.refuse(link, error)
 
     def end(self, link: Link) -> None:
-        """Close in order. Without a connection there is nothing to say."""
+        """Closes the link in order; aborts one without a wire connection, which has nothing to send."""
         if link.connection is None:
             self._abort(link)
             return
@@ -300,13 +315,13 @@ class Links(ConnectionTable[Link, Action]):
             self._context.notice(
                 NoticeKind.CERTIFICATE_REFUSED, peer, f"a connection from {where} was {ended}: {error}"
             )
-        link.release(Hold.CREDIT)  # nothing more will come than what is here
+        link.release(Hold.CREDIT)  # only buffered data is left, which credit need not bound
         super()._lost(link, error)
         if link.holding & Hold.DUEL and link.peer is not None:
             self._timers.set(("duel", link.peer.uuid), self._context.now)
 
     def take_down(self, link: Link, error: TolliverError | None) -> None:
-        """It is no longer its peer's live link: what only lived with it is gone (T-49)."""
+        """Drops all state that belongs to the link as its peer's live one (T-49)."""
         was_up = link.up
         for effect in self._down:
             effect(link)
@@ -329,7 +344,7 @@ class Links(ConnectionTable[Link, Action]):
         for counts in (self._counts, peer.counts.by):
             counts[f"disconnects_{EndCause.of(error)}"] += 1
         self._context.foreign.pop(link, None)
-        peer.link = next((one for one in peer.lists.voices if one.up), None)  # a derived identity may have another
+        peer.link = next((one for one in peer.lists.voices if one.up), None)  # a derived identity may have another link
         peer.links.duel.older_ended()
         if peer.links.duel.waiting is not None:
             self._timers.set(("duel", peer.uuid), self._context.now)
@@ -343,16 +358,16 @@ class Links(ConnectionTable[Link, Action]):
                 self.drop_derived(peer)
 
     def count_absence(self, peer: Peer) -> None:
-        """From now on it is away, if it is known at all: after some time it is forgotten (T-77)."""
+        """Starts the time after which an absent peer is forgotten, if the peer is known (T-77)."""
         after = self._policy.forget_after
         if after is not None and self._peers.get(peer.uuid) is peer and not (peer.derived or peer.is_owner):
             self._timers.set(("away", peer.uuid), self._context.now + after)
 
     def drop_derived(self, peer: Peer) -> None:
-        """Nothing is kept of it when its last connection is over."""
+        """Forgets a derived identity when its last connection has ended."""
         if not peer.lists.voices and not peer.links.forgotten:
             self._peers.pop(peer.uuid, None)
-            if peer.inbox.held:  # handlers are still at these
+            if peer.inbox.held:  # handlers still work on these
                 self._credit.left_inboxes[peer.uuid] = peer.inbox
 
     def _forget(self, link: Link) -> None:
@@ -368,7 +383,7 @@ class Links(ConnectionTable[Link, Action]):
         self._end_dial(link)
 
     def _end_dial(self, link: Link) -> None:
-        """The dial for this remote is over; once for each cid."""
+        """Ends the dial of this link and reports it; once for each cid."""
         if link.remote is None:
             return
         ending = self.dialer.ended(link.remote, link.cid, link.error, link.first, link.fruitful, self._context.now)
@@ -402,7 +417,7 @@ class Links(ConnectionTable[Link, Action]):
             )
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
-        """The transport stands and has proved who is there."""
+        """Begins the handshake: the transport stands, and `identity` is what its certificate proves."""
         self._context.tick(now)
         link = self._links.get(cid)
         if link is None or link.state is not LinkState.CONNECTING:
@@ -421,7 +436,7 @@ class Links(ConnectionTable[Link, Action]):
         control = self._own.begin(link, link.connection, self._ledger.ids)
         if (
             self._context.instance_id in link.identity.uuids and not link.identity.prefixes
-        ):  # else who it is shows later
+        ):  # else the handshake tells which identity it is
             self.refuse_self(link, "presents our own certificate")
         elif role is Role.CLIENT:
             control.announced(own)
@@ -439,7 +454,9 @@ class Links(ConnectionTable[Link, Action]):
             limits=self._limits,
             speaks=self._speaks,
             dialect=self.dialect(link.remote, None),
-            dialect_of=partial(self._dialect_on, link.remote, link.identity.prefixes),  # the link itself: a circle
+            dialect_of=partial(
+                self._dialect_on, link.remote, link.identity.prefixes
+            ),  # not the link itself, which would be a reference cycle
             now=self._context.now,
         )
 
@@ -457,7 +474,7 @@ class Links(ConnectionTable[Link, Action]):
             pattern.sent(link)
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
-        """The Dial came to nothing: DialEnded says that it is not made again, DialFailed why (T-73)."""
+        """Reports that a Dial failed: DialEnded follows if it is not repeated, DialFailed says why (T-73)."""
         self.lost(cid, error, now)
 
     def link_to(self, remote: Remote) -> Link | None:
@@ -465,11 +482,11 @@ class Links(ConnectionTable[Link, Action]):
         return None if peer is None else peer.link
 
     def read(self, link: Link) -> None:
-        """Take events from the connection, as many as one turn allows."""
+        """Handles the events of a connection, as many as one turn allows."""
         connection = link.connection
         assert connection is not None
         acked: dict[int, tuple[int, int]] = {}
-        acks: list[int] = []  # not looked up yet: they come in runs
+        acks: list[int] = []  # a run that is not looked up yet
         on_event, next_event, ready = self.on_event, connection.next_event, connection.ready
         for _ in range(_EVENTS_A_TURN):
             if link.holding:
@@ -502,7 +519,7 @@ class Links(ConnectionTable[Link, Action]):
                 self._rearm(link)
 
     def end_flood(self, link: Link) -> None:
-        """It has made us say more than we keep for it: reading never waits for writing (D-9), so this ends it."""
+        """Refuses a link that owes more answers than allowed; reading never waits for writing (D-9)."""
         if link.answers > self._limits.max_answers and link.state is not LinkState.DRAINING and _is_live(link):
             self._refuse_flood(link)
 
@@ -512,7 +529,7 @@ class Links(ConnectionTable[Link, Action]):
         where = link.identity.address or self.limiter.address(link.cid) or "an unknown address"
         self._counts["hurried"] += connection is not None and connection.paced is not None
         super()._on_link_timeout(link)
-        if is_late and (connection is None or connection.state is State.CLOSED):  # else a frame's turn has come
+        if is_late and (connection is None or connection.state is State.CLOSED):  # else the timeout is that of a frame
             self._counts["handshakes_timed_out"] += 1
             self._context.tally.add(
                 NoticeKind.HANDSHAKE_TIMEOUT,
@@ -557,7 +574,7 @@ def _is_live(link: Link) -> bool:
 
 
 def look_of(link: Link) -> str:
-    """Words about what came first, if that is known for something else."""
+    """Words that name the other protocol, if the first bytes are known for one."""
     cause = DialCause.told_by(link.first)
     return f" ({cause.text})" if cause is not None else ""
 

@@ -50,7 +50,7 @@ class Remotes:
         context.due["certificate"] = self._on_certificate_timeout
 
     def revision_to(self, remote: Remote) -> Revision:
-        """The wire layout that a dial to this remote speaks (C6)."""
+        """The wire layout of dials to this remote (C6)."""
         said = self._links.dialer.dialect_of(remote).revision
         return self._context.revision if said is None else said
 
@@ -62,14 +62,17 @@ class Remotes:
         dialect: Dialect = AS_EVERYBODY,
         keep_trying: bool = True,
     ) -> None:
-        """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
+        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`.
 
-        `dialect` is how its peer speaks, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying` the
-        dialling of a remote that was never up ends with a refusal, by either side, of a certificate, a version, an
-        identity or by access rules, and with an answer that is no handshake of this protocol, or contradicts itself.
-        Else it is dialled on, after a refusal every 1 to 5 minutes, and DialFailed tells (T-73). A remote that was
-        refused and is asked for again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that
-        cannot carry what there is. PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
+        `dialect` is its peer's dialect, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying`,
+        dialling a remote that was never up ends with a refusal by either side (certificate, version, identity, access
+        rules), and with an answer that is no handshake of this protocol or contradicts itself. With it, dialling goes
+        on, after a refusal every 1 to 5 minutes, and DialFailed reports (T-73). Connecting to a refused remote again
+        dials at once.
+
+        PeerUp with this remote reports the connection, DialEnded that there will be none (T-73). Raises
+        ConnectionClosing on a closing node, ValueError for a revision that cannot carry names and bodies as large as
+        our limits, and OwnLimitExceeded for one in which our subscription list is too long.
         """
         self._context.tick(now)
         if self._context.closing:
@@ -83,15 +86,15 @@ class Remotes:
             self._connect_wait.begin_for(remote)
 
     def peer_at(self, remote: Remote) -> UUID | None:
-        """Peer that this remote led to last, if it is connected, over whichever connection."""
+        """The connected peer that this remote led to last, over whichever connection; else None."""
         return None if self._links.link_to(remote) is None else self._links.dialer.peer_of(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
-        """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
+        """Stops dialling and closes the connection to its peer; messages for that peer stay stored (T-77).
 
-        With `block` the peer that this remote last led to may not connect to us either, until `connect(remote)` or a
-        restart: it is remembered in memory. If the remote is not dialled now, or never led to anybody, nobody is
-        blocked; to keep a peer out by its UUID there is `set_acl`.
+        With `block` the peer that this remote led to last may not connect to us either, until `connect(remote)` or a
+        restart: the block is in memory only. Without a known peer there is no block; to keep a peer out by its UUID use
+        `set_acl`.
         """
         self._context.tick(now)
         dialled = self._links.dialer.remove(remote)
@@ -114,12 +117,12 @@ class Remotes:
         return link.peer is not None and self._links.gate.denial(link.role, link.peer.uuid) is not None
 
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
-        """Other access rules, from now on (D-4, D-5, D-8).
+        """Applies other access rules from now on (D-4, D-5, D-8).
 
-        Messages that a peer may no longer have are not routed to it any more; what waits for it already stays, until
+        Messages that a peer may no longer have are not routed to it any more; messages stored for it stay, until
         `forget_peer`. Its stored subscriptions stay too, and count again if later rules allow them. Connections of
-        peers whose rights are other ones are closed: their next handshake brings their whole lists. Remotes that were
-        refused are dialled at once (T-73).
+        peers whose rights change are closed: their next handshake brings their whole lists. Refused remotes are dialled
+        at once (T-73).
         """
         self._context.tick(now)
         self._links.dialer.dial_refused(self._context.now)
@@ -141,17 +144,18 @@ class Remotes:
                 self._links.end(link)
 
     def dial_refused(self, now: float | None = None) -> None:
-        """Dial the remotes that were refused at once: our certificate, say, is another one now (T-73)."""
+        """Dials refused remotes at once, such as after a change of our certificate (T-73)."""
         self._context.tick(now)
         self._links.dialer.dial_refused(self._context.now)
 
     def watch_certificate(
         self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
     ) -> None:
-        """A certificate is valid for so many seconds: it is told when that are 30 days, and each day from then on.
+        """Reports a certificate that is valid for `seconds_left`: when 30 days are left, and each day from then on.
 
-        It is our own, and `what` its file; or `what` is the name in that of a connected `peer`, told for as long as
-        that is connected. A derived identity's is that of many, and not told.
+        Without `peer` the certificate is our own and `what` is its file; else it is that of a connected peer and `what`
+        is its name, watched while the peer is connected. Those of derived identities are not watched, as many share
+        one.
         """
         self._context.tick(now)
         if peer is not None and is_derived(peer):
@@ -171,6 +175,6 @@ class Remotes:
             self._actions.append(told)
 
     def remotes(self, now: float | None = None) -> list[RemoteInfo]:
-        """Every remote that is dialled, or was until trying again was no use (T-73), and why it is not connected."""
+        """Every remote that is dialled, or was given up (T-73), and why it is not connected."""
         self._context.tick(now)
         return self._links.dialer.states(self._context.now)
