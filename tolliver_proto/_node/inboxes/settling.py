@@ -105,7 +105,7 @@ class Settling:
             for waiting, count in self._credit.take_copies(delivery, inbox) if inbox.waiting else ():
                 acks.setdefault(waiting, []).extend([message_id] * count)
         self._counts["handled"] += handled
-        if whose is not None:
+        if whose is not None and (whose[0].exhausted or self._credit.left_inboxes):
             self._credit.give_back_credit(*whose)
         for acked, message_ids in acks.items() if not is_durable else ():
             self._commits.ack(acked, message_ids)

@@ -509,7 +509,8 @@ class Window:
     @property
     def idle(self) -> bool:
         """True if there is nothing to send, to read or to wait for."""
-        return not (self.in_flight or self.waiting or self._due)
+        rows = self._fresh or self._again or self._wanted or self._loaded_to < self.outbox.last_seq
+        return not (self._unacked or self._backoff or rows or self._due)
 
     @property
     def in_window(self) -> tuple[int, int]:

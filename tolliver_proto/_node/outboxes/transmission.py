@@ -142,7 +142,8 @@ class Transmission:
         """The socket is given all that has gathered."""
         sending = link.sending
         sending.in_flight, sending.gathered = sending.gathered, []
-        sending.exposure.handed(sending.in_flight)
+        if sending.in_flight:
+            sending.exposure.handed(sending.in_flight)
         sending.handed += link.in_transit
 
     def taken(self, link: Link) -> None:
