@@ -1,8 +1,8 @@
 """Access rules: the rights to connect, subscribe, publish (D-4, D-5).
 
-Rights are data, a list of patterns for each direction, looked up by the peer's proved UUID. Nothing is negative: what
-no pattern covers is refused, so that adding a line can only give. The default lets every member of the CA do
-everything; `Rights.none()` as the default lets in only those who are named.
+Rights are data, a list of patterns for each direction, looked up by the peer's proved UUID. There are no deny rules: a
+name that no pattern covers is refused, so that an added line can only grant. The default lets every member of the CA do
+everything; `Rights.none()` as the default lets in only the peers that are named.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from .._common.records import frozen
 from .._wire.events import Subscription
 
 Pattern = tuple[str, str]
-"""(channel, key): each an exact name, or with a `*` at its end every name that begins so; "*" is every name."""
+"""(channel, key): each an exact name, or a prefix with `*` at its end; "*" is every name."""
 
 _ANYTHING: tuple[Pattern, ...] = (("*", "*"),)
 
 
 def _is_covered(patterns: Iterable[Pattern], channel: str, key: str) -> bool:
-    """True if one pattern has both. The empty name, which in a subscription is the wildcard, only "*" has."""
+    """True if one pattern covers both names. Only "*" covers the empty name, which is the wildcard of a
+    subscription."""
     return any(_has(pattern[0], channel) and _has(pattern[1], key) for pattern in patterns)
 
 
@@ -44,12 +45,12 @@ def _patterns(name: str, value: object) -> tuple[Pattern, ...]:
 class Rights:
     """Rights of one peer. The default is everything.
 
-    - `subscribe`: what may be sent to it. A subscription must lie wholly within one pattern: a wildcard (T-24) is
-      covered only by "*", never by names that are listed one by one.
-    - `publish`: what is taken from it.
-    - `connect`: False keeps it out altogether. Nothing is routed to it either: nothing could ever fetch it.
+    - `subscribe`: the messages that may be sent to the peer. A subscription must lie wholly within one pattern: only
+      "*" covers a wildcard (T-24), a list of single names never does.
+    - `publish`: the messages that are taken from the peer.
+    - `connect`: False refuses the peer altogether. Nothing is routed to it either, as it could never fetch anything.
 
-    A star that is not the last character is an ordinary one. Raises ValueError for what is no list of patterns.
+    A star that is not the last character is an ordinary one. Raises ValueError for anything but a list of patterns.
     """
 
     subscribe: tuple[Pattern, ...] = _ANYTHING
@@ -66,7 +67,7 @@ class Rights:
 
     @classmethod
     def none(cls) -> Rights:
-        """No right at all: the one switch to deny, as `Acl(default=Rights.none(), peers={...})`."""
+        """No right at all. Denies by default as `Acl(default=Rights.none(), peers={...})`."""
         return cls((), (), False)
 
     def may_subscribe(self, subscription: Subscription) -> bool:
@@ -74,11 +75,11 @@ class Rights:
         return self.connect and _is_covered(self.subscribe, *subscription)
 
     def may_publish(self, channel: str, key: str) -> bool:
-        """True if a message under these names is taken from this peer."""
+        """True if messages with these names are taken from this peer."""
         return _is_covered(self.publish, channel, key)
 
     def granted(self, subscriptions: frozenset[Subscription]) -> frozenset[Subscription]:
-        """Those that it may have."""
+        """The subscriptions among these that the peer may have."""
         if self == _EVERYTHING:
             return subscriptions
         return frozenset(filter(self.may_subscribe, subscriptions))
@@ -89,10 +90,10 @@ _EVERYTHING = Rights()
 
 @frozen
 class Acl:
-    """The access rules of an instance: the rights of each peer, by UUID, and of every other.
+    """The access rules of an instance: the rights of single peers by UUID, and of all others.
 
-    `derived` has those of the identities derived from one certificate, by its prefix of 12 hex digits (T-72a).
-    Raises ValueError where something else is given.
+    `derived` has the rights of the identities derived from one certificate, by its prefix of 12 hex digits (T-72a).
+    Raises ValueError for values of other types.
     """
 
     default: Rights = _EVERYTHING
@@ -115,12 +116,12 @@ class Acl:
                     f"Acl.derived has {prefix!r:.100}: {rights!r:.100}. Give the prefix as `tolliver certs --derive` "
                     "shows it, such as 'f00dbabe0001', and Rights(...)"
                 )
-        object.__setattr__(self, "peers", dict(self.peers))  # ours: nobody changes them any more
+        object.__setattr__(self, "peers", dict(self.peers))  # a copy, which no caller can change
         object.__setattr__(self, "derived", dict(self.derived))
 
     @property
     def is_open(self) -> bool:
-        """True if everybody may do everything."""
+        """True if every peer may do everything."""
         return all(rights == _EVERYTHING for rights in (self.default, *self.peers.values(), *self.derived.values()))
 
     def rights(self, peer: UUID) -> Rights:

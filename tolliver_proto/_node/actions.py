@@ -1,8 +1,14 @@
 """Actions of a node, one at a time, for an adapter.
 
-The node decides, an adapter acts. An adapter is a loop that takes actions until None, does each without asking why, and
-reports what became of it by calling the node again. Runs are the unit: one Transmit, Commit or Deliver carries all that
-was ready.
+The node decides, an adapter acts. An adapter takes actions until None, performs each without a decision of its own, and
+reports the outcome by a call of the node. One Transmit, Commit or Deliver carries everything that was ready, as an
+action per message costs more.
+
+State: `Delivery`, `Receipt` and `Asked` are objects that the application holds while the node changes them, equal only
+to themselves. All actions are plain records.
+
+Invariants: a Receipt is final once Stored names it. Commits, fetches and searches are performed and reported in the
+order of their actions. An adapter must have a function for each member of `Action`.
 """
 
 from __future__ import annotations
@@ -23,15 +29,15 @@ from .._wire.events import Message, Subscription
 from .store import Found, Operation, RetainedValue, Store
 
 Handler = Hashable
-"""The argument of `register`: the adapter's business too."""
+"""The argument of `register`; the node only compares and hashes handlers."""
 
 GoOn = Callable[[TolliverError | None], None]
-"""Called when something is through, or with the error that prevented it."""
+"""Called with None when an operation has ended well, or with the error that prevented it."""
 
 
 @record
 class HandleAgain:
-    """A handler failed, and is to have the message again here after so many seconds (P-22). Raises ValueError."""
+    """A handler failed, and gets the message again here after this many seconds (P-22). Raises ValueError."""
 
     seconds: float
 
@@ -42,57 +48,57 @@ class HandleAgain:
 
 @record
 class GiveUp:
-    """No handler will ever do: it is a dead letter at once (P-23)."""
+    """No handler can ever succeed: the message becomes a dead letter at once (P-23)."""
 
     reason: str
 
 
 Verdict = bool | HandleAgain | GiveUp | None
-"""Handled well, or failed, and what then; None where no handler has begun."""
+"""True: handled. False: failed. None: no handler has begun."""
 
 
 class Settler(Protocol):
-    """Takes what is said of deliveries: an adapter's, as a node alone has `acknowledge` and `fail`."""
+    """Takes verdicts of deliveries; implemented by an adapter, as a node alone has `acknowledge` and `fail`."""
 
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None: ...
 
 
 @dataclass(slots=True, eq=False)  # equal only to itself: two deliveries of one message are settled separately
 class Delivery:
-    """A message on its way to the handlers. `attempt` counts from 1: how often it was tried here since the start."""
+    """A message on its way to the handlers. `attempt` counts the tries here since the start, from 1."""
 
     cid: int
     peer_id: UUID
     message: Message
     attempt: int = 1
     settler: Settler | None = field(default=None, repr=False)
-    """Set by an adapter that hands it out."""
+    """Set by the adapter that hands the delivery out."""
 
     def ack(self) -> None:
-        """Handled: the sender may forget it (T-45). Does nothing the second time."""
+        """Marks the message as handled: its sender may forget it (T-45). Does nothing the second time."""
         if self.settler is None:
             raise _no_settler()
         self.settler.settle((self,), True)
 
     def fail(self, retry_in: float | None = None) -> None:
-        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50).
+        """Marks the message as not handled: its sender keeps it, and resends it after the resend interval (T-50).
 
-        With `retry_in` it is handed out again here after so many seconds, as long as the connection stands that it came
-        on (P-22). Raises ValueError.
+        With `retry_in`, in seconds, handlers get the message again here, while its connection stands (P-22). Raises
+        ValueError.
         """
         if self.settler is None:
             raise _no_settler()
         self.settler.settle((self,), False if retry_in is None else HandleAgain(retry_in))
 
     def give_up(self, reason: str) -> None:
-        """Not handled, and trying again is no use: kept as a dead letter, and acknowledged (T-47, P-23)."""
+        """Marks the message as never to be handled: it is kept as a dead letter, and acknowledged (T-47, P-23)."""
         if self.settler is None:
             raise _no_settler()
         self.settler.settle((self,), GiveUp(reason))
 
     @property
     def channel(self) -> str:
-        """The channel that it was sent on."""
+        """The channel of the message."""
         return self.message.channel
 
     @property
@@ -107,12 +113,12 @@ class Delivery:
 
     @property
     def message_id(self) -> int | None:
-        """The sender's id of it; None where it is unreliable (T-42)."""
+        """The sender's id of the message; None for an unreliable one (T-42)."""
         return self.message.message_id
 
     @property
     def reliable(self) -> bool:
-        """True if its sender keeps it until it is acknowledged."""
+        """True if the sender keeps the message until its ack."""
         return self.message.message_id is not None
 
     def __repr__(self) -> str:
@@ -122,8 +128,8 @@ class Delivery:
 class Receipt:
     """Outcome of a send, final when Stored names it (T-53, T-62).
 
-    `recipients` counts the peers that it is for, `counts` those of each message of a `send_many`, and `deliveries` is
-    the sum of these. `first_seq` and `last_seq` are the node's own order.
+    `recipients` is the number of peers that get something, `counts` has the recipients of each message of a
+    `send_many`, and `deliveries` is the sum of those. `first_seq` and `last_seq` are the node's own order.
     """
 
     __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "recipients", "unacked")
@@ -133,25 +139,25 @@ class Receipt:
         self.last_seq = last_seq
         self.counts = counts
         self.recipients = 0
-        self.unacked = 0  # messages still owed to somebody
+        self.unacked = 0  # messages still owed to a peer
         self._given_up: dict[tuple[UUID | None, UndeliveredReason], int] | None = None
 
     @property
     def deliveries(self) -> int:
-        """Each message once for each of its recipients."""
+        """Number of messages, each counted once per recipient."""
         return sum(self.counts)
 
     @property
     def undelivered(self) -> tuple[Undelivered, ...]:
-        """Messages of it that were given up so far, by peer and reason (T-54); and those that no peer was to have, with
-        None for the peer and the reason `no_recipients` (T-53)."""
+        """Messages given up so far, by peer and reason (T-54); messages without any recipient have None as peer and the
+        reason `no_recipients` (T-53)."""
         given_up = self._given_up
         if given_up is None:
             return ()
         return tuple(Undelivered(peer, reason, count) for (peer, reason), count in given_up.items())
 
     def give_up(self, peer: UUID | None, reason: UndeliveredReason, count: int) -> None:
-        """The node's: so many of its messages will not be acknowledged by that peer."""
+        """For the node: records that the peer will not acknowledge `count` of the messages."""
         given_up = self._given_up = self._given_up or {}
         given_up[peer, reason] = given_up.get((peer, reason), 0) + count
 
@@ -160,22 +166,22 @@ class Receipt:
 
 
 class Rider(Receipt):
-    """Receipt of a send with which a pattern stores something of its own, in one commit."""
+    """Receipt of a send in whose commit a pattern stores data of its own."""
 
     __slots__ = ()
 
     def check(self) -> None:
-        """Raises where the pattern cannot: nothing is sent."""
+        """Raises if the pattern cannot store its data: nothing is sent then."""
 
     def ride(self) -> None:
-        """The messages go into the commit that gathers: now the pattern's own does."""
+        """Called when the messages enter the commit: the pattern adds its own operations."""
 
 
 @record
 class Reply:
     """An answer to a request: its `body`, and the peer that gave it.
 
-    Of several answers (`gather`) one may be a failure: then `error` says so, and the body is empty.
+    One of several answers (`gather`) may be a failure: then `error` is set, and the body is empty.
     """
 
     peer_id: UUID
@@ -184,7 +190,8 @@ class Reply:
 
 
 class Asked:
-    """A request that was asked, until Answered names it. `durable` ones are stored, `gathers` collects all answers."""
+    """A request in progress, until Answered names it. A `durable` one is stored, one that `gathers` collects all
+    answers."""
 
     __slots__ = (
         "body",
@@ -214,18 +221,18 @@ class Asked:
         waits: bool,
     ) -> None:
         self.request_id = request_id
-        self.channel = channel  # as it travels
+        self.channel = channel  # with its prefix on the wire
         self.key = key
-        self.body = body  # with its envelope; dropped when it is on its way and will not be asked again
+        self.body = body  # with its envelope; dropped once sent, if the request is not repeated
         self.durable = durable
         self.gathers = gathers
         self.to = to
-        self.waits = waits  # for a responder, where there is none
+        self.waits = waits  # for a responder, while there is none
         self.left: set[Hashable] = set()  # peers that may answer yet
-        self.not_there: set[Hashable] = set()  # peers that said that they have no handler, and have not moved since
+        self.not_there: set[Hashable] = set()  # peers that reported no handler, and have not moved since
         self.replies: list[Reply] = []
-        self.error: RequestFailed | None = None  # the first of them
-        self.lost = False  # a connection ended that may have brought it
+        self.error: RequestFailed | None = None  # the first failure
+        self.lost = False  # a connection that may have brought the answer has ended
 
     def __repr__(self) -> str:
         return f"Asked({self.channel!r:.100}, {self.key!r:.100}, id={self.request_id})"
@@ -235,17 +242,15 @@ class NoticeKind(StrEnum):
     """Subject of a notice."""
 
     IDENTITY_MISMATCH = "identity_mismatch"  # D-3, T-72: closed before a response
-    CERTIFICATE_REFUSED = "certificate_refused"  # D-1: of one who dialled us, by us or by it
+    CERTIFICATE_REFUSED = "certificate_refused"  # D-1: of an incoming connection, refused by either side
     ACCESS_DENIED = "access_denied"  # D-4, T-77: closed before a response
-    WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: told where there are access rules, once for each peer
-    TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some of them are through
-    HANDSHAKE_TIMEOUT = "handshake_timeout"  # T-68: of those who dialled us; throttled, with a count
+    WILDCARD_SUBSCRIPTION = "wildcard_subscription"  # D-4: only with access rules, once for each peer
+    TOO_MANY_HANDSHAKES = "too_many_handshakes"  # D-7: connections are refused until some handshakes end
+    HANDSHAKE_TIMEOUT = "handshake_timeout"  # T-68: incoming connections; throttled, with a count
     PROBE_UNANSWERED = "probe_unanswered"  # T-80: the connection was dropped; throttled, with a count
-    UNACKNOWLEDGED = "unacknowledged"  # connected, and nothing is acknowledged; once for each silence
-    REFUSED_THERE = (
-        "refused_there"  # a peer says that it did not handle them: kept, sent again; throttled, with a count
-    )
-    NOT_RELIABLE = "not_reliable"  # a peer acknowledges nothing, and got none of them; throttled, with a count
+    UNACKNOWLEDGED = "unacknowledged"  # a connected peer acknowledges nothing; once for each silence
+    REFUSED_THERE = "refused_there"  # a peer did not handle messages: kept and resent; throttled, with a count
+    NOT_RELIABLE = "not_reliable"  # not sent to a peer without acks; throttled, with a count
     CERTIFICATE_ENDS = "certificate_ends"  # our own or a connected peer's, within 30 days; daily
     SELF_CONNECTION = "self_connection"  # T-71
     DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
@@ -253,35 +258,35 @@ class NoticeKind(StrEnum):
     PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules
     STORE_ERROR = "store_error"
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
-    DIAL_FAILED = "dial_failed"  # T-73: told at the first failure, and at each change of cause
-    DIAL_GAVE_UP = "dial_gave_up"  # T-73: whoever asked for it has the error, or it is this instance itself
-    UNWANTED = "unwanted"  # T-46: acknowledged and dropped; throttled, with counts by channel, as are the next two
-    REFUSED = "refused"  # D-5: the same, as the peer may not publish it
-    IGNORED = "ignored"  # T-10, T-20, T-27: the same, as it cannot be understood
-    HANDLER_FAILED = "handler_failed"  # T-45: it is sent again
+    DIAL_FAILED = "dial_failed"  # T-73: at the first failure, and at each new cause
+    DIAL_GAVE_UP = "dial_gave_up"  # T-73: not dialled again; the caller gets the error
+    UNWANTED = "unwanted"  # T-46: acknowledged and dropped; throttled, with counts by channel
+    REFUSED = "refused"  # D-5: the same, of a message that the peer may not publish
+    IGNORED = "ignored"  # T-10, T-20, T-27: the same, of a frame that cannot be understood
+    HANDLER_FAILED = "handler_failed"  # T-45: its message is redelivered
     RESPONDER_FAILED = "responder_failed"  # P-12: its requester was told
-    ID_REUSED = "id_reused"  # T-48: other messages came under ids that are known; throttled, with a count
-    HANDLER_STUCK = "handler_stuck"  # D-9: what comes for it is let go until it ends
-    HANDED_OUT_AGAIN = "handed_out_again"  # T-48: a copy, as the handler has not ended in time; throttled, with a count
+    ID_REUSED = "id_reused"  # T-48: other messages came under known ids; throttled, with a count
+    HANDLER_STUCK = "handler_stuck"  # D-9: new messages for it are withheld until its call ends
+    HANDED_OUT_AGAIN = "handed_out_again"  # T-48: a copy, as a handler call is overdue; throttled, with a count
     DEAD_LETTER = "dead_letter"  # T-47: given up here after too many failures
-    LETTERS_DROPPED = "letters_dropped"  # T-47: there are too many dead letters, the oldest went
-    PARKED = "parked"  # T-09: set aside, as the peer closes whenever it gets it
+    LETTERS_DROPPED = "letters_dropped"  # T-47: too many dead letters, the oldest were dropped
+    PARKED = "parked"  # T-09: set aside, as the peer closes whenever the message comes
     OUTBOX_FILLING = "outbox_filling"  # D-10: 80 % of a peer's quota is used
     DROPPED_OLDEST = "dropped_oldest"  # D-10: given up at the quota, to make room for newer ones
     SKIPPED = "skipped"  # D-10: not kept for a peer at its quota
     HELD = "held"  # T-61: a peer's newer list lacks subscriptions, and messages wait for it to subscribe again
-    UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as it did not
-    NOT_KEPT = "not_kept"  # T-62: not kept for a remote that is connecting, beyond what is kept for it
+    UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as the peer did not subscribe again
+    NOT_KEPT = "not_kept"  # T-62: not kept for a connecting remote, whose buffer is full
     NO_RECIPIENTS = "no_recipients"  # T-53: durable sends had no recipient; throttled, with a count
-    EXPIRED = "expired"  # D-10: given up after the time that the policy allows
+    EXPIRED = "expired"  # D-10: given up after their time
     FORGOTTEN = "forgotten"  # T-77: a peer was not connected for as long as the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
-    COMMITS_MISSING = "commits_missing"  # D-13: confirmed ones, told at opening
+    COMMITS_MISSING = "commits_missing"  # D-13: confirmed commits are lost, reported at the opening
     DISK_LOW = "disk_low"  # D-13: new messages are refused
     RESERVE_USED = "reserve_used"  # D-13: the disk is full
     RESERVE_RESTORED = "reserve_restored"  # D-13
-    RELOAD_REFUSED = "reload_refused"  # a file that a program was to read again is wrong: the earlier one stays
-    LEASE_OVER = "lease_over"  # a producer was gone for too long: what was not begun of its jobs is let go
+    RELOAD_REFUSED = "reload_refused"  # a reloaded file is wrong: the earlier one stays in use
+    LEASE_OVER = "lease_over"  # a producer was away for too long: its jobs not begun are released
     BACKOFF_FULL = "backoff_full"  # T-52: sends to that peer pause
 
 
@@ -297,7 +302,7 @@ class Commit:
 class Fetch:
     """Read the peer's next deliveries (see `Store.fetch`); answer `fetched(peer, rows)` or `fetch_failed(peer, error)`.
 
-    Fetches and commits are performed and reported in the order in which they were asked for.
+    Perform and report fetches and commits in the order of their actions.
     """
 
     peer: UUID
@@ -308,10 +313,10 @@ class Fetch:
 
 @record
 class Find:
-    """List deliveries without their bodies (see `Store.find`); answer `found(search_id, rows)`, or
-    `found(search_id, [], error)`. In order with fetches and commits.
+    """List deliveries without their bodies (see `Store.find`); answer `found(search_id, rows)`, or `found(search_id,
+    [], error)`. In order with fetches and commits.
 
-    With `expiring` it is `Store.expiring(max_count)` that is asked for, and nothing is old enough for the other.
+    With `expiring` the search is `Store.expiring(max_count)` instead.
     """
 
     search_id: int
@@ -329,7 +334,7 @@ class Find:
 
 
 LOOK = Find(0, None, 0, 0, inf, True)
-"""A search for nothing, which no search awaits: the store looks at its clocks meanwhile (D-10)."""
+"""A search without rows and without a waiter: it makes the store check its clocks (D-10)."""
 
 
 @record
@@ -349,7 +354,7 @@ class FindRetained:
 
 @record
 class WeighRetained:
-    """Look up the sizes of kept values (see `Store.retained_sizes`); answered as FindRetained is."""
+    """Look up the sizes of kept values (see `Store.retained_sizes`); answered like FindRetained."""
 
     search_id: int
     names: Sequence[tuple[str, str]]
@@ -360,10 +365,9 @@ class WeighRetained:
 
 @record
 class Deliver:
-    """Give each delivery to each handler; then `acknowledge` those that all handled well and `fail` the others.
+    """Give each delivery to each handler; then `acknowledge` those that all handlers handled and `fail` the others.
 
-    Unreliable ones too: settling returns the peer's credit (D-9). A handler that may take its time is told with `begin`
-    and `end`.
+    Settle unreliable ones too: that returns the peer's credit (D-9). Report long handler calls with `begin` and `end`.
     """
 
     deliveries: Sequence[Delivery]
@@ -372,7 +376,7 @@ class Deliver:
 
 @record
 class TakeBack:
-    """Give what this handler has of this peer and has not begun to `let_go`: it is stuck, and others need the credit
+    """Call `let_go` with this peer's deliveries that the handler has not begun: it is stuck, and others need the credit
     (D-9)."""
 
     handler: Handler
@@ -381,8 +385,8 @@ class TakeBack:
 
 @record
 class Stored:
-    """These sends are on disk, or, with an error, were not stored at all (T-54). Tokens are Receipts, or what
-    `subscribe` and its like returned."""
+    """These sends are on disk, or, with an error, were not stored at all (T-54). Tokens are Receipts, of sends or of
+    calls such as `subscribe`."""
 
     tokens: Sequence[Receipt]
     error: TolliverError | None = None
@@ -390,8 +394,8 @@ class Stored:
 
 @record
 class Acked:
-    """Everything in these receipts, which `watch` was called for, was acknowledged by every recipient, or, with an
-    error, some of it was given up (T-54)."""
+    """Every recipient has acknowledged all messages of these receipts, for which `watch` was called; with an error,
+    some messages were given up (T-54)."""
 
     tokens: Sequence[Receipt]
     error: Undelivered | None = None
@@ -399,7 +403,7 @@ class Acked:
 
 @record
 class Answered:
-    """This request is over: the replies that came for it, or, with an error, why there is none (P-12, P-13).
+    """This request has ended: with its replies or, with an error, without one (P-12, P-13).
 
     `error` is RequestFailed, NoResponders, ConnectionLost, StoreError, ConnectionClosing, or TimeoutError.
     """
@@ -411,7 +415,7 @@ class Answered:
 
 @record
 class PeerUp:
-    """The handshake is over and the peer's subscriptions are stored. `remote` is None where the peer dialled us."""
+    """The handshake has ended and the peer's subscriptions are stored. `remote` is None if the peer dialled us."""
 
     cid: int
     peer: UUID
@@ -421,7 +425,7 @@ class PeerUp:
 
 @record
 class PeerDown:
-    """The connection that PeerUp named is over; `error` is None after an orderly end."""
+    """The connection that PeerUp named has ended; `error` is None after an orderly end."""
 
     cid: int
     peer: UUID
@@ -430,10 +434,9 @@ class PeerDown:
 
 @record
 class SubscriptionsChanged:
-    """A peer's list is another one now, and stored: from its handshake (then PeerUp follows), or as it subscribes.
+    """A peer's list has changed and is stored: by a handshake (PeerUp follows), or by a subscribe or unsubscribe.
 
-    Told where the node was made with `tell_events=True`. `subscriptions` is the whole list, less what the access
-    rules do not let it have.
+    Only with `tell_events=True`. `subscriptions` is the whole list, without those that the access rules deny.
     """
 
     peer: UUID
@@ -442,16 +445,16 @@ class SubscriptionsChanged:
 
 @record
 class PeersMoved:
-    """Some peer has come or gone, or wants something else: look again whether `subscribed` or `peer_at` say by now what
-    a call waits for.
+    """A peer has come or gone, or its subscriptions changed: check again whether `subscribed` or `peer_at` give what a
+    call waits for.
 
-    Told where the node was made with `tell_events=True`, once for all that has come together.
+    Only with `tell_events=True`, once for all changes of a turn.
     """
 
 
 @record
 class DialEnded:
-    """This remote is not dialled any more: `error` says why (T-73), None after `disconnect`."""
+    """This remote is not dialled any more: `error` gives the reason (T-73), None after `disconnect`."""
 
     remote: Remote
     error: TolliverError | None
@@ -459,12 +462,12 @@ class DialEnded:
 
 @record
 class DialFailed:
-    """A dial has failed, and the remote is dialled on. Told where the node was made with `tell_events=True`.
+    """A dial has failed, and the remote is dialled again. Only with `tell_events=True`.
 
-    It is told at the first failure of the remote and when the cause is another one, which `is_news` says, and whenever
-    `error` is for those who wait for the remote (T-73): where one of the two sides has refused the other
-    (`cause.is_refusal`) for all of them; where what answered is no peer of this protocol or contradicts itself, for
-    those who do not keep trying. `text` says why, for people.
+    Comes at the first failure of the remote and at each new cause (`is_news`), and whenever `error` is for the callers
+    that wait for the remote (T-73): after a refusal by either side (`cause.is_refusal`) for all of them; where the
+    other end is no peer of this protocol or contradicts itself, for those that do not keep trying. `text` gives the
+    reason for people.
     """
 
     remote: Remote
@@ -476,13 +479,13 @@ class DialFailed:
 
 @record
 class Notice:
-    """Something that an operator may want to know. `detail` is one line, without bodies."""
+    """An event for an operator. `detail` is one line, without bodies."""
 
     kind: NoticeKind
     peer: UUID | None
     detail: str
     remote: Remote | None = None
-    """The remote that is dialled, and the cause, of a notice about a dial."""
+    """Remote and cause of a notice about a dial."""
     cause: DialCause | None = None
 
 
@@ -507,7 +510,7 @@ Action = (
     | CertificateExpires
     | Notice
 )
-"""All that a node can ask for: a driver has a function for each."""
+"""All actions: a driver has a function for each."""
 
 
 def _no_settler() -> LocalProtocolError:

@@ -1,8 +1,8 @@
 """Context that all parts of a node share.
 
-Each part owns its state and knows the parts below it. Common to all are the time, the timers, the actions to hand out,
-the connections by what is to be done with them, the known peers, and what the application has chosen. A set of ready
-connections is filled by whichever part gives them something to do, and emptied by `Node.next_action`.
+Each part owns its state and knows the parts below it. Shared are the time, the timers, the actions to hand out, the
+known peers, the application's choices, and sets of connections by their pending work. A part that gives a connection
+work puts it into such a set; `Node.next_action` empties the sets.
 """
 
 from __future__ import annotations
@@ -48,32 +48,32 @@ class Context(TableState[Link, Action]):
         self.revision = revision
         self.limits = limits
         self.policy = policy
-        self.acl = acl  # the access rules that hold now
+        self.acl = acl  # current access rules
         self.rng = rng
         self.resend_first = limits.resend_first if retry_interval is None else retry_interval
         self.encoder = encoder(revision)
         self.tells_events = tells_events
         self.hooks = Hooks()
-        self.turns: dict[Pattern, None] = {}  # patterns that have something to do
-        # Connections that stand; those of them that may be sent something; those of other layouts or without acks.
+        self.turns: dict[Pattern, None] = {}  # patterns that asked for a turn
+        # Live connections; those with something to send; those of other wire layouts or without acks.
         self.up: dict[int, Link] = {}
         self.sendable: dict[Link, None] = {}
         self.foreign: dict[Link, None] = {}
-        self.flooding: dict[Link, None] = {}  # those that make us say too much; ended before they are written to
+        self.flooding: dict[Link, None] = {}  # they cause too many answers; ended before a write
         self.peers: dict[UUID, Peer] = {}
-        self.moved: dict[Peer, None] = {}  # peers that have come or gone, or want something else; not told yet
+        self.moved: dict[Peer, None] = {}  # came, went or changed subscriptions; not reported yet
         self.verdicts: dict[tuple[str, str], Judgement] = {}  # by name; cleared when what they depend on changes
         self.run: Deliver | None = None  # gathers deliveries until the next action is taken
         self.drops = Drops(self.timers, self.notice)
         self.tally = NoticeTally(self.timers, self.tell_sum)
-        # Functions that are called when a timer `(name, subject)`, or `name` alone, is due, with its subject or None.
+        # Called when the timer `(name, subject)`, or `name` alone, is due, with the subject or None.
         self.due: dict[str, Callable[[Any], None]] = {
             "tally": self._on_tally_timeout,
             "drops": self._on_drops_timeout,
         }
 
     def revision_of(self, peer: UUID) -> Revision:
-        """The layout that it is known to speak."""
+        """The wire layout of this peer, from its dialect or else our own."""
         dialect = self.policy.dialects.get(peer)
         return self.revision if dialect is None or dialect.revision is None else dialect.revision
 
@@ -85,7 +85,7 @@ class Context(TableState[Link, Action]):
         remote: Remote | None = None,
         cause: DialCause | None = None,
     ) -> None:
-        """Tell an operator; of a kind that may come often the first at once, and then the sum once a minute."""
+        """Reports to an operator; of a frequent kind the first at once, then a sum each minute."""
         self.counts[f"notices_{kind}"] += 1
         if kind not in THROTTLED or self.tally.is_first(kind, peer, detail, self.now):
             self.actions.append(Notice(kind, peer, detail, remote, cause))
@@ -101,29 +101,29 @@ class Context(TableState[Link, Action]):
         self.drops.fall_due(subject, self.now)
 
     def begin_to_close(self) -> None:
-        """From now on no connection is made or taken."""
+        """Makes and takes no connections from now on."""
         self.closing = True
 
     def rule(self, acl: Acl) -> None:
-        """These access rules hold from now on."""
+        """Applies these access rules from now on."""
         self.acl = acl
 
     def cause(self, link: Link, size: int) -> None:
-        """The peer has made us say so many bytes (D-12)."""
+        """Counts bytes of answers that the peer caused (D-12); schedules the end of a link above the limit."""
         link.answers += size
         if link.answers > self.limits.max_answers:
             self.flooding[link] = None
 
     def gather(self, run: Deliver) -> None:
-        """Hand this out next; until then it takes more deliveries."""
+        """Hands out this run next; until then deliveries can be added to it."""
         self.run = run
         self.actions.append(run)
 
     def end_run(self) -> None:
-        """Deliveries that come now go into another one."""
+        """Puts deliveries that follow into another run."""
         self.run = None
 
     def go_on_reading(self, link: Link, reason: Hold) -> None:
-        """Messages that are here already come first, and then what is still in the socket."""
+        """Ends this reason to wait: buffered messages are read first, then the socket."""
         link.release(reason)
         self.readable[link] = None

@@ -1,12 +1,12 @@
 """Compact set of messages, in the order in which they came.
 
-A message is its sender, its id and a checksum: an id alone is not enough, since a sender that was put back from a copy
-gives its ids to other messages (T-48). As tuples a million of them would take 200 MB. Here each is a row of a few
-columns of numbers, and takes less than 17 bytes with its share of the index, whichever ids follow one another.
+A message is its sender, its id and a checksum: an id alone is not enough, since a sender whose database was restored
+from a copy gives its ids to other messages (T-48). A million tuples would take 200 MB. Here each message is a row of a
+few numeric columns, and takes less than 17 bytes with its share of the index, for any sequence of ids.
 
-The rows are a ring: the oldest goes at once. The index is a table of chains. A message stands in the chain of its peer
-and id; when another one comes under its id, it goes aside, into that of peer, id and checksum: else a peer that has one
-id for everything would make one chain as long as the set.
+The rows are a ring: removing the oldest takes constant time. The index is a table of chains. A message is in the chain
+of its peer and id; when another message comes under that id, the earlier one moves aside, into the chain of peer, id
+and checksum: else a peer that uses one id for everything would make one chain as long as the set.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from zlib import crc32
 from .._wire.events import Message
 
 Handled = tuple[UUID, int, int | None]
-"""Peer, id, checksum. None is of an old layout, which knew ids alone: any message under that id is the same."""
+"""Peer, id, checksum. None comes from an old layout without checksums: any message of that id is the same."""
 
 _LENGTHS = Struct(">II")
 _NAMES_KNOWN = 4096
-_SALT = hash("tolliver")  # another one in each process: nobody can choose ids that meet in one chain
+_SALT = hash("tolliver")  # differs in each process, so that no peer can choose ids that share a chain
 _LEAST = 64  # rows
 _COLUMNS = ("_peers", "_ids", "_checksums", "_nexts")
 _MOST_PEERS = 2**15  # in 16 bits with a flag
-_PEERS_UNSEEN = 512  # of whom there may be no row any more
+_PEERS_UNSEEN = 512  # numbers that may be in use without a row
 
 
 def checksum_of(message: Message) -> int:
@@ -45,7 +45,7 @@ def _names_checksum(channel: str, key: str) -> int:
 
 
 class Known(IntEnum):
-    """Answer of a set that is asked for a message."""
+    """Answer of a lookup."""
 
     NOT = 0
     BY_ID = 1  # another message of that id
@@ -56,22 +56,22 @@ _NOT, _BY_ID, _YES = Known
 
 
 class MessageSet:
-    """Messages, oldest first. `room` is for how many: until there are more, its index is never made anew."""
+    """Messages, oldest first. `room` is the expected number of messages: up to it the index is never rebuilt."""
 
     def __init__(self, room: int = 0, messages: Iterable[Handled] = ()) -> None:
         self.room = room
         # Peers are even numbers; the last bit says that there is no checksum.
         self._numbers: dict[UUID, int] = {}
-        self._uuids: list[UUID | None] = []  # by half the number; None where it is free, or forgotten
+        self._uuids: list[UUID | None] = []  # index is half the number; None if free or forgotten
         self._free: list[int] = []
         self._look_at = _PEERS_UNSEEN
-        # Columns. Row 0 is nobody's: it ends a chain.
+        # Columns. Row 0 is no message: it ends a chain.
         self._peers = array("H", (0,))
         self._ids = array("I", (0,))
         self._checksums = array("I", (0,))
         self._nexts = array("I", (0,))
         self._heads = array("I", (0,)) * (room * 5 // 8 + 1)
-        self._size = 0  # rows that there is space for
+        self._size = 0  # capacity in rows
         self._first = 1
         self._count = 0
         self._aside = 0  # rows in chains by checksum
@@ -79,7 +79,7 @@ class MessageSet:
             self.add(*message)
 
     def __len__(self) -> int:
-        """With those of peers that were forgotten, which go when they are the oldest."""
+        """Number of messages, with those of forgotten peers, whose rows are removed when they are the oldest."""
         return self._count
 
     def __iter__(self) -> Iterator[Handled]:
@@ -97,11 +97,11 @@ class MessageSet:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def peers(self) -> list[UUID]:
-        """Senders of the messages that it has, and a few more."""
+        """Senders of the messages in the set, and a few more."""
         return list(self._numbers)
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
-        """Look for this message, or another of its id."""
+        """Returns whether the set has this message, another one of its id, or neither."""
         number = self._numbers.get(peer)
         if number is None:
             return _NOT
@@ -114,7 +114,7 @@ class MessageSet:
         return _NOT
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
-        """It has this message from now on, as the newest if it did not have it. Returns what was known before."""
+        """Adds the message as the newest, unless it is known. Returns what was known before."""
         while self._count == self._size:
             self._grow()
         number = self._numbers.get(peer)
@@ -147,7 +147,7 @@ class MessageSet:
         return known
 
     def forget_oldest(self) -> None:
-        """One message fewer."""
+        """Removes the oldest message."""
         row, heads = self._first, self._heads
         at = hash((_SALT, self._peers[row] & ~1, self._ids[row])) % len(heads)
         if heads[at] == row:
@@ -159,7 +159,7 @@ class MessageSet:
         self._count -= 1
 
     def forget(self, peer: UUID) -> None:
-        """It has nothing of this peer any more."""
+        """Forgets all messages of this peer."""
         number = self._numbers.pop(peer, None)
         if number is not None:
             self._uuids[number >> 1] = None
@@ -181,7 +181,7 @@ class MessageSet:
         return number
 
     def _look_for_free(self) -> None:
-        """Numbers of which there is no row are free again."""
+        """Frees the numbers of peers without a row."""
         used = {number >> 1 for number in set(self._peers)}
         self._free = [at for at in range(len(self._uuids)) if at not in used]
         for at in self._free:
@@ -193,7 +193,7 @@ class MessageSet:
     # Chains.
 
     def _compared(self, newest: int, checksum: int | None) -> Known:
-        """With the newest of its id, and with those that went aside."""
+        """Compares the checksum with the newest message of the id, and with those moved aside."""
         number, message_id = self._peers[newest], self._ids[newest]
         if number & 1 or checksum in (None, self._checksums[newest]):
             return _YES
@@ -215,7 +215,7 @@ class MessageSet:
         self._aside += 1
 
     def _unlink(self, row: int, at: int) -> bool:
-        """Take a row out of a chain; False if it is not there."""
+        """Takes a row out of a chain; returns False if it is not in there."""
         nexts = self._nexts
         before, one = 0, self._heads[at]
         while one != row:
@@ -229,7 +229,7 @@ class MessageSet:
         return True
 
     def _grow(self) -> None:
-        """Space for more rows: as exactly as `room` says, where it says it."""
+        """Makes space for more rows: exactly `room` rows at most, while that is enough."""
         if self._first != 1 or self._size == self.room:
             room = self.room if self._size < self.room else max(_LEAST, self._size * 5 // 4)
             self.__dict__ = MessageSet(room, self).__dict__

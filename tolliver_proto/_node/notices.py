@@ -1,7 +1,7 @@
 """Notices of frequent events: the first, then a sum each minute.
 
-An ack destroys the sender's copy. So whoever drops a message that was acknowledged and not handed out should be able to
-see it, by peer and channel (T-46, T-10, D-5).
+An ack destroys the sender's copy. So an operator must be able to see, by peer and channel, which acknowledged messages
+were dropped without a handler (T-46, T-10, D-5).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ THROTTLED = frozenset(
         NoticeKind.SELF_CONNECTION,
     }
 )
-"""Kinds that a peer or a program may cause as often as it likes, each in words of its own."""
+"""Kinds that a peer or a program may cause at any rate, each with a text of its own."""
 
 PEERS_KNOWN = 100
 """Peers that are told apart in one kind within a minute. Those beyond are one, without a name: a peer may claim UUIDs
@@ -46,26 +46,26 @@ class NoticeTally:
         self._untold: defaultdict[NoticeKind, dict[UUID | None, tuple[int, str]]] = defaultdict(dict)
 
     def add(self, kind: NoticeKind, peer: UUID | None, count: int, text: str, now: float) -> None:
-        """It has happened so often: `text` goes on from the number."""
+        """Counts events; reports the first ones at once. `text` follows the number."""
         if self._is_first(kind, peer, count, text):
             self._say(kind, self._place(kind, peer), count, text, now)
 
     def is_first(self, kind: NoticeKind, peer: UUID | None, detail: str, now: float) -> bool:
-        """True if it is to be told now, in these words; again within the minute it is counted."""
+        """True if this event is to be reported now, in these words; counts it within the minute after."""
         is_first = self._is_first(kind, peer, 1, f"more like it within a minute; the last one: {detail}")
         if is_first:
             self._begin(kind, self._place(kind, peer), "", now)
         return is_first
 
     def fall_due(self, subject: Subject, now: float) -> None:
-        """A minute is over."""
+        """Reports the events counted in the minute that has ended."""
         kind, peer = subject
         count, text = self._untold[kind].pop(peer)
         if count:
             self._say(kind, peer, count, text, now)
 
     def _place(self, kind: NoticeKind, peer: UUID | None) -> UUID | None:
-        """The peer under whom it is counted."""
+        """The peer under whom an event is counted, None if too many peers are counted already."""
         known = self._untold[kind]
         return peer if peer in known or len(known) < PEERS_KNOWN else None
 
@@ -85,7 +85,7 @@ class NoticeTally:
         self._timers.set(("tally", (kind, peer)), now + EVERY)
 
 
-_NAMED = 20  # channels that are told by their names
+_NAMED = 20  # channels that are counted by name
 _OTHERS = "others"
 
 _WHY = {
@@ -105,7 +105,7 @@ class Drops:
         self._untold: dict[Subject, Counter[str]] = {}
 
     def add(self, kind: NoticeKind, peer: UUID | None, name: str, now: float) -> None:
-        """One more. `name` is a channel or a reason."""
+        """Counts a dropped message. `name` is a channel or a reason."""
         subject = kind, peer
         counts = self._untold.get(subject)
         if counts is None:
@@ -115,7 +115,7 @@ class Drops:
             counts[shown if shown in counts or len(counts) < _NAMED else _OTHERS] += 1
 
     def fall_due(self, subject: Subject, now: float) -> None:
-        """A minute is over."""
+        """Reports the messages dropped in the minute that has ended."""
         counts = self._untold.pop(subject)
         if counts:
             self._say(subject, counts, now)

@@ -16,16 +16,16 @@ from .actions import NoticeKind
 
 
 class EndCause(StrEnum):
-    """Cause for which a connection that stood is over."""
+    """Cause of the end of a connection."""
 
-    IN_ORDER = "in_order"  # one of the two closed it
+    IN_ORDER = "in_order"  # one of the two ends closed it
     LOST = "lost"  # the transport broke, or the peer was silent
     PROTOCOL = "protocol"  # the peer broke the rules, or stopped inside a frame
-    HERE = "here"  # access rules, a store that fails: this side would not go on
+    HERE = "here"  # this side ended it: access rules, a failing store
 
     @staticmethod
     def of(error: TolliverError | None) -> EndCause:
-        """By the error that PeerDown has."""
+        """The cause for the error of PeerDown."""
         if error is None:
             return EndCause.IN_ORDER
         if isinstance(error, RemoteProtocolError):
@@ -35,12 +35,12 @@ class EndCause(StrEnum):
 
 @frozen
 class PeerInfo:
-    """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for it or for its ack.
+    """A peer as `Node.peers` shows it: `pending` messages of `pending_bytes` wait for the peer or for its ack.
 
-    `parked` ones of `parked_bytes` were set aside and count against no quota (T-09).
+    `parked` messages of `parked_bytes` were set aside and count against no quota (T-09).
 
-    `subscriptions` are those that it has now: what the access rules do not let it have is not among them. `held` are
-    those that its newer list lacks (T-61).
+    `subscriptions` are the current ones, without those that the access rules deny. `held` are the held subscriptions,
+    which its newer list lacks (T-61).
     """
 
     uuid: UUID
@@ -56,13 +56,13 @@ class PeerInfo:
 
 @frozen
 class PeerNumbers:
-    """Numbers of a peer for whoever watches an instance, as `Node.numbers` tells them.
+    """Numbers of a peer for monitoring, as `Node.numbers` returns them.
 
-    `in_flight` messages were sent and are not acknowledged, and `backoff` of them are overdue. `oldest_unacknowledged`
-    is in seconds since the oldest message that waits for it was stored, None where none does; `round_trip` in seconds
-    from when the socket took a message to its acknowledgement, the last that was measured. `quota_used` is a share, 1
-    where its quota is used up, and `full` says that the last send for it was refused there (D-10). `counters` are
-    totals since the start, or since the peer came to be known.
+    `in_flight` messages were sent and are not acknowledged; `backoff` of them are overdue. `oldest_unacknowledged` is
+    the age in seconds of the oldest message that waits for the peer, None if there is none. `round_trip` is the last
+    measured time in seconds from the socket's taking a message to its ack. `quota_used` is a share of the peer's quota,
+    1 if it is used up; `full` is True if the last send for the peer was refused for it (D-10). `counters` are totals
+    since the start, or since the peer became known.
     """
 
     info: PeerInfo
@@ -76,10 +76,10 @@ class PeerNumbers:
 
 
 class PeerCounts:
-    """Counters of a peer: each is a plain addition, for a run of messages wherever they come in runs.
+    """Counters of a peer, plain integers that are added to once per run of messages.
 
-    `sent` has the first copies of reliable messages, `resent` the others. Bytes are before TLS, from the end of the
-    handshake on. `by` has those of several reasons: deliveries that are given up, connections that ended.
+    `sent` counts the first copies of reliable messages, `resent` the others. Bytes are before TLS, from the end of the
+    handshake on. `by` has the counters with a reason: deliveries given up, connections ended.
     """
 
     __slots__ = (
@@ -100,13 +100,13 @@ class PeerCounts:
         self.by: Counter[str] = Counter()
 
     def as_dict(self) -> dict[str, int]:
-        """By name."""
+        """All counters by name."""
         return {**{name: getattr(self, name) for name in self.__slots__ if name != "by"}, **self.by}
 
 
 @frozen
 class NodeStats(Snapshot):
-    """Numbers of a node: totals since the start, and sizes now (docs/messaging.md says what each one counts)."""
+    """Numbers of a node: totals since the start, and current sizes (docs/messaging.md explains each)."""
 
     bytes_received: int = counter()
     bytes_sent: int = counter()
@@ -147,10 +147,10 @@ class NodeStats(Snapshot):
     refused_handshakes: int = counter()
     hurried: int = counter()
     ignored: Mapping[IgnoreReason, int] = counters_by()
-    """By reason: frames that were whole but not understandable (T-10, T-20, T-27)."""
+    """By reason: whole frames that could not be understood (T-10, T-20, T-27)."""
     dials: int = counter()
     dials_failed: Mapping[DialCause, int] = counters_by()
-    """By cause: dials that came to nothing."""
+    """By cause: dials that failed."""
     handshakes_timed_out: int = counter()
     connects: int = counter()
     disconnects: Mapping[EndCause, int] = counters_by()
@@ -177,7 +177,7 @@ class NodeStats(Snapshot):
 
     @classmethod
     def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:
-        """From what the node counts by name."""
+        """From the node's counters by name."""
         return cls(
             **{name: counts.get(name, 0) for name in _COUNTED},
             ignored={reason: counts.get(f"ignored_{reason}", 0) for reason in IgnoreReason},

@@ -1,7 +1,7 @@
-"""Lanes of one handler, for messages side by side (P-20, P-21).
+"""Lanes of one handler: concurrent messages, in order per lane (P-20, P-21).
 
-They say which of its messages may begin now. At most so many are begun at once. With lanes of a kind, such as the key,
-those of one lane begin one after the other, in the order in which they came, and a lane that waits holds up no other.
+`Lanes` decides which messages of a handler may begin now; a fixed number may run at once. With a lane function, such as
+the key, the messages of a lane run one after another, in order, and a lane that waits delays no other.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Lanes(Generic[T]):
-    """Items that wait, and those that are begun. `lane` says in which lane one goes; None: each has its own."""
+    """Items that wait, and items that have begun. `lane` returns the lane of an item; None: each item has its own."""
 
     __slots__ = ("_at_work", "_lane", "_most", "_ready", "_waiting")
 
     def __init__(self, most: int, lane: Callable[[T], Hashable] | None = None) -> None:
-        """Raises ValueError."""
+        """Raises ValueError for fewer than one call at once."""
         if most < 1:
             raise ValueError(f"concurrency={most!r:.100}: give the number of calls at once, at least 1")
         self._most = most
         self._lane = lane
-        self._ready: deque[T] = deque()  # they may begin when there is a place
+        self._ready: deque[T] = deque()  # heads of their lanes, which begin when a place is free
         self._at_work: set[T] = set()
-        self._waiting: dict[Hashable, deque[T]] = {}  # by lane, behind the one that is ready or begun
+        self._waiting: dict[Hashable, deque[T]] = {}  # by lane, behind its item that is ready or has begun
 
     @property
     def has_place(self) -> bool:
-        """True if one more may be begun."""
+        """True if one more item may begin."""
         return len(self._at_work) < self._most
 
     def add(self, item: T) -> None:
-        """One more has come."""
+        """Adds an item behind the others of its lane."""
         if self._lane is None:
             self._ready.append(item)
             return
@@ -46,7 +46,7 @@ class Lanes(Generic[T]):
             self._ready.append(item)
 
     def begin(self) -> T | None:
-        """The next that is begun now; None where none may be."""
+        """Begins and returns the next item; None if no item may begin."""
         if not self._ready or not self.has_place:
             return None
         item = self._ready.popleft()
@@ -54,13 +54,13 @@ class Lanes(Generic[T]):
         return item
 
     def end(self, item: T) -> None:
-        """It is over. One that was not begun is passed over."""
+        """Marks the item as ended, which lets the next of its lane begin; ignores one that had not begun."""
         if item in self._at_work:
             self._at_work.remove(item)
             self._go_on(item)
 
     def take_out(self, wanted: Callable[[T], bool]) -> list[T]:
-        """Those of these that were not begun: they are here no more."""
+        """Removes and returns the wanted items that have not begun."""
         heads = [item for item in self._ready if wanted(item)]
         gone = [item for waiting in self._waiting.values() for item in waiting if wanted(item)]
         for lane, waiting in self._waiting.items():
@@ -71,7 +71,7 @@ class Lanes(Generic[T]):
         return [*heads, *gone]
 
     def _go_on(self, item: T) -> None:
-        """The next of its lane, or the lane is empty."""
+        """Makes the next item of the lane ready, or removes the empty lane."""
         if self._lane is None:
             return
         lane = self._lane(item)

@@ -1,7 +1,7 @@
 """Parts of a node, composed.
 
-Each part is given those below it: commits, outboxes, lists, inboxes, links. Only `Node` and the services for patterns
-know them all.
+Each part is given the parts below it: commits, outboxes, lists, inboxes, links. Only `Node` and the services for
+patterns know all of them.
 """
 
 from __future__ import annotations

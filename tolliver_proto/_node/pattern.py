@@ -1,9 +1,9 @@
 """The seam between the kernel and the patterns above it.
 
-A pattern is an object with hooks. The kernel calls a hook of those patterns alone that have their own: they are
-gathered by hook, so that a node without patterns walks empty tuples. The order of two patterns is that of their first
-use, and no pattern depends on it. A hook answers at once and cannot fail: a pattern that has to wait, or to ask the
-store, does so by calls of the node and goes on later.
+A pattern is an object with hooks. Patterns are gathered by the hooks that they override, so that a node without
+patterns walks empty tuples. Patterns are called in the order of their first use, and no pattern depends on that order.
+A hook answers at once and cannot fail: a pattern that has to wait, or to ask the store, calls the node and goes on
+later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .link import Link, Peer
 from .store import Found, Row, StoredMessage
 
 Judgement = tuple[Handler, ...] | Fate
-"""Handlers of the messages with some names, or what becomes of those that no handler gets."""
+"""Handlers of messages with given names, or the fate of messages that no handler gets."""
 
 
 class Pattern:
@@ -28,78 +28,81 @@ class Pattern:
     # Messages.
 
     def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
-        """Judgement on messages with these names, of which the kernel says `verdict`; remembered by name."""
+        """Returns the judgement on messages with these names, given the kernel's `verdict`; the result is remembered by
+        name."""
         return verdict
 
     def leaves(self, link: Link, message: Message, fate: Fate) -> bool:
-        """No handler gets this message. True: the pattern has taken care of it."""
+        """Offers a message without a handler. Returns True if the pattern has taken the message."""
         return False
 
     def acknowledges(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
-        """Handlers succeeded with these. Those of them that may be acknowledged now; the pattern keeps the others."""
+        """Called with the deliveries that were handled. Returns those that may be acknowledged now; the pattern keeps
+        the others."""
         return deliveries
 
     def unhandled(self, deliveries: Sequence[Delivery]) -> None:
-        """Handlers failed with these, or never began them: their senders are not told that they are done."""
+        """Called with deliveries that failed or never began: they are not acknowledged."""
 
     # Peers.
 
     def peer_up(self, link: Link) -> None:
-        """The peer of this connection has been established, on this one or on another that is preferred to it."""
+        """The peer of this link is established, on this link or on another one that was preferred."""
 
     def peer_down(self, link: Link, was_up: bool) -> None:
-        """This connection is its peer's no more; it may have been another one that was its live link."""
+        """This link does not belong to its peer any more; `was_up` if it was the peer's live one."""
 
     def rerouted(self, peer: Peer) -> None:
-        """The peer may have something else now, or wants something else."""
+        """The peer's rights or subscriptions may have changed."""
 
     def peer_moved(self, peer: Peer) -> None:
-        """It has come or gone, or wants something else: what waits for a peer is to look again, in a turn."""
+        """The peer came, went, or changed its subscriptions: requests that wait for a peer look again, in a turn."""
 
     # Subscriptions and names.
 
     def before_list(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
-        """The peer wants these from now on. True: that has to wait, and the pattern calls `go_on` when it may count,
-        which asks again, or with the error that prevents it."""
+        """The peer's list is to become `wanted`. Returns True if that must wait: the pattern then calls `go_on` with
+        None once it may be asked again, or with the error that prevents the list."""
         return False
 
     def with_list(self, peer: Peer) -> bool:
-        """The routes have what the peer wants now, and the commit that gathers stores its list. True: the pattern
-        stores messages for the peer with it."""
+        """The routes have the peer's list now, and the gathering commit stores it. Returns True if the pattern stores
+        messages for the peer in the same commit."""
         return False
 
     def refuses(self, channel: str) -> LocalProtocolError | None:
-        """Why no message may be sent on this channel, where that is the pattern's own."""
+        """The error for a send on this channel, if the channel belongs to the pattern; else None."""
         return None
 
     def owns(self, channel: str) -> bool:
-        """True if what waits for a peer on this channel is nobody's to drop when room is made."""
+        """True if messages on this channel must not be dropped to make room."""
         return False
 
     def holds(self, entry: Subscription) -> bool | None:
-        """A peer's newer list lacks this: it is held in any case (True), in none (False), or as all others (None)."""
+        """A peer's newer list lacks this entry. True: hold it in any case; False: never; None: by the policy."""
         return None
 
     def own_changed(self, entry: Subscription) -> None:
-        """The application subscribes to this, for good."""
+        """The application subscribes to this entry, durably."""
 
     # Deliveries of owners.
 
     def left(self, peer: Peer, seqs: Collection[int]) -> None:
-        """The peer is owed these no more: acknowledged, given up, set aside, or never stored."""
+        """The peer is not owed these messages any more: acknowledged, given up, set aside, or never stored."""
 
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
-        """The peer is to have these no more. Those that are to be given up: the pattern moves the others elsewhere."""
+        """The peer is not to get these messages. Returns those to give up; the pattern moves the others to another
+        owner."""
         return found
 
     def forgets(self, peer: Peer) -> None:
-        """It is about to be forgotten. Raises LocalProtocolError where that may not be."""
+        """The peer is about to be forgotten. Raises LocalProtocolError to refuse that."""
 
     def stored(self, owner: Peer, messages: Sequence[StoredMessage]) -> None:
-        """These are on disk, for an owner that has no connection."""
+        """These messages of an owner without a connection are on disk."""
 
     def rows(self, owner: UUID, rows: Sequence[Row], error: TolliverError | None) -> bool:
-        """A Fetch for this owner brought these, or failed. True: the pattern had asked for it."""
+        """A Fetch for this owner brought these rows, or failed. Returns True if the pattern had asked for it."""
         return False
 
     # A full disk (D-13).
@@ -109,32 +112,32 @@ class Pattern:
         return False
 
     def room_is_back(self) -> None:
-        """They may be stored now."""
+        """The disk has room again: messages that waited may be stored."""
 
     def no_room(self, error: TolliverError) -> None:
-        """There is no room for anything: they fail."""
+        """The disk has no room at all: messages that wait fail with this error."""
 
     # The turn.
 
     def turn(self) -> None:
-        """Do what the pattern has asked for a turn for, a little at a time."""
+        """Does the work that the pattern asked a turn for, a little at a time."""
 
     def unsent(self) -> Collection[Receipt]:
-        """Sends that wait in the pattern, in order."""
+        """Receipts of sends that wait in the pattern, in order."""
         return ()
 
     def busy(self) -> bool:
-        """True if something of the pattern is under way that must end before the node may."""
+        """True if the pattern has work in progress that must end before the node is idle."""
         return False
 
     def sent(self, link: Link) -> None:
-        """The socket has taken what was in transit."""
+        """The socket of this link has taken the outstanding Transmit."""
 
     def closing(self) -> None:
         """The node begins to close."""
 
     def stats(self) -> Mapping[str, int]:
-        """Sizes now, by the names of `NodeStats`."""
+        """Current sizes, by the names of `NodeStats`."""
         return {}
 
 
@@ -142,7 +145,7 @@ _HOOKS = tuple(name for name in vars(Pattern) if not name.startswith("_"))
 
 
 class Hooks:
-    """Patterns in use, by the hooks that they have."""
+    """Patterns in use, by the hooks that they override."""
 
     __slots__ = _HOOKS
 
@@ -180,7 +183,7 @@ class Hooks:
             setattr(self, name, ())
 
     def add(self, pattern: Pattern) -> None:
-        """From now on this pattern is told, too."""
+        """Adds a pattern to each hook that it overrides."""
         for name in _HOOKS:
             if getattr(type(pattern), name) is not getattr(Pattern, name):
                 setattr(self, name, (*getattr(self, name), pattern))

@@ -1,6 +1,6 @@
 """Choices of an instance, where a ruling leaves them.
 
-The defaults are the rulings' own; a policy is data that the node reads where the choice is made.
+The defaults are those of the rulings; a policy is data that the node reads where the choice is made.
 """
 
 from __future__ import annotations
@@ -19,49 +19,47 @@ Probe = Literal["off", "ack", "message"]
 
 
 class QuotaPolicy(StrEnum):
-    """Fate of a message for a peer whose outbox is at its quota (D-10). Other peers get theirs in any case but the
+    """Fate of a message for a peer whose outbox is at its quota (D-10). Other peers get the message in any case but the
     first."""
 
     RAISE = "raise"
-    """`send` raises OutboxFull and stores nothing for anybody."""
+    """`send` raises OutboxFull and stores nothing for any peer."""
 
     DROP_OLDEST = "drop_oldest"
-    """That peer's oldest deliveries are given up, as many as make room, in the commit that stores the new ones."""
+    """The peer's oldest deliveries are given up to make room, in the commit that stores the new ones."""
 
     SKIP = "skip"
-    """That peer does not get it, and does not count as a recipient."""
+    """The peer does not get the message, and does not count as a recipient."""
 
 
 @options
 class Policy:
-    """Choices of a node. Raises ValueError for one that cannot be meant.
+    """Choices of a node. Raises ValueError for values out of range.
 
-    - `dedupe`: how many handled messages are remembered, so that a copy is acknowledged and not delivered again; 0 is
-      the draft's own rule, every copy is delivered (T-48).
-    - `dedupe_durable`: they are remembered on disk, before the ack goes out.
+    - `dedupe`: number of handled messages to remember, whose copies are acknowledged and not delivered again; 0 is the
+      draft's own rule, every copy is delivered (T-48).
+    - `dedupe_durable`: remember them on disk, before the ack goes out.
     - `expire_after`: seconds after which a stored message that is still unacknowledged is given up, or None (D-10).
-    - `forget_after`: seconds after which a peer that is away is forgotten, as by `forget_peer`, or None (T-77).
-    - `quota_policy`: what becomes of messages for a peer at its quota; `quota_policies` has those of peers for whom
-      it is another one, by UUID (D-10).
+    - `forget_after`: seconds of absence after which a peer is forgotten, as by `forget_peer`, or None (T-77).
+    - `quota_policy`: fate of messages for a peer at its quota; `quota_policies` has exceptions by UUID (D-10).
     - `strict_block`: sends wait while any connection is being made, as the first draft says literally (T-62).
-    - `probe`: what is said on a connection on which nothing was sent for `probe_interval` seconds (T-80): "off",
-      nothing; "ack", an ack that everybody ignores, so that TCP notices if nobody is there; "message", one that the
-      peer acknowledges at once, or within `probe_timeout` seconds, else the connection is taken for lost. A message
-      goes also where nothing was heard for so long: what we send ourselves shows nothing of the peer. A peer whose
-      subscriptions match `PROBE_CHANNEL` gets an ack, and so does everybody from a derived identity.
+    - `probe`: the frame sent on a connection on which nothing was sent for `probe_interval` seconds (T-80): "off",
+      none; "ack", an ack that every peer ignores, so that TCP notices a dead end; "message", a message that the peer
+      acknowledges at once, or within `probe_timeout` seconds, else the connection is taken for lost. A message goes
+      also where nothing was received for that time: our own frames prove nothing about the peer. A peer whose
+      subscriptions match `PROBE_CHANNEL` gets an ack, and so does every peer of a derived identity.
     - `max_connection_age`: seconds after which, or up to a tenth before, a connection is ended in order and dialled
-      again, so that an expired certificate does not live on in it, or None (D-8).
-    - `stuck_after`: seconds after which a handler whose call lasts so long counts as stuck: what comes for it is let go
-      until it ends, and what comes for others is read; None is never (D-9).
-    - `handling_timeout`: seconds after which a copy of a message that a handler is still at is handed out; None is
-      never, and 0 at once: each copy is handed out, but for jobs, requests, stages and bridges (T-48).
+      again, so that an expired certificate does not stay in use, or None (D-8).
+    - `stuck_after`: seconds after which a handler whose call has not ended counts as stuck: new messages for it are
+      withheld until the call ends, and messages for other handlers are read; None is never (D-9).
+    - `handling_timeout`: seconds after which a copy of a message whose handler has not ended is delivered; None is
+      never, and 0 at once: each copy is delivered, but for jobs, requests, stages and bridges (T-48).
     - `unsubscribed_hold`: seconds for which messages wait for a peer whose newer list lacks their subscription, 0 for
       none (T-61).
-    - `unacknowledged_after`: seconds after which a notice says that a peer acknowledges nothing of what was sent
-      to it, or None.
-    - `dialect`: how everybody speaks, but for the revision and the version, which are arguments of the node (C6).
-    - `dialects`: peers that speak otherwise, by UUID; they stand over `dialect`. The dialect of `Node.connect` stands
-      over both, and it alone says which version is announced to a peer that we dial.
+    - `unacknowledged_after`: seconds without any ack of sent messages after which a notice reports the peer, or None.
+    - `dialect`: how all peers speak, without the revision and the version, which are arguments of the node (C6).
+    - `dialects`: dialects of single peers, by UUID, over `dialect`. The dialect of `Node.connect` stands over both, and
+      it alone says which version is announced to a peer that we dial.
     """
 
     dedupe: int = 0
@@ -99,7 +97,7 @@ class Policy:
                     f"Policy.quota_policies has {uuid!r:.100}: {policy!r:.100}. Give a uuid.UUID, and one of "
                     f"{_QUOTA_POLICIES}"
                 )
-        object.__setattr__(self, "quota_policies", dict(self.quota_policies))  # ours: nobody changes it any more
+        object.__setattr__(self, "quota_policies", dict(self.quota_policies))  # a copy, which no caller can change
         if not isinstance(self.dialect, Dialect):
             raise ValueError(f"Policy.dialect is {self.dialect!r:.100}: give Dialect(...)")
         for name in ("revision", "version"):

@@ -1,4 +1,4 @@
-"""Services of a node for its patterns, beside its public calls."""
+"""Services of a node for its patterns, beyond the public calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .store import LoadedPeer, Operation, StoredMessage
 
 
 class Services:
-    """One for all patterns of a node. The tables are the node's own: a pattern reads them."""
+    """Services for all patterns of a node. The tables are the node's own: patterns only read them."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -50,49 +50,49 @@ class Services:
         return self._parts.context.now
 
     def on_timer(self, name: str, due: Callable[[Any], None]) -> None:
-        """A timer `(name, subject)`, or `name` alone, calls this with its subject or None."""
+        """Registers a function for the timers `(name, subject)` or `name`; it gets the subject or None."""
         self._parts.context.due[name] = due
 
     def after_commit(self, go_on: GoOn) -> None:
-        """Call this when what gathers now is durable, or with what prevented it."""
+        """Calls `go_on` once the gathering commit is durable, or with the error that prevented it."""
         self._parts.commits.batch.then.append(go_on)
 
     def recipients(self, channel: str, key: str, to: frozenset[UUID] | None) -> Recipients:
-        """Peers that a reliable message with these names is for, or those of them."""
+        """Peers that get a reliable message with these names, of those in `to` if given."""
         parts = self._parts
         return parts.routing.routes.match(channel, key) if to is None else parts.routing.narrow(channel, key, to)
 
     def ask_turn(self, pattern: Pattern) -> None:
-        """Have its `turn` called when what has come in is read and what may be sent is encoded."""
+        """Calls the pattern's `turn` after received data was read and sendable messages were encoded."""
         self._parts.context.turns[pattern] = None
 
     def write(self, link: Link) -> None:
-        """Its connection has something to send."""
+        """Schedules a write of the link, whose connection has something to send."""
         self._parts.context.writable[link] = None
 
     def leave(self, link: Link, message: Message, fate: Fate) -> None:
-        """Do with a message that has no handler as if there were no pattern."""
+        """Handles a message without a handler as the kernel does without patterns."""
         self._parts.delivering.leave_to_sender(link, message, fate)
 
     # Owners that are no peers, and their messages.
 
     def owner(self, uuid: UUID) -> tuple[Peer, Window]:
-        """The owner with this UUID, and what reads its messages from now on."""
+        """The owner with this UUID, and the window that reads its messages from now on."""
         peer = self.peers.get(uuid) or Peer(uuid, LoadedPeer())
         self.peers[uuid] = peer
         return peer, self._parts.transmission.read_for(peer)
 
     def operate(self, operation: Operation) -> None:
-        """Have the next commit do this, too."""
+        """Adds an operation to the next commit."""
         self._parts.commits.batch.operations.append(operation)
 
     @property
     def apart(self) -> bool:
-        """True while the disk is too full for messages: they wait for `room_is_back` (D-13)."""
+        """True while the disk is too full for messages, which wait for `room_is_back` (D-13)."""
         return self._parts.commits.apart
 
     def size_for(self, channel: str, key: str, body: bytes) -> int:
-        """Size of a message to an owner, or the error that says why it is none."""
+        """Size in bytes of a message to an owner. Raises the error that forbids the message."""
         self.check_body(channel, body)
         return self._parts.sizes.around(channel, key) + len(body)
 
@@ -103,7 +103,8 @@ class Services:
         sizes: Sequence[int],
         receipt: Receipt | None,
     ) -> Sequence[StoredMessage]:
-        """Store these with the next commit: for each of the shares' owners the next so many. A receipt is of all."""
+        """Stores messages with the next commit: for each share the next `number` items, for its owners. The receipt
+        covers all."""
         parts = self._parts
         first = parts.ledger.next_seq
         if receipt is not None:
@@ -124,7 +125,7 @@ class Services:
         return rows
 
     def is_owned_once(self, seq: int) -> bool:
-        """True if a stored message has one owner."""
+        """True if a stored message has exactly one owner."""
         return self._parts.ledger.refcounts.count_of(seq) == 1
 
     def peers_with(self, subscription: Subscription) -> Iterable[Peer]:
@@ -132,59 +133,59 @@ class Services:
         return self._parts.routing.routes.of(subscription)
 
     def refuse_names(self) -> None:
-        """A pattern refuses other channels than before: sends look again."""
+        """Clears the remembered sizes, after a pattern has changed the channels that it refuses."""
         self._parts.sizes.pair_sizes.clear()
 
     # Values by name, which the store keeps beside the messages.
 
     @property
     def stored_values(self) -> tuple[int, int]:
-        """Their number and bytes at the opening."""
+        """Number and bytes of the stored values at the opening."""
         return self._parts.ledger.stored_values
 
     @property
     def values(self) -> dict[tuple[str, str], bytes | None]:
-        """Changes that the next commit makes; None clears a name."""
+        """Changes of values in the next commit; None clears a name."""
         return self._parts.commits.batch.values
 
     @property
     def running(self) -> Batch | None:
-        """The commit that the store is at."""
+        """The commit that the store performs now."""
         return None if self._parts.commits.running is None else self._parts.commits.running[1]
 
     def undo(self, what: Hashable, undo: Callable[[], None]) -> None:
-        """Call this where the next commit fails, unless a later one changes the same."""
+        """Calls `undo` if the next commit fails, unless a later one changes the same thing."""
         self._parts.commits.batch.undo.setdefault(what, undo)
 
     def send_with(self, rider: Rider, items: Sequence[Item]) -> None:
-        """Send these, or put them behind the sends that wait. Raises as `send_many` does."""
+        """Sends these items, or queues them behind the sends that wait. Raises like `send_many`."""
         parts = self._parts
         waits = parts.sender.blocked or (items and parts.sender.must_wait())
         if waits or not parts.sender.store(items, parts.sizes.sizes(items), rider, Terms()):
             parts.sender.blocked.append(([*items], rider, Terms()))
 
     def waiting_sends(self) -> Iterable[Receipt]:
-        """Those that wait for room, in order."""
+        """Receipts of the sends that wait for room, in order."""
         return [receipt for _, receipt, _ in self._parts.sender.blocked]
 
     def wanted_by(self, peer: Peer, items: Sequence[Item]) -> list[Item]:
-        """Those of them that this peer is to have."""
+        """The items among these that this peer gets."""
         routed = self._parts.routing.routes.match_all(items)
         return [item for item, recipients in zip(items, routed, strict=True) if peer in recipients.peers]
 
     def encoded_size(self, channel: str, key: str, body: bytes) -> int:
-        """Bytes of a message's frame."""
+        """Size in bytes of a message's frame."""
         return self._parts.context.encoder.overhead + len(channel.encode()) + len(key.encode()) + len(body)
 
     # Our own subscriptions and handlers.
 
     def announce(self, entries: Iterable[Subscription], wanted: bool) -> None:
-        """Tell the peers that are connected, and those that connect, that we want these; the store knows nothing."""
+        """Announces entries as wanted or not to all peers, now and at each handshake, without storing them."""
         for one in entries:
             self._parts.own.set_own(one, wanted)
             self._parts.own.sync_own(one, None)
         self._parts.context.verdicts.clear()
 
     def has_handler(self, channel: str, key: str) -> bool:
-        """True if some handler is registered for exactly these names."""
+        """True if a handler is registered for exactly these names."""
         return self._parts.delivering.handlers.has(self._parts.sizes.checked(channel, key))

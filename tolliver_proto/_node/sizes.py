@@ -15,7 +15,8 @@ Item = tuple[str, str, bytes]
 
 
 class Sizes:
-    """Sizes in our own layout, remembered by name. Each question raises the error that says what may not be."""
+    """Sizes in bytes in our own wire layout, remembered by name. Each method raises an error for names or bodies not
+    allowed."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -25,7 +26,7 @@ class Sizes:
         self.pair_sizes: dict[tuple[str, str], int] = {}
 
     def checked(self, channel: str, key: str) -> Subscription:
-        """A subscription that may be asked for, or the error that says why not."""
+        """The subscription, if it is allowed. Raises ReservedChannel, LocalProtocolError, OwnLimitExceeded."""
         if channel in PRIVATE_CHANNELS:
             raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: choose another (T-27, T-80)")
         self.name_size(channel)
@@ -52,7 +53,7 @@ class Sizes:
         return size
 
     def size(self, channel: str, key: str, body: bytes) -> int:
-        """The encoded size of a message that may be sent, or the error that says why not."""
+        """The encoded size of a message in bytes. Raises an error for one that may not be sent."""
         around = self.pair_sizes.get((channel, key))
         if around is None:
             around = self._size_around(channel, key)
@@ -70,7 +71,7 @@ class Sizes:
             )
 
     def sizes(self, items: Sequence[Item]) -> Sequence[int]:
-        """As `_size`, of each."""
+        """The encoded size of each message, like `size`."""
         known, most = self.pair_sizes, self._limits.max_body
         return [
             known[channel, key] + len(body)
@@ -80,7 +81,7 @@ class Sizes:
         ]
 
     def _size_around(self, channel: str, key: str) -> int:
-        """The same without the body, remembered by name."""
+        """The encoded size of a message without its body, remembered by name."""
         if channel in PRIVATE_CHANNELS:
             raise ReservedChannel(
                 "reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27, T-80)"

@@ -1,11 +1,14 @@
-"""Store contract: operations, rows, and what is loaded at start.
+"""Store contract: operations, rows, and the state loaded at start.
 
 The node never touches a disk. It describes changes as operations; a store applies all those of one commit in one
-transaction, or none, and says so. Any store that keeps this contract will do: the adapters bring SQLite,
+transaction, or none, and reports which. Any store that keeps this contract will do: the adapters bring SQLite,
 `tolliver_proto.testing` one in memory, an embedder may bring another.
 
-Sizes are in bytes of the encoded frame. `seq` is the node's own 64-bit order of messages, `wire_id` what stands on the
-wire (T-41). A span is (first, last), both included.
+Terms: sizes are in bytes of the encoded frame. `seq` is the node's own 64-bit order of messages, `wire_id` the id on
+the wire (T-41). A span is (first, last), both included.
+
+Invariants: operations apply in order. Each is plain data and says everything that the store needs: a store makes no
+decision of the protocol. It adds its own wall clock alone, for ages, expiry and the dates of rows.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ from .._wire.events import Subscription
 from .message_set import Handled
 
 IdSpan = tuple[int, int]
-"""(first id, how many), round the circle of ids (T-40)."""
+"""(first id, number of ids), round the circle of ids (T-40)."""
 
 
 @record
 class StoredMessage:
-    """A reliable message as the outbox holds it. `size` is that of its encoded frame."""
+    """A reliable message as the outbox holds it. `size` is the size of its encoded frame in bytes."""
 
     seq: int
     wire_id: int
@@ -38,7 +41,7 @@ class StoredMessage:
 
 @record
 class CorruptMessage:
-    """A row whose checksum is wrong (V9): its content is gone, its place is known, and what it counted for."""
+    """A row with a wrong checksum (V9): its content is lost, its position and its size are known."""
 
     seq: int
     wire_id: int
@@ -50,12 +53,11 @@ Row = StoredMessage | CorruptMessage
 
 @record
 class StoreMessages:
-    """New messages; `recipients[i]` are the peers that `messages[i]` is for.
+    """New messages; `recipients[i]` are the peers that get `messages[i]`.
 
-    A message without recipients is held for peers that are connecting (T-62), and so are those whose seqs `held`
-    names, recipients or not. RemoveMessages ends that; a store that is opened again drops the held messages that
-    nobody is owed any more. All of them expire so many seconds after the commit, by the store's own clock, if that is
-    said (P-27).
+    A message without recipients is held for peers that are connecting (T-62), and so are those whose seqs `held` names,
+    with or without recipients. RemoveMessages ends that; a store that is opened again drops held messages owed to no
+    peer. All of them expire `expire_after` seconds after the commit, by the store's own clock, if that is given (P-27).
     """
 
     messages: Sequence[StoredMessage]
@@ -66,7 +68,7 @@ class StoreMessages:
 
 @record
 class AddDeliveries:
-    """Messages that are stored already are for this peer too: (seq, wire_id, size) each (T-62)."""
+    """This peer gets messages that are stored already, too: (seq, wire_id, size) each (T-62)."""
 
     peer: UUID
     deliveries: Sequence[tuple[int, int, int]]
@@ -74,7 +76,7 @@ class AddDeliveries:
 
 @record
 class RemoveDeliveries:
-    """The peer has acknowledged these."""
+    """The peer has acknowledged these deliveries."""
 
     peer: UUID
     spans: Sequence[Span]
@@ -82,14 +84,14 @@ class RemoveDeliveries:
 
 @record
 class RemoveMessages:
-    """Nobody is owed these any more."""
+    """These messages are owed to no peer any more."""
 
     spans: Sequence[Span]
 
 
 @record
 class ParkDelivery:
-    """Keep the row, but never fetch it again until it is asked for (T-09, V9). One that is gone is no error."""
+    """Keep the row, but do not fetch it until UnparkDeliveries (T-09, V9). A missing row is no error."""
 
     peer: UUID
     seq: int
@@ -103,7 +105,8 @@ class ParkDelivery:
 class ReplacePeerSubscriptions:
     """The list of a handshake (T-30). The peer may be new.
 
-    `held` are those that it lacks and that go on routing (T-61): each is held from when it first was, or from now.
+    `held` are the held subscriptions: the list lacks them, and they go on routing (T-61). Each is held from when it
+    first was, or from now.
     """
 
     peer: UUID
@@ -113,7 +116,7 @@ class ReplacePeerSubscriptions:
 
 @record
 class AddPeerSubscription:
-    """One that was held is held no more."""
+    """Adds an entry to the peer's list. It is not held any more."""
 
     peer: UUID
     subscription: Subscription
@@ -137,7 +140,7 @@ class RemoveOwnSubscription:
 
 @record
 class KeepUnsubscribe:
-    """These peers are still to be told that it is wanted no more (T-61)."""
+    """These peers have yet to get the unsubscribe of this entry (T-61)."""
 
     subscription: Subscription
     peers: Sequence[UUID]
@@ -145,7 +148,7 @@ class KeepUnsubscribe:
 
 @record
 class ForgetUnsubscribe:
-    """They have been told, or it is wanted again."""
+    """These peers have got the unsubscribe, or the entry is wanted again."""
 
     subscription: Subscription
     peers: Sequence[UUID]
@@ -153,7 +156,7 @@ class ForgetUnsubscribe:
 
 @record
 class PinPeer:
-    """From now on this peer must present a certificate with this public key: SHA-256 of its SPKI (D-3)."""
+    """This peer must present a certificate with this public key from now on: SHA-256 of its SPKI (D-3)."""
 
     peer: UUID
     spki_sha256: bytes
@@ -161,7 +164,7 @@ class PinPeer:
 
 @record
 class UnparkDeliveries:
-    """These may be fetched again (T-09)."""
+    """These deliveries may be fetched again (T-09)."""
 
     peer: UUID
     spans: Sequence[Span]
@@ -169,25 +172,25 @@ class UnparkDeliveries:
 
 @record
 class UnpinPeer:
-    """The next certificate that it presents is pinned anew (D-3)."""
+    """The next certificate that the peer presents is pinned (D-3)."""
 
     peer: UUID
 
 
 @record
 class ForgetPeer:
-    """Its deliveries, its subscriptions, its pin, and what RememberHandled named of it (T-77). Dead letters stay."""
+    """Remove the peer's deliveries, subscriptions, pin, and messages of RememberHandled (T-77). Dead letters stay."""
 
     peer: UUID
 
 
 @record
 class DeadLetter:
-    """A message that was given up after so many failed deliveries (T-47).
+    """A message that was given up after too many failed deliveries (T-47).
 
     `number` is the node's; 0 leaves it to the store, which takes the one after the highest that it ever had.
-    `failed_at` is wall-clock seconds, set by the store. `cause` says why, in words: of a message that its handler gave
-    up, the reason that this one gave.
+    `failed_at` is wall-clock seconds, set by the store. `cause` gives the reason in words: that of the handler, if it
+    gave the message up.
     """
 
     peer: UUID
@@ -218,7 +221,7 @@ class RemoveDeadLetters:
 
 @record
 class RememberHandled:
-    """These (peer, message id, checksum) were handled; of all that were ever named the last `keep` are kept (T-48)."""
+    """These (peer, message id, checksum) were handled; the store keeps the last `keep` of all (T-48)."""
 
     messages: Sequence[Handled]
     keep: int
@@ -226,14 +229,14 @@ class RememberHandled:
 
 @record
 class StoreRetained:
-    """The newest values of these names, (channel, key, body): each takes the place of the one before (P-30)."""
+    """The newest values of these names, (channel, key, body): each replaces the previous one (P-30)."""
 
     values: Sequence[tuple[str, str, bytes]]
 
 
 @record
 class RemoveRetained:
-    """Nothing is kept of these names, (channel, key), any more."""
+    """Removes the values of these names, (channel, key)."""
 
     names: Sequence[tuple[str, str]]
 
@@ -255,8 +258,8 @@ class RetainedValue:
 
 @record
 class Found:
-    """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time. Of one whose names
-    cannot be read they are empty. `expires_in` are the seconds until it expires, in a list of `Store.expiring`."""
+    """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time. The names are
+    empty if they cannot be read. `expires_in` are the seconds until expiry, in a list of `Store.expiring`."""
 
     peer: UUID
     seq: int
@@ -273,8 +276,8 @@ class Found:
 class ReserveIds:
     """This opening may hand out `count` ids from `first` on, round the circle (T-40).
 
-    One that has the `first` of the newest span is that span, and takes its place; another is a new one. Of all the
-    newest `keep` are kept.
+    A span with the `first` of the newest stored one replaces it; any other span is added. The store keeps the newest
+    `keep` spans.
     """
 
     first: int
@@ -313,7 +316,7 @@ reserve for it (D-13)."""
 
 
 def bytes_of(operations: Sequence[Operation]) -> int:
-    """Bytes of the messages that they store."""
+    """Bytes of the messages that these operations store."""
     stored = sum(message.size for one in operations if isinstance(one, StoreMessages) for message in one.messages)
     stored += sum(len(value[-1]) for one in operations if isinstance(one, StoreRetained) for value in one.values)
     return stored + sum(len(one.letter.body) for one in operations if isinstance(one, AddDeadLetter))
@@ -343,14 +346,14 @@ class LoadedPeer:
 class Loaded:
     """State of a node at start, from indexes alone.
 
-    `live_ids` are the spans of wire ids that some peer is still owed; `owed` has (first seq, last seq, how many peers)
-    for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are those that
-    RememberHandled named, oldest first. A store may give an `IntervalSet`, `RefCounts` and a `MessageSet` with room for
-    one more, which the node that is made of it then has for its own. `dead_letters` has (number, size) of each,
-    ascending, `next_letter` the number of the next one: above all that were ever given. `id_spans` are those that
-    ReserveIds named, oldest first. `retained` has the number of values that are kept, and their bytes. `expires_in` are
-    the seconds until the first message expires that was stored with an `expire_after`; None where there is none.
-    `ages` has some of the messages, ascending, and how many seconds ago each was stored, with all since the one before.
+    `live_ids` are the spans of wire ids that are still owed to a peer; `owed` has (first seq, last seq, how many peers)
+    for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are the messages of
+    RememberHandled, oldest first. A store may give an `IntervalSet`, `RefCounts` and a `MessageSet` with room for one
+    more, which the node takes over. `dead_letters` has (number, size) of each, ascending, `next_letter` the number of
+    the next one, above all that were ever given. `id_spans` are those of ReserveIds, oldest first. `retained` has the
+    number and the bytes of the kept values. `expires_in` are the seconds until the first message stored with an
+    `expire_after` expires; None if there is none. `ages` has some of the messages, ascending, and for each the seconds
+    since it, and all since the one before, were stored.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -370,30 +373,31 @@ class Loaded:
 class Store(Protocol):
     """Durable storage. Called by one thread at a time, off the event loop. Every failure is a StoreError.
 
-    Where there is no room it is DiskFull. The node then commits what removes and changes without what stores (STORING),
-    and a good store has kept a reserve for that.
+    A full disk is DiskFull. The node then commits removals and changes without operations that store messages
+    (STORING), and a good store has kept a reserve for those.
     """
 
     def load(self) -> Loaded:
         """Load the stored state. Reads no bodies."""
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Apply all, in order, durably, or none."""
+        """Apply all operations, in order, durably, or none."""
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
         """The peer's unparked deliveries with a higher seq, in order, until a bound is met; at least one if any.
 
-        Those that are held alone, as their names match a held subscription and no other, are left out (T-61).
+        Deliveries that match held subscriptions (T-61) and no other are left out.
         """
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
-        """Deliveries, parked ones too, to one peer or to any, with a higher seq and at least that old, by seq."""
+        """Deliveries, parked ones too, to one peer or to all, with a higher seq and at least `min_age` seconds old, by
+        seq."""
 
     def expiring(self, max_count: int) -> list[Found]:
-        """Deliveries of messages that were stored with an `expire_after`, parked ones too: soonest first (P-27).
+        """Deliveries of messages stored with an `expire_after`, parked ones too: soonest first (P-27).
 
-        At least once a minute it is asked for none, while something has an age: a good store looks at its clocks then,
-        and sees where one was set (D-10).
+        While messages have an age, the node calls this at least once a minute with a `max_count` of 0: a good store
+        then checks its clocks, and notices one that was set (D-10).
         """
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
@@ -402,11 +406,11 @@ class Store(Protocol):
     def retained(
         self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
     ) -> list[RetainedValue]:
-        """Values whose names match one of these (T-24), each once, by channel and key, those after `after`.
+        """Values whose names match one of `wanted` (T-24), each once, by channel and key, those after `after`.
 
-        As many as `max_count`, or until they have `max_bytes` together or more: fewer are the last ones. Asked only
-        where something was retained.
+        Returns up to `max_count`, or until they have `max_bytes` or more together: fewer are the last ones. Called only
+        if values were retained.
         """
 
     def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
-        """For each of just these names the size of its value, None where nothing is kept."""
+        """The size of the value of each of these exact names, None if none is kept."""

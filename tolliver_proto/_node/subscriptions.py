@@ -1,8 +1,8 @@
 """Subscription index: (channel, key) to matching targets, with wildcards.
 
-The idea: a subscription is a dictionary key. A message can match only four of them, its own names and each replaced by
-the wildcard "" (T-24), so routing costs four look-ups and its recipients, however many subscriptions exist (I6). The
-answers for names in use are remembered until a subscription changes.
+A subscription is a dictionary key. A message can match only four of them: its own names and each replaced by the
+wildcard "" (T-24). So routing costs four look-ups and the recipients, for any number of subscriptions (I6). Matches of
+names in use are remembered until a subscription changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Routes(Generic[T, R]):
         self._matches.clear()
 
     def discard(self, subscription: Subscription, target: T) -> None:
-        """Remove exactly that entry; one that is not there is no error (T-26)."""
+        """Removes exactly this entry; one that is missing is no error (T-26)."""
         targets = self._targets.get(subscription)
         if targets is None or target not in targets:
             return
@@ -52,11 +52,11 @@ class Routes(Generic[T, R]):
         self._matches.clear()
 
     def has(self, subscription: Subscription) -> bool:
-        """True if somebody has exactly that entry."""
+        """True if a target has exactly this entry."""
         return subscription in self._targets
 
     def of(self, subscription: Subscription) -> Iterable[T]:
-        """Targets of exactly this one."""
+        """Targets of exactly this entry."""
         return self._targets.get(subscription, ())
 
     def match(self, channel: str, key: str) -> R:
@@ -64,7 +64,7 @@ class Routes(Generic[T, R]):
         return found if found is not None else self._look_up(channel, key)
 
     def match_all(self, items: Iterable[tuple[str, str, object]]) -> list[R]:
-        """As `match` for each: channel and key come first."""
+        """Matches each item like `match`: channel and key come first."""
         matches = self._matches
         return [matches.get((channel, key)) or self.match(channel, key) for channel, key, _ in items]
 
@@ -79,7 +79,7 @@ class Routes(Generic[T, R]):
 
 
 def applied(subscriptions: frozenset[Subscription], operations: Iterable[Operation]) -> frozenset[Subscription]:
-    """A peer's list after these operations, all of them about it."""
+    """A peer's list after these operations, which must all be about that peer."""
     for operation in operations:
         if isinstance(operation, ReplacePeerSubscriptions):
             subscriptions = frozenset(operation.subscriptions)
@@ -92,12 +92,12 @@ def applied(subscriptions: frozenset[Subscription], operations: Iterable[Operati
 
 
 def removed_by(operations: Iterable[Operation]) -> frozenset[Subscription]:
-    """Subscriptions that these end for good (T-61)."""
+    """Subscriptions that these operations end for good (T-61)."""
     return frozenset(one.subscription for one in operations if isinstance(one, RemovePeerSubscription))
 
 
 def overlap(one: Subscription, other: Subscription) -> bool:
-    """True if there are messages that both want."""
+    """True if a message can match both."""
     if one.channel != other.channel and any(map(is_envelope, (one.channel, other.channel))):
         return False  # as `matching` has it
     return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
@@ -105,7 +105,7 @@ def overlap(one: Subscription, other: Subscription) -> bool:
 
 def matching(channel: str, key: str) -> tuple[Subscription, ...]:
     """The subscriptions that such a message matches, exact first (T-24). A request or a reply matches no wildcard of
-    channels: who wants everything wants no envelopes (P-11)."""
+    channels: a subscriber of everything does not want envelopes (P-11)."""
     if is_envelope(channel):
         return Subscription(channel, key), Subscription(channel, "")
     return Subscription(channel, key), Subscription(channel, ""), Subscription("", key), Subscription("", "")
