@@ -1,22 +1,25 @@
 """Node: many connections, one durable outbox, without I/O.
 
-The idea: the node is told what happened (bytes, ends, commits, time, calls of the application) and says, one action at
-a time, what is to be done about it. It has no clock, no thread and no disk. A change that must be on disk before it is
-true waits in the running batch (`batch`); a message for a peer waits in its window (`outbox`); everything else is done
-when `next_action` comes to it: first what was received, then what may be sent, last the commit, so that one commit and
-one Transmit carry all that a turn brought.
+The node is told what happened (bytes, ends of connections, commits, time, calls of the application) and returns, one
+action at a time, what to do about it. It has no clock, no thread and no disk. A change that must be on disk before it
+is true waits in the running batch (`batch`); a message for a peer waits in its window (`outbox`); all other work is
+done when `next_action` comes to it: first received data, then messages to send, last the commit, so that one commit and
+one Transmit carry everything of a turn.
 
 Promises, held by tests and by the simulator:
 I1  `Stored` and the first Transmit of a reliable message come only after the commit of its row.
-I2  An Ack for a delivered message goes out only after `acknowledge()`; control, ignored and unwanted messages are the
-    node's own to acknowledge.
+I2  An Ack for a delivered message goes out only after `acknowledge()`; the node itself acknowledges control, ignored
+    and unwanted messages.
 I3  A delivery leaves the outbox only by a commit caused by that peer's ack of that id, or by `forget_peer`, by
-    `drop_parked`, by the end of a hold, or by what the policy asks for: an expiry, the oldest at the quota, or a peer
-    that is away for too long.
+    `drop_parked`, by the end of a hold, or by the policy: an expiry, the oldest at the quota, or a peer that is away
+    for too long.
 I4  After a crash at any instant and a restart from the committed store, every delivery that is not
     acknowledged, parked or held is sent again.
 I5  `next_action()` with nothing to do is O(1): ready sets and a heap, never a walk over the peers.
 I6  Routing a message costs four dictionary look-ups and its recipients, however many subscriptions exist.
+
+Composition: `parts` makes the parts, each given those below it. The methods here pass a call to its part; the node
+itself decides only across parts: the order of a turn, and the effects of a commit.
 """
 
 from __future__ import annotations
@@ -76,9 +79,9 @@ def _speaks_no_other(_version: int) -> bool:
 class Node:
     """One instance: durable outbox, subscriptions, peers, and the connections to them.
 
-    Every input takes `now`, monotonic seconds; None means the last one seen, and it never runs backwards. After any
+    Every input takes `now`, monotonic seconds; None means the last value, and time never runs backwards. After any
     input, take `next_action()` until None; call `handle_timeout()` at `next_timeout()`. Calls with an unknown cid are
-    ignored: the connection ended before the adapter knew.
+    ignored, as the connection may have ended before the adapter knew.
     """
 
     def __init__(
@@ -100,13 +103,13 @@ class Node:
         patterns: Iterable[PatternKind[Pattern]] = (),
         now: float | None = None,
     ) -> None:
-        """`loaded` is what `Store.load` returned, `retry_interval` the seconds before the first resend (T-50), `acl`
-        who may do what: every member of the CA everything, if it is not given (D-4).
+        """`loaded` is the result of `Store.load`, `retry_interval` the seconds before the first resend (T-50), `acl`
+        the access rules: by default every member of the CA may do everything (D-4).
 
-        `subscriptions` are wanted beside the stored ones; what matches none is dropped from the start (T-46). With
-        `tell_events` the actions have SubscriptionsChanged, DialFailed and CertificateExpires among them. Of the
-        `patterns` those are used from the start of which the store has something, the others from their first call
-        (`use`). Raises as `subscribe` does.
+        `subscriptions` are added to the stored ones; messages that match none are dropped from the start (T-46). With
+        `tell_events` the actions include SubscriptionsChanged, PeersMoved, DialFailed and CertificateExpires. Those of
+        the `patterns` that have data in the store are used from the start, the others from their first call (`use`).
+        Raises as `subscribe` does.
         """
         limits, loaded, policy = limits or Limits(), loaded or Loaded(), policy or Policy()
         self.instance_id, self.limits = instance_id, limits
@@ -206,13 +209,13 @@ class Node:
                 self._own.subscribe(channel, key)
 
     def _load_peers(self, loaded: Loaded) -> None:
-        """Peers that the store knows, with their lists in the routes."""
+        """Makes the peers that the store knows, with their lists in the routes."""
         context, dedupe = self._context, self._delivering.dedupe
         for uuid in (*loaded.peers, *dedupe.peers()):
             dedupe.use(uuid, context.now)
         for uuid, known in loaded.peers.items():
             if is_derived(uuid):
-                continue  # there for the sake of its handled messages and dead letters
+                continue  # stored for its handled messages and dead letters only
             context.peers[uuid] = peer = Peer(uuid, known)
             self._peer_lists.load(peer, known)
             self._routing.load(peer)
@@ -230,7 +233,7 @@ class Node:
         self._commits.begin(batch)
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
-        """The Commit is durable."""
+        """Reports that the Commit is durable."""
         batch = self._commits.finish(batch_id, now)
         if batch is None:
             return
@@ -262,10 +265,10 @@ class Node:
             self._sender.unblock()
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
-        """The Commit was not applied. Nothing of it is true; what was acknowledged is removed later.
+        """Reports that the Commit was not applied: all of it is undone, and removals are tried again later.
 
-        Where the disk was too full for its messages, all else goes in commits without any until there is room again:
-        what peers acknowledge is removed at once, and who connects is not turned away (D-13).
+        If the disk was too full for messages, everything else goes in commits without messages until there is room
+        again: acknowledged messages are removed at once, and connecting peers are not refused (D-13).
         """
         batch = self._commits.finish(batch_id, now)
         if batch is None:
@@ -277,7 +280,7 @@ class Node:
         if no_room:
             self._commits.go_apart()
             self._letters.pause(self._context.now + STORE_RETRY)
-            if self._commits.batch.stores:  # it would fail as well
+            if self._commits.batch.stores:  # the gathering batch would fail as well
                 self._fail(self._commits.take(), error)
         self._fail(batch, error)
         if self._commits.apart and not no_room:
@@ -290,7 +293,7 @@ class Node:
         self._peer_lists.restore_lists(batch)
         for peer, linked in batch.linked:
             self._ledger.unlink_kept(peer, linked)
-            if peer.lists.voices:  # another connection of this peer has left them to the one that fails now
+            if peer.lists.voices:  # another connection of this peer relied on the failed commit
                 self._ledger.link_kept(peer, linked)
             else:
                 self._connect_wait.disclaim(peer, linked)
@@ -305,7 +308,7 @@ class Node:
             go_on(error)
 
     def notice(self, kind: NoticeKind, detail: str, peer: UUID | None = None, now: float | None = None) -> None:
-        """Tell an operator something of a store or an adapter: counted, and handed out as a Notice."""
+        """Reports something of a store or an adapter to the operator: counted, and handed out as a Notice."""
         self._context.tick(now)
         self._context.notice(kind, peer, detail)
 
@@ -314,8 +317,8 @@ class Node:
         return f"<{type(self).__name__} {self.instance_id}, {count} connections{state}>"
 
     def use(self, kind: PatternKind[P]) -> P:
-        """This pattern of the node; its first call makes it. A pattern that the store has something of (`is_stored`)
-        must be used from the opening on: give it in `patterns`."""
+        """The node's pattern of this kind; the first call makes it. A pattern with data in the store (`is_stored`) must
+        be used from the opening on: give it in `patterns`."""
         known = self._patterns.get(kind)
         if known is None:
             known = self._patterns[kind] = kind(self, self._services)
@@ -324,11 +327,11 @@ class Node:
         return cast(P, known)
 
     def used(self, kind: PatternKind[P]) -> P | None:
-        """The same where it is in use already."""
+        """The node's pattern of this kind, if it is in use."""
         return cast("P | None", self._patterns.get(kind))
 
     def close(self, now: float | None = None) -> None:
-        """End every connection in order and dial no more. The node is `idle` when all of it is done and stored."""
+        """Ends every connection in order and dials no more. The node is `idle` when everything is done and stored."""
         self._context.tick(now)
         self._context.begin_to_close()
         for pattern in self._hooks.closing:
@@ -342,7 +345,7 @@ class Node:
 
     @property
     def idle(self) -> bool:
-        """Nothing connected, nothing being stored, nothing to do."""
+        """True if nothing is connected, being stored, or to be done."""
         busy = (
             self._context.links
             or self._commits.running
@@ -355,8 +358,8 @@ class Node:
 
     @property
     def gathers(self) -> bool:
-        """True if a commit runs and there is nothing else to do: `next_action` gives nothing before that is reported,
-        and what is asked for until then goes into one commit."""
+        """True if a commit runs and there is nothing else to do: `next_action` returns None until the commit is
+        reported, and calls until then go into one commit."""
         return self._commits.running is not None and not (
             self._actions
             or self._context.readable
@@ -367,7 +370,7 @@ class Node:
         )
 
     def next_action(self) -> Action | None:
-        """One thing to do, or None: then nothing is to be done before the next input."""
+        """The next thing to do; None if there is nothing to do before the next input."""
         context, actions, commits = self._context, self._actions, self._commits
         while True:
             context.run = None
@@ -395,14 +398,14 @@ class Node:
 
     @property
     def timeout_reason(self) -> str | None:
-        """Purpose of the next timeout, to read while debugging."""
+        """Purpose of the next timeout, for debugging."""
         first = self.timers.earliest()
         if first is None:
             return None
         return f"connection {first[1]}" if isinstance(first[1], int) else repr(first[1])
 
     def handle_timeout(self, now: float | None = None) -> None:
-        """Do what is due. At another time it does nothing."""
+        """Does everything that is due; does nothing at another time."""
         self._context.tick(now)
         while (key := self.timers.pop_due(self._context.now)) is not None:
             if isinstance(key, int):
@@ -412,7 +415,7 @@ class Node:
             self._context.due[name](subject)
 
     def stats(self) -> NodeStats:
-        """Counters since the start, and sizes now."""
+        """Counters since the start, and current sizes."""
         return NodeStats.of(
             self._counts,
             connections=len(self._context.links),
@@ -430,11 +433,11 @@ class Node:
         )
 
     def peers(self) -> list[PeerInfo]:
-        """Every peer that is known, connected or not."""
+        """Every known peer, connected or not."""
         return [_info(peer) for peer in self._peers.values() if not peer.is_owner]
 
     def numbers(self, now: float | None = None) -> list[PeerNumbers]:
-        """The same with each one's counters and ages."""
+        """Every known peer with its counters and ages."""
         self._context.tick(now)
         return [self._numbers_of(peer) for peer in self._peers.values() if not peer.is_owner]
 
@@ -453,7 +456,7 @@ class Node:
         )
 
     def _age_of_oldest(self, peer: Peer) -> float | None:
-        """Seconds since it was stored. Messages that are held count from when they may be sent (T-61)."""
+        """Seconds since the peer's oldest message was stored. Held messages count from when they may be sent (T-61)."""
         outbox, window = peer.outbox, peer.window
         if not outbox.pending:
             return None
@@ -462,12 +465,13 @@ class Node:
         return None if stored_at is None else max(0.0, self._context.now - stored_at)
 
     def identity_of(self, peer: UUID) -> PeerIdentity:
-        """Address and certificate of a peer, as it was connected last; empty where it never was."""
+        """Address and certificate of a peer's last connection; empty if it was never connected."""
         known = self._peers.get(peer)
         return known.links.identity if known is not None else PeerIdentity()
 
     def __reduce__(self) -> NoReturn:
-        """A copy would hand out the ids of its original, and both would answer for one UUID (D-16, T-40, T-79)."""
+        """Raises TypeError: a copy would hand out the ids of its original, and both would use one UUID (D-16, T-40,
+        T-79)."""
         raise TypeError(
             f"the node of {self.instance_id} cannot be pickled or copied: the copy would give other messages the same "
             "ids. Load another one from the store when this one is closed (D-16)"
@@ -476,7 +480,7 @@ class Node:
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
     ) -> None:
-        """Take the result of a Find."""
+        """Takes the result of a Find."""
         self._commits.found(search_id, rows, error, now)
 
     def subscribed(self, channel: str, key: str, is_connected: bool = False) -> int:
@@ -552,113 +556,121 @@ class Node:
         return self._sender.unreliable_send(channel, key, body, now, to=to)
 
     def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
-        """Take the result of a Fetch, in order."""
+        """Takes the result of a Fetch; in the order of the fetches."""
         self._transmission.fetched(peer, rows, now)
 
     def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
-        """The Fetch brought nothing; it is tried again in a second."""
+        """Reports that a Fetch failed; the node repeats it after a second."""
         self._transmission.fetch_failed(peer, error, now)
 
     @property
     def round_trips(self) -> Histogram:
-        """Seconds from when the socket took a message to its acknowledgement: of one at a time for each connection."""
+        """Histogram of the seconds from the socket's taking a message to its ack, one message at a time per
+        connection."""
         return self._transmission.round_trips
 
     def flush(self, now: float | None = None) -> Receipt:
-        """`Stored` names the receipt when what was sent until now, unreliable messages too, is given to the sockets of
-        the peers that are connected. One that is gone by then is not waited for."""
+        """Begins a flush. `Stored` names the receipt when the sockets of the connected peers have taken all messages
+        sent so far, unreliable ones too. A connection that ends meanwhile is not waited for.
+
+        Raises ConnectionClosing if the instance is closing.
+        """
         return self._flushes.flush(now)
 
     def unflushed(self, receipt: Receipt) -> list[UUID]:
-        """Peers that this flush waits for still."""
+        """Returns the peers that this flush still waits for."""
         return self._flushes.unflushed(receipt)
 
     def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). `Stored` names the receipt.
+        """Subscribes to all peers, across restarts; "" is a wildcard (T-24). `Stored` names the receipt.
 
-        Raises ReservedChannel (T-27), OwnLimitExceeded where no peer would take so long a list (T-19), or
-        LocalProtocolError where this instance is a derived identity, which only writes (T-72a).
+        Raises ReservedChannel (T-27), OwnLimitExceeded if peers would refuse the longer list (T-19), or
+        LocalProtocolError if this instance is a derived identity, which only writes (T-72a).
         """
         return self._own.subscribe(channel, key, now)
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """No longer. Removes exactly this entry (T-26); one that is not there is no error."""
+        """Ends exactly this entry (T-26); a missing one is no error. `Stored` names the receipt."""
         receipt = self._own.unsubscribe(channel, key, now)
         self._delivering.unsubscribed(channel, key)
         return receipt
 
     def subscriptions(self) -> list[Subscription]:
-        """Our own, as the next handshake will list them."""
+        """Our subscriptions, as the next handshake lists them."""
         return self._own.subscriptions()
 
     def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """This handler is at these from now on: it was called, or an iterator has handed them out (D-9, T-48).
+        """Records that the handler works on these deliveries from now on: it was called, or an iterator yielded them
+        (D-9, T-48).
 
-        A handler of which this is never said is never stuck. Returns True where `next_timeout` may be another one now.
+        A handler without this call is never stuck. Returns True if `next_timeout` may have changed.
         """
         return self._credit.begin(handler, deliveries, now)
 
     def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """It is at these no more, whether or not they are settled. Those that were not begun are passed over.
+        """Records that the handler has finished with these deliveries, settled or not; skips those that were not begun.
 
-        Returns True where `next_timeout` may be another one now.
+        Returns True if `next_timeout` may have changed.
         """
         return self._credit.end(handler, deliveries, now)
 
     def hand_out_once(self, handler: Handler) -> None:
-        """This handler gets no copy of what it has, also where `handling_timeout` is 0; until it is unregistered."""
+        """Gives this handler no copy of a message it holds, even where `handling_timeout` is 0; ends with
+        `unregister`."""
         self._delivering.hand_out_once(handler)
 
     def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
-        """Deliver what matches to this handler; "" is a wildcard. Does not subscribe (T-57). Raises ReservedChannel.
+        """Delivers matching messages to this handler; "" is a wildcard. Does not subscribe (T-57).
 
-        `pending` is how many messages it may have at once that are not settled; the credit of each sender is the bound
-        in any case (D-9, P-24). Raises ValueError.
+        `pending` bounds the handler's unsettled messages, over all senders; each sender's credit is a bound in any case
+        (D-9, P-24). Raises ReservedChannel, and ValueError for a `pending` below 1.
         """
         self._delivering.register(channel, key, handler, pending)
 
     def unregister(self, channel: str, key: str, handler: Handler) -> None:
-        """No longer. Messages that it was given already must still be settled."""
+        """Removes the handler. Messages that it holds must still be settled."""
         self._delivering.unregister(channel, key, handler)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
-        """Give up these dead letters, named by themselves or by their numbers. `receipt.counts` has how many were
-        there, once `Stored`."""
+        """Removes these dead letters, given as letters or by number. `receipt.counts` has the number of letters
+        removed, once `Stored`."""
         return self._letters.drop_dead_letters(letters, now)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
-        """Give dead letters to the handlers that match now; returns how many. One that is handled well is removed."""
+        """Delivers dead letters to the handlers that match now; returns how many. A letter that is handled is
+        removed."""
         return self._letters.replay(letters)
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """All matching handlers succeeded (T-45). A message that is settled is passed over; where its connection is
-        gone, the copies that came on others are acknowledged (T-49)."""
+        """Acknowledges messages that all matching handlers handled (T-45); skips settled ones. For a lost connection
+        only the copies that came on other connections are acknowledged (T-49)."""
         self._settling.acknowledge(deliveries, now)
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """A handler failed: no ack, so the peer sends it again (T-45); after too many times it is a dead letter."""
+        """Records a failed try: no ack, so that the peer resends the message (T-45); the last allowed try makes a dead
+        letter."""
         self._settling.fail(deliveries, now)
 
     def let_go(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """No handler has begun them, and none will: they come again, and that is no attempt (D-9)."""
+        """Returns messages that no handler has begun: their senders resend them, and no try is counted (D-9)."""
         self._settling.let_go(deliveries, now)
 
     def handle_again(self, deliveries: Iterable[Delivery], seconds: float, now: float | None = None) -> None:
-        """A handler failed, and all that match are to have the message again after so many seconds (P-22).
+        """Delivers failed messages to all matching handlers again after a pause of `seconds` (P-22).
 
-        Each try counts (T-47). It is as `fail` where this was the last one, and where the connection is gone.
+        Each try counts (T-47). Acts like `fail` for the last allowed try and for a lost connection.
         """
         self._settling.handle_again(deliveries, seconds, now)
 
     def give_up(self, deliveries: Iterable[Delivery], reason: str, now: float | None = None) -> None:
-        """Trying again is no use: each is a dead letter, and acknowledged when that is stored (T-47, P-23).
+        """Makes each message a dead letter, and acknowledges it once that is stored (T-47, P-23).
 
-        An unreliable one is gone. Where the disk has no room for letters it is as `fail`.
+        Acts like `fail` for an unreliable message, and while the disk has no room for letters.
         """
         self._settling.give_up(deliveries, reason, now)
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
-        """The transport stands and has proved who is there."""
+        """Begins the handshake: the transport stands, and `identity` is what its certificate proves."""
         self._links.opened(cid, role, identity, now)
 
     @property
@@ -667,55 +679,55 @@ class Node:
         return self._context.closing
 
     def new_cid(self, now: float | None = None, address: str = "") -> int | None:
-        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
+        """A cid for an accepted connection, whose time for TLS starts now (T-68).
 
-        `address` is the peer's host, without a port. None: close the connection at once. Everything is being closed,
-        or too many handshakes are in progress, of all or of that address (D-7), and none of that address is silent.
+        `address` is the peer's host, without a port. None: close the connection at once, because the node is closing,
+        or too many handshakes are in progress, in all or from this address (D-7), and none from this address is silent.
         """
         return self._links.new_cid(now, address)
 
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
-        """Bytes that came in."""
+        """Takes bytes from the connection."""
         self._links.receive_data(cid, data, now)
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
-        """The peer ended its half in order."""
+        """Reports that the peer has ended its half in order."""
         self._links.receive_eof(cid, now)
 
     def sent(self, cid: int, now: float | None = None) -> None:
-        """The socket has taken the Transmit that was outstanding."""
+        """Reports that the socket has taken the outstanding Transmit."""
         self._links.sent(cid, now)
 
     def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
-        """The transport is gone. Bytes received before are still handed out."""
+        """Reports the end of the transport. Bytes received before are still handled."""
         self._links.lost(cid, error, now)
 
     def next_timeout(self) -> float | None:
-        """Time to call `handle_timeout`, or None."""
+        """Time to call `handle_timeout`, in the seconds of `now`; None if there is no timer."""
         return self._links.next_timeout()
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
-        """The Dial came to nothing: DialEnded says that it is not made again, DialFailed why (T-73)."""
+        """Reports that a Dial failed: DialEnded follows if it is not repeated, DialFailed says why (T-73)."""
         self._links.dial_failed(cid, error, now)
 
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Purge what waits for it, its subscriptions and its pin (T-77). `Stored` names the receipt.
+        """Purges the messages owed to the peer, its subscriptions and its pin (T-77). `Stored` names the receipt.
 
-        Its connection is closed, and it may come back, as a new one, when all is purged. A message owed to nobody else
-        leaves the store; dead letters that came from it stay. An unknown peer is no error.
+        The peer's connection is closed; the peer may return, as a new one, after the purge. A message owed to no other
+        peer leaves the store; dead letters from the peer stay. An unknown peer is no error.
         """
         return self._handshakes.forget_peer(uuid, now)
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
-        """The peer has a new key: this one, or, if None, the one that it shows next (D-3). `Stored` names the receipt.
+        """Pins this key to the peer, or, if None, the key that it presents next (D-3). `Stored` names the receipt.
 
-        A connection that stands on another key than this one is closed. Of a peer that is being forgotten it becomes
-        the pin once that is done, or the pin would be forgotten too (T-77).
+        A connection with another key is closed. For a peer that is being forgotten the pin is set after the purge,
+        which would remove it otherwise (T-77).
         """
         return self._handshakes.repin(uuid, spki_sha256, now)
 
     def revision_to(self, remote: Remote) -> Revision:
-        """The wire layout that a dial to this remote speaks (C6)."""
+        """The wire layout of dials to this remote (C6)."""
         return self._remotes.revision_to(remote)
 
     def connect(
@@ -726,61 +738,65 @@ class Node:
         dialect: Dialect = AS_EVERYBODY,
         keep_trying: bool = True,
     ) -> None:
-        """Keep a connection to this remote, now and after every loss (T-76), until `disconnect`.
+        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`.
 
-        `dialect` is how its peer speaks, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying` the
-        dialling of a remote that was never up ends with a refusal, by either side, of a certificate, a version, an
-        identity or by access rules, and with an answer that is no handshake of this protocol, or contradicts itself.
-        Else it is dialled on, after a refusal every 1 to 5 minutes, and DialFailed tells (T-73). A remote that was
-        refused and is asked for again is dialled at once. Raises ValueError and OwnLimitExceeded for a revision that
-        cannot carry what there is. PeerUp with this remote tells when it stands, DialEnded when it never will (T-73).
+        `dialect` is its peer's dialect, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying`,
+        dialling a remote that was never up ends with a refusal by either side (certificate, version, identity, access
+        rules), and with an answer that is no handshake of this protocol or contradicts itself. With it, dialling goes
+        on, after a refusal every 1 to 5 minutes, and DialFailed reports (T-73). Connecting to a refused remote again
+        dials at once.
+
+        PeerUp with this remote reports the connection, DialEnded that there will be none (T-73). Raises
+        ConnectionClosing on a closing node, ValueError for a revision that cannot carry names and bodies as large as
+        our limits, and OwnLimitExceeded for one in which our subscription list is too long.
         """
         self._remotes.connect(remote, now, dialect=dialect, keep_trying=keep_trying)
 
     def peer_at(self, remote: Remote) -> UUID | None:
-        """Peer that this remote led to last, if it is connected, over whichever connection."""
+        """The connected peer that this remote led to last, over whichever connection; else None."""
         return self._remotes.peer_at(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
-        """Stop dialling and close the connection to its peer; what waits for that peer stays (T-77).
+        """Stops dialling and closes the connection to its peer; messages for that peer stay stored (T-77).
 
-        With `block` the peer that this remote last led to may not connect to us either, until `connect(remote)` or a
-        restart: it is remembered in memory. If the remote is not dialled now, or never led to anybody, nobody is
-        blocked; to keep a peer out by its UUID there is `set_acl`.
+        With `block` the peer that this remote led to last may not connect to us either, until `connect(remote)` or a
+        restart: the block is in memory only. Without a known peer there is no block; to keep a peer out by its UUID use
+        `set_acl`.
         """
         self._remotes.disconnect(remote, now, block)
 
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
-        """Other access rules, from now on (D-4, D-5, D-8).
+        """Applies other access rules from now on (D-4, D-5, D-8).
 
-        Messages that a peer may no longer have are not routed to it any more; what waits for it already stays, until
+        Messages that a peer may no longer have are not routed to it any more; messages stored for it stay, until
         `forget_peer`. Its stored subscriptions stay too, and count again if later rules allow them. Connections of
-        peers whose rights are other ones are closed: their next handshake brings their whole lists. Remotes that were
-        refused are dialled at once (T-73).
+        peers whose rights change are closed: their next handshake brings their whole lists. Refused remotes are dialled
+        at once (T-73).
         """
         self._remotes.set_acl(acl, now)
 
     def dial_refused(self, now: float | None = None) -> None:
-        """Dial the remotes that were refused at once: our certificate, say, is another one now (T-73)."""
+        """Dials refused remotes at once, such as after a change of our certificate (T-73)."""
         self._remotes.dial_refused(now)
 
     def watch_certificate(
         self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
     ) -> None:
-        """A certificate is valid for so many seconds: it is told when that are 30 days, and each day from then on.
+        """Reports a certificate that is valid for `seconds_left`: when 30 days are left, and each day from then on.
 
-        It is our own, and `what` its file; or `what` is the name in that of a connected `peer`, told for as long as
-        that is connected. A derived identity's is that of many, and not told.
+        Without `peer` the certificate is our own and `what` is its file; else it is that of a connected peer and `what`
+        is its name, watched while the peer is connected. Those of derived identities are not watched, as many share
+        one.
         """
         self._remotes.watch_certificate(seconds_left, what, now, peer)
 
     def remotes(self, now: float | None = None) -> list[RemoteInfo]:
-        """Every remote that is dialled, or was until trying again was no use (T-73), and why it is not connected."""
+        """Every remote that is dialled, or was given up (T-73), and why it is not connected."""
         return self._remotes.remotes(now)
 
 
 class PatternKind(Protocol[P_co]):
-    """A class of patterns: how one is made for a node, and whether the store has something of it."""
+    """A class of patterns: makes one for a node, and tells whether the store has data of it."""
 
     def __call__(self, node: Node, services: Services) -> P_co: ...
 

@@ -7,8 +7,9 @@ transaction, or none, and reports which. Any store that keeps this contract will
 Terms: sizes are in bytes of the encoded frame. `seq` is the node's own 64-bit order of messages, `wire_id` the id on
 the wire (T-41). A span is (first, last), both included.
 
-Invariants: operations apply in order. Each is plain data and says everything that the store needs: a store makes no
-decision of the protocol. It adds its own wall clock alone, for ages, expiry and the dates of rows.
+Invariants: operations are plain data and apply in order. Ages, expiry and dates are by the store's wall clock, as the
+node has no clock. Lists of deliveries and the state at start come without bodies: only `fetch`, `dead_letters` and
+`retained` read bodies.
 """
 
 from __future__ import annotations
