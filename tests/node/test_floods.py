@@ -69,6 +69,18 @@ def test_who_never_reads_its_acks_is_closed_out(channel: str) -> None:
     assert play.node.stats()["connections"] == 0
 
 
+def test_who_is_gone_has_caused_no_flood() -> None:
+    """Messages that came before a connection was lost are acknowledged into the void."""
+    play = Play(limits=Limits(max_answers=1000), subscriptions=[])
+    wire = play.peer()
+    came = b"".join(encode(Message("unwanted", "", b"", number)) for number in range(1, 400))
+    play.node.receive_data(wire.cid, came, play.now)
+    play.node.lost(wire.cid, now=play.now)
+    seen = play.run()
+    assert NoticeKind.PROTOCOL_ERROR not in notices(seen)
+    assert only(seen, PeerDown).error is None
+
+
 def test_who_reads_may_cause_as_many_acks_as_it_likes() -> None:
     play = Play(limits=Limits(max_answers=1000), subscriptions=[])
     wire = play.peer()
