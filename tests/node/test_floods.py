@@ -69,16 +69,16 @@ def test_who_never_reads_its_acks_is_closed_out(channel: str) -> None:
     assert play.node.stats()["connections"] == 0
 
 
-def test_who_is_gone_has_caused_no_flood() -> None:
-    """Messages that came before a connection was lost are acknowledged into the void."""
+def test_a_flood_before_a_broken_frame_is_told_as_the_frame() -> None:
+    """The connection has ended for the frame: one reason is told."""
     play = Play(limits=Limits(max_answers=1000), subscriptions=[])
     wire = play.peer()
-    came = b"".join(encode(Message("unwanted", "", b"", number)) for number in range(1, 400))
-    play.node.receive_data(wire.cid, came, play.now)
-    play.node.lost(wire.cid, now=play.now)
+    came = b"".join(encode(Message("unwanted", "", b"", number)) for number in range(1, 250))
+    play.node.receive_data(wire.cid, came + bytes([255]) * 64, play.now)
     seen = play.run()
-    assert NoticeKind.PROTOCOL_ERROR not in notices(seen)
-    assert only(seen, PeerDown).error is None
+    assert play.node.stats()["notices"][NoticeKind.PROTOCOL_ERROR] == 1
+    error = only(seen, PeerDown).error
+    assert not isinstance(error, LimitExceeded)
 
 
 def test_who_reads_may_cause_as_many_acks_as_it_likes() -> None:

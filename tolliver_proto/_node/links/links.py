@@ -520,7 +520,7 @@ class Links(ConnectionTable[Link, Action]):
 
     def end_flood(self, link: Link) -> None:
         """Refuses a link that owes more answers than allowed; reading never waits for writing (D-9)."""
-        if link.answers > self._limits.max_answers and link.state is not LinkState.DRAINING and _is_live(link):
+        if link.answers > self._limits.max_answers and _is_live(link):
             self._refuse_flood(link)
 
     def on_link_timeout(self, link: Link) -> None:
