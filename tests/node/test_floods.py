@@ -76,7 +76,7 @@ def test_a_flood_before_a_broken_frame_is_told_as_the_frame() -> None:
     came = b"".join(encode(Message("unwanted", "", b"", number)) for number in range(1, 250))
     play.node.receive_data(wire.cid, came + bytes([255]) * 64, play.now)
     seen = play.run()
-    assert play.node.stats()["notices"][NoticeKind.PROTOCOL_ERROR] == 1
+    assert play.node.stats().notices[NoticeKind.PROTOCOL_ERROR] == 1
     error = only(seen, PeerDown).error
     assert not isinstance(error, LimitExceeded)
 
