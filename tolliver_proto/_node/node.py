@@ -484,28 +484,30 @@ class Node:
         self._commits.found(search_id, rows, error, now)
 
     def subscribed(self, channel: str, key: str, is_connected: bool = False) -> int:
-        """Peers that a reliable message with these names would go to now, as `require_recipients` counts them; where
-        `is_connected` those of them alone that are."""
+        """Number of peers that a reliable message with these names goes to now, as `require_recipients` counts them;
+        with `is_connected` only the connected ones."""
         return self._routing.subscribed(channel, key, is_connected)
 
     def unwatch(self, receipt: Receipt) -> None:
-        """Nobody waits for it any more."""
+        """Ends `watch` for this receipt."""
         self._ledger.unwatch(receipt)
 
     def watch(self, receipt: Receipt) -> bool:
-        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
+        """Has `Acked` name this receipt once every recipient has acknowledged all messages, or some message is given
+        up.
 
-        Where some of it had no recipients, that is the answer when all else is acknowledged. Returns True where the
-        answer comes at once.
+        If some messages had no recipients, Acked reports that once all others are acknowledged. Returns True if the
+        result is there at once.
         """
         return self._ledger.watch(receipt)
 
     def retry(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Send what was set aside for this peer once more (T-09). `receipt.counts` has how many, once `Stored`."""
+        """Sends the messages that were set aside for this peer again (T-09). `receipt.counts` has their number, once
+        `Stored`."""
         return self._ledger.retry(uuid, now)
 
     def drop_parked(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Give up what was set aside for this peer. `receipt.counts` has how many, once `Stored`."""
+        """Gives up the messages that were set aside for this peer. `receipt.counts` has their number, once `Stored`."""
         return self._ledger.drop_parked(uuid, now)
 
     def send(
@@ -519,7 +521,7 @@ class Node:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Store a message for every peer that subscribes to it. As `send_many` with one item."""
+        """Stores a message for every peer that subscribes to it; like `send_many` with one item."""
         return self._sender.send(
             channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
         )
@@ -533,25 +535,27 @@ class Node:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
+        """Stores messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
 
-        `to` narrows them to one peer, or to some (P-25): those of them that do not subscribe get nothing.
-        `expire_after` seconds after they were stored those that are not acknowledged are given up, after a restart too
+        `to` narrows the recipients to one peer or several (P-25): those that do not subscribe get nothing. Messages
+        that are not acknowledged within `expire_after` seconds of their commit are given up, after a restart too
         (P-27).
 
-        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError (of a peer in
-        `to` that acknowledges nothing too), OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients
-        where one of them is for fewer peers than are required. While a connecting peer's share of kept messages is full
-        (T-62), or the disk (D-13), or deliveries are looked for that are to make room (D-10), the send waits inside.
+        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError (also for a
+        peer in `to` that sends no acks), OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients if a
+        message has fewer recipients than required. The send waits inside while the messages kept for a connecting peer
+        are at their limit (T-62), while the disk is full (D-13), or while the node searches for deliveries to drop for
+        room (D-10).
         """
         return self._sender.send_many(
             items, now, require_recipients=require_recipients, to=to, expire_after=expire_after
         )
 
     def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None, *, to: To = None) -> int:
-        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55).
+        """Sends to connected subscribers without storing; returns how many. Drops the message where the buffer is full
+        (T-55).
 
-        `to` narrows them as with `send_many`.
+        `to` narrows the recipients as in `send_many`.
         """
         return self._sender.unreliable_send(channel, key, body, now, to=to)
 

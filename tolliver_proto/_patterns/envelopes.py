@@ -1,6 +1,6 @@
 """Envelopes of requests and replies (P-10, P-11).
 
-They have channels of their own, and stand before a body.
+Envelopes travel on channels of their own, and stand before the body.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Status(IntEnum):
     """The byte after a reply's id."""
 
     ANSWER = 0
-    FAILED = 1  # the body is why, in UTF-8
+    FAILED = 1  # the body is the reason, in UTF-8
     NOBODY = 2  # no handler is there
 
 
@@ -39,7 +39,7 @@ def reply_body(request_id: int, status: Status, body: bytes) -> bytes:
 
 
 def id_in(body: bytes) -> int | None:
-    """The id of a request; None where that is none."""
+    """The id of a request; None if the body is too short for one."""
     return int.from_bytes(body[: _REQUEST.size], "big") if len(body) >= _REQUEST.size else None
 
 
@@ -49,7 +49,7 @@ def body_in(body: bytes) -> bytes:
 
 
 def read_reply(body: bytes) -> tuple[int, int, bytes] | None:
-    """Id, status and body of a reply; None where that is none."""
+    """Id, status and body of a reply; None if it is too short for one."""
     if len(body) < _REPLY.size:
         return None
     request_id, status = _REPLY.unpack_from(body)
@@ -57,7 +57,7 @@ def read_reply(body: bytes) -> tuple[int, int, bytes] | None:
 
 
 class Request:
-    """A request in the hands of a responder's handler, which returns the reply's body. Its id is the requester's."""
+    """A request for a responder's handler, which returns the reply's body. The id is the requester's."""
 
     __slots__ = ("_delivery", "body")
 
@@ -67,7 +67,7 @@ class Request:
 
     @property
     def channel(self) -> str:
-        """The channel that it was asked on."""
+        """The channel of the request."""
         return self._delivery.message.channel.removeprefix(REQUESTS)
 
     @property
@@ -82,12 +82,12 @@ class Request:
 
     @property
     def request_id(self) -> int:
-        """The requester's id of it: the same when it is asked again, or comes again (P-16)."""
+        """The requester's id of the request: the same if it is repeated or redelivered (P-16)."""
         return id_in(self._delivery.message.body) or 0
 
     @property
     def durable(self) -> bool:
-        """True if it is stored by its requester, and comes again until its reply is stored here."""
+        """True if the requester stores the request, and resends it until its reply is stored here."""
         return self._delivery.reliable
 
     def __repr__(self) -> str:

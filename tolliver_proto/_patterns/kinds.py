@@ -8,4 +8,4 @@ from .requests import Requests
 from .work import QueueWork
 
 PATTERNS = (LastValues, Requests, Queues, QueueWork)
-"""All of them, for a node that opens (`Node(patterns=)`): it uses those of which the store has something."""
+"""All patterns, for `Node(patterns=)`, which uses those with data in the store from the opening on."""

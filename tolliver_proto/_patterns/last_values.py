@@ -1,10 +1,10 @@
 """Last values of names, for new subscribers (P-30 to P-36).
 
-The newest of each name is kept, and given once to whoever subscribes anew. A value is sent to those who subscribe now,
-as any reliable message, and kept in the store by the same commit. An entry that a peer's list lacked is new: before the
-list counts, the values that match are looked up, and they are stored as messages for that peer by the commit that
-stores the list. So they come before whatever is sent later, and a crash leaves both or neither. While that goes on
-nothing else is read from the peer.
+The newest value of each name is kept, and given once to each new subscriber. A value goes to current subscribers like
+any reliable message, and the same commit keeps it in the store. An entry that a peer's list lacked before is new:
+before the list counts, the matching values are looked up, and the commit that stores the list stores them as messages
+for that peer. So they come before any later message, and a crash leaves both or neither. During that time nothing else
+is read from the peer.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .._wire.events import Subscription
 from .retained_sizes import Look, Name, RetainedSizes
 from .value_copies import ValueCopies
 
-_PIECE = 1000  # values of one question
+_PIECE = 1000  # values per search
 _PIECE_BYTES = 2**20
-_WEIGHED = 1000  # names of one question
+_WEIGHED = 1000  # names per lookup
 
 
 class Retention(Rider):
-    """Receipt of a `retain`, with what that changes: `size` is None where the name is cleared."""
+    """Receipt of a `retain`, with its change of the stored value: `size` is None if the name is cleared."""
 
     __slots__ = ("_copies", "_sizes", "body", "name", "size")
 
@@ -55,7 +55,7 @@ class Retention(Rider):
 
 
 class Giving:
-    """A peer's new entries and the values for them: they are looked up, then stored with its list."""
+    """A peer's new entries and the values for them, which are looked up, then stored with its list."""
 
     __slots__ = ("after", "go_on", "is_ready", "look", "queued", "room", "search_id", "storing", "uuid", "waiting")
 
@@ -63,17 +63,17 @@ class Giving:
         self.uuid = uuid
         self.look = Look(wanted)
         self.go_on = go_on
-        self.room = (0, 0)  # values and bytes that the peer's outbox takes: more are not looked up
+        self.room = (0, 0)  # values and bytes that fit the peer's outbox: the search ends beyond
         self.after: tuple[str, str] | None = None
-        self.queued: dict[Name, int] = {}  # seqs of copies that wait for the peer already
+        self.queued: dict[Name, int] = {}  # seqs of copies in the peer's outbox
         self.search_id = 0
-        self.is_ready = False  # the list that it was begun for is counted now
+        self.is_ready = False  # its list takes effect now
         self.storing = False
-        self.waiting: list[GoOn] = []  # other lists of this peer
+        self.waiting: list[GoOn] = []  # other lists of this peer that wait
 
 
 class LastValues(Pattern):
-    """Values that are kept."""
+    """Keeps values and gives them to new subscribers."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel, self._limits = node, services, services.limits
@@ -81,12 +81,12 @@ class LastValues(Pattern):
         self._copies = ValueCopies(services)
         self._questions = count(1)
         self._givings: dict[UUID, Giving] = {}
-        self._unweighed: deque[Retention] = deque()  # in order; the names of the first are asked for
+        self._unweighed: deque[Retention] = deque()  # in order; the sizes of the first are being looked up
         self._weighing: WeighRetained | None = None
 
     @staticmethod
     def is_stored(services: Services) -> bool:
-        """True if values of an earlier life are kept."""
+        """True if values of an earlier run are kept."""
         return services.stored_values[0] > 0
 
     def stats(self) -> Mapping[str, int]:
@@ -101,11 +101,11 @@ class LastValues(Pattern):
     # The application's calls.
 
     def retain(self, channel: str, key: str, body: bytes | None, now: float | None = None) -> Receipt:
-        """Send this to whoever subscribes, and keep it for whoever does so later, in place of the value before.
+        """Sends this value to current subscribers and keeps it for later ones, in place of the previous value.
 
         None clears the name and sends nothing. `Stored` names the receipt, which is that of the send. Raises as `send`
-        does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed. A name that was
-        not in use lately is looked up first: then `Stored` has the error.
+        does, and OwnLimitExceeded above `Limits.max_retained` or `max_retained_bytes`. A name that was not in use
+        lately is looked up first: then `Stored` has the error.
         """
         self._kernel.tick(now)
         if self._node.closing:
@@ -121,7 +121,7 @@ class LastValues(Pattern):
         return change
 
     def _weigh(self) -> None:
-        """Ask for the sizes of names that are not in use."""
+        """Asks the store for the sizes of values whose names are not in use."""
         if self._weighing is None and self._unweighed:
             names = dict.fromkeys(change.name for change in self._unweighed if change.name not in self._sizes)
             self._weighing = WeighRetained(next(self._questions), [*names][:_WEIGHED])
@@ -147,7 +147,7 @@ class LastValues(Pattern):
         self._weigh()
 
     def _needed(self) -> set[tuple[str, str]]:
-        """Names whose changes are on their way: their sizes must stay known."""
+        """Names with pending changes, whose sizes must stay known."""
         names = set(self._kernel.values)
         if self._kernel.running is not None:
             names |= self._kernel.running.values.keys()
@@ -161,10 +161,10 @@ class LastValues(Pattern):
         error: TolliverError | None = None,
         now: float | None = None,
     ) -> None:
-        """Take the answer to a FindRetained or a WeighRetained."""
+        """Takes the answer to a FindRetained or a WeighRetained."""
         self._kernel.tick(now)
         if self._weighing is not None and self._weighing.search_id == search_id:
-            self._weighed(self._weighing, found, error)  # type: ignore[arg-type]  # as it asked
+            self._weighed(self._weighing, found, error)  # type: ignore[arg-type]  # the answer fits the question
             return
         for giving in self._givings.values():
             if giving.search_id == search_id:
@@ -174,12 +174,12 @@ class LastValues(Pattern):
     # Values for a peer that subscribes anew.
 
     def before_list(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
-        """Values for what is new in the list are looked up first (P-31)."""
+        """Delays the list until the values for its new entries are looked up (P-31)."""
         giving = self._givings.get(uuid)
         known = self._kernel.peers.get(uuid)
         new = wanted if known is None else wanted - known.lists.subscriptions - known.lists.held.keys()
         if giving is not None:
-            if giving.is_ready and new <= giving.look.wanted:  # else more is new now: a hold has ended meanwhile (T-61)
+            if giving.is_ready and new <= giving.look.wanted:  # else more is new, as a hold has ended meanwhile (T-61)
                 return False
             giving.waiting.append(go_on)
         elif new and self._keeps_values():
@@ -208,7 +208,8 @@ class LastValues(Pattern):
         return self._limits.outbox_messages - pending, self._limits.outbox_bytes - size
 
     def _begin_look(self, giving: Giving, error: TolliverError | None = None) -> None:
-        """The store has by then what the running commit changes, or never will; it has not what gathers."""
+        """Begins the search. By now the store has the changes of the running commit, or never will; those of the
+        gathering batch are added here."""
         if error is not None:
             self._give(giving, error)
             return
@@ -241,7 +242,8 @@ class LastValues(Pattern):
             self._look_for_values(giving)
 
     def _look_at(self, giving: Giving, _error: TolliverError | None = None) -> None:
-        """The search is over. A change that was seen counts once it is stored, or goes with the list."""
+        """Ends the search. Waits for a running commit with a change that the search has seen; starts over if such a
+        change failed."""
         look, running = giving.look, self._kernel.running
         if look.spoilt:
             self._begin_look(giving)
@@ -260,13 +262,14 @@ class LastValues(Pattern):
             self._end_giving(giving)
 
     def _end_giving(self, giving: Giving, _error: TolliverError | None = None) -> None:
-        """The peer's other lists may go on."""
+        """Lets the peer's other lists go on."""
         del self._givings[giving.uuid]
         for go_on in giving.waiting:
             go_on(None)
 
     def _give_values(self, peer: Peer, giving: Giving) -> bool:
-        """Its list is in the routes: what it may have becomes messages of the same commit."""
+        """Stores the values that the peer may have as messages, in the commit of its list. Returns False if there are
+        none."""
         queued, is_queued = giving.queued, self._copies.is_queued
         values = [one for one in giving.look.values() if not is_queued(peer, one[:2], queued.get(one[:2], 0))]
         items = self._kernel.wanted_by(peer, values)

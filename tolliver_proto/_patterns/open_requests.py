@@ -13,7 +13,7 @@ _HALF = 2**32
 
 
 class WaitingFrames:
-    """Frames for one connection that is over its high-water mark: of requests with their ids, and of replies."""
+    """Frames for one connection above its high-water mark: requests with their ids, and replies."""
 
     __slots__ = ("_frames", "size")
 
@@ -29,14 +29,14 @@ class WaitingFrames:
         self.size += len(frame)
 
     def take(self) -> tuple[int | None, bytes]:
-        """The oldest."""
+        """Removes and returns the oldest frame and its request id."""
         request_id, frame = self._frames.popleft()
         self.size -= len(frame)
         return request_id, frame
 
 
 class OpenRequests:
-    """Requests without an end. Each has a deadline in one heap: none of them has a timer of its own."""
+    """Outstanding requests. Their deadlines share one heap, as a timer for each costs more."""
 
     __slots__ = ("_next_id", "_rng", "by_id", "by_peer", "deadlines", "seeking")
 
@@ -44,15 +44,16 @@ class OpenRequests:
         self._rng = rng
         self._next_id: int | None = None
         self.by_id: dict[int, Asked] = {}
-        self.by_peer: dict[Hashable, set[int]] = {}  # unreliable ones, which end with the connection
-        self.seeking: dict[Asked, None] = {}  # those that nobody is there for
+        self.by_peer: dict[Hashable, set[int]] = {}  # unreliable requests, which end with the connection
+        self.seeking: dict[Asked, None] = {}  # requests without a responder so far
         self.deadlines = Timers()
 
     def __len__(self) -> int:
         return len(self.by_id)
 
     def new_id(self) -> int:
-        """An id that is not in use. They begin anywhere at each opening: what an earlier one asked is not ours."""
+        """An id that is not in use. Ids start at random at each opening, so that late replies to an earlier run match
+        none."""
         request_id = self._next_id
         if request_id is None:
             request_id = int(self._rng.random() * _HALF) * _HALF + int(self._rng.random() * _HALF)
@@ -66,7 +67,7 @@ class OpenRequests:
         self.deadlines.set(asked.request_id, due)
 
     def ask(self, asked: Asked, peer: Hashable) -> None:
-        """This peer may answer it."""
+        """Records that this peer may answer the request."""
         asked.left.add(peer)
         if not asked.durable:
             ids = self.by_peer.get(peer)
@@ -75,7 +76,7 @@ class OpenRequests:
             ids.add(asked.request_id)
 
     def heard(self, asked: Asked, peer: Hashable) -> None:
-        """This peer will say no more of it."""
+        """Records that no further answer comes from this peer."""
         asked.left.remove(peer)
         ids = self.by_peer.get(peer)
         if ids is not None:
@@ -89,7 +90,7 @@ class OpenRequests:
             self.heard(asked, peer)
 
     def lose(self, peer: Hashable) -> Sequence[Asked]:
-        """This peer's connection is over. Returns the requests that nobody else may answer."""
+        """The peer's connection has ended. Returns the requests that no other peer may answer."""
         ended = []
         for request_id in sorted(self.by_peer.pop(peer, ())):
             asked = self.by_id[request_id]
@@ -100,7 +101,7 @@ class OpenRequests:
         return ended
 
     def due(self, now: float) -> Sequence[Asked]:
-        """Those whose time is over."""
+        """Requests whose deadline has passed."""
         due = []
         while (request_id := self.deadlines.pop_due(now)) is not None:
             due.append(self.by_id[request_id])  # type: ignore[index]  # the keys are ids

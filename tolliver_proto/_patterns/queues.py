@@ -1,9 +1,20 @@
 """Work queues of a producer.
 
-Each job is one worker's at a time, until it is done. A job that is put is stored for a worker with room, or for the
-queue; those are moved to workers as these have room. A worker whose connection ended keeps its jobs for the lease, as
-it may still be at them; then they go back. So they do at once where it is connected and does not subscribe any more. An
-acknowledgement says that a job is done.
+State: each queue has an owner, a peer record that no peer can claim, which is owed the jobs that no worker has; each
+worker has the set of its jobs (`Worker.jobs`). The store has the same: a job is a message with exactly one owner. A
+worker known from an earlier run gets no jobs until its jobs are counted by a search.
+
+Invariants: a job has one owner at a time, until it is done. A put stores each job for a worker with room, or for the
+queue; jobs of the queue move to workers as these have room, oldest first. A move is one commit, and counts for both
+owners from its start; a failed commit undoes the count. The ack of a worker says that a job is done, so workers that
+would drop a job get none (T-46).
+
+A worker whose connection ended keeps its jobs for the lease, as it may still work on them; then they return to the
+queue. They return at once if the worker is connected and no longer subscribes. A job that a worker had begun may so be
+done twice.
+
+Rejected: the quota policies for a queue. Jobs that no worker has must not be dropped, so a put above the quota raises,
+whatever the policy (D-10).
 """
 
 from __future__ import annotations
@@ -32,7 +43,7 @@ _RETRY = 1.0  # seconds after a failure of the store
 
 
 class Queues(Pattern):
-    """Queues, and who has which job."""
+    """The queues of this instance, their workers, and the jobs of each."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel = node, services
@@ -40,26 +51,26 @@ class Queues(Pattern):
         self._queued: dict[str, Peer] = {  # owners of the jobs that no worker has, by channel
             one.channel: peer for peer in services.peers.values() if peer.is_owner for one in peer.lists.subscriptions
         }
-        self._queues: dict[str, WorkQueue] = {}  # those that are declared
-        self._unassigned: dict[str, None] = {}  # those of them that are to be looked at
+        self._queues: dict[str, WorkQueue] = {}  # declared queues
+        self._unassigned: dict[str, None] = {}  # queues whose jobs are to be assigned, in a turn
         services.on_timer("lease", self._on_lease_timeout)
         services.on_timer("queue", self._on_queue_timeout)
-        self._puts: deque[tuple[WorkQueue, list[Item], Receipt]] = deque()  # they wait for room on the disk (D-13)
+        self._puts: deque[tuple[WorkQueue, list[Item], Receipt]] = deque()  # puts that wait for room on the disk (D-13)
         self._queue_fetches: dict[UUID, tuple[WorkQueue, int]] = {}
 
     @staticmethod
     def is_stored(services: Services) -> bool:
-        """True if jobs of an earlier life may wait, for workers or in their hands."""
+        """True if jobs of an earlier run may wait, in a queue or with workers."""
         return any(peer.is_owner for peer in services.peers.values())
 
     # Calls of the application.
 
     def work_queue(self, channel: str, lease: float = 10.0, now: float | None = None) -> None:
-        """From now on this channel is a work queue: each message that is `put` there goes to one of the peers that
-        subscribe to the whole channel. Jobs of earlier lives go on.
+        """Declares this channel as a work queue: each message that is `put` there goes to one of the peers that
+        subscribe to the whole channel. Jobs of earlier runs go on.
 
-        A job whose worker is cut off for `lease` seconds is given to another one. Raises ReservedChannel, ValueError,
-        and LocalProtocolError where this instance is a derived identity, which keeps no peers (T-72a).
+        A job whose worker is disconnected for `lease` seconds is given to another one. Raises ReservedChannel,
+        ValueError, and LocalProtocolError if this instance is a derived identity, which keeps no peers (T-72a).
         """
         self._kernel.tick(now)
         self._kernel.check(channel, "")
@@ -86,7 +97,7 @@ class Queues(Pattern):
         self._look_at(queue)
 
     def _declare(self, queue: WorkQueue) -> None:
-        """The store is told its channel: jobs are known for jobs by that, before they are asked for again."""
+        """Stores the queue's channel, by which a later run recognises jobs before the queue is declared again."""
         queue.declared = True
         self._kernel.operate(ReplacePeerSubscriptions(queue.peer.uuid, (queue.subscription,)))
         self._kernel.after_commit(partial(self._declared, queue))
@@ -99,12 +110,12 @@ class Queues(Pattern):
             self._look_later(queue)
 
     def put_many(self, channel: str, items: Iterable[tuple[str, bytes]], now: float | None = None) -> Receipt:
-        """Store jobs, (key, body) each, all or none, each for one worker or for whoever comes. `Stored` names the
-        receipt, and `Acked` when all are done.
+        """Stores jobs, (key, body) each, all or none, each for one worker or for the queue. `Stored` names the receipt,
+        and `Acked` when all are done.
 
-        Raises, before anything changes, LocalProtocolError where there is no such queue or a body is no bytes,
-        OwnLimitExceeded (T-06, T-07), and OutboxFull where so many jobs wait that nobody has (D-10). While the disk is
-        full it waits inside (D-13).
+        Raises, before anything changes, ConnectionClosing, LocalProtocolError for an unknown queue or a body that is
+        not bytes, OwnLimitExceeded (T-06, T-07), and OutboxFull if too many jobs wait for workers (D-10). Waits inside
+        while the disk is full (D-13).
         """
         self._kernel.tick(now)
         if self._node.closing:
@@ -121,7 +132,7 @@ class Queues(Pattern):
         return receipt
 
     def pending_jobs(self, channel: str, most: int = 1000, now: float | None = None) -> JobList:
-        """The first jobs that are not done, in order. `jobs` of the token has them, once `Stored`."""
+        """The first `most` jobs that are not done, in order. `jobs` of the token has them, once `Stored`."""
         self._kernel.tick(now)
         queue = self._declared_queue(channel)
         token, jobs, counts = JobList(), dict[int, Job](), Counter[Peer]()
@@ -141,9 +152,8 @@ class Queues(Pattern):
         return token
 
     def cancel_jobs(self, channel: str, numbers: Iterable[int] | None = None, now: float | None = None) -> Receipt:
-        """Give up jobs, by their numbers, or all: their receipts are Undelivered, `cancelled`. `receipt.counts` has
-        how many, once `Stored`. A worker that is at one goes on, and what it says of it counts no more.
-        """
+        """Gives up jobs, by their numbers, or all: their receipts are Undelivered, `cancelled`. `receipt.counts` has
+        the number of jobs, once `Stored`. A worker that has begun one goes on, and its verdict is ignored."""
         self._kernel.tick(now)
         queue = self._declared_queue(channel)
         receipt, wanted = Receipt(0, -1, []), None if numbers is None else frozenset(numbers)
@@ -159,9 +169,10 @@ class Queues(Pattern):
         return receipt
 
     def reassign(self, channel: str, worker: UUID, now: float | None = None) -> Receipt:
-        """Take all jobs from this worker and give them to others. `receipt.counts` has how many, once `Stored`.
+        """Takes all jobs from this worker and gives them to others. `receipt.counts` has the number of jobs, once
+        `Stored`.
 
-        It is given nothing more until it connects again. One that is at a job goes on: that one may be done twice.
+        The worker gets no more jobs until it connects again. A job that it has begun may be done twice.
         """
         self._kernel.tick(now)
         queue = self._declared_queue(channel)
@@ -177,7 +188,7 @@ class Queues(Pattern):
         return receipt
 
     def numbers(self) -> list[QueueNumbers]:
-        """The queues that this instance has declared."""
+        """Numbers of the queues that this instance has declared."""
         return [
             QueueNumbers(
                 one.channel,
@@ -224,7 +235,7 @@ class Queues(Pattern):
             self._kernel.tell(Stored([receipt]))
 
     def _check_room(self, queue: WorkQueue, sizes: Sequence[int]) -> None:
-        """A queue refuses at its quota, whatever the policy: what nobody has is nobody's to lose (D-10)."""
+        """Raises OutboxFull above the quota, whatever the policy: jobs that no worker has must not be lost (D-10)."""
         waiting, limits = queue.peer.outbox, self._limits
         count, size = waiting.pending + len(sizes), waiting.pending_bytes + sum(sizes)
         if sizes and (count > limits.outbox_messages or size > limits.outbox_bytes):
@@ -268,7 +279,7 @@ class Queues(Pattern):
     # Giving jobs to workers.
 
     def _look_later(self, queue: WorkQueue) -> None:
-        """The store has failed."""
+        """Tries again after a pause, as the store has failed."""
         queue.not_before = self._kernel.now + _RETRY
         self._timers.set(("queue", queue.channel), queue.not_before)
 
@@ -280,12 +291,12 @@ class Queues(Pattern):
         self._look_at(queue)
 
     def _look_at(self, queue: WorkQueue) -> None:
-        """In a turn: who may be given which of its jobs?"""
+        """Gives jobs of this queue to workers, in a turn."""
         self._unassigned[queue.channel] = None
         self._kernel.ask_turn(self)
 
     def _look_at_all(self) -> None:
-        """The same, and who are its workers?"""
+        """Finds the workers of all queues again, and gives them jobs, in a turn."""
         for queue in self._queues.values():
             queue.changed = True
             self._look_at(queue)
@@ -296,7 +307,7 @@ class Queues(Pattern):
             self._kernel.ask_turn(self)
 
     def _assign(self, queue: WorkQueue) -> None:
-        """Jobs of the queue go to workers that have room, the oldest first."""
+        """Gives jobs of the queue to workers with room, oldest first."""
         if queue.changed:
             self._look_at_workers(queue)
         if self._kernel.now < queue.not_before or not queue.ready:
@@ -307,7 +318,7 @@ class Queues(Pattern):
             run = window.next_run(1)
             if not run:
                 break
-            window.acked(run[0].wire_id)  # until it is the worker's it leaves the queue
+            window.acked(run[0].wire_id)  # takes the job out of the queue's window
             given.setdefault(worker, []).append(run[0])
         for worker, jobs in given.items():
             self._give(queue, queue.peer, worker.peer, jobs)
@@ -332,7 +343,7 @@ class Queues(Pattern):
         self._look_at(self._queues[messages[0].channel])  # a worker may have come while the commit ran
 
     def _look_at_workers(self, queue: WorkQueue) -> None:
-        """Those that may be given jobs, and those whose jobs are to go back."""
+        """Finds the workers that may get jobs; returns the jobs of others to the queue."""
         queue.changed = False
         queue.ready = []
         for peer in self._kernel.peers_with(queue.subscription):
@@ -354,14 +365,15 @@ class Queues(Pattern):
                 del queue.workers[peer]
 
     def _is_ready(self, queue: WorkQueue, worker: Worker) -> bool:
-        """True if it is connected and wants every job: it acknowledges, and drops, what it does not want (T-46)."""
+        """True if the worker is connected and wants every job: it acknowledges, and drops, messages that it does not
+        want (T-46)."""
         peer, link = worker.peer, worker.peer.link
         if link is None or link.state is not LinkState.OPEN or link is worker.barred:
             return False
         return queue.subscription in peer.lists.served and queue.subscription in peer.outbox.routed
 
     def _must_return(self, queue: WorkQueue, worker: Worker) -> bool:
-        """True if its jobs are to be another's."""
+        """True if the worker's jobs must go back to the queue."""
         link = worker.peer.link
         if link is None:
             return worker.lease_over
@@ -370,13 +382,13 @@ class Queues(Pattern):
     # The owners.
 
     def _jobs_of(self, queue: WorkQueue, peer: Peer, found: Iterable[Found]) -> list[Found]:
-        """Jobs of this queue among these, but for those that are leaving their owner."""
+        """The jobs of this queue among the found deliveries, without those that are leaving their owner."""
         if peer is queue.peer:
             return [one for one in found if one.seq not in peer.outbox.leaving]
         return [one for one in found if one.channel == queue.channel and self._is_job(peer, one)]
 
     def _count_jobs(self, queue: WorkQueue, worker: Worker) -> None:
-        """An earlier life gave it some: it gets no more until they are counted."""
+        """Counts the jobs that an earlier run gave to the worker, which gets no more before."""
         if worker.is_searched:
             return
         worker.is_searched = True
@@ -395,7 +407,7 @@ class Queues(Pattern):
         self._kernel.search(worker.peer.uuid, take, done)
 
     def _return_jobs(self, queue: WorkQueue, worker: Worker) -> None:
-        """They go back to the queue, unless it has come back meanwhile."""
+        """Returns the worker's jobs to the queue, unless the worker comes back meanwhile."""
         if worker.is_searched:
             return
         worker.is_searched = True
@@ -432,8 +444,8 @@ class Queues(Pattern):
         take: Callable[[Peer, Sequence[Found]], bool],
         done: Callable[[TolliverError | None], None],
     ) -> None:
-        """All jobs, with who has them: first those of nobody, as they go from there to workers. If some came back
-        meanwhile, once more."""
+        """Searches all jobs, with their owners: first those of the queue, as jobs go from there to workers. Starts over
+        if jobs returned to the queue meanwhile."""
         peers, returns = [queue.peer, *queue.workers], queue.returns
 
         failed: list[TolliverError] = []
@@ -502,11 +514,12 @@ class Queues(Pattern):
         return channel in self._queued
 
     def holds(self, entry: Subscription) -> bool | None:
-        """A worker's subscription, until its jobs are another's; how many it works on is no subscription."""
+        """Holds a worker's subscription until its jobs have another owner; never its concurrency entry, which wants
+        nothing."""
         return not entry.key if entry.channel in self._queued else None
 
     def forgets(self, peer: Peer) -> None:
-        """Jobs that it has go back to their queue. A queue that is not declared ends."""
+        """Ends a queue that is not declared. Raises LocalProtocolError for one in use."""
         if not peer.is_owner:
             return
         if peer.outbox.reader is not None:
@@ -519,14 +532,14 @@ class Queues(Pattern):
     # Jobs that get another owner.
 
     def _give(self, queue: WorkQueue | None, source: Peer, target: Peer, jobs: Sequence[StoredMessage | Found]) -> None:
-        """These are the target's with the next commit, and count as its from now on."""
+        """Moves jobs to the target with the next commit; they count as the target's from now on."""
         self._note_owner(queue, source, target, jobs)
         self._kernel.move(source, target, jobs, partial(self._given, queue, source, target, jobs))
 
     def _note_owner(
         self, queue: WorkQueue | None, before: Peer, after: Peer, jobs: Iterable[StoredMessage | Found]
     ) -> None:
-        """Count the jobs of those who are workers."""
+        """Counts the jobs of workers after a change of owner."""
         if queue is None:
             return
         seqs = {one.seq for one in jobs}
@@ -555,7 +568,7 @@ class Queues(Pattern):
             self._look_later(queue)
 
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
-        """Jobs among these go back to their queues."""
+        """Moves the jobs among these back to their queues."""
         if peer.is_owner:
             return found
         others: list[Found] = []
@@ -567,7 +580,7 @@ class Queues(Pattern):
         return others
 
     def _is_job(self, peer: Peer, one: Found) -> bool:
-        """True if it is that peer's alone, and of a queue. A message that was sent before there was one, and to
-        several, is no job."""
+        """True if the message belongs to a queue and to that peer alone. A message sent before the queue existed, to
+        several peers, is no job."""
         is_of_queue = one.channel in self._queued
         return is_of_queue and one.seq not in peer.outbox.leaving and self._kernel.is_owned_once(one.seq)

@@ -1,8 +1,19 @@
 """Requests and replies, in both directions (P-10 to P-18).
 
-A request is a message on a channel of its own, and so is its reply: subscriptions say who answers, the protocol knows
-of neither. The table of what is outstanding ends each request once: with an answer, a failure, nobody, or its time.
-Over the high-water mark both wait in order, where a message that may be lost would be dropped: somebody waits for each.
+State, requester: outstanding requests (`OpenRequests`), those without a responder so far (`seeking`), and those that
+wait for our subscription to replies (`_unready`). State, responder: replies being stored (`_replied`), and replies held
+for a requester that does not subscribe to replies yet (`_held_replies`). Both sides: frames that wait for a connection
+above its high-water mark (`_waiting`).
+
+Protocol: a request is a message on a channel of its own, and so is its reply. Subscriptions say which peers respond;
+the wire protocol knows of neither.
+
+Invariants: each request ends once: with an answer, a failure, no responders, or its deadline. A request goes out only
+behind our subscription to replies, so that no reply comes too soon. A durable request is acknowledged when its reply is
+stored (P-16). Each request for which there is no handler is answered too, as its requester waits.
+
+Rejected: dropping frames above the high-water mark, as for other unreliable messages. A caller waits for each request
+and reply, so they wait in order, within a bound.
 """
 
 from __future__ import annotations
@@ -37,27 +48,27 @@ from .open_requests import OpenRequests, WaitingFrames
 
 _LOST = "the connection ended before the answer came: the request may have been handled"
 HELD_FOR = 5.0
-"""Seconds for which a reply waits for its requester to subscribe to replies (P-15)."""
+"""Seconds for which a reply is held for a requester that does not subscribe to replies yet (P-15)."""
 _CHANNELS_KNOWN = 4096
 _RequestKey = tuple[UUID, int | None]
-"""The requester, and its id of the message."""
+"""The requester, and its id of the request's message."""
 
 
 class Requests(Pattern):
-    """Requests of the application, and its answers to those of peers."""
+    """Requests of the application, and its replies to requests of peers."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel = node, services
         self._limits, self._timers, self._counts = services.limits, services.timers, services.counts
         self._open = OpenRequests(services.rng)
         self._reply_to = _reply_to(services.instance_id)
-        self._hears_replies = self._reply_to in services.own  # and that is stored
-        self._moved: dict[Peer, None] = {}  # not looked at yet
-        self._unready: list[Asked] = []  # requests that wait for that
+        self._hears_replies = self._reply_to in services.own  # a stored subscription
+        self._moved: dict[Peer, None] = {}  # peers whose moves are not handled yet
+        self._unready: list[Asked] = []  # requests that wait for the subscription to replies
         self._request_channels: dict[str, str] = {}
-        self._replied: dict[_RequestKey, Delivery | None] = {}  # their replies are being stored
+        self._replied: dict[_RequestKey, Delivery | None] = {}  # requests whose replies are being stored
         self._reply_channels: dict[int, Subscription] = {}  # by UUID, as a number
-        self._held_replies: dict[Peer, deque[tuple[float, bytes]]] = {}  # with the time until which each is held
+        self._held_replies: dict[Peer, deque[tuple[float, bytes]]] = {}  # with the end of each hold
         self._waiting: dict[Link, WaitingFrames] = {}
         services.on_timer("requests", self._on_requests_timeout)
         services.on_timer("asked", self._on_asked_timeout)
@@ -65,7 +76,7 @@ class Requests(Pattern):
 
     @staticmethod
     def is_stored(services: Services) -> bool:
-        """True if an earlier life has asked, or has responded: a late reply or a request may be on its way."""
+        """True if an earlier run has sent or answered requests: late replies or requests may be in flight."""
         return any(is_envelope(one.channel) for one in services.own)
 
     def stats(self) -> Mapping[str, int]:
@@ -87,13 +98,14 @@ class Requests(Pattern):
         gathers: bool = False,
         wait: bool = True,
     ) -> Asked:
-        """Ask the peers that respond to these names, or of them those of `to`; Answered names the request, once.
+        """Asks the peers that respond to these names, of those in `to` if given; Answered names the request, once.
 
-        The first answer ends it; with `gathers` all of them, or what has come after `timeout` seconds. Where nobody
-        responds it waits for a peer that does, within `timeout` (P-13). A `durable` one is stored, as by `send`, and so
-        is its reply: peers that are away count (P-16). `request_id`, which the program gives and remembers, lets it ask
-        the same again after a restart. Raises, before anything changes, OutboxFull, ReservedChannel, OwnLimitExceeded,
-        LocalProtocolError, ConnectionClosing, ValueError, TypeError, and NoResponders unless it may `wait`.
+        The first answer ends the request; with `gathers` all answers, or those that came within `timeout` seconds.
+        Without a responder the request waits for one, within `timeout` (P-13). A `durable` request is stored, as by
+        `send`, and so is its reply: peers that are away count (P-16). With `request_id`, which the program chooses and
+        remembers, it can repeat the request after a restart. Raises, before anything changes, OutboxFull,
+        ReservedChannel, OwnLimitExceeded, LocalProtocolError, ConnectionClosing, ValueError, TypeError, and, without
+        `wait`, NoResponders.
         """
         self._kernel.tick(now)
         if self._node.closing:
@@ -120,12 +132,12 @@ class Requests(Pattern):
         return asked
 
     def responders(self, channel: str, key: str) -> int:
-        """Connected peers that respond to these names: `request` asks them. Raises ReservedChannel, OwnLimitExceeded,
-        LocalProtocolError."""
+        """Number of connected peers that respond to these names, which `request` would ask. Raises ReservedChannel,
+        OwnLimitExceeded, LocalProtocolError."""
         return self._node.subscribed(self._request_channel(channel), key, is_connected=True)
 
     def _begin_request(self, asked: Asked, peers: Sequence[Peer]) -> None:
-        """Ask them; where there is none, it waits for one. Raises as `_ask` does."""
+        """Asks these peers, or waits for a responder if there are none. Raises as `_ask` does."""
         if not peers:
             self._open.seeking[asked] = None
             return
@@ -141,14 +153,14 @@ class Requests(Pattern):
         self._kernel.ask_turn(self)
 
     def turn(self) -> None:
-        """Some peers have moved: who is there for the requests that wait?"""
+        """Looks for responders among the peers that have moved, for requests without one."""
         moved, self._moved = self._moved, {}
         for asked in [*self._open.seeking]:
             asked.not_there.difference_update(moved)
             self._go_on_asking(asked)
 
     def _go_on_asking(self, asked: Asked) -> None:
-        """One that was not asked yet, or of nobody who has a handler."""
+        """Asks again for a request that has found no responder with a handler so far."""
         peers = self._responders(asked)
         if not (peers or asked.waits):
             self._end_request(asked)
@@ -159,9 +171,10 @@ class Requests(Pattern):
             self._end_request(asked, error)
 
     def cancel_request(self, asked: Asked, now: float | None = None) -> None:
-        """Nobody waits for this one any more: it is over, no Answered follows, and its reply is late (P-14).
+        """Ends this request without an Answered; its reply is late (P-14).
 
-        The responder is not told, and a durable one that is stored goes to it yet. One that is over stays as it ended.
+        The responder is not told, and a durable request that is stored still goes to it. Does nothing for a request
+        that has ended.
         """
         self._kernel.tick(now)
         if self._is_outstanding(asked):
@@ -179,7 +192,7 @@ class Requests(Pattern):
         return request_id
 
     def _request_channel(self, channel: str) -> str:
-        """The channel that requests for this one travel on."""
+        """The channel on which requests for this channel travel."""
         self._kernel.check(channel, "")
         if not channel:
             raise LocalProtocolError("no_channel", "a request needs a channel: there is no wildcard for requests")
@@ -189,7 +202,7 @@ class Requests(Pattern):
         return name
 
     def _responders(self, asked: Asked) -> Sequence[Peer]:
-        """Those who would get it now."""
+        """Peers that would get the request now."""
         channel, key = asked.channel, asked.key
         recipients = self._kernel.recipients(channel, key, asked.to)
         if asked.durable:
@@ -197,7 +210,7 @@ class Requests(Pattern):
         return [peer for peer in connected(recipients, channel, key) if peer not in asked.not_there]
 
     def _hear_replies(self) -> None:
-        """Subscribe to replies, once: requests go out behind the message that says so, so that none comes too soon."""
+        """Subscribes to replies, once: requests go out after the subscription, so that no reply comes too soon."""
         if not self._unready:
             self._node.subscribe(*self._reply_to)
             self._kernel.after_commit(self._on_hearing_replies)
@@ -207,14 +220,14 @@ class Requests(Pattern):
         unready, self._unready = self._unready, []
         for asked in unready:
             if not self._is_outstanding(asked):
-                continue  # its time is over, or it was cancelled
+                continue  # timed out or cancelled
             if error is None:
                 self._go_on_asking(asked)
             else:
                 self._end_request(asked, error)
 
     def _ask(self, asked: Asked, peers: Sequence[Peer]) -> None:
-        """Send it to them. Raises OutboxFull and what else `send` raises."""
+        """Sends the request to these peers. Raises OutboxFull and the errors of `send`."""
         framed = asked.body
         if asked.durable or not asked.waits:
             asked.body = b""
@@ -238,7 +251,7 @@ class Requests(Pattern):
             raise OutboxFull(f"{self._limits.outbox_bytes} bytes of requests wait for each peer that would answer this")
 
     def _watch_storing(self, asked: Asked, receipt: Receipt) -> None:
-        """A commit that fails is its end. A request that waits inside the node may only time out."""
+        """Ends the request if its commit fails. A request that waits inside the node can only time out."""
         if receipt.counts:
 
             def stored(error: TolliverError | None) -> None:
@@ -270,12 +283,12 @@ class Requests(Pattern):
         if asked.left and (asked.gathers or not asked.replies):
             return
         if asked.waits and not (asked.replies or asked.error or asked.lost):
-            self._go_on_asking(asked)  # nobody whom it went to has a handler: it waits for one who has
+            self._go_on_asking(asked)  # no asked peer has a handler: waits for a responder
         else:
             self._end_request(asked)
 
     def _end_request(self, asked: Asked, error: TolliverError | TimeoutError | None = None) -> None:
-        """Once: it leaves the table."""
+        """Removes the request from the table and reports its end."""
         self._open.end(asked)
         if error is None and not asked.replies:
             error = asked.error or (ConnectionLost(_LOST) if asked.lost else _nobody(asked))
@@ -313,7 +326,7 @@ class Requests(Pattern):
     def peer_down(self, link: Link, was_up: bool) -> None:
         self._waiting.pop(link, None)
         if link.peer is not None and self._open.by_peer.get(link.peer):
-            # By then another connection may have taken its place.
+            # A timer, as another connection may take over first.
             self._timers.set(("asked", link.peer), self._kernel.now)
 
     def _on_asked_timeout(self, peer: Peer) -> None:
@@ -324,9 +337,9 @@ class Requests(Pattern):
     # The responder.
 
     def respond(self, channel: str, key: str, handler: Handler, now: float | None = None) -> Receipt:
-        """Hand requests for these names to this handler; "" is any key. `reply` or `refuse` each, then settle it.
+        """Gives requests for these names to this handler; "" is any key. `reply` or `refuse` each, then settle it.
 
-        Subscribes: that is how requesters know of it. Raises as `subscribe` does.
+        Subscribes, which is how requesters find the responder. Raises as `subscribe` does.
         """
         names = self._request_channel(channel)
         receipt = self._node.subscribe(names, key, now)
@@ -337,17 +350,19 @@ class Requests(Pattern):
     def stop_responding(
         self, channel: str, key: str, handler: Handler, now: float | None = None, *, is_over: bool = True
     ) -> None:
-        """This handler gets no more. Where `is_over` and no other is left for these names, the subscription ends."""
+        """Gives this handler no more requests. With `is_over`, the last handler of these names ends the
+        subscription."""
         names = self._request_channel(channel)
         self._node.unregister(names, key, handler)
         if is_over and not self._kernel.has_handler(names, key):
             self._node.unsubscribe(names, key, now)
 
     def reply(self, delivery: Delivery, body: bytes, now: float | None = None) -> bool:
-        """Answer this request. True: acknowledge it now; False: let it go, so that it comes again (P-16).
+        """Answers this request. True: acknowledge it now; False: call `let_go`, so that the requester resends it
+        (P-16).
 
-        Raises LocalProtocolError, OwnLimitExceeded, and, for a durable one, what `send` raises: refuse it instead, or
-        let it go.
+        Raises LocalProtocolError, OwnLimitExceeded, and, for a durable request, the errors of `send`: refuse the
+        request instead, or call `let_go`.
         """
         if type(body) is not bytes:
             raise LocalProtocolError("not_bytes", f"a reply must be bytes, not {type(body).__name__}: encode it first")
@@ -355,7 +370,7 @@ class Requests(Pattern):
         return self._answer(delivery, Status.ANSWER, body)
 
     def refuse(self, delivery: Delivery, text: str, now: float | None = None) -> bool:
-        """As `reply`, where the handler failed: the requester gets RequestFailed with these words."""
+        """Like `reply`, for a handler that failed: the requester gets RequestFailed with this text."""
         self._kernel.tick(now)
         return self._answer(delivery, Status.FAILED, text.encode(errors="replace"))
 
@@ -363,7 +378,7 @@ class Requests(Pattern):
         message = delivery.message
         request_id = id_in(message.body)
         if request_id is None:
-            return True  # nobody can be told
+            return True  # without an id there is no requester to answer
         link = self._kernel.links.get(delivery.cid)
         peer = link.peer if link is not None else self._kernel.peers.get(delivery.peer_id)
         if peer is None:
@@ -387,7 +402,7 @@ class Requests(Pattern):
         return names
 
     def _answer_durably(self, peer: Peer, names: Subscription, framed: bytes, delivery: Delivery) -> bool:
-        """Store the reply. The request is acknowledged when that is done; where nobody would get it, it comes again."""
+        """Stores the reply; the request is acknowledged after that. Returns False if no peer would get the reply."""
         receipt = self._node.send(*names, framed, to=peer.uuid)
         if not receipt.recipients:
             self._counts["replies_dropped"] += 1
@@ -403,7 +418,7 @@ class Requests(Pattern):
             (self._node.acknowledge if error is None else self._node.let_go)([delivery])
 
     def acknowledges(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
-        """A durable request's acknowledgement waits for its reply's commit (P-16)."""
+        """Keeps a durable request until its reply is committed (P-16)."""
         return self._keep_replied(deliveries) if self._replied else deliveries
 
     def _keep_replied(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
@@ -414,21 +429,21 @@ class Requests(Pattern):
                 yield one
 
     def unhandled(self, deliveries: Sequence[Delivery]) -> None:
-        """No handler answers these: a durable one comes again, for the others that is the answer."""
+        """Answers unreliable requests that no handler answers; durable ones are resent."""
         for one in deliveries:
             self._replied.pop(_key_of(one), None)
             if one.message.message_id is None and one.channel.startswith(REQUESTS):
                 self._answer(one, Status.FAILED, b"the responder was closed, or is stuck: it was not handled")
 
     def leaves(self, link: Link, message: Message, fate: Fate) -> bool:
-        """Replies, and requests whose requester is to be told that nobody is here."""
+        """Takes replies, and answers requests that have no handler here."""
         if message.channel == self._reply_to.channel:
             self._on_reply(link, message)
             return True
         if message.message_id is not None or not message.channel.startswith(REQUESTS):
             return False
         if fate is Fate.WANTED and not self._node.closing and self._kernel.keep_early(link, message):
-            return True  # somebody waits for it: its responder may be a moment late, as any handler may (T-46)
+            return True  # the responder may be a moment late, like any handler (T-46)
         self._kernel.leave(link, message, fate)
         assert link.peer is not None
         if fate is Fate.WANTED:
@@ -452,7 +467,7 @@ class Requests(Pattern):
         self._counts["replies" if is_said else "replies_dropped"] += 1
 
     def _say(self, link: Link, frame: bytes, request_id: int | None, most: int) -> bool:
-        """Send it, or have it wait in order. False where more than that waits already."""
+        """Sends the frame, or queues it in order. Returns False if more than `most` bytes would wait."""
         connection = link.connection
         assert connection is not None
         if link not in self._waiting:
@@ -472,7 +487,7 @@ class Requests(Pattern):
             self._send_waiting(link)
 
     def _send_waiting(self, link: Link) -> None:
-        """There is room again: those behind a request that is over by now come first."""
+        """Sends queued frames while there is room; drops requests that have ended."""
         connection, waiting = link.connection, self._waiting[link]
         assert connection is not None
         while waiting and connection.live and connection.unsent_bytes + link.in_transit < self._limits.high_water:

@@ -1,7 +1,7 @@
-"""Values that are kept, in numbers (P-30).
+"""Number and sizes of the retained values (P-30).
 
-The values are in the store. In memory are how many there are and their bytes, the sizes of the last few thousand names
-that were retained, and what changes while values are looked up for a new subscriber.
+The values are in the store. Memory has their number and bytes, the sizes for the last few thousand names in use, and
+the changes made while values are looked up for a new subscriber.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NAMES_KNOWN = 4096
 
 
 class Look:
-    """A look for the values that match some subscriptions: `found` by name, and what was `changed` meanwhile.
+    """A search for the values that match some subscriptions: those `found`, and those `changed` meanwhile.
 
-    It is `spoilt` where a change was seen that is not true in the end: the look begins anew.
+    `spoilt` if a seen change was undone by a failed commit: the search starts over.
     """
 
     __slots__ = ("changed", "found", "spoilt", "wanted")
@@ -41,13 +41,13 @@ class Look:
         return not self.wanted.isdisjoint(matching(*name))
 
     def values(self) -> list[tuple[str, str, bytes]]:
-        """The newest of each name."""
+        """The newest value of each name."""
         newest = {**self.found, **self.changed}
         return [(*name, body) for name, body in newest.items() if body is not None]
 
 
 class RetainedSizes:
-    """Number and bytes of the values, the sizes of names in use, and the looks that are under way."""
+    """Number and bytes of the values, the sizes of names in use, and the searches in progress."""
 
     def __init__(self, services: Services) -> None:
         self.count, self.bytes = services.stored_values
@@ -56,17 +56,17 @@ class RetainedSizes:
         self._sizes: dict[Name, int | None] = {}
 
     def __contains__(self, name: Name) -> bool:
-        """True if it is known whether something is kept of it."""
+        """True if the size of this name's value is known, or that it has none."""
         return name in self._sizes
 
     def learn(self, names: Collection[Name], sizes: Iterable[int | None], needed: Collection[Name]) -> None:
-        """The store has these, and nothing has changed since. Room is made but for those that are needed."""
+        """Remembers sizes as the store has them. Makes room by forgetting names that are not `needed`."""
         if len(self._sizes) + len(names) > _NAMES_KNOWN:
             self._sizes = {name: self._sizes[name] for name in needed if name in self._sizes}
         self._sizes.update(zip(names, sizes, strict=True))
 
     def check(self, name: Name, new: int | None) -> None:
-        """Raises OwnLimitExceeded where there is no room for a value of this size."""
+        """Raises OwnLimitExceeded if there is no room for a value of this size."""
         if new is None:
             return
         before, limits = self._sizes[name], self._kernel.limits
@@ -82,7 +82,7 @@ class RetainedSizes:
             )
 
     def take(self, name: Name, body: bytes | None, size: int | None) -> None:
-        """The next commit makes this the name's value."""
+        """Sets the name's value with the next commit."""
         self._kernel.undo(("retained", name), partial(self._restore, name, self._sizes[name]))
         self._kernel.values[name] = body
         self._set(name, size)
@@ -97,7 +97,7 @@ class RetainedSizes:
         self._sizes[name] = size
 
     def _restore(self, name: Name, size: int | None) -> None:
-        """Its change was not stored."""
+        """Undoes a change whose commit failed."""
         self._set(name, size)
         for look in self.looks:
             look.spoilt = look.spoilt or name in look.changed

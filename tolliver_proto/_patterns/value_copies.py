@@ -1,10 +1,9 @@
 """Copies of last values that wait for peers.
 
-A value that is given to a peer is a copy of its own on disk, for it needs an id of its own: under one that the peer has
-had it would be taken for a repetition (T-48). Those that have not gone out leave the store where the peer unsubscribes,
-and one that still waits is not queued again: a peer that subscribes time and again has the disk grow by what is
-retained, once. Which deliveries are such copies is in memory alone, as spans: after a restart they are messages like
-all others.
+A value given to a peer is a copy of its own on disk, as it needs an id of its own: under an id that the peer knows it
+would be taken for a duplicate (T-48). Copies not sent yet are removed when the peer unsubscribes, and a copy that still
+waits is not queued again: so a peer that subscribes time and again makes the disk grow by the retained values once.
+Which deliveries are copies is known in memory alone, as spans: after a restart they are messages like all others.
 """
 
 from __future__ import annotations
@@ -24,33 +23,33 @@ from .retained_sizes import Name
 
 
 class _Copies:
-    """Those that wait for one peer."""
+    """Copies that wait for one peer."""
 
     __slots__ = ("is_searched", "search_again", "seqs", "wanted")
 
     def __init__(self) -> None:
         self.seqs = IntervalSet()
-        self.wanted: frozenset[Subscription] = frozenset()  # by the peer, when this was looked at last
-        self.is_searched = False  # for those that it wants no more
+        self.wanted: frozenset[Subscription] = frozenset()  # the peer's subscriptions at the last check
+        self.is_searched = False  # a search for unwanted copies runs
         self.search_again = False
 
 
 class ValueCopies:
-    """The copies that were given in this life."""
+    """The copies given in this run."""
 
     def __init__(self, services: Services) -> None:
         self._kernel = services
         self._of: dict[Peer, _Copies] = {}
-        self._changed_at: dict[Name, int] = {}  # seqs, of changes since copies wait: those below are of older values
+        self._changed_at: dict[Name, int] = {}  # seq of the last change: copies below are of older values
 
     def add(self, peer: Peer, rows: Sequence[StoredMessage]) -> None:
-        """The next commit stores these for the peer, which wants them."""
+        """Records copies that the next commit stores for the peer."""
         copies = self._of.setdefault(peer, _Copies())
         copies.seqs.add(rows[0].seq, rows[-1].seq)
         copies.wanted = peer.lists.subscriptions.union(peer.lists.held)
 
     def left(self, peer: Peer, seqs: Collection[int]) -> None:
-        """These wait no more."""
+        """Forgets copies that do not wait any more."""
         copies = self._of.get(peer)
         if copies is None:
             return
@@ -62,12 +61,12 @@ class ValueCopies:
             self._changed_at.clear()
 
     def changes(self, name: Name, seq: int) -> None:
-        """The name has another value: its messages have no lower seq."""
+        """Records that the name has another value, whose messages have this seq or a higher one."""
         if self._of:
             self._changed_at[name] = seq
 
     def find(self, peer: Peer | None, queued: dict[Name, int], then: GoOn) -> None:
-        """Adds the seqs of those that wait for the peer, the newest of each name, and calls `then`."""
+        """Adds the seqs of the peer's waiting copies, the newest of each name, to `queued`; then calls `then`."""
         if peer is None or peer not in self._of:
             then(None)
             return
@@ -78,11 +77,12 @@ class ValueCopies:
         self._kernel.search(peer.uuid, take, then)
 
     def is_queued(self, peer: Peer, name: Name, seq: int) -> bool:
-        """True if this one still waits, and is of the newest value."""
+        """True if this copy still waits, and is of the newest value."""
         return self._waits(peer, seq) and seq >= self._changed_at.get(name, 0)
 
     def rerouted(self, peer: Peer) -> None:
-        """The peer may want fewer than before. Copies that access rules forbid stay: the rules may change again."""
+        """Drops copies that the peer has unsubscribed. Copies that access rules forbid stay, as the rules may change
+        again."""
         copies, wanted = self._of.get(peer), peer.lists.subscriptions.union(peer.lists.held)
         if copies is not None:
             copies.search_again = copies.search_again or not copies.wanted <= wanted
@@ -91,7 +91,7 @@ class ValueCopies:
                 self._drop_unwanted(peer, copies)
 
     def _drop_unwanted(self, peer: Peer, copies: _Copies, _error: TolliverError | None = None) -> None:
-        """One search at a time, as a peer may unsubscribe often."""
+        """Searches for unwanted copies and gives them up; one search at a time, as a peer may unsubscribe often."""
         copies.is_searched = False
         if not copies.search_again or peer.links.forgotten:
             return

@@ -1,9 +1,9 @@
 """Workers' side of a work queue.
 
-An instance takes jobs of a channel, from whoever gives them. It is announced for as long as it is at work, and not
-stored: after a crash it says nothing of a queue until it is at work again. Jobs that come when it is not are left to
-their producer, and never acknowledged. A producer that is gone for longer than the lease gives its jobs to others:
-those that were not begun here are let go then.
+An instance takes jobs of a channel from every producer. The work is announced while it lasts, and not stored: after a
+crash the instance announces nothing until it works again. Jobs that come while it does not work are left to their
+producer, and never acknowledged. A producer that is away for longer than the lease gives its jobs to others: those that
+were not begun here are released then.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ class _Work:
 
 
 class QueueWork(Pattern):
-    """QueueWork on the queues of others."""
+    """Work on the queues of other instances."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel = node, services
         services.on_timer("cut", self._on_cut_timeout)
         self._works: dict[str, _Work] = {}
-        self._worked: set[str] = set()  # channels; in this life
+        self._worked: set[str] = set()  # channels, in this run
 
     @staticmethod
     def is_stored(services: Services) -> bool:
-        """Never: the store knows nothing of it."""
+        """False: the store has no data of this pattern."""
         return False
 
     def work(
         self, channel: str, handler: Handler, concurrency: int = 1, lease: float = 10.0, now: float | None = None
     ) -> None:
-        """Give this handler jobs of the channel, from every producer, until `stop_work`.
+        """Gives this handler jobs of the channel, from every producer, until `stop_work`.
 
-        They are told that it works on `concurrency` jobs at a time: they give it twice as many.
+        Producers are told that it works on `concurrency` jobs at a time, and give it twice as many.
 
-        `lease` is the producers': jobs that it has not begun when one of them has been away for as long are taken back
-        from it. Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError where it works there
-        already or is a derived identity (T-72a).
+        `lease` is that of the producers, in seconds: when one of them has been away for so long, its jobs that the
+        handler has not begun are released. Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError
+        if the instance works on the channel already or is a derived identity (T-72a).
         """
         self._kernel.tick(now)
         subscription = self._kernel.check(channel, "")
@@ -79,19 +79,19 @@ class QueueWork(Pattern):
         self._node.hand_out_once(handler)
 
     def stop_work(self, channel: str, now: float | None = None) -> None:
-        """Take no more jobs of it. Those that its handler holds are to be settled."""
+        """Takes no more jobs of the channel. Jobs that the handler holds must still be settled."""
         self._kernel.tick(now)
         work = self._works.pop(channel)
         self._node.unregister(channel, "", work.handler)
         self._kernel.announce(work.announced, False)
 
     def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
-        """A job on its way to who stopped is left to its producer: an acknowledgement would say that it is done."""
+        """Leaves jobs that come after the work has stopped to their producer: an ack would say that they are done."""
         is_unwanted = verdict is Fate.UNWANTED or verdict is Fate.DOUBTFUL
         return Fate.STUCK if is_unwanted and channel in self._worked else verdict
 
     def own_changed(self, entry: Subscription) -> None:
-        """A stored one stays when the work ends."""
+        """Keeps an entry that the application subscribes to itself when the work ends."""
         work = self._works.get(entry.channel)
         if work is not None:
             announced = tuple(one for one in work.announced if one != entry)

@@ -1,8 +1,8 @@
 """Work queue: its workers, and the jobs that each of them has.
 
-A job is a message that is owed to one owner: a worker or, while none has it, the queue, which is a peer that nobody can
-be. Workers are the peers that subscribe to the whole channel. Each has at most twice as many jobs as it says that it
-works on at a time, and the next one goes to the worker that has the least of what it may have.
+A job is a message owed to one owner: a worker or, while no worker has it, the queue, a peer record that no peer can
+claim. Workers are the peers that subscribe to the whole channel. Each has at most twice as many jobs as it works on at
+a time, and the next job goes to the worker with the smallest share of its limit.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from .._node.outboxes.outbox import Window
 from .._wire.events import Subscription
 
 CONCURRENCY = "tolliver.concurrency="
-"""Key of a second subscription of a worker, before its number: so many jobs it works on at a time."""
+"""Prefix of the key of a worker's second subscription; the number behind it is its concurrency."""
 
 MOST_CONCURRENT = 10_000
-_AHEAD = 2  # times as many jobs are given to a worker, so that the next is there when one is done
+_AHEAD = 2  # factor: jobs given per concurrent one, so that the next is there when one is done
 
 
 @frozen
 class Job:
-    """A job that is not done: its `number` in the queue's order, its key, and who has it, None for nobody.
+    """A job that is not done: its `number` in the queue's order, its key, and its worker, None if it waits in the
+    queue.
 
-    `size` is in bytes of its frame, `age` in seconds since it was put. One that is `parked` was set aside, as its
-    worker closes whenever it gets it (T-09) or as its row is damaged (V9).
+    `size` is in bytes of its frame, `age` in seconds since the put. A `parked` job was set aside, because its worker
+    closes the connection whenever the job comes (T-09) or its row is damaged (V9).
     """
 
     number: int
@@ -42,7 +43,8 @@ class Job:
 
 @frozen
 class QueueNumbers:
-    """A work queue: jobs that nobody has, jobs that workers have, workers that may be given some, and its quota."""
+    """Numbers of a work queue: jobs without a worker, jobs of workers, workers that may get more, and the use of its
+    quota."""
 
     channel: str
     waiting: int
@@ -53,7 +55,7 @@ class QueueNumbers:
 
 
 class JobList(Receipt):
-    """Token of a call that lists jobs: `jobs` has them once it is Stored."""
+    """Token of a call that lists jobs: `jobs` has them once the token is Stored."""
 
     __slots__ = ("jobs",)
 
@@ -63,7 +65,7 @@ class JobList(Receipt):
 
 
 class Worker:
-    """A peer that has jobs of one queue, or may be given some."""
+    """A peer that has jobs of one queue, or may get some."""
 
     __slots__ = ("asked", "barred", "is_known", "is_searched", "jobs", "lease_over", "limit", "peer", "recipients")
 
@@ -71,12 +73,12 @@ class Worker:
         self.peer = peer
         self.recipients = Recipients((peer,))
         self.jobs: set[int] = set()  # seqs
-        self.is_known = is_known  # that these are all
-        self.is_searched = False  # the store is asked which they are
+        self.is_known = is_known  # `jobs` is complete
+        self.is_searched = False  # a search for its jobs runs
         self.limit = 0
         self.lease_over = False  # its connection ended too long ago
-        self.barred: Link | None = None  # on this connection it is given nothing any more
-        self.asked: list[Receipt] = []  # to be told when its jobs are another's
+        self.barred: Link | None = None  # connection on which it gets no more jobs
+        self.asked: list[Receipt] = []  # receipts of `reassign` that wait
 
 
 class WorkQueue:
@@ -100,21 +102,22 @@ class WorkQueue:
     def __init__(self, channel: str, lease: float, peer: Peer, window: Window) -> None:
         self.channel = channel
         self.lease = lease
-        self.peer = peer  # owner of the jobs that nobody has
-        self.window = window  # reads them
+        self.peer = peer  # owner of the jobs without a worker
+        self.window = window  # reads the owner's jobs
         self.recipients = Recipients((peer,))
         self.subscription = Subscription(channel, "")
-        self.declared = False  # the store knows that there is such a queue, or will with the next commit
+        self.declared = False  # the store has the queue, or gets it with the next commit
         self.workers: dict[Peer, Worker] = {}
-        self.ready: list[Worker] = []  # those that may be given jobs
-        self.changed = True  # these are to be looked at again
-        self.not_before = 0.0  # after a failure of the store
-        self.returns = 0  # times that jobs came back from workers
+        self.ready: list[Worker] = []  # workers that may get jobs
+        self.changed = True  # `ready` is outdated
+        self.not_before = 0.0  # end of the pause after a failure of the store
+        self.returns = 0  # number of moves of jobs back to the queue
 
     def allot(self, count: int, most: int) -> list[Worker]:
-        """Workers for so many jobs, as far as they have room: whoever has the least of its share is next.
+        """Workers for up to `count` jobs, as far as they have room: each goes to the one with the smallest share of its
+        limit.
 
-        `most` is the bound of an outbox, for what else waits there.
+        `most` is the limit of an outbox, which other messages use too.
         """
         heap = [
             (len(one.jobs) / one.limit, at, len(one.jobs))
@@ -137,7 +140,7 @@ class WorkQueue:
 
 
 def limit_of(channel: str, subscriptions: Iterable[Subscription], most: int) -> int:
-    """Jobs that a peer with these subscriptions may have at a time: twice what it says, or twice one."""
+    """Jobs that a peer with these subscriptions may have at a time: twice its announced concurrency, or twice one."""
     said = [_number(one.key) for one in subscriptions if one.channel == channel and one.key.startswith(CONCURRENCY)]
     known = [number for number in said if number is not None]
     return min(_AHEAD * (max(known) if known else 1), most)
@@ -149,7 +152,7 @@ def _number(key: str) -> int | None:
 
 
 def grouped(workers: Sequence[Worker]) -> dict[Worker, int]:
-    """The number of jobs for each."""
+    """Number of jobs for each worker."""
     counts: dict[Worker, int] = {}
     for one in workers:
         counts[one] = counts.get(one, 0) + 1
