@@ -105,9 +105,7 @@ class Batch:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.tokens: list[Receipt] = []
-        self.acks: defaultdict[Link, list[int]] = defaultdict(
-            list
-        )  # ids that are acknowledged when this commit is durable
+        self.acks: defaultdict[Link, list[int]] = defaultdict(list)  # ids that go out once this is durable
         self.then: list[GoOn] = []  # called when the commit has succeeded or failed
         self.undo: dict[Hashable, Callable[[], None]] = {}  # by subject: restores the state that the store has
         # Messages.
@@ -173,10 +171,7 @@ class Batch:
                 yield from operation.messages
 
     def all_operations(self) -> Sequence[Operation]:
-        operations: list[Operation] = [
-            *map(ForgetPeer, self.stale),
-            *self.operations,
-        ]  # first, as such a peer may be back in `operations`
+        operations: list[Operation] = [*map(ForgetPeer, self.stale), *self.operations]  # may store such a peer again
         if self.values:
             operations += _changes_of(self.values)
         for peer in self.lists:
@@ -205,9 +200,7 @@ class Batch:
         self.gone[:0] = failed.gone
         for number in failed.letters_added:
             self.letters_gone.pop(number, None)  # the dead letter was never stored
-        self.handled[:0] = (
-            failed.handled
-        )  # the handler has run: the ack goes out with the resent copy, once this is stored
+        self.handled[:0] = failed.handled  # the handlers have run; the ack goes out with a copy, once this is stored
         self.stale[:0] = failed.stale
         for what, undo in failed.undo.items():
             if what in self.undo:

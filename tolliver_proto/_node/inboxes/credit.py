@@ -56,11 +56,7 @@ class Credit:
         context.due["calls"] = self._on_calls_timeout
 
     def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """Records that the handler works on these deliveries from now on: it was called, or an iterator yielded them
-        (D-9, T-48).
-
-        A handler without this call is never stuck. Returns True if `next_timeout` may have changed.
-        """
+        """Records that the handler works on these deliveries from now on."""
         self._context.tick(now)
         calls = self._calls.get(handler)
         if calls is None:
@@ -76,10 +72,7 @@ class Credit:
         return True
 
     def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """Records that the handler has finished with these deliveries, settled or not; skips those that were not begun.
-
-        Returns True if `next_timeout` may have changed.
-        """
+        """Records that the handler has finished with these deliveries, settled or not."""
         self._context.tick(now)
         calls = self._calls.get(handler)
         if calls is None:

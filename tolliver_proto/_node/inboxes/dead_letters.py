@@ -156,8 +156,7 @@ class DeadLetters:
         return len(gone)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
-        """Removes these dead letters, given as letters or by number. `receipt.counts` has the number of letters
-        removed, once `Stored`."""
+        """Removes these dead letters, given as letters or by number.."""
         self._context.tick(now)
         count = self.remove_letters(one if isinstance(one, int) else one.number for one in letters)
         receipt = Receipt(0, -1, [count])
@@ -172,8 +171,7 @@ class DeadLetters:
             self.count_attempt(self._peers[peer], key, self._limits.max_attempts)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
-        """Delivers dead letters to the handlers that match now; returns how many. A letter that is handled is
-        removed."""
+        """Delivers dead letters to the handlers that match now."""
         count = 0
         under_way = set(self.replayed.values())
         for letter in letters:

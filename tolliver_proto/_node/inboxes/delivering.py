@@ -78,8 +78,7 @@ class Delivering:
         )
 
     def hand_out_once(self, handler: Handler) -> None:
-        """Gives this handler no copy of a message it holds, even where `handling_timeout` is 0; ends with
-        `unregister`."""
+        """Gives this handler no copy of a message it holds, even where `handling_timeout` is 0."""
         self._once.add(handler)
 
     def _wait(self, link: Link, peer: Peer, message: Message) -> None:
@@ -119,11 +118,7 @@ class Delivering:
         return self._once.isdisjoint(self.handlers.match(copy.channel, copy.key))
 
     def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
-        """Delivers matching messages to this handler; "" is a wildcard. Does not subscribe (T-57).
-
-        `pending` bounds the handler's unsettled messages, over all senders; each sender's credit is a bound in any case
-        (D-9, P-24). Raises ReservedChannel, and ValueError for a `pending` below 1.
-        """
+        """Delivers matching messages to this handler."""
         subscription, bound = self._sizes.checked(channel, key), None if pending is None else Bound(handler, pending)
         self.handlers.add(subscription, handler)
         if bound is not None:

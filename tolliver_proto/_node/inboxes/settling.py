@@ -64,8 +64,7 @@ class Settling:
         )
 
     def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """Acknowledges messages that all matching handlers handled (T-45); skips settled ones. For a lost connection
-        only the copies that came on other connections are acknowledged (T-49)."""
+        """Acknowledges messages that all matching handlers handled (T-45)."""
         self._context.tick(now)
         for pattern in self._hooks.acknowledges:
             deliveries = pattern.acknowledges(deliveries)
@@ -149,8 +148,7 @@ class Settling:
         self._set_handled_timer()
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """Records a failed try: no ack, so that the peer resends the message (T-45); the last allowed try makes a dead
-        letter."""
+        """Records a failed try."""
         self._context.tick(now)
         deliveries = [*deliveries]
         for delivery in deliveries:
@@ -201,10 +199,7 @@ class Settling:
         return inbox
 
     def handle_again(self, deliveries: Iterable[Delivery], seconds: float, now: float | None = None) -> None:
-        """Delivers failed messages to all matching handlers again after a pause of `seconds` (P-22).
-
-        Each try counts (T-47). Acts like `fail` for the last allowed try and for a lost connection.
-        """
+        """Delivers failed messages to all matching handlers again after a pause of `seconds` (P-22).."""
         self._context.tick(now)
         for delivery in deliveries:
             link = self._context.up.get(delivery.cid)
@@ -251,10 +246,7 @@ class Settling:
             self.end_waiting([one for one in self.again if one.cid == link.cid])
 
     def give_up(self, deliveries: Iterable[Delivery], reason: str, now: float | None = None) -> None:
-        """Makes each message a dead letter, and acknowledges it once that is stored (T-47, P-23).
-
-        Acts like `fail` for an unreliable message, and while the disk has no room for letters.
-        """
+        """Makes each message a dead letter, and acknowledges it once that is stored (T-47, P-23).."""
         self._context.tick(now)
         for delivery in deliveries:
             message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)

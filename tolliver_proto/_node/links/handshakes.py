@@ -414,11 +414,7 @@ class Handshakes:
         return self._context.instance_id if link.role is Role.CLIENT else peer_of(link).uuid
 
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Purges the messages owed to the peer, its subscriptions and its pin (T-77). `Stored` names the receipt.
-
-        The peer's connection is closed; the peer may return, as a new one, after the purge. A message owed to no other
-        peer leaves the store; dead letters from the peer stay. An unknown peer is no error.
-        """
+        """Purges the messages owed to the peer, its subscriptions and its pin (T-77).."""
         self._context.tick(now)
         receipt = Receipt(0, -1, [])
         if is_derived(uuid):  # the store may know its handled messages only
@@ -492,11 +488,7 @@ class Handshakes:
         self._commits.searches.begin(peer.uuid, take, purged)
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
-        """Pins this key to the peer, or, if None, the key that it presents next (D-3). `Stored` names the receipt.
-
-        A connection with another key is closed. For a peer that is being forgotten the pin is set after the purge,
-        which would remove it otherwise (T-77).
-        """
+        """Pins this key to the peer, or, if None, the key that it presents next (D-3).."""
         self._context.tick(now)
         receipt = Receipt(0, -1, [])
         peer = self._peers.get(uuid)

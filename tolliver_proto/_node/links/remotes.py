@@ -62,18 +62,7 @@ class Remotes:
         dialect: Dialect = AS_EVERYBODY,
         keep_trying: bool = True,
     ) -> None:
-        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`.
-
-        `dialect` is its peer's dialect, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying`,
-        dialling a remote that was never up ends with a refusal by either side (certificate, version, identity, access
-        rules), and with an answer that is no handshake of this protocol or contradicts itself. With it, dialling goes
-        on, after a refusal every 1 to 5 minutes, and DialFailed reports (T-73). Connecting to a refused remote again
-        dials at once.
-
-        PeerUp with this remote reports the connection, DialEnded that there will be none (T-73). Raises
-        ConnectionClosing on a closing node, ValueError for a revision that cannot carry names and bodies as large as
-        our limits, and OwnLimitExceeded for one in which our subscription list is too long.
-        """
+        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`.."""
         self._context.tick(now)
         if self._context.closing:
             raise ConnectionClosing("the instance is closing: make a new one to connect")
@@ -90,12 +79,7 @@ class Remotes:
         return None if self._links.link_to(remote) is None else self._links.dialer.peer_of(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
-        """Stops dialling and closes the connection to its peer; messages for that peer stay stored (T-77).
-
-        With `block` the peer that this remote led to last may not connect to us either, until `connect(remote)` or a
-        restart: the block is in memory only. Without a known peer there is no block; to keep a peer out by its UUID use
-        `set_acl`.
-        """
+        """Stops dialling and closes the connection to its peer."""
         self._context.tick(now)
         dialled = self._links.dialer.remove(remote)
         if dialled is None:
@@ -117,13 +101,7 @@ class Remotes:
         return link.peer is not None and self._links.gate.denial(link.role, link.peer.uuid) is not None
 
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
-        """Applies other access rules from now on (D-4, D-5, D-8).
-
-        Messages that a peer may no longer have are not routed to it any more; messages stored for it stay, until
-        `forget_peer`. Its stored subscriptions stay too, and count again if later rules allow them. Connections of
-        peers whose rights change are closed: their next handshake brings their whole lists. Refused remotes are dialled
-        at once (T-73).
-        """
+        """Applies other access rules from now on (D-4, D-5, D-8).."""
         self._context.tick(now)
         self._links.dialer.dial_refused(self._context.now)
         before = self._context.acl
@@ -151,12 +129,7 @@ class Remotes:
     def watch_certificate(
         self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
     ) -> None:
-        """Reports a certificate that is valid for `seconds_left`: when 30 days are left, and each day from then on.
-
-        Without `peer` the certificate is our own and `what` is its file; else it is that of a connected peer and `what`
-        is its name, watched while the peer is connected. Those of derived identities are not watched, as many share
-        one.
-        """
+        """Reports a certificate that is valid for `seconds_left`."""
         self._context.tick(now)
         if peer is not None and is_derived(peer):
             return

@@ -121,11 +121,7 @@ class OwnList:
         link.lists.control.insist(peer.lists.unsaid)
 
     def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Subscribes to all peers, across restarts; "" is a wildcard (T-24). `Stored` names the receipt.
-
-        Raises ReservedChannel (T-27), OwnLimitExceeded if peers would refuse the longer list (T-19), or
-        LocalProtocolError if this instance is a derived identity, which only writes (T-72a).
-        """
+        """Subscribes to all peers, across restarts."""
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
         if is_derived(self._context.instance_id):

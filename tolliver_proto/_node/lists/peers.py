@@ -102,9 +102,8 @@ class PeerLists:
         if is_long:
             held = self._held_for_long(peer, held)
         if always:
-            self._commits.batch.lists[peer] = (
-                None  # with the holds: the store else takes the announced list as complete
-            )
+            # With the holds: the store would take the announced list alone as complete.
+            self._commits.batch.lists[peer] = None
         ended = (before - held.keys()) - subscriptions
         peer.lists.subscriptions = subscriptions
         self.hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
@@ -267,9 +266,8 @@ class PeerLists:
         for one in entries:
             is_refused = peer.derived or one.channel == RESERVED_CHANNEL
             if is_refused or (wanted and not self._may_have(link, peer, one, len(allowed), size)):
-                self._counts["refused_subscriptions"] += (
-                    1  # refused (T-27, T-72a, D-4, D-6), but acknowledged, else the peer resends
-                )
+                # T-27, T-72a, D-4, D-6. The frame is acknowledged, else the peer would resend it.
+                self._counts["refused_subscriptions"] += 1
             else:
                 allowed.append(one)
                 size += self._sizes.entry_size(one)

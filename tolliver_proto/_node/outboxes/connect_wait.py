@@ -47,7 +47,7 @@ class ConnectWait:
             self._sender.unblock()
 
     def claim_kept(self, link: Link, peer: Peer) -> bool:
-        """Gives the peer the kept messages that its list, now in the routes, matches; returns False if there are none."""
+        """Gives the peer the kept messages that its list, now in the routes, matches; returns False without any."""
         match = self._routing.routes.match
         claimed = [
             kept

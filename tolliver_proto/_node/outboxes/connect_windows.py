@@ -74,7 +74,7 @@ class Keeping:
         return next(iter(self._kept), _ABOVE_ALL)
 
     def begin(self, owner: Owner, next_seq: int) -> None:
-        """Opens a window from `next_seq` on; does nothing if the owner has one, as a peer may repeat its request (T-63).
+        """Opens a window from `next_seq` on, if the owner has none: a peer may repeat its request (T-63).
 
         Sends may wait for a connection whose remote, or peer, did not fail before.
         """

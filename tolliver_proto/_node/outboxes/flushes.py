@@ -45,8 +45,8 @@ class Flushes:
         self.waiting: list[Flush] = []
 
     def flush(self, now: float | None = None) -> Receipt:
-        """Begins a flush. `Stored` names the receipt when the sockets of the connected peers have taken all messages sent
-        so far, unreliable ones too. A connection that ends meanwhile is not waited for.
+        """Begins a flush. `Stored` names the receipt once the sockets of connected peers have taken all messages so
+        far, unreliable ones too. A connection that ends meanwhile is not waited for.
 
         Raises ConnectionClosing if the instance is closing.
         """

@@ -1,10 +1,13 @@
-"""Ledger of what is owed to whom.
+"""Ledger of deliveries: the owners of each message, and the receipts.
 
-A message has a seq, a wire id, and an owner for each peer that it waits for; with its last owner it leaves the store. A
-delivery goes with the next commit: acknowledged, given up, set aside, or moved to another owner. Nothing of a removal
-is taken back where the commit fails: it waits for the next one. An owner that is new has a message from the commit on
-that takes it from the old one: at no time has a delivery two owners, and at none has it none. Until that commit neither
-is sent it. Searches find deliveries one by one, in the store.
+State: `refcounts` has the number of owners of each message, by seq: the peers that have not acknowledged the message,
+and one more for all windows that keep it (T-62); `ids` has the wire ids in use; `receipts` has the sends that wait for
+acks. The ledger has no list of deliveries: the store has that list, and searches find single deliveries there.
+
+Invariants: a message leaves the store when its last owner is gone. A delivery ends with a commit: acknowledged, given
+up, set aside, or moved to another owner. A removal is never taken back: after a failed commit the removal goes into the
+next one. One commit takes a moved delivery from the old owner and gives it to the new one, so that a delivery has
+exactly one owner at all times; until that commit the delivery is sent to neither.
 """
 
 from __future__ import annotations
@@ -29,15 +32,18 @@ from .connect_windows import Keeping
 from .ids import IdAllocator
 from .outbox import Outbox
 
-_GONE = 64  # places of receipts that nobody holds or that are acknowledged, before they are looked for
+_GONE = 64  # places, at least, before those of dropped or acknowledged receipts are removed
 
 
 class HeldReceipts:
-    """Receipts of sends that stored something, until all of it is acknowledged."""
+    """Receipts of sends that stored messages, until all messages of the send are acknowledged.
+
+    The application owns the receipts; the ledger has weak references only.
+    """
 
     def __init__(self, kept_from: Callable[[], int]) -> None:
-        """Messages from `kept_from()` on may be owed to somebody else yet (T-62): their receipts stay, acknowledged or
-        not."""
+        """Messages from `kept_from()` on may still get another owner (T-62): their receipts stay, even if all owners
+        have acknowledged."""
         self._kept_from = kept_from
         self._firsts: list[int] = []
         self._receipts: list[ref[Receipt]] = []
@@ -48,7 +54,7 @@ class HeldReceipts:
 
     @property
     def places(self) -> int:
-        """First seqs that are remembered, those of receipts that nobody holds any more too."""
+        """Number of remembered receipts, dropped ones included."""
         return len(self._firsts)
 
     def add(self, receipt: Receipt) -> None:
@@ -58,7 +64,7 @@ class HeldReceipts:
             self._drop_gone()
 
     def _drop_gone(self) -> None:
-        """As many are added before the next time as are left now: so each costs a step or two."""
+        """Removes dropped and settled receipts; runs at doubling sizes, so that each receipt costs a step or two."""
         kept_from = self._kept_from()
         receipts = [one for found in self._receipts if (one := found()) is not None]
         held = [one for one in receipts if one.unacked or one.last_seq >= kept_from]
@@ -67,7 +73,7 @@ class HeldReceipts:
         self._most = 2 * len(held) + _GONE
 
     def within(self, first: int, last: int) -> Iterator[tuple[Receipt, int]]:
-        """Those that have messages in this span, each with how many."""
+        """Yields the receipts with messages in this span, each with the number of those messages."""
         firsts, place = self._firsts, bisect_right(self._firsts, first)
         for at in range(max(place - 1, 0), len(firsts)):
             if firsts[at] > last:
@@ -79,7 +85,7 @@ class HeldReceipts:
                     yield receipt, count
 
     def of(self, seqs: Iterable[int]) -> Counter[Receipt]:
-        """The number of these messages that each receipt has."""
+        """Returns for each receipt how many of these messages it covers."""
         found: Counter[Receipt] = Counter()
         for seq in seqs:
             found.update(receipt for receipt, _ in self.within(seq, seq))
@@ -91,7 +97,7 @@ _MARKS = 4096
 
 
 class StoredTimes:
-    """Marks: those up to a sequence number were stored then. `known` has such marks of earlier lives."""
+    """Marks of when all messages up to a seq were stored. `known` has the marks of earlier openings."""
 
     __slots__ = ("_seqs", "_times")
 
@@ -102,7 +108,7 @@ class StoredTimes:
             self._add(seq, when)
 
     def stored(self, last_seq: int, now: float) -> None:
-        """Everything up to this one is."""
+        """Marks all messages up to `last_seq` as stored at `now`, in seconds."""
         if self._times and now - self._times[-1] < _APART:
             self._seqs[-1] = last_seq
             return
@@ -111,12 +117,12 @@ class StoredTimes:
     def _add(self, seq: int, when: float) -> None:
         self._seqs.append(seq)
         self._times.append(when)
-        if len(self._seqs) > _MARKS:  # of two the earlier time stands for both, lest an age is too small
+        if len(self._seqs) > _MARKS:  # merges pairs at the earlier time, so that no age is too small
             half = _MARKS // 2
             self._seqs[:half], self._times[:half] = self._seqs[1:half:2], self._times[0:half:2]
 
     def of(self, seq: int) -> float | None:
-        """Time at which it was stored, None where nothing so new is."""
+        """Returns the time at which the message was stored; None if the message is newer than all marks."""
         at = bisect_left(self._seqs, seq)
         return self._times[at] if at < len(self._times) else None
 
@@ -125,7 +131,7 @@ Moved = Callable[[TolliverError | None, bool], None]
 
 
 class Ledger:
-    """Deliveries on their way in and out, and the receipts that count them."""
+    """Adds and ends deliveries, and answers the receipts that count them."""
 
     def __init__(self, context: Context, commits: Commits, loaded: Loaded) -> None:
         self._context = context
@@ -146,8 +152,8 @@ class Ledger:
         self.receipts = HeldReceipts(self.keeping.first)
 
     def release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
-        """One peer less for these messages; those without any leave the store with the next commit, unless they are
-        kept for who connects (T-62)."""
+        """Takes one owner off each of these messages. Messages without an owner leave the store with the next commit;
+        those that a window keeps stay (T-62)."""
         for first, last in spans:
             for gone in self.let_go(first, last, ids):
                 self.tell_watchers(*gone)
@@ -156,7 +162,7 @@ class Ledger:
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
     def let_go(self, first: int, last: int, ids: Mapping[int, int]) -> list[tuple[int, int]]:
-        """One owner less; returns those without any."""
+        """Takes one owner off these messages, and removes those without any; returns the removed spans."""
         gone = self.refcounts.take(first, last)
         self._commits.batch.gone.extend(gone)
         for gone_first, gone_last in gone:
@@ -164,7 +170,7 @@ class Ledger:
         return gone
 
     def tell_watchers(self, first: int, last: int) -> None:
-        """Nobody is owed these any more."""
+        """Counts these messages as settled, and answers the watched receipts that are now complete."""
         well, ill = [], []
         for receipt, number in self.receipts.within(first, last):
             receipt.unacked -= number
@@ -180,11 +186,11 @@ class Ledger:
         self._actions += ill
 
     def unwatch(self, receipt: Receipt) -> None:
-        """Nobody waits for it any more."""
+        """Stops watching the receipt."""
         self._watched.discard(receipt)
 
     def _tell_given_up(self, peer: UUID, seqs: Iterable[int], reason: UndeliveredReason) -> None:
-        """That peer will not acknowledge these: for who waits now, and for who asks later (T-54)."""
+        """Notes on the receipts that the peer will not acknowledge these; answers the watched ones (T-54)."""
         for receipt, number in self.receipts.of(seqs).items():
             receipt.give_up(peer, reason, number)
             if receipt in self._watched:
@@ -193,13 +199,13 @@ class Ledger:
                 self._actions.append(Acked([receipt], told))
 
     def remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
-        """Give up deliveries: nobody will acknowledge them any more."""
+        """Gives up deliveries of the peer, for this reason."""
         outbox, ids, found = peer.outbox, {}, [*found]
         being_parked = self._being_parked(peer)
         for one in found:
             parked = one.parked or one.seq in being_parked
             if one.seq in outbox.leaving and one.seq not in being_parked:
-                continue  # acknowledged, and on its way out already
+                continue  # acknowledged: the removal is in a commit
             if parked:
                 outbox.add_parked(-1, -one.size)
             else:
@@ -218,7 +224,7 @@ class Ledger:
             pattern.left(peer, [one.seq for one in found])
 
     def _drop(self, peer: Peer, ids: Mapping[int, int]) -> None:
-        """These, wire ids by seq, are not sent to it any more."""
+        """Has the peer's window drop these messages, given as wire ids by seq."""
         window = peer.window
         if window is not None:
             window.drop(ids)
@@ -226,13 +232,13 @@ class Ledger:
             self._context.sendable[peer.link] = None
 
     def _being_parked(self, peer: Peer) -> set[int]:
-        """Seqs that were set aside, which is not stored yet."""
+        """Returns the seqs whose parking is not yet durable."""
         batches = [self._commits.batch, *([self._commits.running[1]] if self._commits.running else [])]
         operations = [one for batch in batches for one in batch.put_away if one.peer == peer.uuid]
         return {one.seq for one in operations if isinstance(one, ParkDelivery)}
 
     def park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
-        """Set a delivery aside with the next commit; the row stays."""
+        """Sets a delivery aside with the next commit; the row stays."""
         outbox.park(seq, size)
         self._commits.batch.put_away.append(ParkDelivery(peer, seq))
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
@@ -240,7 +246,10 @@ class Ledger:
             pattern.left(self._peers[peer], (seq,))
 
     def move(self, source: Peer, target: Peer, messages: Sequence[StoredMessage | Found], then: Moved) -> None:
-        """These, by seq, are the target's with the next commit. `then` is told, and whether its connection has them."""
+        """Moves these, ordered by seq, to the target with the next commit.
+
+        `then` gets None or the error, and True if the target's connection has taken the messages.
+        """
         move = Move(source, target, messages)
         count, size = len(messages), move.size
         parked, parked_size = _parked(move)
@@ -266,7 +275,7 @@ class Ledger:
         self.read_again(source, messages[0].seq, source.outbox.last_seq)
 
     def _hand_over(self, target: Peer, messages: Sequence[StoredMessage | Found]) -> bool:
-        """True if a connection takes them; else they are read when one comes."""
+        """Returns True if the target's connection takes the messages; else a window reads them from the store."""
         link, bodies = target.link, [one for one in messages if isinstance(one, StoredMessage)]
         if (
             link is not None
@@ -282,7 +291,7 @@ class Ledger:
         return False
 
     def read_again(self, peer: Peer, first: int, last: int) -> None:
-        """Deliveries were added below what a live window may have read already."""
+        """Has the window read from `first` again, as deliveries were added below the rows already read."""
         peer.outbox.last_seq = max(peer.outbox.last_seq, last)
         peer.outbox.oldest.forget()
         window = peer.window
@@ -292,10 +301,10 @@ class Ledger:
             self._context.sendable[peer.link] = None
 
     def watch(self, receipt: Receipt) -> bool:
-        """`Acked` will name this receipt when every recipient has acknowledged all of it, or some of it is given up.
+        """Has `Acked` name this receipt once all recipients have acknowledged all its messages, or one is given up.
 
-        Where some of it had no recipients, that is the answer when all else is acknowledged. Returns True where the
-        answer comes at once.
+        Messages without recipients are reported when all others are acknowledged. Returns True if the answer is given
+        at once.
         """
         told = [one for one in receipt.undelivered if one.peer is not None or not receipt.unacked]
         if told or not receipt.unacked:
@@ -311,20 +320,20 @@ class Ledger:
         is_kept: bool,
         expire_after: float | None = None,
     ) -> None:
-        """The next messages, for the next commit."""
+        """Adds new messages to the next commit, with an owner for each recipient and one for the windows."""
         self._commits.batch.store(messages, recipients, is_kept, expire_after)
         self.refcounts.add(self.next_seq, len(recipients.peers) + is_kept, len(messages))
         self.next_seq += len(messages)
 
     def hold_receipt(self, receipt: Receipt, count: int) -> None:
-        """Of so many messages, the last that were taken in."""
+        """Has the receipt count the acks of the last `count` messages that were taken in."""
         receipt.last_seq = self.next_seq - 1
         receipt.unacked = count
         self.receipts.add(receipt)
         self._commits.batch.tokens.append(receipt)
 
     def link_kept(self, peer: Peer, claimed: list[Kept]) -> None:
-        """Messages that are kept become this peer's with the next commit (T-62)."""
+        """Gives kept messages to the peer with the next commit (T-62)."""
         if claimed:
             peer.outbox.add(len(claimed), sum(kept.message.size for kept in claimed))
             self._commits.batch.linked.append((peer, claimed))
@@ -333,11 +342,11 @@ class Ledger:
         peer.outbox.add(-len(claimed), -sum(kept.message.size for kept in claimed))
 
     def retry(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Send what was set aside for this peer once more (T-09). `receipt.counts` has how many, once `Stored`."""
+        """Sends the parked messages of this peer again (T-09). `receipt.counts` has their number, once `Stored`."""
         return self._change_parked(uuid, self._unpark, now)
 
     def drop_parked(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Give up what was set aside for this peer. `receipt.counts` has how many, once `Stored`."""
+        """Gives up the parked messages of this peer. `receipt.counts` has their number, once `Stored`."""
         return self._change_parked(uuid, partial(self.remove, UndeliveredReason.DROPPED), now)
 
     def _change_parked(self, uuid: UUID, change: Callable[[Peer, Sequence[Found]], None], now: float | None) -> Receipt:
@@ -377,6 +386,6 @@ class Ledger:
 
 
 def _parked(move: Move) -> tuple[int, int]:
-    """Messages and bytes of those that the source has set aside."""
+    """Returns the number and the bytes of the parked messages."""
     parked = [one.size for one in move.messages if isinstance(one, Found) and one.parked]
     return len(parked), sum(parked)

@@ -1,9 +1,18 @@
 """Outbox of a peer, and the send window of its connection.
 
-`Outbox` lives as long as the peer and holds numbers only, never a body. `Window` lives as long as one connection: it
-takes rows in order, from the commit that stored them or from a fetch, keeps those that were sent until they are
-acknowledged, and says when which must be sent again. Bodies in memory are those of the window and of one commit (T-52);
-a message whose first resend has fallen due leaves the window, and its body is read back when it is sent next.
+State: `Outbox` lives as long as the peer, and has numbers only, never a body. `Window` lives as long as one connection.
+A message in the window goes through these places:
+
+- `_fresh`: read, not yet sent; `_loaded_to` is the last seq that was read, from a commit or from a fetch;
+- `_unacked`: sent, with its body, until the ack or the first resend;
+- `_backoff`: sent, without a body, after the first resend fell due; `_wanted` has those whose body must be read for the
+  next resend, `_again` those with a body, to be resent now.
+
+`_due` is a heap of the times at which runs of sent ids fall due: one entry for each run, not for each message. An
+acknowledged id stays in its entry; an entry without an unacknowledged id is dropped when it comes to the top.
+
+Invariants: new messages go out in the order of their seqs. Bodies in memory are those of the window and of one commit
+(T-52). Messages that wait for a late ack block no other message, until `Limits.backoff_messages` of them wait (`full`).
 """
 
 from __future__ import annotations
@@ -19,19 +28,19 @@ from ..._common.waiting import EMPTY
 from ..._wire.events import Subscription
 from ..._wire.limits import Limits
 from ..store import CorruptMessage, LoadedPeer, Row, StoredMessage
-from .oldest import Oldest
+from .drop_oldest import Oldest
 from .suspicion import PoisonDetector
 
 _SEQ = attrgetter("seq")
 _SMALL = 4096
-"""Bytes with which the window of a connection begins at least, where the one before broke (T-76).
+"""Least bytes with which a window begins after a broken connection (T-76).
 
-A message or more, a third of what TCP sends at once at its start, and with the handshakes a third of the 20 kB or so
-that the worst lines pass before they break: so that the first acknowledgement is back by then.
+At least one message; a third of what TCP sends at once at its start; and, with the handshakes, a third of the 20 kB or
+so that the worst lines pass before they break. So the first ack arrives before the break.
 """
 
 Holds = Callable[[str, str], bool] | None
-"""Tells of a channel and a key whether such a message is held (T-61); None where none is."""
+"""Tells whether a message with this channel and key is held (T-61); None if no message is."""
 
 
 class Outbox:
@@ -61,22 +70,21 @@ class Outbox:
         self.pending = loaded.pending
         self.pending_bytes = loaded.pending_bytes
         self.last_seq = loaded.last_seq
-        self.waits_from = loaded.first_seq if loaded.pending else loaded.last_seq + 1  # nothing that waits is older
+        self.waits_from = loaded.first_seq if loaded.pending else loaded.last_seq + 1  # no waiting delivery is older
         self.parked = loaded.parked
         self.parked_bytes = loaded.parked_bytes
-        self.sent_to = 0  # the newest that was sent since the start: what is not above it is sent again
-        self.proved: int | None = (
-            None  # bytes that the last connection got acknowledged, if it broke with some in flight
-        )
+        self.sent_to = 0  # the newest seq sent since the start: up to here it is a resend
+        self.proved: int | None = None  # bytes acknowledged on the last connection, if it broke with messages in flight
         self.poison = PoisonDetector()
         self.oldest = Oldest()
-        self.calm_below: tuple[float, float] | None = None  # that it fills was told; not again until it was below this
-        self.full = False  # the last send for it was, at its quota, and nothing has come or gone since (D-10)
-        self.leaving = IntervalSet()  # seqs whose removal or parking is not yet committed: a fetch may still bring them
-        self.takes_reliable = True  # the peer's layout has acks; else nothing waits for it, and its list is not stored
-        self.routed: frozenset[Subscription] = frozenset()  # of what it wants, what it may have now (D-4)
-        self.reader: Window | None = None  # of an owner that is no peer: what reads its messages
-        self.round_trip: float | None = None  # seconds, the last that was measured
+        # Messages and bytes below which the outbox must fall before OUTBOX_FILLING is reported again.
+        self.calm_below: tuple[float, float] | None = None
+        self.full = False  # the quota refused the last send, and no delivery came or went since (D-10)
+        self.leaving = IntervalSet()  # seqs whose removal or parking is not yet durable: a fetch may still return them
+        self.takes_reliable = True  # the layout has acks; else no message waits, and the peer's list is not stored
+        self.routed: frozenset[Subscription] = frozenset()  # the subscriptions that the peer may have now (D-4)
+        self.reader: Window | None = None  # reads the messages of an owner that is no peer
+        self.round_trip: float | None = None  # seconds, as last measured
 
     def add(self, count: int, size: int) -> None:
         self.pending += count
@@ -87,7 +95,7 @@ class Outbox:
             self.calm_below = None
 
     def leave(self, spans: Iterable[Span]) -> None:
-        """The next commit removes these deliveries, or sets them aside."""
+        """Marks deliveries that the next commit removes or sets aside."""
         for first, last in spans:
             self.leaving.add(first, last)
             self.oldest.discard(first, last)
@@ -95,13 +103,13 @@ class Outbox:
                 self.waits_from = last + 1
 
     def stored(self, first_seq: int, last_seq: int) -> None:
-        """These were just stored, and nobody reads them."""
+        """Notes new deliveries that no window reads."""
         if self.waits_from > self.last_seq:
             self.waits_from = first_seq
         self.last_seq = last_seq
 
     def left(self, window: Window) -> None:
-        """Nobody reads it from here on."""
+        """Notes what the ended window has got acknowledged, and the first seq that waits."""
         self.proved = window.acked_bytes if window.in_flight else None
         self.waits_from = max(self.waits_from, window.oldest_seq()) if self.pending else self.last_seq + 1
 
@@ -110,19 +118,19 @@ class Outbox:
         self.parked_bytes += size
 
     def park(self, seq: int, size: int) -> None:
-        """This delivery is set aside: it waits for nothing any more (V9, T-09)."""
+        """Sets the delivery aside, from pending to parked (V9, T-09)."""
         self.add_parked(1, size)
         self.add(-1, -size)
         self.leave(((seq, seq),))
 
     def removed(self, spans: Iterable[Span]) -> None:
-        """That commit is through."""
+        """Forgets the marks of `leave`, as the commit is durable."""
         for first, last in spans:
             self.leaving.discard(first, last)
 
 
 class _Resend:
-    """A message that left the window: acknowledged late, if ever. Its body is on disk."""
+    """A message that left the window, acknowledged late or never. The body is on disk."""
 
     __slots__ = ("attempts", "message_size", "name", "queued", "seq")
 
@@ -166,32 +174,31 @@ class Window:
         self._jitter = jitter
         self._fresh: deque[StoredMessage] = EMPTY
         self._fresh_bytes = 0
-        # Everything up to this seq was in `_fresh` once. On a new connection all that is pending is sent again, in
-        # order.
+        # All rows up to this seq were read. A new connection reads all pending ones again, to send them in order.
         self._loaded_to = 0 if outbox.pending else outbox.last_seq
         self._unacked: dict[int, StoredMessage] = {}
         self._unacked_bytes = 0
-        # Bytes that may be in flight: these, and as many again as were acknowledged, so twice as many each round trip.
+        # These plus the acknowledged bytes may be in flight: the window doubles with each round trip.
         self._start_bytes = limits.window_bytes if outbox.proved is None else max(outbox.proved, _SMALL)
         self.acked_bytes = 0
         self._backoff: dict[int, _Resend] = {}
         self._again: deque[StoredMessage] = EMPTY  # due and with a body
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
-        self._asked = 0  # the last seq that the running fetch covers, if it is one for `_wanted`
-        # When, whether they are of the outbox, ids, and when they were sent.
+        self._asked = 0  # the last seq of the running fetch, if that fetch is for `_wanted`
+        # Time of the resend, True for messages (False for control messages), ids, and time of the send.
         self._due: list[tuple[float, bool, list[int], float]] = []
-        # Commits that are to say which messages are held now. Until then what was just stored is not taken: it would
-        # come before what is held no more, which the store does not give out yet (T-61).
+        # Commits that change which messages are held. Until they end, new messages are not taken from commits: they
+        # would go before older messages whose hold has ended, which the store does not return yet (T-61).
         self.lists_under_way = 0
         self.full = False  # the backoff set is at its bound (T-52)
-        self.deferred = False  # nothing goes for now: the peer is just back, and the head is suspected (T-09)
+        self.deferred = False  # no message goes yet: the peer is just back, and the head is suspected (T-09)
 
     # Rows that come in.
 
     def committed(self, messages: Sequence[StoredMessage], wanted: Sequence[StoredMessage] | None = None) -> None:
-        """These were just stored for the peer. Kept if nothing older is waiting on disk and memory allows.
+        """Takes messages just stored for the peer, if no older one waits on disk and memory allows.
 
-        `wanted` are those that are not held (T-61), if that is not all of them.
+        `wanted` are those that are not held (T-61); None: all.
         """
         outbox = self.outbox
         caught_up = self._loaded_to >= outbox.last_seq and not self.lists_under_way
@@ -206,7 +213,7 @@ class Window:
         outbox.last_seq = messages[-1].seq
 
     def moved_in(self, messages: Sequence[StoredMessage]) -> None:
-        """Another owner's rows, in order, are stored for the peer now. Kept as those that were just stored."""
+        """Takes messages moved from another owner, ordered by seq; else reads them later, as `committed`."""
         outbox = self.outbox
         caught_up = self._loaded_to >= outbox.last_seq and not self.lists_under_way
         outbox.last_seq = max(outbox.last_seq, messages[-1].seq)
@@ -218,7 +225,7 @@ class Window:
         self._loaded_to = max(self._loaded_to, outbox.last_seq)
 
     def next_fetch(self) -> tuple[int, int, int] | None:
-        """The next rows to read: (after_seq, max_count, max_bytes), or None."""
+        """Returns the next rows to read as (after_seq, max_count, max_bytes), or None."""
         limits = self._limits
         self._asked = 0
         if self._wanted:
@@ -231,20 +238,20 @@ class Window:
         return None
 
     def go_back(self, seq: int) -> None:
-        """Rows above `seq` were added below those that were read already: read on from there."""
+        """Reads on behind `seq`, as rows were added below those already read."""
         if seq < self._loaded_to:
             self._loaded_to = seq
             self._fresh = deque(message for message in self._fresh if message.seq <= seq)
             self._fresh_bytes = sum(message.size for message in self._fresh)
 
     def fetched(self, rows: Sequence[Row], after_seq: int, holds: Holds) -> list[CorruptMessage]:
-        """Take the rows of the fetch that began after `after_seq`, but for those that are held (T-61). Returns those
-        that cannot be read (V9)."""
+        """Takes the rows of the fetch that began after `after_seq`, except held ones (T-61); returns the unreadable
+        rows (V9)."""
         if self._asked:
             return self._fetched_again(rows, after_seq, holds)
         corrupt: list[CorruptMessage] = []
         if after_seq != self._loaded_to:
-            return corrupt  # asked before `go_back`
+            return corrupt  # the fetch began before `go_back`
         if self._fresh is EMPTY:
             self._fresh = deque()
         for row in rows:
@@ -269,7 +276,7 @@ class Window:
                 self._leave_backoff(wire_id)
                 corrupt.append(row)
             elif holds is not None and holds(row.channel, row.key):
-                self._leave_backoff(wire_id)  # it goes out anew when it is held no more
+                self._leave_backoff(wire_id)  # sent as new when the hold ends
             else:
                 if self._again is EMPTY:
                     self._again = deque()
@@ -278,7 +285,7 @@ class Window:
         for seq in range(after_seq + 1, covered + 1):
             wire_id = self._wanted.pop(seq, None)
             if wire_id is not None:
-                self._leave_backoff(wire_id)  # the store holds it
+                self._leave_backoff(wire_id)  # not returned: the store holds it
         return corrupt
 
     def _leave_backoff(self, wire_id: int) -> None:
@@ -286,7 +293,7 @@ class Window:
         self.full = False
 
     def acked(self, wire_id: int) -> tuple[int, int] | None:
-        """(seq, size) of what this acknowledges, or None if it is nothing of ours (T-44)."""
+        """Removes the acknowledged message; returns its (seq, size), or None for an unknown id (T-44)."""
         message = self._unacked.pop(wire_id, None)
         if message is not None:
             self._unacked_bytes -= message.size
@@ -299,7 +306,7 @@ class Window:
         return resend.seq, resend.message_size
 
     def take_acked(self, wire_ids: Iterable[int], acked: dict[int, tuple[int, int]]) -> list[int]:
-        """As `acked` for each: adds what is ours to the dictionary, by its id, and returns the other ids."""
+        """Removes the acknowledged messages, and adds their (seq, size) to `acked`; returns the unknown ids."""
         take, others, size = self._unacked.pop, [], 0
         for wire_id in wire_ids:
             message = take(wire_id, None)
@@ -316,11 +323,11 @@ class Window:
         return others
 
     def drop(self, ids: Mapping[int, int]) -> None:
-        """These, wire ids by seq, are owed no more, whether they were sent or not."""
+        """Removes messages that are no longer owed, sent or not, given as wire ids by seq."""
         for wire_id in ids.values():
             self.acked(wire_id)
         fresh = self._fresh
-        while fresh and fresh[0].seq in ids:  # the usual case: the oldest go
+        while fresh and fresh[0].seq in ids:  # the usual case: the oldest ones
             self._fresh_bytes -= fresh.popleft().size
         if fresh and max(ids, default=0) > fresh[0].seq:
             self._fresh = deque(message for message in fresh if message.seq not in ids)
@@ -329,8 +336,10 @@ class Window:
     # Frames that go out.
 
     def next_run(self, room: int) -> Sequence[StoredMessage]:
-        """Messages that may go now: one that is due again, else new ones as the window has room for them, until they
-        take so many bytes or more."""
+        """Returns the messages to send now: one resend, else new ones up to the bounds of the window.
+
+        New messages end with the one that reaches `room` bytes.
+        """
         if self.deferred:
             return ()
         while self._again:
@@ -361,9 +370,9 @@ class Window:
         return run
 
     def transmitted(self, wire_ids: Sequence[int], control_ids: Collection[int], now: float) -> None:
-        """The socket has taken these: from now on the time to their resend runs (T-50).
+        """Starts the time to the resend of messages that the socket has taken (T-50).
 
-        `control_ids` are the control messages that are unacknowledged; what is neither theirs nor ours is acknowledged.
+        `control_ids` are unacknowledged control messages; an id of neither kind is acknowledged already.
         """
         self._drop_settled()
         if wire_ids and all(map(self._unacked.__contains__, wire_ids)):  # the usual case
@@ -384,19 +393,19 @@ class Window:
             heappush(self._due, (now + self.interval(0), False, others, now))
 
     def _drop_settled(self) -> None:
-        """Forget the times of runs that were acknowledged: at full speed there are many more of them than waiting."""
+        """Drops due times of acknowledged runs: at full speed they far outnumber the waiting ones."""
         due = self._due
         waiting, again = self._unacked.keys(), self._backoff.keys()
         while due and due[0][1] and waiting.isdisjoint(due[0][2]) and again.isdisjoint(due[0][2]):
             heappop(due)
 
     def interval(self, attempts: int) -> float:
-        """Seconds until a message goes out again that was sent again `attempts` times: doubling, jittered (T-50)."""
+        """Returns the seconds until the next resend, after `attempts` resends: doubling, jittered (T-50)."""
         doubled = self._resend_first * 2.0 ** min(attempts, 30)
         return min(doubled, max(self._limits.resend_max, self._resend_first)) * (1.0 + 0.2 * self._jitter())
 
     def refused(self, wire_id: int) -> bool:
-        """True if it was sent and is unacknowledged. It leaves the window, and goes again when its resend is due."""
+        """Moves a refused message out of the window, until its resend; returns False if the id is not in flight."""
         message = self._unacked.get(wire_id)
         if message is not None and len(self._backoff) < self._limits.backoff_messages:
             del self._unacked[wire_id]
@@ -409,7 +418,7 @@ class Window:
         return self._due[0][0] if self._due else None
 
     def hurry(self, wanted: Callable[[str, str], bool], before: float, now: float) -> None:
-        """Have what is wanted, and was not sent since then, fall due now (T-50)."""
+        """Makes the wanted messages due now, except those sent after `before` (T-50)."""
         due, early = [], list[int]()
         for when, is_ours, ids, sent in self._due:
             if is_ours and sent <= before:
@@ -423,7 +432,7 @@ class Window:
             heapify(self._due)
 
     def _name_of(self, wire_id: int) -> tuple[str, str] | None:
-        """Channel and key of what was sent and is unacknowledged."""
+        """Returns channel and key of a message in flight, or None."""
         message = self._unacked.get(wire_id)
         if message is not None:
             return message.channel, message.key
@@ -431,7 +440,7 @@ class Window:
         return None if resend is None else resend.name
 
     def fall_due(self, now: float) -> list[int]:
-        """Queue again what is due; returns ids that are none of the outbox's: control messages, for their owner."""
+        """Queues the resends that are due; returns the other ids, which are control messages."""
         others: list[int] = []
         while self._due and self._due[0][0] <= now:
             for wire_id in heappop(self._due)[2]:
@@ -444,7 +453,10 @@ class Window:
         return others
 
     def _leave_window(self, wire_id: int, now: float) -> None:
-        """Its first resend is due: from now on it blocks nobody (T-52). A line that stood for so long is no bad one."""
+        """Moves a message to `_backoff` at its first resend, so that it blocks no other (T-52).
+
+        The line has stood so long that the small start of the window (T-76) is no longer needed.
+        """
         self._start_bytes = self._limits.window_bytes
         if self._again is EMPTY:
             self._again = deque()
@@ -465,7 +477,7 @@ class Window:
             self._wanted[resend.seq] = wire_id
 
     def sizes_of(self, wire_ids: Iterable[int]) -> dict[int, int]:
-        """Size by seq of those of these messages that are unacknowledged."""
+        """Returns the sizes, by seq, of those of these messages that are in flight."""
         sizes: dict[int, int] = {}
         for wire_id in wire_ids:
             if wire_id in self._unacked:
@@ -479,50 +491,50 @@ class Window:
         return wire_id in self._unacked or wire_id in self._backoff
 
     def oldest(self) -> tuple[int, tuple[str, str]] | None:
-        """Of what was sent and is unacknowledged, the oldest: its wire id, and its channel and key."""
+        """Returns wire id and (channel, key) of the oldest message in flight, or None."""
         waiting = [(one.seq, wire_id, one.name) for wire_id, one in self._backoff.items()]
         waiting += [(one.seq, wire_id, (one.channel, one.key)) for wire_id, one in self._unacked.items()]
         return min(waiting)[1:] if waiting else None
 
     def oldest_seq(self) -> int:
-        """Seq of the first that waits here, or behind which others may be on disk."""
+        """Returns the first seq that is in the window, or may wait on disk."""
         waiting = [self._fresh[0].seq] if self._fresh else [self._loaded_to + 1]
         waiting += [one.seq for sent in (self._unacked, self._backoff) for one in _first_of(sent)]
         return min(waiting)
 
     @property
     def in_flight(self) -> bool:
-        """True if something was sent and is unacknowledged."""
+        """True if a sent message is unacknowledged."""
         return bool(self._unacked or self._backoff)
 
     @property
     def waiting(self) -> bool:
-        """True if something is to be sent, or to be read for that, as soon as there is room."""
+        """True if messages are to be sent or read as soon as there is room."""
         return bool(self._fresh or self._again or self._wanted) or self._loaded_to < self.outbox.last_seq
 
     def owes(self, seq: int) -> bool:
-        """True if a message up to this one was not sent over this connection, and is not set aside or held."""
+        """True if a message up to this seq is still to be sent over this connection; held and parked ones are not."""
         if self._fresh and self._fresh[0].seq <= seq:
             return True
         return self._loaded_to < min(seq, self.outbox.last_seq) and self.outbox.pending > 0
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to send, to read or to wait for."""
+        """True if there is no message to send, to read or to wait for."""
         rows = self._fresh or self._again or self._wanted or self._loaded_to < self.outbox.last_seq
         return not (self._unacked or self._backoff or rows or self._due)
 
     @property
     def in_window(self) -> tuple[int, int]:
-        """Messages and bytes that were sent and whose first resend is not due."""
+        """Number and bytes of the messages that were sent and whose first resend is not due."""
         return len(self._unacked), self._unacked_bytes
 
     @property
     def in_backoff(self) -> int:
-        """Messages that left the window and are still unacknowledged."""
+        """Number of messages that left the window and are still unacknowledged."""
         return len(self._backoff)
 
 
 def _first_of(sent: Mapping[int, StoredMessage] | Mapping[int, _Resend]) -> Iterable[StoredMessage | _Resend]:
-    """The one that was sent first, if there is one."""
+    """Returns the message sent first, if there is one."""
     return islice(sent.values(), 1)

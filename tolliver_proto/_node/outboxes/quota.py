@@ -1,8 +1,8 @@
 """Room at a peer's quota, made as its policy says (D-10).
 
-A peer that is skipped is no recipient. One whose oldest go is searched for them, unless some are known: the send waits
-meanwhile, and what goes leaves in the commit that stores what comes. As with an acknowledgement nothing is taken back
-where that commit fails: the room stays, and the next send finds it.
+A skipped peer is no recipient. For a peer whose oldest messages are dropped, the store is searched for them unless some
+are known; the send waits meanwhile, and one commit removes the oldest messages and stores the new ones. If that commit
+fails, the removal is not taken back, as with an ack: the next send finds the room.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..context import Context
 from ..link import Peer, Recipients
 from ..policy import Policy, QuotaPolicy
 from ..store import Found
+from .drop_oldest import AHEAD, Share
 from .ledger import Ledger
-from .oldest import AHEAD, Share
 from .outbox import Outbox
 
-_FILLING, _CALM = 80, 60  # per cent of the quota: at the one it is told, and again once it was below the other
+_FILLING, _CALM = 80, 60  # per cent of the quota: reported at the first; again only after a fall below the second
 
 
 def shares_of(routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, Share]:
-    """For each peer the number and the bytes of the messages that are for it."""
+    """Returns for each peer the number and the bytes of its messages."""
     wanted: dict[Recipients, Share] = {}
     start = 0
     for recipients, run in groupby(routed):  # mostly one
@@ -46,7 +46,7 @@ def shares_of(routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, 
 
 
 class Quota:
-    """Bounds of every outbox, and the policy of each peer at them."""
+    """Bounds of every outbox, and what each peer's policy does at them."""
 
     __slots__ = ("_bytes", "_counts", "_messages", "_policy", "_tight_bytes", "_tight_messages")
 
@@ -57,16 +57,16 @@ class Quota:
         self._counts = counts
 
     def used(self, outbox: Outbox) -> float:
-        """Share of the quota that is used: 1 where it is full."""
+        """Returns the used share of the quota: 1 is full."""
         return max(outbox.pending / self._messages, outbox.pending_bytes / self._bytes)
 
     def is_tight(self, outbox: Outbox, count: int, size: int) -> bool:
-        """True if it would be nearly full, or more than full, with so many messages more, of so many bytes."""
+        """True if `count` more messages of `size` bytes make the outbox nearly full or fuller."""
         return outbox.pending + count >= self._tight_messages or outbox.pending_bytes + size >= self._tight_bytes
 
     def full(self, shares: Mapping[Peer, Share]) -> dict[QuotaPolicy, list[Peer]]:
-        """The peers that have no room, by what their policy says. Raises OutboxFull where it says so, and where no
-        room could be made."""
+        """Returns the peers without room, by policy. Raises OutboxFull if a policy says so, or if the messages exceed
+        the whole quota of a peer."""
         full: dict[QuotaPolicy, list[Peer]] = {policy: [] for policy in QuotaPolicy}
         for peer, share in shares.items():
             if max(self.excess(peer.outbox, share)) <= 0:
@@ -85,11 +85,11 @@ class Quota:
         return full
 
     def excess(self, outbox: Outbox, share: Share) -> Share:
-        """Messages and bytes that would be too many; neither is above zero where there is room."""
+        """Returns the messages and bytes above the quota; neither is above zero if there is room."""
         return outbox.pending + share[0] - self._messages, outbox.pending_bytes + share[1] - self._bytes
 
     def refused(self, outbox: Outbox) -> None:
-        """A send for it is. One that is too large for an empty outbox says nothing of the outbox."""
+        """Notes a refused send. A send too large for an empty outbox does not mark the outbox as full."""
         self._counts["refused_sends"] += 1
         outbox.full = outbox.pending > 0
 
@@ -102,7 +102,7 @@ class Quota:
         )
 
     def left_out(self, routed: Sequence[Recipients], sizes: Sequence[int], full: Iterable[Peer]) -> list[set[Peer]]:
-        """For each message those of the full peers that have no room for it, in order."""
+        """Returns for each message, in order, the full peers without room for that message."""
         waiting = {peer: [peer.outbox.pending, peer.outbox.pending_bytes] for peer in full}
         without: list[set[Peer]] = []
         for recipients, size in zip(routed, sizes, strict=True):
@@ -117,7 +117,7 @@ class Quota:
         return without
 
     def begins_to_fill(self, outbox: Outbox) -> bool:
-        """True if it has passed the share of its quota at which that is told, and was calm before."""
+        """True if the outbox has just passed the share of the quota that is reported."""
         if outbox.calm_below is not None:
             return False
         if outbox.pending < self._tight_messages and outbox.pending_bytes < self._tight_bytes:
@@ -127,7 +127,7 @@ class Quota:
 
 
 def narrowed(routed: Sequence[Recipients], without: Sequence[Set[Peer]]) -> list[Recipients]:
-    """The same recipients without those: one object for equal ones that follow each other, so that runs stay runs."""
+    """Returns the recipients without the skipped ones; equal neighbours are one object, so that runs stay runs."""
     left: list[Recipients] = []
     last: tuple[Recipients, Set[Peer]] | None = None
     for recipients, skipped in zip(routed, without, strict=True):
@@ -155,7 +155,7 @@ _DROPPED = "messages, the oldest for this peer, were given up to make room for n
 
 
 class QuotaRoom:
-    """Quotas of the outboxes."""
+    """Makes room in the outboxes for a send."""
 
     def __init__(self, context: Context, commits: Commits, ledger: Ledger) -> None:
         self._context = context
@@ -170,9 +170,9 @@ class QuotaRoom:
     def find_room(
         self, routed: Sequence[Recipients], sizes: Sequence[int], shares: dict[Peer, Share], then: GoOn
     ) -> Room | None:
-        """Recipients of the messages, and deliveries that go for them; nothing has changed yet.
+        """Returns the recipients of the messages and the deliveries to drop for them, and changes nothing yet.
 
-        None: it is looked for, and `then` is called. Raises OutboxFull.
+        Returns None while a search looks for deliveries to drop; `then` is called at its end. Raises OutboxFull.
         """
         full = self.quota.full(shares)
         room = Room(routed, shares)
@@ -188,7 +188,7 @@ class QuotaRoom:
         return room
 
     def use_room(self, room: Room, receipt: Receipt) -> None:
-        """Give up what goes, and tell. `receipt` is that of what comes."""
+        """Gives up the dropped deliveries, and reports them. `receipt` is that of the new messages."""
         for peer, oldest in room.dropped.items():
             self._ledger.remove(UndeliveredReason.DROPPED_OLDEST, peer, oldest)
             self._counts["dropped_oldest"] += len(oldest)
@@ -214,9 +214,9 @@ class QuotaRoom:
                 )
 
     def _oldest_of(self, peer: Peer, share: Share, then: GoOn) -> list[Found] | None:
-        """Deliveries that make room for that much, or None: then they are looked for, and `then` is called.
+        """Returns deliveries that make room for the share, or None: a search begins, and `then` is called at its end.
 
-        Raises OutboxFull where there is nothing to give up.
+        Raises OutboxFull if the peer has too few deliveries to drop.
         """
         excess = self.quota.excess(peer.outbox, share)
         oldest = peer.outbox.oldest
@@ -254,7 +254,7 @@ def _is_in_flight(peer: Peer, one: Found) -> bool:
 
 @dataclass(slots=True)
 class Room:
-    """Room for some messages: who gets them, who is left out of which, and what goes for them."""
+    """Room for some messages: their recipients, the peers skipped for each, and the deliveries dropped for them."""
 
     routed: Sequence[Recipients]
     shares: dict[Peer, Share]

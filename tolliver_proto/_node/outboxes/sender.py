@@ -1,7 +1,15 @@
 """Messages from the application, to the next commit.
 
-A message is routed once, when it is sent; from then on it is a row, an id, and for each recipient a number in its
-outbox. A send that has to wait for room goes behind those that wait already.
+State: `blocked`, the sends that wait inside, in order. Everything else is in other files: the routes, the quota, the
+ledger, the batch and the windows of connecting peers.
+
+Invariants: a message is routed once, when its send is stored; from then on the message is a row, an id, and for each
+recipient a number in the outbox. A send stores all its messages or none: whatever may raise comes before the first
+change. Sends are stored in the order of the calls: a send goes behind the blocked ones. A blocked send waits for one of
+three: a window of a connecting peer (T-62), space on disk (D-13), or a search for deliveries to drop (D-10).
+
+`send` is the short way of one message without conditions; everything else goes through `store`. Rejected: a lookup of
+the quota for each send, as `is_tight` is a comparison, and only an outbox that is nearly full is looked at closely.
 """
 
 from __future__ import annotations
@@ -37,11 +45,11 @@ from .quota import QuotaRoom, shares_of
 from .routing import Routing, count_subscribed
 
 To = UUID | Collection[UUID] | None
-"""A peer, or some, to whom a message is narrowed; None is every peer that subscribes (P-25)."""
+"""The peer, or the peers, that may get a message; None is every subscriber (P-25)."""
 
 
 class Terms(NamedTuple):
-    """Conditions of one send, which it keeps while it waits inside."""
+    """Conditions of one send, kept while the send is blocked. `expire_after` is in seconds."""
 
     required: int = 0
     to: frozenset[UUID] | None = None
@@ -49,14 +57,14 @@ class Terms(NamedTuple):
 
 
 def terms_of(required: int, to: To, expire_after: float | None) -> Terms:
-    """As an application gives them. Raises TypeError and ValueError."""
+    """Checks the arguments of an application. Raises TypeError and ValueError."""
     if expire_after is not None and not expire_after > 0:
         raise ValueError(f"expire_after={expire_after!r:.100}: give seconds above zero, or None")
     return Terms(required, None if to is None else uuids_of(to), expire_after)
 
 
 def uuids_of(to: object) -> frozenset[UUID]:
-    """Peers of a `to`. Raises TypeError, as a text would be a collection that nobody is in."""
+    """Returns the peers of a `to`. Raises TypeError for all but UUIDs, a text included."""
     if isinstance(to, UUID):
         return frozenset((to,))
     if isinstance(to, (str, bytes)) or not isinstance(to, Collection) or not all(isinstance(one, UUID) for one in to):
@@ -106,7 +114,7 @@ class Sender:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Store a message for every peer that subscribes to it. As `send_many` with one item."""
+        """Stores one message for every subscriber, as `send_many` with one item."""
         self._context.tick(now)
         has_terms = require_recipients or to is not None or expire_after is not None
         if (
@@ -147,16 +155,16 @@ class Sender:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Store messages, all or none, for every peer that subscribes to each. `Stored` names the receipt.
+        """Stores messages, all or none, each for every subscriber. `Stored` names the receipt.
 
-        `to` narrows them to one peer, or to some (P-25): those of them that do not subscribe get nothing.
-        `expire_after` seconds after they were stored those that are not acknowledged are given up, after a restart too
-        (P-27).
+        `to` names the only peers that may get the messages (P-25); those that do not subscribe get none. Messages that
+        are unacknowledged `expire_after` seconds after the commit are given up, after a restart too (P-27).
 
-        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError (of a peer in
-        `to` that acknowledges nothing too), OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), and TooFewRecipients
-        where one of them is for fewer peers than are required. While a connecting peer's share of kept messages is full
-        (T-62), or the disk (D-13), or deliveries are looked for that are to make room (D-10), the send waits inside.
+        Raises, before anything changes, TypeError, ValueError, ReservedChannel (T-27), LocalProtocolError (also for a
+        peer in `to` whose layout has no acks), OwnLimitExceeded (T-06, T-07), OutboxFull (D-10), ConnectionClosing, and
+        TooFewRecipients if a message has fewer than `require_recipients` recipients. The send waits inside while the
+        share of a connecting peer is full (T-62), the disk is full (D-13), or a search looks for deliveries to drop
+        (D-10).
         """
         self._context.tick(now)
         if self._context.closing:
@@ -178,16 +186,17 @@ class Sender:
         return receipt
 
     def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None, *, to: To = None) -> int:
-        """Send to connected subscribers, unstored; returns how many. Dropped where the buffer is full (T-55).
+        """Sends to the connected subscribers without storing; returns their number.
 
-        `to` narrows them as with `send_many`.
+        A message is dropped for a peer whose buffer is above high water (T-55). `to` is as in `send_many`. Raises
+        TypeError, ReservedChannel (T-27), LocalProtocolError and OwnLimitExceeded (T-06, T-07).
         """
         if now is not None:
             self._context.tick(now)
         if (channel, key) not in self._sizes.pair_sizes or type(body) is not bytes or len(body) > self._limits.max_body:
-            self._sizes.size(channel, key, body)  # new names, or it raises
+            self._sizes.size(channel, key, body)  # remembers new names, or raises
         marked: Encoder | None = None
-        frame = b""  # by that encoder, which hardly ever is another one
+        frame = b""  # encoded by `marked`, which peers mostly share
         sent = 0
         high_water = self._limits.high_water
         peers = (
@@ -216,8 +225,8 @@ class Sender:
     def _with_foreign(
         self, peers: tuple[Peer, ...], channel: str, key: str, body: bytes, to_all: bool
     ) -> tuple[Peer, ...]:
-        """And those that take nothing but unreliable messages. Raises OwnLimitExceeded where the layout of one of them
-        all cannot carry it: nothing was sent."""
+        """Adds the peers that take unreliable messages only. Raises OwnLimitExceeded, before anything is sent, if the
+        layout of any peer cannot carry the message."""
         if to_all:
             peers += self._routing.one_way.match(channel, key).peers
         for link in self._context.foreign:
@@ -233,7 +242,7 @@ class Sender:
         return peers
 
     def _tell_one_way(self, items: Iterable[Item], terms: Terms) -> None:
-        """Some of what is sent matches what peers want that acknowledge nothing."""
+        """Reports the subscribers without acks, for whom these reliable messages are not."""
         if terms.to is not None:
             return
         missed: Counter[Peer] = Counter()
@@ -250,7 +259,7 @@ class Sender:
             )
 
     def store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, terms: Terms) -> bool:
-        """False where the send must wait until room is found."""
+        """Stores a send in the batch; returns False if the send must wait until a search has found room."""
         routed: Sequence[Recipients] = (
             self._routing.routes.match_all(items) if terms.to is None else self._routing.narrow_all(items, terms.to)
         )
@@ -266,7 +275,7 @@ class Sender:
                 return False
             routed, shares = room.routed, room.shares
             _check_recipients(items, routed, terms.required)
-        # A peer that connects gets what is retained by subscribing, and is not in a `to` that names nobody.
+        # Not for retained values, which a connecting peer gets by its subscribe, nor for an empty `to`.
         is_kept = (
             bool(self._ledger.keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))
         )
@@ -289,7 +298,7 @@ class Sender:
             peer.outbox.add(*share)
         if room is not None:
             self._room.look_at_filling(shares)
-        if room is not None and is_kept:  # a full peer does not get it as one that connects
+        if room is not None and is_kept:  # a skipped peer must not claim the message as a connecting one
             for seq, peers in enumerate(room.skipped, receipt.first_seq):
                 for peer in peers:
                     self._ledger.keeping[seq].exclude(peer)
@@ -310,7 +319,7 @@ class Sender:
         return True
 
     def _tell_nobody(self, receipt: Receipt, channels: Iterable[str]) -> None:
-        """Messages on these had no recipients, and are not kept (T-53). A requester that has left is no failure."""
+        """Reports messages without recipients, which are not kept (T-53); not a reply to a requester that left."""
         channels = [channel for channel in channels if not is_envelope(channel)]
         if channels:
             receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, len(channels))
@@ -329,14 +338,14 @@ class Sender:
         )
 
     def _on_room(self, receipt: Receipt, error: TolliverError | None) -> None:
-        """The search that this send waits for is over."""
+        """Stores the blocked sends after the search for room; after an error the send of `receipt` fails."""
         if error is not None and self.blocked and self.blocked[0][1] is receipt:
             self.blocked.popleft()
             self._actions.append(Stored([receipt], error))
         self.unblock()
 
     def _look_at_windows(self, count: int) -> bool:
-        """True if some window keeps so many messages more."""
+        """Reports the windows that cannot keep `count` more messages; returns True if any window is open."""
         for owner in self._ledger.keeping.close_full(self._ledger.next_seq):
             link = owner if isinstance(owner, Link) else None
             whom = owner if link is None else link.identity.address if link.remote is None else link.remote
@@ -358,18 +367,18 @@ class Sender:
         return self._ledger.keeping.keeps_enough(self._policy.strict_block)
 
     def unblock(self) -> None:
-        """Store the sends that waited, in order, unless they are to go apart."""
+        """Stores the blocked sends, in order, unless commits are split (disk full)."""
         if not self._commits.apart:
             self.store_blocked()
 
     def store_blocked(self) -> None:
-        """And what patterns have that waited."""
+        """Stores the blocked sends, and those of patterns."""
         self._store_sends()
         for pattern in self._hooks.room_is_back:
             pattern.room_is_back()
 
     def _store_sends(self) -> None:
-        """As far as the shares of the connecting peers allow, and until room at a quota is looked for."""
+        """Stores blocked sends, up to the first that must wait for a connecting peer or for a search."""
         while self.blocked and not self._keeps_enough():
             items, receipt, terms = self.blocked[0]
             try:
@@ -380,7 +389,7 @@ class Sender:
             self.blocked.popleft()
 
     def take_back(self, batch: Batch) -> None:
-        """Messages that were not stored: no id, no owner, no place in a window that keeps for somebody."""
+        """Takes back the messages of a failed commit: ids, owners, and places in the windows of connecting peers."""
         for recipients, messages in batch.runs:
             size = sum(message.size for message in messages)
             for peer in recipients.peers:
@@ -389,7 +398,7 @@ class Sender:
         self._ledger.keeping.take_back(batch.messages())
         linked = [*self._commits.batch.linked]
         self._commits.batch.linked.clear()
-        for peer, claimed in linked:  # promised to a peer in the meantime
+        for peer, claimed in linked:  # claimed by a peer in the meantime
             self._ledger.unlink_kept(peer, claimed)
             self._ledger.link_kept(peer, [kept for kept in claimed if kept.message.seq not in ids])
         for first, last in spans_of(ids):
@@ -405,15 +414,15 @@ class Sender:
 
     @property
     def waits_alone(self) -> bool:
-        """True if messages that go in commits of their own wait for the next one, and may have it (D-13)."""
-        # Asked where `_apart` holds, without which none wait: to ask costs more than all else of an idle node.
+        """True if messages wait for a commit of their own (D-13), and the next commit may be that."""
+        # Checked only while commits are split (disk full): the check is too slow for the idle path.
         if not self._commits.batch.empty:
             return False
         is_blocked = bool(self.blocked) and not (self._keeps_enough() or self._commits.room_searches.busy)
         return is_blocked or any(pattern.waits() for pattern in self._hooks.waits)
 
     def fail_blocked(self, error: TolliverError) -> None:
-        """Sends that wait for a commit that stores nothing, which has no room either."""
+        """Fails the blocked sends, as even a commit without messages had no space on disk."""
         if self.blocked and not (self._keeps_enough() or self._commits.room_searches.busy):
             self._actions.append(Stored([receipt for _, receipt, _ in self.blocked], error))
             self.blocked.clear()
@@ -422,7 +431,7 @@ class Sender:
 
 
 def _check_recipients(items: Sequence[Item], routed: Sequence[Recipients], required: int) -> None:
-    """Raises TooFewRecipients, before anything has changed."""
+    """Raises TooFewRecipients if a message has fewer than the required recipients."""
     for (channel, key, _), recipients in zip(items, routed, strict=True) if required else ():
         found = count_subscribed(recipients, channel, key)
         if found < required:

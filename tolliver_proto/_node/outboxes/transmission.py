@@ -1,6 +1,16 @@
 """Messages from the store to the wire, and acknowledgements back.
 
-The window of a peer decides what it is sent, and when (`outbox`).
+State: here the running fetches (one for each peer) and the encoded frames of one round (`frames`). The state of a
+connection is its `link.sending`: the window, and the ids on their way to the socket. The window decides which messages
+are sent, and when (`outbox`).
+
+The way: `committed_for` or `fetched` brings rows to the window; `pump` encodes what the window gives, up to high water;
+`hand_over` notes the ids in the Transmit; `taken` starts the time to their resend when the socket has taken them
+(T-50); `settle` ends deliveries at an ack.
+
+Invariants: a connection that went above high water gets no frames until it is below low water (D-9). All pending
+messages are sent, in order, on each new connection (T-51). The time to a resend begins with the socket, not with the
+send, so that a slow line is no reason to resend. A row that cannot be read is set aside, and the next rows go on.
 """
 
 from __future__ import annotations
@@ -24,7 +34,7 @@ _LOOK_AGAIN = 1.0  # seconds
 
 
 class Transmission:
-    """Rows, frames, resends, acknowledgements."""
+    """Moves rows to frames, and acks to removals."""
 
     def __init__(self, context: Context, commits: Commits, ledger: Ledger) -> None:
         self._context = context
@@ -38,7 +48,7 @@ class Transmission:
         self._commits = commits
         self._ledger = ledger
         self._fetching: dict[UUID, tuple[Link, int]] = {}
-        self.frames: dict[int, bytes] = {}  # encoded, by seq, while peer after peer is given the same
+        self.frames: dict[int, bytes] = {}  # by seq, shared by the peers of one round
         self._round_trips = Histogram()
         context.due.update(
             {
@@ -67,7 +77,7 @@ class Transmission:
             peer.outbox.stored(messages[0].seq, messages[-1].seq)
 
     def up(self, link: Link, peer: Peer) -> None:
-        """This is its peer's live link: all that is pending is sent on it, in order (T-51)."""
+        """Opens the window of the peer's new live link, which sends all pending messages in order (T-51)."""
         sending = link.sending
         sending.ack_watch = AckWatch(self._policy.unacknowledged_after)
         sending.window = Window(peer.outbox, self._limits, self._context.resend_first, self._context.rng.random)
@@ -77,27 +87,27 @@ class Transmission:
             self._timers.set(("deferred", link.cid), self._context.now + ALONE_AFTER_UP)
 
     def down(self, link: Link) -> None:
-        """It is the live link no more."""
+        """Ends the window, as the link is no longer the peer's live link."""
         window, link.sending.window = link.sending.window, None
         if window is not None and link.peer is not None:
             link.peer.outbox.left(window)
             self._timers.cancel(("deferred", link.cid))
 
     def read_for(self, owner: Peer) -> Window:
-        """Reader of the messages of an owner that is no peer."""
+        """Returns the new reader of the messages of an owner that is no peer."""
         window = Window(owner.outbox, self._limits, self._context.resend_first, self._context.rng.random)
         owner.outbox.reader = window
         return window
 
     def _on_deferred_timeout(self, cid: int) -> None:
-        """The peer has been up for long enough: it gets the message that it may close for (T-09)."""
+        """Sends the suspected head, as the peer has been up for long enough (T-09)."""
         link = self._context.links[cid]
         assert link.sending.window is not None
         link.sending.window.deferred = False
         self._context.sendable[link] = None
 
     def pump(self, link: Link) -> None:
-        """Give the connection what its peer may be sent now."""
+        """Encodes the messages that the connection may send now, and asks for more rows."""
         window, connection, peer = link.sending.window, link.connection, link.peer
         if (
             window is None
@@ -117,14 +127,14 @@ class Transmission:
             if not run:
                 break
             if peer.lists.kept_back and peer.lists.holds(run[0].channel, run[0].key):
-                window.acked(run[0].wire_id)  # it goes out anew when it is held no more
+                window.acked(run[0].wire_id)  # sent as new when the hold ends
                 continue
             data = self._encoded(run) if link not in self._context.foreign else connection.encoder.messages(run)
             connection.send_encoded(data)
             link.sending.gathered += [message.wire_id for message in run]
             room -= len(data)
             outbox = peer.outbox
-            if run[0].seq > outbox.sent_to:  # then the others are above it too
+            if run[0].seq > outbox.sent_to:  # the run ascends: all of it is new
                 outbox.sent_to = run[-1].seq
                 self._counts["sent"] += len(run)
                 peer.counts.sent += len(run)
@@ -139,7 +149,7 @@ class Transmission:
             self._timers.set(("resend", link.cid), due)
 
     def hand_over(self, link: Link) -> None:
-        """The socket is given all that has gathered."""
+        """Notes that the socket was given all gathered messages."""
         sending = link.sending
         sending.in_flight, sending.gathered = sending.gathered, []
         if sending.in_flight:
@@ -147,7 +157,7 @@ class Transmission:
         sending.handed += link.in_transit
 
     def taken(self, link: Link) -> None:
-        """The socket has it: from now on the time to its resend runs (T-50)."""
+        """Notes that the socket has taken the messages: the time to their resend begins (T-50)."""
         sending, window = link.sending, link.sending.window
         if window is None:
             sending.in_flight = []
@@ -170,7 +180,7 @@ class Transmission:
             if len(run) == 1:
                 return self._context.encoder.message(one.channel, one.key, one.body, one.wire_id)
             return self._context.encoder.messages(run)
-        for message in run:  # for one peer after the other, who may be sent the same
+        for message in run:  # the next peers may get the same messages
             if message.seq not in frames:
                 frames[message.seq] = self._context.encoder.messages((message,))
         return b"".join([frames[message.seq] for message in run])
@@ -195,7 +205,7 @@ class Transmission:
             self._actions.append(Fetch(peer.uuid, *wanted))
 
     def _resend_control(self, link: Link, wire_ids: Iterable[int]) -> None:
-        """Control messages whose acknowledgement is overdue go out again as they were."""
+        """Resends the control messages whose ack is overdue, unchanged."""
         assert link.connection is not None
         for wire_id in wire_ids:
             frame = link.lists.control.frame(wire_id) if link.lists.control else None
@@ -205,7 +215,7 @@ class Transmission:
         self._context.writable[link] = None
 
     def settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
-        """A run of acknowledgements: wire id -> (seq, size)."""
+        """Ends the deliveries that a run of acks names: wire id -> (seq, size)."""
         peer = link.peer
         assert peer is not None
         ids, total = {}, 0
@@ -239,7 +249,7 @@ class Transmission:
             self._timers.set(("unacked", link.cid), due)
 
     def suspect(self, link: Link) -> None:
-        """The peer ended it in order: perhaps because of what it cannot take (T-09)."""
+        """Counts a strike after an orderly end; the last strike sets a message aside (T-09)."""
         peer = peer_of(link)
         sizes = (
             link.sending.window.sizes_of(link.sending.exposure.at(self._context.now))
@@ -258,7 +268,7 @@ class Transmission:
         )
 
     def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
-        """Take the result of a Fetch, in order."""
+        """Takes the rows of a Fetch, in order."""
         self._context.tick(now)
         if any(pattern.rows(peer, rows, None) for pattern in self._hooks.rows):
             return
@@ -286,7 +296,7 @@ class Transmission:
             )
 
     def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
-        """The Fetch brought nothing; it is tried again in a second."""
+        """Reports a failed Fetch, and retries after STORE_RETRY seconds."""
         self._context.tick(now)
         self._fetching.pop(peer, None)
         self._context.notice(NoticeKind.STORE_ERROR, peer, f"reading the outbox failed, it is tried again: {error}")
@@ -313,7 +323,7 @@ class Transmission:
         self._context.sendable[self._context.links[cid]] = None
 
     def _on_unacked_timeout(self, cid: int) -> None:
-        """Acks that we do not read, as our own handlers have enough, are no silence of the peer's."""
+        """Reports a silent peer. While we do not read, our own handlers being full, the peer's acks may be unread."""
         link = self._context.links[cid]
         oldest = link.sending.window.oldest() if link.sending.window is not None else None
         if oldest is None or link.sending.window is None:
@@ -339,5 +349,5 @@ class Transmission:
 
     @property
     def round_trips(self) -> Histogram:
-        """Seconds from when the socket took a message to its acknowledgement: of one at a time for each connection."""
+        """Seconds from the socket's taking a message to its ack, of one message at a time for each connection."""
         return self._round_trips

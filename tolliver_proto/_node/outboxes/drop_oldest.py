@@ -1,7 +1,7 @@
 """Oldest deliveries of a peer, the first to make room (D-10).
 
-The node counts its deliveries and does not know them one by one. A search of the store finds some of the oldest ahead
-of need; they are known here until they go, in this way or another.
+The node counts deliveries, and has no list of them. A search of the store finds some of the oldest ahead of need;
+`Oldest` remembers them until they are removed, to make room or for another reason.
 """
 
 from __future__ import annotations
@@ -11,52 +11,52 @@ from collections.abc import Callable, Iterable, Iterator
 from ..store import Found
 
 AHEAD = 256
-"""Deliveries that a search finds at least, so that not every send needs one."""
+"""Deliveries that a search finds at least, so that not every send needs a search."""
 
 Share = tuple[int, int]
-"""Messages, and their bytes."""
+"""A number of messages, and of bytes."""
 
 
 class Oldest:
-    """The oldest deliveries of a peer, as the last search found them and as far as they are still owed."""
+    """The oldest deliveries of a peer that the last search found and that are still owed."""
 
     __slots__ = ("_found", "complete_at", "searching", "valid")
 
     def __init__(self) -> None:
         self._found: dict[int, Found] = {}
         self.searching = False
-        self.valid = True  # none was added since the search began that may be older
-        self.complete_at = 0  # the seq that was next when a search had found all that there is
+        self.valid = True  # no older delivery was added since the search began
+        self.complete_at = 0  # the next seq when a search had found all deliveries, else 0
 
     def begin(self) -> None:
-        """A search begins."""
+        """Begins a search."""
         self.forget()
         self.searching = self.valid = True
 
     def add(self, found: Iterable[Found], excess: Share, is_in_flight: Callable[[Found], bool]) -> bool:
-        """A piece of what it finds. True if that is enough: much that is not in flight, and as much as is needed."""
+        """Adds a piece that the search found; returns True if enough deliveries that are not in flight are known."""
         self._found.update((one.seq, one) for one in found)
         idle = [one.size for one in self._found.values() if not is_in_flight(one)]
         return len(idle) >= max(AHEAD, excess[0]) and sum(idle) >= excess[1]
 
     def end(self, next_seq: int | None, is_in_flight: Callable[[Found], bool]) -> None:
-        """The search is over. It has seen all that there is where `next_seq`, the seq that comes next, is given."""
+        """Ends the search. `next_seq` is given if the search has found all deliveries, and is the next seq."""
         self.searching = False
         if not self.valid:
             self.forget()
             return
         idle = {seq: one for seq, one in self._found.items() if not is_in_flight(one)}
-        self._found = idle if next_seq is None else {**idle, **self._found}  # in the order in which they are to go
+        self._found = idle if next_seq is None else {**idle, **self._found}  # idle ones go first
         self.complete_at = next_seq or 0
 
     def forget(self) -> None:
-        """Others may be older now."""
+        """Forgets all, as other deliveries may be older now."""
         self._found.clear()
         self.complete_at = 0
         self.valid = False
 
     def discard(self, first: int, last: int) -> None:
-        """These are owed no more."""
+        """Removes deliveries that are no longer owed."""
         if not self._found:
             return
         if last - first < len(self._found):
@@ -66,8 +66,10 @@ class Oldest:
             self._found = {seq: one for seq, one in self._found.items() if not first <= seq <= last}
 
     def choose(self, excess: Share, is_in_flight: Callable[[Found], bool], next_seq: int) -> list[Found] | None:
-        """As many as make room for that much, or None where a search must find more. Those that are in flight come
-        last, and only where nothing else is left."""
+        """Returns the oldest deliveries that make room for `excess`, or None if a search must find more.
+
+        Deliveries in flight come last, and only if the search has found all deliveries.
+        """
         count, size = excess
         chosen: list[Found] = []
         for one in self._in_order(is_in_flight, next_seq):
