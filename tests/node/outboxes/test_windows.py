@@ -334,6 +334,26 @@ def test_all_windows_together_keep_four_shares_of_distinct_messages() -> None:
     play.send("c", "k", b"to who subscribes")
 
 
+@pytest.mark.parametrize(("first", "not_kept"), [(100, []), (4000, ["2"])])
+def test_what_only_a_connection_kept_that_failed_is_told_as_not_kept(first: int, not_kept: list[str]) -> None:
+    """T-62: the window of its remote was full, so that the next connection will not get these."""
+    play, cid = asking(limits=Limits(keep_bytes=1000))
+    cid = fail(play, cid, late=True)
+    play.send("c", "k", bytes(first))
+    wire = stands(play, cid)
+    receipt = play.node.send_many([("c", "k", b"1"), ("c", "k", b"2")], now=play.now)
+    actions = play.run()
+    assert notices(actions) == []
+    actions = wire.lose()
+    told = [one for one in every(actions, Notice) if one.kind is NoticeKind.NOT_KEPT]
+    assert [one.detail.split()[0] for one in told] == not_kept
+    assert play.node.stats().not_kept == sum(map(int, not_kept))
+    assert asked(play, receipt) == ([(*NOBODY,)] if not_kept else [])
+    wire = play.dialled(every(actions + play.wait(2.0), Dial))
+    wire.respond(WANTED)
+    assert wire.bodies() == [bytes(first), *([] if not_kept else [b"1", b"2"])]
+
+
 def test_a_later_connection_keeps_its_share_though_the_windows_are_full() -> None:
     play = Play(limits=Limits(keep_bytes=200))
     wire = play.dialled(play.call("connect", "back"))

@@ -378,8 +378,7 @@ class Links(ConnectionTable[Link, Action]):
             self._timers.cancel((name, link.cid))
         self.take_down(link, link.error)
         if link in self._ledger.keeping:
-            self._ledger.keeping.lose(link)
-            self._connect_wait.stop_keeping(link)
+            self._connect_wait.lose(link)
         self._end_dial(link)
 
     def _end_dial(self, link: Link) -> None:

@@ -75,6 +75,13 @@ class ConnectWait:
             elif is_gone:
                 self._tell_unowned([kept])
 
+    def lose(self, link: Link) -> None:
+        """Ends the window of a failed connection; reports its messages that the full window of its remote lacks."""
+        count = self._ledger.keeping.lose(link)
+        if count:
+            self._sender.count_not_kept(link, count)
+        self.stop_keeping(link)
+
     def stop_keeping(self, *owners: Link | Remote) -> None:
         """Ends these windows. Kept messages without an owner then leave the store."""
         for owner in owners:

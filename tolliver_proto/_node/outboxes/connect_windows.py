@@ -169,11 +169,21 @@ class Keeping:
                 if not kept.owed:
                     yield seq
 
-    def lose(self, link: Link) -> None:
-        """Remembers the failed connection, so that sends do not wait for its remote or peer again."""
+    def lose(self, link: Link) -> int:
+        """Remembers the failed connection, so that sends do not wait for its remote or peer again.
+
+        Returns the number of messages that its window keeps and that came after its remote's window closed: the next
+        connection to the remote will not get them.
+        """
         self._failed[_whom(link)] = None
         if len(self._failed) > _REMEMBERED:
             del self._failed[next(iter(self._failed))]
+        window, of_remote = self._windows.get(link), self._windows.get(link.remote)
+        if window is None or of_remote is None or of_remote.until is None:
+            return 0
+        first = max(window.since, of_remote.until + 1)
+        until = self._last if window.until is None else window.until
+        return sum(high - low + 1 for low, high in self._counts.within(first, until)) if first <= until else 0
 
     def regain(self, link: Link) -> None:
         """Forgets earlier failures, as the connection is up."""

@@ -39,6 +39,7 @@ from ..context import Context
 from ..link import Link, Peer, Recipients
 from ..sizes import Item, Sizes
 from ..store import StoredMessage
+from .connect_windows import Owner
 from .expiry import Expiry
 from .ledger import Ledger
 from .quota import QuotaRoom, shares_of
@@ -347,18 +348,21 @@ class Sender:
     def _look_at_windows(self, count: int) -> bool:
         """Reports the windows that cannot keep `count` more messages; returns True if any window is open."""
         for owner in self._ledger.keeping.close_full(self._ledger.next_seq):
-            link = owner if isinstance(owner, Link) else None
-            whom = owner if link is None else link.identity.address if link.remote is None else link.remote
-            self._counts["not_kept"] += count
-            self._context.tally.add(
-                NoticeKind.NOT_KEPT,
-                link.peer.uuid if link is not None and link.peer is not None else None,
-                count,
-                f"messages were not kept for {whom}, which is connecting, as {self._ledger.keeping.size} bytes are "
-                "kept: what it subscribes to only now it will not get of these (T-62)",
-                self._context.now,
-            )
+            self.count_not_kept(owner, count)
         return self._ledger.keeping.open > 0
+
+    def count_not_kept(self, owner: Owner, count: int) -> None:
+        link = owner if isinstance(owner, Link) else None
+        whom = owner if link is None else link.identity.address if link.remote is None else link.remote
+        self._counts["not_kept"] += count
+        self._context.tally.add(
+            NoticeKind.NOT_KEPT,
+            link.peer.uuid if link is not None and link.peer is not None else None,
+            count,
+            f"messages were not kept for {whom}, which is connecting, as {self._ledger.keeping.size} bytes are "
+            "kept: what it subscribes to only now it will not get of these (T-62)",
+            self._context.now,
+        )
 
     def must_wait(self) -> bool:
         return self._commits.apart or self._keeps_enough()
