@@ -10,6 +10,7 @@ from tolliver_proto import (
     Action,
     Dialect,
     Fetch,
+    ForgetPeer,
     HandshakeRequest,
     HandshakeResponse,
     Limits,
@@ -601,3 +602,20 @@ def test_the_day_goes_on_where_it_was_not_heard_since_a_restart(known: str) -> N
     assert held(again) == subscribed(C)
     again.wait(DAY)
     assert held(again) == ()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_unsubscribe_is_not_kept_for_a_peer_that_is_being_forgotten(stored: bool) -> None:
+    """The store has dropped all rows of the peer by then: a kept unsubscribe would outlive the peer there (T-77)."""
+    play = Play()
+    play.peer(LOW, ("c", ""))
+    play.hold_commits = True
+    play.call("forget_peer", LOW)
+    while len(play.held) == 1 and not any(isinstance(one, ForgetPeer) for one in play.held[0].operations):
+        play.finish()
+    play.call("subscribe", "x", "")
+    play.call("unsubscribe", "x", "")
+    play.finish() if stored else play.fail()
+    while play.held:
+        play.finish()
+    audit(play.node, play.store)

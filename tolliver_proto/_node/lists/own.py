@@ -79,7 +79,8 @@ class OwnList:
 
     def _keep_unsubscribe(self, subscription: Subscription) -> None:
         """Remembers the unsubscribe for every peer that may know the entry, until that peer acknowledges."""
-        peers = [peer for peer in self._peers.values() if peer.lists.stored and not (peer.derived or peer.is_owner)]
+        known = [peer for peer in self._peers.values() if peer.lists.stored and not peer.links.forgotten]
+        peers = [peer for peer in known if not (peer.derived or peer.is_owner)]
         room = _MOST_UNSAID - sum(len(peer.lists.unsaid) for peer in peers)
         chosen = [peer for peer in peers if subscription not in peer.lists.unsaid][: max(0, room)]
         for peer in chosen:
