@@ -152,6 +152,25 @@ def test_what_was_heard_goes_on_routing_until_its_hold_is_over() -> None:
     assert scene.sender.routes_to(LOW, 50.0) == set()
 
 
+def test_a_hold_that_a_clone_of_the_store_brings_is_known_and_may_not_end_too_early() -> None:
+    """T-61, T-70: the second instance goes on with the holds of the store, and its hold begins with its start."""
+    scene = Scene(Policy(unsubscribed_hold=100.0))
+    store = MemoryStore()
+    store.commit([ReplacePeerSubscriptions(LOW, (), (WANTED,))])
+    held(scene, 0.0)
+    twin = scene.sender.twin()
+    twin.holds(store, 50.0)
+    assert not twin.may_give_up(LOW, scene.sent, UndeliveredReason.UNSUBSCRIBED, 130.0)
+    assert twin.may_give_up(LOW, scene.sent, UndeliveredReason.UNSUBSCRIBED, 150.0)
+
+
+def test_a_hold_that_the_store_put_back_lacks_is_no_reason() -> None:
+    scene = Scene(Policy(unsubscribed_hold=100.0))
+    held(scene, 0.0)
+    scene.sender.holds(MemoryStore(), 50.0)
+    assert not scene.sender.may_give_up(LOW, scene.sent, UndeliveredReason.UNSUBSCRIBED, 150.0)
+
+
 # Messages that are set aside or dropped.
 
 

@@ -317,12 +317,13 @@ class Ledger:
                 self.forgetting.discard(operation.peer)
         return given_up
 
-    def holds(self, store: MemoryStore) -> None:
-        """This is its store now: the same number may be another message there."""
+    def holds(self, store: MemoryStore, now: float = 0.0) -> None:
+        """This is its store now: the same number may be another message there, and its holds are in force (T-61)."""
         self._bodies.update((message.seq, message.body) for message in store.messages)
-        self.knows = {}
+        self.knows, self._held = {}, {}
         for uuid, peer in store.load().peers.items():
             self._hears(uuid, [*peer.subscriptions, *peer.held])
+            self._held.update(((uuid, one), now - age) for one, age in peer.held.items())
 
     def _hears(self, peer: UUID, subscriptions: Iterable[Subscription]) -> None:
         if peer in self.others and peer not in self.forgetting:

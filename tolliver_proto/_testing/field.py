@@ -137,7 +137,7 @@ class Field(Simulation):
         host.ledger.said_gone.clear()
         twin = Host(f"{host.name}+{self.counts['twins']}", host.ledger.twin(), store, host.limits, host.version)
         twin.wants, twin.wishes, twin.island = wants, set(host.wishes), host.island
-        twin.ledger.holds(store)
+        twin.ledger.holds(store, self.now)
         host.twin = twin
         self._twins.append(twin)
         self._trace(f"{twin.name} is another {host.name}")

@@ -520,7 +520,7 @@ class Simulation(Handlers):
         before, host.store = host.store, copy.store.snapshot()
         host.ledger.rolled_back = True
         host.ledger.said_gone.clear()
-        host.ledger.holds(host.store)
+        host.ledger.holds(host.store, self.now)
         for uuid in self._ledgers:
             lost = (before.owed(uuid) | before.held()) - copy.owed[uuid]
             for sent in host.ledger.sent.values():
