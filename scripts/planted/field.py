@@ -228,10 +228,10 @@ BUGS = (
     ),
     Bug(
         "a window ends with the first dial that fails",
-        LINKS,
-        "_forget",
-        "self._connect_wait.stop_keeping(link)",
-        "self._connect_wait.stop_keeping(link, link.remote)",
+        "tolliver_proto/_node/outboxes/connect_wait.py",
+        "lose",
+        "self.stop_keeping(link)",
+        "self.stop_keeping(link, link.remote)",
         (WINDOWS + "test_what_is_sent_from_the_call_on_reaches_a_new_remote",),
     ),
     Bug(
