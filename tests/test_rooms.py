@@ -161,6 +161,14 @@ def test_the_page_is_up_to_date() -> None:
     assert draw_rooms.main(["--check"]) == 0
 
 
+def test_the_files_that_contributing_names_are_there() -> None:
+    """The table of places: a path from the root, or from one of the packages."""
+    named = re.findall(r"`([\w/]+/\w+\.py)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    homes = (ROOT, ROOT / "tolliver_proto", ROOT / "transports", ROOT / "transports/tolliver_transports")
+    assert len(named) > 10
+    assert [name for name in named if not any((home / name).is_file() for home in homes)] == []
+
+
 def test_the_check_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     page.write_text(draw_rooms.PAGE.read_text("utf-8").replace("`_common`", "`_other`"), "utf-8")
