@@ -118,7 +118,7 @@ _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 peer = UUID("01890000-0000-7000-8000-000000000001")
 while True:
     bodies = [b"%s-%d" % (name.encode(), number + one) for one in range(3)]
-    run = Run([Delivery(1, peer, Message("c", "k", body, 7)) for body in bodies], lambda *_: None)
+    run = [Delivery(1, peer, Message("c", "k", body, 7)) for body in bodies]
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + rng.randrange(1200), hard))
     try:
         append(path, [run])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .bug import Bug
 
 TURNS = "tests/anyio/test_turns.py::"
+VOTES = "transports/tolliver_transports/_messages/votes.py"
 INBOX = "transports/tolliver_transports/_messages/inbox.py"
 LOOP = "transports/tolliver_transports/_driver/loop_endpoint.py"
 ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
@@ -23,33 +24,33 @@ BUGS = (
     ),
     Bug(
         "one handler is enough",
-        INBOX,
-        "_is_last",
-        "self._waiting[delivery] == 0",
+        VOTES,
+        "decided",
+        "shared.left == 0",
         "True",
         ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
     ),
     Bug(
         "a handler that failed is outvoted",
-        INBOX,
-        "_is_last",
-        "self._verdicts[delivery] = _graver(self._verdicts.get(delivery, True), verdict)",
-        "pass",
+        VOTES,
+        "decided",
+        "max(shared.verdict, verdict, key=_gravity)",
+        "shared.verdict",
         ("tests/adapters/test_handlers.py::test_all_matching_handlers_must_handle_it_well[asyncio]",),
     ),
     Bug(
         "several handlers share what each of them settles",
-        INBOX,
-        "ballot",
-        "[Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]",
-        "self._deliveries",
+        VOTES,
+        "copies",
+        "[[_Copy(one) for one in shared] for _ in range(handlers)]",
+        "[[_Copy(one) for one in shared]] * handlers",
         ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-messages]",),
     ),
     Bug(
         "a run settles a delivery twice",
         INBOX,
-        "_settle_open",
-        "one.settler is self or one.settler is None",
+        "Run.settle",
+        "one.settler is self",
         "True",
         ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-message_runs]",),
     ),
@@ -73,7 +74,7 @@ BUGS = (
         "gathered: a message that is kept is never told as begun",
         INBOX,
         "tell",
-        "self.begin(begun)",
+        "self._box.begin(begun)",
         "pass",
         (TURNS + "test_a_message_that_is_kept_from_a_turn_to_the_next_is_being_handled[asyncio]",),
     ),
@@ -81,15 +82,15 @@ BUGS = (
         "gathered: they are settled, and nobody is told",
         INBOX,
         "tell",
-        "self._tell(well, True)",
+        "self._box.settled(well, True)",
         "pass",
         (TURNS + "test_acknowledgements_before_a_failure_in_one_turn_stand[asyncio]",),
     ),
     Bug(
         "False is as good as True",
         INBOX,
-        "returned",
-        "bool(result)",
+        "is_well",
+        "result is None or result is True",
         "True",
         ("tests/adapters/test_handlers.py::test_a_failed_message_comes_again_until_it_is_handled",),
     ),
@@ -144,7 +145,7 @@ BUGS = (
     Bug(
         "a result must have a truth",
         INBOX,
-        "returned",
+        "is_well",
         "is_interrupt(error)",
         "True",
         ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import pytest
 from tolliver_transports._cli.appending import append
-from tolliver_transports.anyio import Run
 from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, running, tolliver
@@ -155,9 +154,9 @@ def test_a_pipe_is_refused_as_it_would_acknowledge_what_nobody_reads(tmp_path: P
         append(pipe, [run_of(b"one")])  # that came there after the start
 
 
-def run_of(*bodies: bytes) -> Run:
+def run_of(*bodies: bytes) -> list[Delivery]:
     peer = UUID("01890000-0000-7000-8000-000000000001")
-    return Run([Delivery(1, peer, Message("c", "k", body, 7)) for body in bodies], lambda *_: None)
+    return [Delivery(1, peer, Message("c", "k", body, 7)) for body in bodies]
 
 
 def test_what_could_be_written_in_part_only_is_cut_off(tmp_path: Path) -> None:

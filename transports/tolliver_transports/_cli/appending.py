@@ -8,6 +8,7 @@ could be written in part only are cut off again, unless somebody else has writte
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from errno import EWOULDBLOCK
 from itertools import accumulate
 from pathlib import Path
@@ -15,6 +16,8 @@ from pathlib import Path
 import anyio
 import anyio.abc
 import anyio.to_thread
+
+from tolliver_proto import Delivery
 
 from .._private import is_one_file, open_private
 from ..anyio import Instance, Run
@@ -125,7 +128,7 @@ class _Writer:
             self._written.set()
 
 
-def append(file: Path, runs: list[Run]) -> None:
+def append(file: Path, runs: Iterable[Iterable[Delivery]]) -> None:
     """All of the lines, or none; they are on the disk then. Raises OSError.
 
     The file is opened each time, so that it may be moved away meanwhile. A line that a loss of power has torn ends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tolliver_proto import Histogram, Verdict
+from tolliver_proto import Histogram
 
 from .._status.snapshot import HistogramStatus
 
@@ -21,14 +21,6 @@ class ChannelCounts:
     def __init__(self) -> None:
         self.handlers = self.queued = self.handled = self.failed = 0
         self.seconds = Histogram()
-
-    def settled(self, count: int, verdict: Verdict) -> None:
-        """So many were. Those that nobody has begun and that are let go are neither handled nor failed."""
-        self.queued -= count
-        if verdict is True:
-            self.handled += count
-        elif verdict is not None:
-            self.failed += count
 
 
 class ChannelTable:

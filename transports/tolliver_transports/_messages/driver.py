@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -53,8 +53,9 @@ from .._driver.adapter import Done, Job, StoringAdapter
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall, PendingCalls
 from .events import Event
-from .inbox import Mailbox, Votes
+from .inbox import Mailbox
 from .store_jobs import News, StoreJobs
+from .votes import are_copies, copies, decided, originals
 from .waits import Connected, Waits
 
 if TYPE_CHECKING:
@@ -126,24 +127,27 @@ class NodeDriver(Driver):
             self._recorder.received(cid, plaintext)
         self.node.receive_data(cid, plaintext, time.monotonic())
 
-    def settle(self, deliveries: Collection[Delivery], verdict: Verdict) -> None:
+    def settle(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
+        """A handler says this of deliveries of one run."""
         node, now = self.node, time.monotonic()
-        if isinstance(verdict, HandleAgain):
-            node.handle_again(deliveries, verdict.seconds, now)
-            self._world.wake()
-        elif isinstance(verdict, GiveUp):
-            node.give_up(deliveries, verdict.reason, now)
-        else:
-            say = node.let_go if verdict is None else node.acknowledge if verdict else node.fail
-            say(deliveries, now)
+        found = decided(deliveries, verdict) if are_copies(deliveries) else {verdict: deliveries}
+        for final, known in found.items():
+            if isinstance(final, HandleAgain):
+                node.handle_again(known, final.seconds, now)
+                self._world.wake()
+            elif isinstance(final, GiveUp):
+                node.give_up(known, final.reason, now)
+            else:
+                say = node.let_go if final is None else node.acknowledge if final else node.fail
+                say(known, now)
         self._schedule_run()
 
-    def begin(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
-        if self.node.begin(mailbox, deliveries, time.monotonic()):
+    def begin(self, mailbox: Mailbox, deliveries: Sequence[Delivery]) -> None:
+        if self.node.begin(mailbox, originals(deliveries), time.monotonic()):
             self._world.wake()
 
-    def end(self, mailbox: Mailbox, deliveries: Collection[Delivery]) -> None:
-        if self.node.end(mailbox, deliveries, time.monotonic()):
+    def end(self, mailbox: Mailbox, deliveries: Sequence[Delivery]) -> None:
+        if self.node.end(mailbox, originals(deliveries), time.monotonic()):
             self._world.wake()
 
     def _take_back(self, action: TakeBack) -> None:
@@ -213,11 +217,10 @@ class NodeDriver(Driver):
         self.delivered += len(action.deliveries)
         mailboxes = cast(Sequence[Mailbox], action.handlers)
         if len(mailboxes) == 1:
-            mailboxes[0].put(action.deliveries, self.settle)
+            mailboxes[0].put(action.deliveries)
             return
-        votes = Votes(self.settle, action.deliveries, len(mailboxes))
-        for mailbox in mailboxes:
-            mailbox.put(*votes.ballot())
+        for mailbox, own in zip(mailboxes, copies(action.deliveries, len(mailboxes)), strict=True):
+            mailbox.put(own)
 
     def _on_stored(self, action: Stored) -> None:
         self._stored.settle_all(action.tokens, action.error)

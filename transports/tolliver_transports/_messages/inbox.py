@@ -10,7 +10,7 @@ stuck (D-9).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from uuid import UUID
@@ -24,10 +24,6 @@ from .channels import ChannelTable
 Handler = Callable[[Delivery], object]
 """A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
 
-Settle = Callable[[Collection[Delivery], Verdict], None]
-"""Says of these deliveries what became of them."""
-Lock = AbstractContextManager[object]
-
 
 class _Settled:
     """Settler of deliveries that are settled already: saying it again changes nothing."""
@@ -40,24 +36,18 @@ _SETTLED = _Settled()
 
 
 class Run(Sequence[Delivery]):
-    """Deliveries that came together, for bulk work. `ack()` and `fail()` settle all that is not settled yet."""
+    """Deliveries that came together, for bulk work. `ack()` and `fail()` settle all that is not settled yet, and so do
+    those of each delivery."""
 
-    __slots__ = ("_deliveries", "_given", "_left", "_lock", "_originals", "_settle", "calls")
+    __slots__ = ("_box", "_deliveries", "_given", "_left")
 
-    def __init__(
-        self,
-        deliveries: Sequence[Delivery],
-        settle: Settle,
-        lock: Lock | None = None,
-        originals: Mapping[Delivery, Delivery] | None = None,
-    ) -> None:
+    def __init__(self, deliveries: Sequence[Delivery], box: Mailbox) -> None:
         self._deliveries = deliveries
-        self._settle = settle
-        self._lock = lock  # where any thread may settle
-        self._originals = originals  # the node's, where each handler has copies of its own
+        self._box = box
         self._left = len(deliveries)  # those that are not settled
         self._given = 0  # those that were taken out one by one, or all
-        self.calls: Calls | None = None  # told when its deliveries are begun; an iterator's when they are settled, too
+        for one in deliveries:
+            one.settler = self
 
     def __len__(self) -> int:
         return len(self._deliveries)
@@ -85,34 +75,20 @@ class Run(Sequence[Delivery]):
 
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
         """Say it of these, once each."""
-        if self._lock is None:
-            self._settle_open(deliveries, verdict)
-        else:
-            with self._lock:
-                self._settle_open(deliveries, verdict)
+        with self._box.core.lock:
+            fresh = []
+            for one in deliveries:
+                if one.settler is self:
+                    one.settler = _SETTLED  # which held this run, as the run holds it
+                    fresh.append(one)
+            if fresh:
+                self._left -= len(fresh)
+                self._box.settled(fresh, verdict)
 
     @property
     def settled(self) -> bool:
         """True if all of it is."""
         return not self._left
-
-    def _settle_open(self, deliveries: Collection[Delivery], verdict: Verdict) -> None:
-        fresh = deliveries
-        if deliveries is not self._deliveries or self._left < len(deliveries):
-            fresh = [one for one in deliveries if one.settler is self or one.settler is None]
-        for one in fresh:
-            one.settler = _SETTLED  # which held this run, as the run holds it
-        if fresh:
-            self._tell(fresh, verdict)
-
-    def _tell(self, fresh: Collection[Delivery], verdict: Verdict) -> None:
-        """Tell the node of these, which are marked as settled."""
-        self._left -= len(fresh)
-        if self.calls is not None:
-            self.calls.settled(len(fresh), verdict)
-            if self.calls.end_with_settling:
-                self.calls.end(fresh if self._originals is None else self.originals(fresh))
-        self._settle(fresh, verdict)
 
     # Handing out.
 
@@ -128,30 +104,14 @@ class Run(Sequence[Delivery]):
     def next_begun(self) -> Delivery | None:
         """As `next`, and from now on it is being handled (D-9)."""
         delivery = self.next()
-        if delivery is not None and self.calls is not None:
-            self.calls.begin((delivery,) if self._originals is None else self.originals((delivery,)))
+        if delivery is not None:
+            self._box.begin((delivery,))
         return delivery
 
     def begin_all(self) -> None:
         """All of it is handed out, and being handled from now on."""
         self._given = len(self._deliveries)
-        self.begin(self._deliveries)
-
-    def begin(self, deliveries: Collection[Delivery]) -> None:
-        """Its handler is at these from now on."""
-        if self.calls is not None:
-            self.calls.begin(self.originals(deliveries))
-
-    def end(self, deliveries: Collection[Delivery]) -> None:
-        """And is no more, settled or not: for calls that do not end with settling."""
-        if self.calls is not None:
-            self.calls.end(self.originals(deliveries))
-
-    def originals(self, deliveries: Collection[Delivery]) -> Collection[Delivery]:
-        """These, as the node knows them."""
-        if self._originals is None:
-            return deliveries
-        return [self._originals[one] for one in deliveries]
+        self._box.begin(self._deliveries)
 
     def let_go(self) -> None:
         """Let go what nobody has begun."""
@@ -165,59 +125,10 @@ class Run(Sequence[Delivery]):
         self._deliveries = [*self._deliveries[: self._given], *(one for one in left if one.peer_id != peer)]
 
 
-def hand_out(run: Run) -> Run:
-    """Each delivery of the run can be settled by itself from now on, with `ack()` and `fail()` of its own."""
-    for one in run._deliveries:
-        one.settler = run
-    return run
-
-
-class Votes:
-    """Settlement of deliveries that several handlers get: each settles a copy of its own, the last vote decides."""
-
-    def __init__(self, settle: Settle, deliveries: Sequence[Delivery], handlers: int) -> None:
-        self._settle = settle
-        self._deliveries = deliveries
-        self._waiting = dict.fromkeys(deliveries, handlers)
-        self._verdicts: dict[Delivery, Verdict] = {}  # of those that were not handled well by all so far
-
-    def ballot(self) -> tuple[Sequence[Delivery], Settle, Mapping[Delivery, Delivery]]:
-        """One handler's copies, its way to settle each of them once, and their originals."""
-        copies = [Delivery(one.cid, one.peer_id, one.message, one.attempt) for one in self._deliveries]
-        originals = dict(zip(copies, self._deliveries, strict=True))
-        return copies, lambda voted, verdict: self._cast([originals[one] for one in voted], verdict), originals
-
-    def _cast(self, deliveries: Iterable[Delivery], verdict: Verdict) -> None:
-        done: dict[Verdict, list[Delivery]] = {}
-        for one in deliveries:
-            if self._is_last(one, verdict):
-                done.setdefault(self._verdicts.pop(one, True), []).append(one)
-        for final, voted in done.items():
-            self._settle(voted, final)
-
-    def _is_last(self, delivery: Delivery, verdict: Verdict) -> bool:
-        if verdict is not True:
-            self._verdicts[delivery] = _graver(self._verdicts.get(delivery, True), verdict)
-        self._waiting[delivery] -= 1
-        return self._waiting[delivery] == 0
-
-
-def _graver(one: Verdict, other: Verdict) -> Verdict:
-    """The verdict on a message of which two handlers say these.
-
-    One failure is one (T-45), and where one handler wants it again later, that is when it is tried again. A message
-    that one handler never had has not failed there, and comes again.
-    """
-    first, second = _gravity(one), _gravity(other)
-    return one if first >= second else other
-
-
-def _gravity(verdict: Verdict) -> tuple[int, float]:
-    if isinstance(verdict, GiveUp):
-        return 4, 0.0
-    if isinstance(verdict, HandleAgain):
-        return 3, verdict.seconds
-    return (0 if verdict else 1 if verdict is None else 2), 0.0
+def settle(delivery: Delivery, verdict: Verdict) -> None:
+    """Say it of one that is in a run."""
+    assert delivery.settler is not None
+    delivery.settler.settle((delivery,), verdict)
 
 
 class Core(Protocol):
@@ -226,8 +137,6 @@ class Core(Protocol):
     node: Node
     mailboxes: set[Mailbox]
     channels: ChannelTable
-    run_lock: Lock | None
-    """Lock around settling, if any thread may settle."""
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -240,18 +149,24 @@ class Core(Protocol):
     def abandon(self, dropped: Any) -> None: ...
 
     @property
-    def begin(self) -> Callable[[Mailbox, Collection[Delivery]], None]:
+    def begin(self) -> Callable[[Mailbox, Sequence[Delivery]], None]:
         """Says that the handler is at these from now on (D-9)."""
 
     @property
-    def end(self) -> Callable[[Mailbox, Collection[Delivery]], None]:
-        """And is no more."""
+    def end(self) -> Callable[[Mailbox, Sequence[Delivery]], None]:
+        """Says that the handler has ended with these, settled or not."""
+
+    @property
+    def settle(self) -> Callable[[Sequence[Delivery], Verdict], None]:
+        """Says of these deliveries, which are of one run, what became of them."""
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None: ...
 
 
 class Mailbox:
     """Deliveries that match one registration. The node knows it as a handler from `open` to `close`."""
+
+    _run_of: Callable[[Sequence[Delivery], Any], Run] = Run
 
     def __init__(
         self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str = "", pending: int | None = None
@@ -265,8 +180,8 @@ class Mailbox:
         self.wakeup = wakeup
         self.closed = True  # until it is opened
         self.is_timed = True
-        self.end_with_settling = not calls
-        self._core = core
+        self._ends_by_settling = not calls
+        self.core = core
         self._calls = calls
         self._pending = pending
         self._runs: dict[UUID, deque[Run]] = {}  # by their peers, who take turns
@@ -275,37 +190,29 @@ class Mailbox:
 
     def open(self) -> None:
         """Take from now on. Deliveries that wait already come within this call: the taker is to be ready for them."""
-        with self._core.lock:
-            self._core.check_open()
+        with self.core.lock:
+            self.core.check_open()
             self._register()
             self.closed = False
-            self._core.mailboxes.add(self)
-            self._counts = self._core.channels.begin(self.channel)
-            self.settled = self._counts.settled
-            self._core.run_actions()
+            self.core.mailboxes.add(self)
+            self._counts = self.core.channels.begin(self.channel)
+            self.core.run_actions()
 
     def __str__(self) -> str:
         return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
 
     def _register(self) -> None:
-        self._core.node.register(self.channel, self.key, self, self._pending)
+        self.core.node.register(self.channel, self.key, self, self._pending)
 
     def _unregister(self) -> None:
-        self._core.node.unregister(self.channel, self.key, self)
+        self.core.node.unregister(self.channel, self.key, self)
 
-    def put(
-        self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None = None
-    ) -> None:
-        run = self._run(deliveries, settle, originals)
-        run.calls = self
+    def put(self, deliveries: Sequence[Delivery]) -> None:
+        """These have come together. They are in no other mailbox: where several handlers match, each has copies."""
+        run = self._run_of(deliveries, self)
         self._counts.queued += len(deliveries)
         self._runs.setdefault(deliveries[0].peer_id, deque()).append(run)
         self.wakeup.set()
-
-    def _run(
-        self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None
-    ) -> Run:
-        return Run(deliveries, settle, self._core.run_lock, originals)
 
     @property
     def waiting(self) -> bool:
@@ -333,15 +240,57 @@ class Mailbox:
     def be_patient(self) -> None:
         """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
         self.is_timed = False
-        with self._core.lock:
-            self._core.node.hand_out_once(self)
+        with self.core.lock:
+            self.core.node.hand_out_once(self)
 
-    def begin(self, deliveries: Collection[Delivery]) -> None:
+    def begin(self, deliveries: Sequence[Delivery]) -> None:
+        """Its handler is at these from now on."""
         if self.is_timed:
-            self._core.begin(self, deliveries)
+            self.core.begin(self, deliveries)
 
-    def end(self, deliveries: Collection[Delivery]) -> None:
-        self._core.end(self, deliveries)
+    def end(self, deliveries: Sequence[Delivery]) -> None:
+        """Its handler has ended with these, settled or not: for calls that do not end with settling."""
+        self.core.end(self, deliveries)
+
+    def settled(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
+        """These of one run are, each for the first time."""
+        counts = self._counts
+        counts.queued -= len(deliveries)
+        if verdict is True:
+            counts.handled += len(deliveries)
+        elif verdict is not None:  # a message that is let go was not begun: neither handled nor failed
+            counts.failed += len(deliveries)
+        if self._ends_by_settling:
+            self.end(deliveries)
+        self.core.settle(deliveries, verdict)
+
+    def is_well(self, delivery: Delivery, result: object) -> bool:
+        """True if its handler, which has returned this, has handled it well. Else it has failed, and that is told.
+
+        None or a true value is success, anything else failure, and so is one whose truth cannot be had (T-45).
+        """
+        if result is None or result is True:
+            return True
+        try:
+            if result:
+                return True
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            text = f"returned {shown(result)}, and whether that is true raises {told(error)}: return None or a bool"
+            self._failed(delivery, text, error)
+        else:
+            self._failed(delivery, f"returned {shown(result)}")
+        return False
+
+    def raised(self, delivery: Delivery, error: BaseException) -> None:
+        """Its handler has: it has failed, and that is told."""
+        text = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
+        self._failed(delivery, text, error)
+
+    def _failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
+        self.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
+        delivery.fail()
 
     def took(self, seconds: float, calls: int) -> None:
         """So many calls of the handler have lasted for so long in all."""
@@ -363,11 +312,11 @@ class Mailbox:
 
     def close(self) -> None:
         """Take no more, and fail what is not settled, so that it is sent again."""
-        with self._core.lock:
+        with self.core.lock:
             if self.closed:
                 return
             self.closed = True
-            self._core.mailboxes.discard(self)
+            self.core.mailboxes.discard(self)
             self._unregister()
             self._leave([*self._held, *(one for runs in self._runs.values() for one in runs)])
             self._runs.clear()
@@ -377,20 +326,6 @@ class Mailbox:
     def _leave(self, runs: Iterable[Run]) -> None:
         for run in runs:
             run.fail()
-
-
-class Calls(Protocol):
-    """Calls of a handler, as a run knows them."""
-
-    @property
-    def end_with_settling(self) -> bool:
-        """True for an iterator's: its user says with settling that it is through."""
-
-    def begin(self, deliveries: Collection[Delivery]) -> None: ...
-
-    def end(self, deliveries: Collection[Delivery]) -> None: ...
-
-    def settled(self, count: int, verdict: Verdict) -> None: ...
 
 
 class GatheringCore(Core, Protocol):
@@ -405,18 +340,12 @@ class GatheringCore(Core, Protocol):
 class GatheredRun(Run):
     """A run that is taken one by one on a loop: what is acknowledged is told together at the end of the turn."""
 
-    __slots__ = ("_box", "_told", "_well")
+    __slots__ = ("_told", "_well")
 
-    def __init__(
-        self,
-        deliveries: Sequence[Delivery],
-        settle: Settle,
-        lock: Lock | None,
-        originals: Mapping[Delivery, Delivery] | None,
-        box: GatheringMailbox,
-    ) -> None:
-        super().__init__(deliveries, settle, lock, originals)
-        self._box = box
+    _box: GatheringMailbox
+
+    def __init__(self, deliveries: Sequence[Delivery], box: GatheringMailbox) -> None:
+        super().__init__(deliveries, box)
         self._told = 0  # of those that were taken out
         self._well: list[Delivery] = []  # acknowledged, and not told
 
@@ -428,7 +357,7 @@ class GatheredRun(Run):
                     self._well.append(one)
         else:
             self._box.tell()
-            self._settle_open(deliveries, verdict)
+            super().settle(deliveries, verdict)
 
     def next_begun(self) -> Delivery | None:
         deliveries, box = self._deliveries, self._box
@@ -445,12 +374,13 @@ class GatheredRun(Run):
         """Tell the node what was acknowledged, and what was taken out and is not settled."""
         if self._well:
             well, self._well = self._well, []
-            self._tell(well, True)
+            self._left -= len(well)
+            self._box.settled(well, True)
         if self._told < self._given:
             begun = [one for one in self._deliveries[self._told : self._given] if one.settler is self]
             self._told = self._given
             if begun:
-                self.begin(begun)
+                self._box.begin(begun)
 
 
 class GatheringMailbox(Mailbox):
@@ -461,22 +391,18 @@ class GatheringMailbox(Mailbox):
     begun: nobody can be stuck on it.
     """
 
-    _core: GatheringCore
+    core: GatheringCore
+    _run_of = GatheredRun
 
     def __init__(self, core: GatheringCore, channel: str, key: str, wakeup: Wakeup) -> None:
         self.gathers = False
         super().__init__(core, channel, key, wakeup)
 
-    def _run(
-        self, deliveries: Sequence[Delivery], settle: Settle, originals: Mapping[Delivery, Delivery] | None
-    ) -> Run:
-        return GatheredRun(deliveries, settle, self._core.run_lock, originals, self)
-
     def gather(self) -> bool:
         """Gather from now on, until the end of this turn; False where it has not begun yet."""
-        if self._core.ends_soon:
+        if self.core.ends_soon:
             self.gathers = True
-            self._core.tell_at_end(self)
+            self.core.tell_at_end(self)
         return self.gathers
 
     def tell(self) -> None:
@@ -494,46 +420,3 @@ class GatheringMailbox(Mailbox):
     def take_back(self, peer: UUID) -> None:
         self.tell()
         super().take_back(peer)
-
-
-class Verdicts:
-    """The outcome of a handler's calls for one run; `end()` settles together what went well."""
-
-    def __init__(self, core: Core, run: Run) -> None:
-        self._core = core
-        self._run = run
-        self.well: list[Delivery] = []
-        """Handled well, and not settled yet."""
-
-    def returned(self, delivery: Delivery, result: object) -> None:
-        """None or a true value is success, anything else failure, and so is one whose truth cannot be had (T-45)."""
-        if result is None or result is True:
-            self.well.append(delivery)
-            return
-        try:
-            well = bool(result)
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            text = f"returned {shown(result)}, and whether that is true raises {told(error)}: return None or a bool"
-            self._failed(delivery, text, error)
-            return
-        if well:
-            self.well.append(delivery)
-        else:
-            self._failed(delivery, f"returned {shown(result)}")
-
-    def raised(self, delivery: Delivery, error: BaseException) -> None:
-        text = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
-        self._failed(delivery, text, error)
-
-    def end(self) -> None:
-        if len(self.well) == len(self._run):
-            self._run.ack()
-        elif self.well:
-            self._run.settle(self.well, True)
-        self.well = []
-
-    def _failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
-        self._core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
-        self._run.settle((delivery,), False)

@@ -33,6 +33,7 @@ from tolliver_proto import (
     RetainedValue,
     Subscription,
     TolliverError,
+    Verdict,
 )
 
 from .._driver import logs
@@ -47,7 +48,7 @@ from .._tls.policy import Pumps
 from ..codecs._codec import AnyCodec
 from .channels import ChannelTable
 from .driver import NodeDriver
-from .inbox import Handler, Lock, Mailbox
+from .inbox import Handler, Mailbox
 from .opening import open_instance
 from .queues import QueueCalls
 from .responding import Responding
@@ -83,9 +84,9 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     made_by = "create_instance"
     options: InstanceOptions
     node: Node
-    run_lock: Lock | None = None
-    begin: Callable[[Mailbox, Collection[Delivery]], None]
-    end: Callable[[Mailbox, Collection[Delivery]], None]
+    begin: Callable[[Mailbox, Sequence[Delivery]], None]
+    end: Callable[[Mailbox, Sequence[Delivery]], None]
+    settle: Callable[[Sequence[Delivery], Verdict], None]
     _driver: NodeDriver
     _store: SQLiteStore
     _recorder: Recorder | None
@@ -406,7 +407,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self.feed.tell,
             self._store.sync_seconds,
         )
-        self.begin, self.end = self._driver.begin, self._driver.end
+        self.begin, self.end, self.settle = self._driver.begin, self._driver.end, self._driver.settle
         self._watch_certificate()
         if is_in_memory(self.options.database):
             logs.store.warning(

@@ -19,7 +19,7 @@ from .._driver.adapter import AwaitableWakeup, Wakeup
 from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import SLICE, Handling
 from .._driver.pending import PendingCall
-from .inbox import Core, GatheringCore, GatheringMailbox, Handler, Mailbox, Run, Verdicts, hand_out
+from .inbox import Core, GatheringCore, GatheringMailbox, Handler, Mailbox, Run
 from .side_by_side import SideBySide, SideBySideCalls
 
 _Awaited = tuple[Delivery, Awaitable[object]]
@@ -106,7 +106,6 @@ class AsyncIterator(BaseIterator):
         await self._begin()
         while (run := self._take()) is None:
             await self._wakeup.wait()
-        run = hand_out(run)
         if self._in_bulk:
             run.begin_all()
         return run
@@ -154,7 +153,7 @@ class Messages(AsyncIterator):
             await self._begin()
         while (run := self._current) is None or (delivery := run.next_begun()) is None:
             if (run := self._take()) is not None:
-                self._current = hand_out(run)
+                self._current = run
             else:
                 await self._wakeup.wait()
         return delivery
@@ -179,8 +178,6 @@ class _HandlerCalls:
     time, or has given back something to await; a coroutine function has one always.
     """
 
-    _verdicts: Verdicts  # on its run
-
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, pending: int | None) -> None:
         self._core = core
         self._handler = handler
@@ -189,6 +186,7 @@ class _HandlerCalls:
         self._cancel: Callable[[], object] | None = None  # the task
         self._keeps_task = iscoroutinefunction(handler)
         self._run: Run | None = None
+        self._well: list[Delivery] = []  # of its run: handled well, and not settled yet
         self.mailbox = Mailbox(core, channel, key, self, name_of(handler), pending)
         self.mailbox.open()
         if self._keeps_task:
@@ -221,16 +219,20 @@ class _HandlerCalls:
     def _next_run(self) -> Run | None:
         """The run to be handled, if there is one."""
         if self._run is None:
-            run = self._run = self.mailbox.take()
-            if run is not None:
-                self._verdicts = Verdicts(self._core, hand_out(run))
+            self._run = self.mailbox.take()
         return self._run
+
+    def _settle(self) -> None:
+        """Settle together the messages that went well so far."""
+        if self._well and self._run is not None:
+            well, self._well = self._well, []
+            self._run.settle(well, True)
 
     def _call_each(self, until: float) -> _Awaited | None:
         """Call the handler for what is there, one after the other, until then, or until it gives back an awaitable."""
         handler, mailbox = self._handler, self.mailbox
         while not mailbox.closed and (run := self._next_run()) is not None:
-            verdicts, began, calls = self._verdicts, monotonic(), 0
+            began, calls = monotonic(), 0
             while not mailbox.closed and (delivery := run.next()) is not None:
                 try:
                     result = handler(delivery)
@@ -239,21 +241,19 @@ class _HandlerCalls:
                         raise
                     self._raised(delivery, error)
                 else:
-                    if result is None:  # nearly always
-                        verdicts.well.append(delivery)
-                    elif isinstance(result, Awaitable):
+                    if result is not None and isinstance(result, Awaitable):
                         mailbox.took(monotonic() - began, calls)
                         return delivery, result
-                    else:
-                        verdicts.returned(delivery, result)
+                    if result is None or mailbox.is_well(delivery, result):  # None is nearly always
+                        self._well.append(delivery)
                 calls += 1
                 if monotonic() > until:
                     mailbox.took(monotonic() - began, calls)
-                    verdicts.end()
+                    self._settle()
                     return None
             mailbox.took(monotonic() - began, calls)
             if not mailbox.closed:  # else what it holds has failed
-                verdicts.end()
+                self._settle()
                 self._run = None
         return None
 
@@ -281,7 +281,7 @@ class _HandlerCalls:
             self._cancel = None
 
     async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> None:
-        self._verdicts.end()  # a message that is done must not wait for one that takes its time
+        self._settle()  # a message that is done must not wait for one that takes its time
         self._core.run_actions()
         try:
             outcome = await self._awaited(delivery, result)
@@ -290,23 +290,22 @@ class _HandlerCalls:
                 raise
             self._raised(delivery, error)
         else:
-            self._verdicts.returned(delivery, outcome)
+            if self.mailbox.is_well(delivery, outcome):
+                self._well.append(delivery)
 
     async def _awaited(self, delivery: Delivery, result: Awaitable[object]) -> object:
         """The handler is at it until then (D-9)."""
-        run = self._run
-        assert run is not None
         began = monotonic()
-        run.begin((delivery,))
+        self.mailbox.begin((delivery,))
         try:
             return await result
         finally:
-            run.end((delivery,))
+            self.mailbox.end((delivery,))
             self.mailbox.took(monotonic() - began, 1)
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
         if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
-            self._verdicts.raised(delivery, error)
+            self.mailbox.raised(delivery, error)
 
 
 class Registration(Receiver):

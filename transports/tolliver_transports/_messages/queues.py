@@ -6,7 +6,7 @@ works on at a time: the next one when one of these is settled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
@@ -17,7 +17,7 @@ from .._driver.adapter import Wakeup
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items
 from ..codecs._codec import AnyCodec
-from .inbox import Core, Mailbox, Run, hand_out
+from .inbox import Core, Mailbox, Run
 from .iterators import AsyncCore, Messages
 
 if TYPE_CHECKING:
@@ -116,22 +116,22 @@ class JobBox(Mailbox):
         return f"a worker on {self.channel!r:.100}"
 
     def _register(self) -> None:
-        self._core.node.use(QueueWork).work(self.channel, self, self._concurrency, self._lease, monotonic())
+        self.core.node.use(QueueWork).work(self.channel, self, self._concurrency, self._lease, monotonic())
 
     def _unregister(self) -> None:
-        self._core.node.use(QueueWork).stop_work(self.channel, monotonic())
-        self._core.run_actions()
+        self.core.node.use(QueueWork).stop_work(self.channel, monotonic())
+        self.core.run_actions()
 
     @property
     def has_room(self) -> bool:
         """True if it may hand out one more."""
         return len(self._begun) < self._concurrency
 
-    def begin(self, deliveries: Collection[Delivery]) -> None:
+    def begin(self, deliveries: Sequence[Delivery]) -> None:
         """A job may take its time: who is at one is never stuck (D-9)."""
         self._begun.update(deliveries)
 
-    def end(self, deliveries: Collection[Delivery]) -> None:
+    def end(self, deliveries: Sequence[Delivery]) -> None:
         self._begun.difference_update(deliveries)
         self.wakeup.set()
 
@@ -166,7 +166,7 @@ class Work(Messages):
             run = self._take()
             if run is None:
                 return None
-            self._current = hand_out(run)
+            self._current = run
         return job
 
 

@@ -17,7 +17,7 @@ from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt, told
 from ..codecs._codec import AnyCodec
 from ..codecs._requests import answering
-from .inbox import Core, Mailbox, Run, hand_out
+from .inbox import Core, Mailbox, Run, settle
 from .iterators import AsyncCore, Receiver, name_of
 
 Responding = Callable[[Request], object]
@@ -28,7 +28,7 @@ Encode = Callable[[Delivery, Any], bytes] | None
 
 CONCURRENCY = 64
 _WORDS = 1000
-_Item = tuple[Run, Delivery, Awaitable[object]]
+_Item = tuple[Delivery, Awaitable[object]]
 
 
 class RequestBox(Mailbox):
@@ -36,18 +36,18 @@ class RequestBox(Mailbox):
     requests wait for the next one (P-16)."""
 
     def _register(self) -> None:
-        self._core.node.use(Requests).respond(self.channel, self.key, self, monotonic())
+        self.core.node.use(Requests).respond(self.channel, self.key, self, monotonic())
 
     def _unregister(self) -> None:
-        self._core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic(), is_over=False)
+        self.core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic(), is_over=False)
 
     def leave(self) -> None:
         """Nobody responds here any more."""
-        with self._core.lock:
+        with self.core.lock:
             if not self.closed:
-                self._core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic())
+                self.core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic())
                 self.close()
-                self._core.run_actions()
+                self.core.run_actions()
 
 
 class Responder(Receiver):
@@ -64,20 +64,20 @@ class Responder(Receiver):
         return f"<Responder of {box.channel!r:.100} {box.key!r:.100}{' (closed)' if box.closed else ''}>"
 
 
-def answer(core: Core, run: Run, delivery: Delivery, result: object) -> None:
+def answer(core: Core, delivery: Delivery, result: object) -> None:
     """The handler has returned this. Under the machine's lock."""
     try:
         is_settled = core.node.use(Requests).reply(delivery, result, monotonic())  # type: ignore[arg-type]  # it says so itself
     except LocalProtocolError as error:
-        refuse(core, run, delivery, error)
+        refuse(core, delivery, error)
     except TolliverError as error:  # a durable one, for whose reply there is no room: it comes again
         core.complain(NoticeKind.HANDLER_FAILED, delivery, f"has a reply that cannot be stored: {error}", None)
-        run.settle((delivery,), None)
+        settle(delivery, None)
     else:
-        run.settle((delivery,), True if is_settled else None)
+        settle(delivery, True if is_settled else None)
 
 
-def refuse(core: Core, run: Run, delivery: Delivery, error: BaseException) -> None:
+def refuse(core: Core, delivery: Delivery, error: BaseException) -> None:
     """The handler has raised this: its requester is told, and is the one who may ask again."""
     text = words_of(error)
     what = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
@@ -86,7 +86,7 @@ def refuse(core: Core, run: Run, delivery: Delivery, error: BaseException) -> No
         is_settled = core.node.use(Requests).refuse(delivery, text, monotonic())
     except TolliverError:
         is_settled = False
-    run.settle((delivery,), True if is_settled else None)
+    settle(delivery, True if is_settled else None)
 
 
 def words_of(error: BaseException) -> str:
@@ -113,9 +113,9 @@ class RequestCalls:
         self._encode = encode
         self._free = concurrency
         self._run: Run | None = None
-        self._last: tuple[Run, Delivery] | None = None  # it has the last place
+        self._last: Delivery | None = None  # it has the last place
 
-    def next(self) -> tuple[Run, Delivery] | None:
+    def next(self) -> Delivery | None:
         """The request that waits for longest."""
         while not self.mailbox.closed:
             run = self._run
@@ -123,10 +123,9 @@ class RequestCalls:
                 run = self._run = self.mailbox.take()
                 if run is None:
                     return None
-                hand_out(run)
             delivery = run.next()
             if delivery is not None:
-                return run, delivery
+                return delivery
             self._run = None
         return None
 
@@ -135,19 +134,18 @@ class RequestCalls:
         """True if there may be another one."""
         return not self.mailbox.closed and (self._run is not None or self.mailbox.waiting)
 
-    def begin(self, run: Run, delivery: Delivery) -> None:
+    def begin(self, delivery: Delivery) -> None:
         """It takes a place."""
         self._free -= 1
         if not self._free:
-            self._last = run, delivery
-            run.begin((delivery,))
+            self._last = delivery
+            self.mailbox.begin((delivery,))
 
     def end(self) -> None:
         """A place is free again."""
         if self._last is not None:
-            run, delivery = self._last
+            self.mailbox.end((self._last,))
             self._last = None
-            run.end((delivery,))
         self._free += 1
 
 
@@ -164,8 +162,8 @@ class _Worker:
     def end(self) -> None:
         """It awaits nothing more. A coroutine that it has not begun will not be."""
         item, self.item = self.item, None
-        if item is not None and isinstance(item[2], Coroutine):
-            item[2].close()
+        if item is not None and isinstance(item[1], Coroutine):
+            item[1].close()
         self.cancel()
 
 
@@ -196,26 +194,25 @@ class _LoopCalls(RequestCalls):
             self._core.call_at_end(self)
 
     def call(self, until: float) -> None:
-        while self._free and (taken := self.next()) is not None:
-            run, delivery = taken
+        while self._free and (delivery := self.next()) is not None:
             try:
                 result = self._context.run(self._handler, Request(delivery))
             except BaseException as error:
                 if is_interrupt(error):
                     raise
-                refuse(self._core, run, delivery, error)
+                refuse(self._core, delivery, error)
             else:
                 if type(result) is bytes or not isinstance(result, Awaitable):
-                    self._returned(run, delivery, result)
+                    self._returned(delivery, result)
                 else:
-                    self._await(run, delivery, result)
+                    self._await(delivery, result)
             if monotonic() > until:
                 self._core.call_at_end(self)
                 return
 
-    def _await(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> None:
-        self.begin(run, delivery)
-        item = run, delivery, result
+    def _await(self, delivery: Delivery, result: Awaitable[object]) -> None:
+        self.begin(delivery)
+        item = delivery, result
         if self._idle:
             worker = self._idle.pop()
             worker.item = item
@@ -238,26 +235,26 @@ class _LoopCalls(RequestCalls):
             if self.has_more:
                 self._core.call_at_end(self)
 
-    async def _wait_for(self, run: Run, delivery: Delivery, result: Awaitable[object]) -> None:
+    async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> None:
         try:
             outcome = await result
         except BaseException as error:
             if self._core.is_outside(error):
                 raise
             if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
-                refuse(self._core, run, delivery, error)
+                refuse(self._core, delivery, error)
         else:
             if not self.mailbox.closed:
-                self._returned(run, delivery, outcome)
+                self._returned(delivery, outcome)
 
-    def _returned(self, run: Run, delivery: Delivery, result: object) -> None:
+    def _returned(self, delivery: Delivery, result: object) -> None:
         if self._encode is not None:
             try:
                 result = self._encode(delivery, result)
             except TolliverError as error:
-                refuse(self._core, run, delivery, error)
+                refuse(self._core, delivery, error)
                 return
-        answer(self._core, run, delivery, result)
+        answer(self._core, delivery, result)
 
 
 class LoopResponder(Responder):

@@ -19,7 +19,7 @@ from tolliver_proto import Delivery, Lanes
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import SLICE
-from .inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
+from .inbox import Core, Handler, Mailbox, settle
 
 OrderedBy = Literal["key"] | None
 
@@ -61,7 +61,6 @@ class LaneMailbox(Mailbox):
 
     def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str, how: SideBySide) -> None:
         self._lanes: Lanes[Delivery] = Lanes(how.concurrency, attrgetter("key") if how.ordered_by else None)
-        self._run_of: dict[Delivery, Run] = {}
         self._began: dict[Delivery, float] = {}  # when the call of each began
         super().__init__(core, channel, key, wakeup, calls, how.pending)
 
@@ -73,29 +72,29 @@ class LaneMailbox(Mailbox):
                 run = self.take() if self._lanes.has_place else None
                 if run is None:
                     return None
-                for one in hand_out(run):
-                    self._run_of[one] = run
+                for one in run:
                     self._lanes.add(one)
             else:
-                self._run_of[delivery].begin((delivery,))
+                self.begin((delivery,))
                 self._began[delivery] = monotonic()
                 return delivery
         return None
 
-    def verdicts(self, delivery: Delivery) -> Verdicts:
-        """For what its call comes to."""
-        return Verdicts(self._core, self._run_of[delivery])
+    def returned(self, delivery: Delivery, result: object) -> None:
+        """Its call has."""
+        if self.is_well(delivery, result):
+            delivery.ack()
 
     def end_call(self, delivery: Delivery) -> None:
         """Its call is over (D-9)."""
-        self._run_of.pop(delivery).end((delivery,))
+        self.end((delivery,))
         self.took(monotonic() - self._began.pop(delivery), 1)
         self._lanes.end(delivery)
 
     def take_back(self, peer: UUID) -> None:
         """Let go what nobody has begun and came from this peer: others need its credit."""
         for one in self._lanes.take_out(lambda delivery: delivery.peer_id == peer):
-            self._run_of.pop(one).settle((one,), None)
+            settle(one, None)
         self._take_back_waiting(peer)
 
 
@@ -165,12 +164,10 @@ class SideBySideCalls:
         self._begin_each(monotonic() + SLICE)
 
     def _returned(self, delivery: Delivery, result: object) -> None:
-        verdicts = self.mailbox.verdicts(delivery)
-        verdicts.returned(delivery, result)
-        verdicts.end()
+        self.mailbox.returned(delivery, result)
         self.mailbox.end_call(delivery)
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
         if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
-            self.mailbox.verdicts(delivery).raised(delivery, error)
+            self.mailbox.raised(delivery, error)
         self.mailbox.end_call(delivery)

@@ -47,27 +47,11 @@ R = TypeVar("R")
 GOES_ON = "it is not withdrawn, and may still be stored"
 
 
-class _RunLock:
-    """The machine's lock, for whoever settles a run: asked for each time, as a forked child has none (T-79)."""
-
-    def __init__(self, core: Endpoint) -> None:
-        self._core = core
-
-    def __enter__(self) -> None:
-        self._core.lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._core.lock.__exit__(kind, error, trace)
-
-
 class InstanceCore(Endpoint, BaseInstanceCore):
     """A running instance without its calls, and the thread that keeps its store."""
 
     def __init__(self, options: InstanceOptions) -> None:  # for the type: an endpoint takes any options
         super().__init__(options)
-        self.run_lock = _RunLock(self)
 
     def subscribe_and_wait(self, channel: str, key: str, timeout: float | None = None) -> None:
         self.ask(lambda: self.subscribe(channel, key), timeout, f"the subscription is not on disk yet: {GOES_ON}")

@@ -19,7 +19,7 @@ from tolliver_proto import Delivery, OutOfThreads
 from .._driver.ends import is_interrupt
 from .._driver.pending import PendingCall
 from .._driver.threads import interrupt_program, start
-from .._messages.inbox import Core, Handler, Mailbox, Run, Verdicts, hand_out
+from .._messages.inbox import Core, Handler, Mailbox, Run
 from .._messages.iterators import BaseIterator, Receiver, name_of
 from .iteration import BlockingIterator
 from .loop import PAUSE
@@ -82,7 +82,7 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
             run = self._mailbox.take()
             if run is None:
                 return None
-            self._current = hand_out(run)
+            self._current = run
         return item
 
     def _wait(self, timeout: float | None, end: float) -> bool:
@@ -127,12 +127,11 @@ class Runs(ThreadIterator[Run]):
 class Registration(Receiver):
     """A handler at work, on a thread of its own. `close()` ends it; what it holds is failed and sent again."""
 
-    _verdicts: Verdicts  # on its run
-
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
         self._core = core
         self._handler = checked_plain(handler)
         self._run: Run | None = None
+        self._well: list[Delivery] = []  # of its run: handled well, and not settled yet
         self._at: Delivery | None = None  # the handler is
         self._wakeup = core.borrower_wakeup()
         self._mailbox = Mailbox(core, channel, key, self._wakeup, name_of(handler), pending)
@@ -163,14 +162,15 @@ class Registration(Receiver):
             if self._run is not None:
                 box.took(took, 1)
                 self._end()
-                self._verdicts.end()
+                self._run.settle(self._well, True)
+                self._well = []
                 self._wakeup.look()
             while not box.closed:
                 if self._run is not None and (delivery := self._run.next_begun()) is not None:
                     self._at = delivery
                     return delivery
                 if (run := box.take()) is not None:
-                    self._run, self._verdicts = run, Verdicts(self._core, hand_out(run))
+                    self._run = run
                 else:
                     self._run = None
                     self._wakeup.wait_for_it(lambda: box.waiting or box.closed)
@@ -178,9 +178,9 @@ class Registration(Receiver):
 
     def _end(self) -> None:
         """The handler is at it no more (D-9)."""
-        if self._at is not None and self._run is not None:
+        if self._at is not None:
             with self._core.lock:
-                self._run.end((self._at,))
+                self._mailbox.end((self._at,))
             self._at = None
 
     def _call(self, delivery: Delivery) -> None:
@@ -192,11 +192,12 @@ class Registration(Receiver):
                 self.close()
                 interrupt_program()  # the thread that it would end is ours
                 raise
-            self._verdicts.raised(delivery, error)
+            self._mailbox.raised(delivery, error)
         else:
             if result is not None and result is not True:
                 self._end()
-            self._verdicts.returned(delivery, result)
+            if self._mailbox.is_well(delivery, result):
+                self._well.append(delivery)
 
 
 def checked_plain(handler: Handler) -> Handler:

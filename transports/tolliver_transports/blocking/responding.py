@@ -15,7 +15,6 @@ from tolliver_proto import Delivery, OutOfThreads, Request
 
 from .._driver.ends import is_interrupt
 from .._driver.threads import interrupt_program, start
-from .._messages.inbox import Run
 from .._messages.iterators import name_of
 from .._messages.responding import Encode, RequestBox, RequestCalls, Responder, Responding, answer, refuse
 from .iterators import ThreadCore
@@ -71,26 +70,24 @@ class _ThreadCalls(RequestCalls):
         self._wakeups.append(wakeup)
 
     def _work(self, wakeup: BorrowerWakeup) -> None:
-        taken = self._next(wakeup)
-        while taken is not None:
+        while (delivery := self._next(wakeup)) is not None:
             began = time.monotonic()
-            result = self._call(taken[1])
+            result = self._call(delivery)
             wakeup.lends = time.monotonic() < began + PAUSE
             with self._core.lock:
-                self._settle(*taken, *result)
+                self._settle(delivery, *result)
                 wakeup.look()
-            taken = self._next(wakeup)
 
-    def _next(self, wakeup: BorrowerWakeup) -> tuple[Run, Delivery] | None:
+    def _next(self, wakeup: BorrowerWakeup) -> Delivery | None:
         """The next request; None when the responder is closed."""
         with self._core.lock:
             while not self.mailbox.closed:
-                taken = self.next()
-                if taken is not None:
-                    self.begin(*taken)
+                delivery = self.next()
+                if delivery is not None:
+                    self.begin(delivery)
                     if self.has_more:
                         self._call_another()
-                    return taken
+                    return delivery
                 self._idle.append(wakeup)
                 wakeup.wait_for_it(lambda: self.mailbox.waiting or self.mailbox.closed)
                 if wakeup in self._idle:
@@ -114,14 +111,14 @@ class _ThreadCalls(RequestCalls):
             return None, error
         return result, None
 
-    def _settle(self, run: Run, delivery: Delivery, result: object, error: BaseException | None) -> None:
+    def _settle(self, delivery: Delivery, result: object, error: BaseException | None) -> None:
         self.end()
         if self.mailbox.closed:
             return
         if error is not None:
-            refuse(self._core, run, delivery, error)
+            refuse(self._core, delivery, error)
         else:
-            answer(self._core, run, delivery, result)
+            answer(self._core, delivery, result)
 
 
 class ThreadResponder(Responder):

@@ -62,10 +62,8 @@ class Registrations(Receiver):
                 self.close()
                 interrupt_program()  # the thread that it would end is ours
                 raise
-            self._mailbox.verdicts(delivery).raised(delivery, error)
+            self._mailbox.raised(delivery, error)
         else:
-            verdicts = self._mailbox.verdicts(delivery)
-            verdicts.returned(delivery, result)
-            verdicts.end()
+            self._mailbox.returned(delivery, result)
         with self._core.lock:
             self._mailbox.end_call(delivery)
