@@ -119,7 +119,7 @@ BUGS = (
         "a closed responder stays subscribed",
         RESPONDING,
         "leave",
-        "self._core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic())",
+        "self.core.node.use(Requests).stop_responding(self.channel, self.key, self, monotonic())",
         "pass",
         (f"{ON_ADAPTERS}test_two_responders_of_one_instance[asyncio]",),
     ),

@@ -85,7 +85,7 @@ BUGS = (
         "typed: a result that does not encode is nobody's fault",
         "transports/tolliver_transports/_messages/responding.py",
         "_returned",
-        "refuse(self._core, run, delivery, error)",
+        "refuse(self._core, delivery, error)",
         "pass",
         (f"{PATTERNS}test_a_reply_without_a_body_or_without_a_value_is_a_failure[asyncio]",),
     ),
