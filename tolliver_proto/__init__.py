@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._common.door import door
+from ._common.lazy_names import lazy_names
 
 __version__ = "0.1.0"
 """Version of the distribution, and of all packages in it: nowhere else is it written."""
 
 if TYPE_CHECKING:
-    from ._common.causes import DialCause
-    from ._common.certificates import CertificateExpires
-    from ._common.derived import is_derive_prefix, is_derived
+    from ._common.certificate_watch import CertificateExpires
+    from ._common.derived_ids import is_derive_prefix, is_derived
+    from ._common.dial_causes import DialCause
+    from ._common.dial_failures import DialFailure, failure_of
     from ._common.errors import (
         AccessDenied,
         AlreadyClosed,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         UnexpectedEOF,
         UnexpectedFrame,
     )
-    from ._common.failures import DialFailure, failure_of
     from ._common.histogram import Histogram
     from ._common.intervals import Span
     from ._common.queue_ids import is_queue, queue_id
@@ -166,14 +166,14 @@ if TYPE_CHECKING:
     from ._wire.limits import Limits
     from ._wire.state import State
 else:
-    __getattr__, __dir__ = door(
+    __getattr__, __dir__ = lazy_names(
         __name__,
         globals(),
         {
-            "._common.causes": "DialCause",
+            "._common.dial_causes": "DialCause",
             "._common.intervals": "Span",
-            "._common.certificates": "CertificateExpires",
-            "._common.derived": "is_derive_prefix, is_derived",
+            "._common.certificate_watch": "CertificateExpires",
+            "._common.derived_ids": "is_derive_prefix, is_derived",
             "._common.histogram": "Histogram",
             "._common.queue_ids": "is_queue, queue_id",
             "._common.errors": (
@@ -184,7 +184,7 @@ else:
                 "SelfConnection, StoreError, TolliverError, TooFewRecipients, Unconfirmed, Undelivered, "
                 "UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
             ),
-            "._common.failures": "DialFailure, failure_of",
+            "._common.dial_failures": "DialFailure, failure_of",
             "._common.snapshot": "Snapshot, counter, gauge",
             "._common.transport": (
                 "Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit"

@@ -26,8 +26,8 @@ from ._common.errors import OwnLimitExceeded
 from ._common.records import frozen
 from ._wire.columns import Column, FrameColumns, Runs, decode_columns, encode_columns
 from ._wire.events import Revision
+from ._wire.frame_boundaries import Whole, claimed_id, claimed_opening, frame_sizes, whole_frames
 from ._wire.layouts import Fields
-from ._wire.whole import Whole, claimed_id, claimed_opening, frame_sizes, whole_frames
 
 __all__ = [
     "BLOCK",

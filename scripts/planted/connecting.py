@@ -12,7 +12,7 @@ DIALING_PART = "tolliver_proto/_node/links/dialing.py"
 LINK = "tolliver_proto/_node/link.py"
 ACCESS = "tolliver_proto/_node/access.py"
 TRANSPORT = "tolliver_proto/_common/transport.py"
-DERIVED = "tolliver_proto/_common/derived.py"
+DERIVED = "tolliver_proto/_common/derived_ids.py"
 HANDSHAKE_LIMITER = "tolliver_proto/_common/handshake_limiter.py"
 
 SEEN = ("tests/node/links/test_dial_causes.py",)
@@ -36,7 +36,7 @@ BUGS = (
     ),
     Bug(
         "HTTP is taken for a peer that breaks the rules",
-        "tolliver_proto/_common/failures.py",
+        "tolliver_proto/_common/dial_failures.py",
         "_cause_of",
         "told or (DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL)",
         "DialCause.LAYOUT if is_handshake(first) else DialCause.PROTOCOL",

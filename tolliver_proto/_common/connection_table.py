@@ -12,10 +12,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
-from .causes import FIRST_BYTES, DialCause
+from .base_link import HANDING_OUT, SHUTTABLE, BaseLink, LinkSignal, LinkState
+from .dial_causes import FIRST_BYTES, DialCause
 from .errors import ConnectionLost, TolliverError
 from .handshake_limiter import HandshakeLimiter
-from .link import HANDING_OUT, SHUTTABLE, BaseLink, LinkSignal, LinkState
 from .timers import Timers
 from .transport import Abort, Dial, PauseReading, Remote, ResumeReading, Role, ShutdownWrite, Transmit, TransportAction
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from uuid import UUID
 
-from .causes import DialCause
+from .dial_causes import DialCause
 
 SHOWN = 1000
 """Characters that are shown of a text of somebody else."""

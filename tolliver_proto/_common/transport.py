@@ -10,7 +10,7 @@ from dataclasses import field
 from enum import StrEnum
 from uuid import UUID
 
-from .derived import is_derived, prefix_of
+from .derived_ids import is_derived, prefix_of
 from .records import frozen, record
 
 

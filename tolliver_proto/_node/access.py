@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from uuid import UUID
 
-from .._common.derived import is_derive_prefix, is_derived, prefix_of
+from .._common.derived_ids import is_derive_prefix, is_derived, prefix_of
 from .._common.records import frozen
 from .._wire.events import Subscription
 

@@ -20,8 +20,8 @@ from math import inf
 from typing import Protocol
 from uuid import UUID
 
-from .._common.causes import DialCause
-from .._common.certificates import CertificateExpires
+from .._common.certificate_watch import CertificateExpires
+from .._common.dial_causes import DialCause
 from .._common.errors import LocalProtocolError, RequestFailed, TolliverError, Undelivered, UndeliveredReason
 from .._common.records import record
 from .._common.transport import Remote, TransportAction

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from .._common.causes import DialCause
 from .._common.connection_table import TableState
+from .._common.dial_causes import DialCause
 from .._common.transport import Remote
 from .._wire.events import Revision
 from .._wire.frames import encoder

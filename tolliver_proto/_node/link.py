@@ -11,8 +11,8 @@ from enum import IntEnum
 from math import inf
 from uuid import UUID
 
-from .._common.derived import is_derived
-from .._common.link import BaseLink
+from .._common.base_link import BaseLink
+from .._common.derived_ids import is_derived
 from .._common.queue_ids import is_queue
 from .._common.token_bucket import TokenBucket
 from .._common.transport import PeerIdentity, Remote, Role

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
-from .._common.derived import is_derived
+from .._common.derived_ids import is_derived
 from .._common.errors import DiskFull, TolliverError, Unconfirmed
 from .._common.histogram import Histogram
 from .._common.transport import PeerIdentity, Remote, Role

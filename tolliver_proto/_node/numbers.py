@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from uuid import UUID
 
-from .._common.causes import DialCause
+from .._common.dial_causes import DialCause
 from .._common.errors import ConnectionLost, RemoteProtocolError, TolliverError, UndeliveredReason
 from .._common.records import frozen
 from .._common.snapshot import Snapshot, counter, counters_by, gauge

@@ -25,9 +25,9 @@ from functools import partial
 from itertools import islice
 from uuid import UUID
 
-from .._common.derived import is_derived
+from .._common.base_link import LinkState
+from .._common.derived_ids import is_derived
 from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, TolliverError, UndeliveredReason
-from .._common.link import LinkState
 from .._common.queue_ids import queue_id
 from .._node.actions import Fetch, NoticeKind, Receipt, Stored
 from .._node.link import Link, Peer

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from .._common.derived import is_derived
+from .._common.derived_ids import is_derived
 from .._common.errors import LocalProtocolError
 from .._common.records import record
 from .._node.actions import Handler, NoticeKind, TakeBack

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from .._common.derived import is_derived
+from .._common.derived_ids import is_derived
 from .._common.errors import UndeliveredReason
 from .._common.intervals import IntervalSet
 from .._common.queue_ids import is_queue

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
-from .._common.causes import DialCause
+from .._common.dial_causes import DialCause
+from .._common.empty_queue import EMPTY
 from .._common.errors import (
     ConnectionClosing,
     ConnectionLost,
@@ -26,7 +27,6 @@ from .._common.errors import (
 )
 from .._common.token_bucket import TokenBucket
 from .._common.transport import Role
-from .._common.waiting import EMPTY
 from .dialect import AS_EVERYBODY, Dialect, as_everybody
 from .events import (
     Ack,

@@ -5,8 +5,8 @@ This file is the public surface; every other module of the package is private bu
 
 from __future__ import annotations
 
-from .._common.certificates import CertificateExpires
-from .._common.failures import DialFailure
+from .._common.certificate_watch import CertificateExpires
+from .._common.dial_failures import DialFailure
 from .._common.transport import Role
 from .._wire.events import Closed
 from ._actions import Action, Drained, Happened, PeerDown, PeerUp

@@ -6,9 +6,9 @@ driver carries out both. Those defined here are for the program that publishes a
 
 from __future__ import annotations
 
-from .._common.certificates import CertificateExpires
+from .._common.certificate_watch import CertificateExpires
+from .._common.dial_failures import DialFailure
 from .._common.errors import TolliverError
-from .._common.failures import DialFailure
 from .._common.records import record
 from .._common.transport import PeerIdentity, Remote, TransportAction
 from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .._common.causes import DialCause
+from .._common.dial_causes import DialCause
 from .._common.errors import (
     ConnectionClosing,
     ConnectionLost,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._common.causes import DialCause
+from .._common.dial_causes import DialCause
 from .._common.errors import HandshakeRejected, TolliverError, shown
 from .._wire.events import HandshakeStatus
 

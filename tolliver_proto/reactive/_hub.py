@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from .._common.causes import DialCause
-from .._common.certificates import CertificateWatch
+from .._common.base_link import HANDING_OUT, BaseLink, LinkSignal, LinkState
+from .._common.certificate_watch import CertificateWatch
 from .._common.connection_table import ConnectionTable, TableState
+from .._common.dial_causes import DialCause
+from .._common.dial_failures import DialFailure, failure_of
 from .._common.errors import ConnectionClosing, ConnectionLost, TolliverError, UnexpectedEOF
-from .._common.failures import DialFailure, failure_of
 from .._common.handshake_limiter import HandshakeLimiter
-from .._common.link import HANDING_OUT, BaseLink, LinkSignal, LinkState
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.events import Closed
 from ._actions import Action, Drained, Happened, PeerDown, PeerUp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._common.causes import DialCause
+from .._common.dial_causes import DialCause
 from .._common.records import frozen
 from .._common.snapshot import Snapshot, counter, counters_by, gauge
 

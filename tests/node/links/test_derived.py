@@ -39,7 +39,7 @@ from tolliver_proto import (
     Unsubscribe,
     is_derived,
 )
-from tolliver_proto._common.derived import FIRST_PREFIX
+from tolliver_proto._common.derived_ids import FIRST_PREFIX
 from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
 

@@ -24,7 +24,7 @@ from tolliver_proto import (
     TolliverError,
     UnexpectedEOF,
 )
-from tolliver_proto._common.failures import failure_of
+from tolliver_proto._common.dial_failures import failure_of
 
 from ..play import HIGH, LOW, Play, every, only
 

@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 
 from tolliver_proto import Role
-from tolliver_proto._common.link import (
+from tolliver_proto._common.base_link import (
     HANDING_OUT,
     SHUTTABLE,
     TRANSITIONS,
@@ -16,7 +16,7 @@ from tolliver_proto._common.link import (
     LinkSignal,
     LinkState,
 )
-from tolliver_proto._common.waiting import EMPTY
+from tolliver_proto._common.empty_queue import EMPTY
 from tolliver_proto._testing.inspection import inside
 
 from ..play import Play

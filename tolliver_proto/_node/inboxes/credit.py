@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from ..._common.link import LinkState
+from ..._common.base_link import LinkState
 from ..actions import Delivery, Handler, NoticeKind, TakeBack
 from ..context import Context
 from ..link import Hold, Link, Peer

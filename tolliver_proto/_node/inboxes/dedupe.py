@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import islice, takewhile
 from uuid import UUID
 
-from ..._common.derived import REMEMBERED, is_derived
+from ..._common.derived_ids import REMEMBERED, is_derived
 from ..actions import Delivery
 from ..message_set import Handled, Known, MessageSet
 

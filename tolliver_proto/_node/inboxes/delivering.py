@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ..._common.link import LinkState
+from ..._common.base_link import LinkState
 from ..._wire.events import PROBE_CHANNEL, Ignored, Message, Subscription
 from ..actions import Deliver, Delivery, Handler, NoticeKind
 from ..commits.commits import Commits

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from ..._common.derived import is_derived
+from ..._common.derived_ids import is_derived
 from ..actions import Deliver, Delivery, NoticeKind
 from ..commits.commits import Commits
 from ..context import Context

@@ -21,9 +21,9 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from ..._common.causes import DialCause
+from ..._common.dial_causes import DialCause
+from ..._common.dial_failures import DialFailure, failure_of
 from ..._common.errors import RemoteProtocolError, TolliverError, UnexpectedEOF
-from ..._common.failures import DialFailure, failure_of
 from ..._common.records import frozen
 from ..._common.token_bucket import TokenBucket
 from ..._common.transport import Remote

@@ -21,9 +21,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
-from ..._common.derived import is_derived
+from ..._common.base_link import LinkState
+from ..._common.derived_ids import is_derived
 from ..._common.errors import ConnectionLost, IdentityConflict, TolliverError, UndeliveredReason, UnexpectedFrame
-from ..._common.link import LinkState
 from ..._common.queue_ids import is_queue
 from ..._common.transport import PeerIdentity, Role
 from ..._wire.events import (

@@ -21,9 +21,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ..._common.causes import DialCause
+from ..._common.base_link import LinkSignal, LinkState
 from ..._common.connection_table import ConnectionTable
-from ..._common.derived import is_derived, prefix_of
+from ..._common.derived_ids import is_derived, prefix_of
+from ..._common.dial_causes import DialCause
 from ..._common.errors import (
     AccessDenied,
     CertificateError,
@@ -34,7 +35,6 @@ from ..._common.errors import (
     TolliverError,
 )
 from ..._common.handshake_limiter import ALL, HandshakeLimiter
-from ..._common.link import LinkSignal, LinkState
 from ..._common.transport import Abort, PeerIdentity, Remote, Role
 from ..._wire.connection import Connection
 from ..._wire.dialect import AS_EVERYBODY, Dialect

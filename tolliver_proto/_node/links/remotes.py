@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ..._common.certificates import CertificateWatch
-from ..._common.derived import is_derived
+from ..._common.certificate_watch import CertificateWatch
+from ..._common.derived_ids import is_derived
 from ..._common.errors import ConnectionClosing
 from ..._common.transport import Remote
 from ..._wire.dialect import AS_EVERYBODY, Dialect

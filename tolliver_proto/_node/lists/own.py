@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ..._common.derived import is_derived
+from ..._common.derived_ids import is_derived
 from ..._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from ..._wire.connection import Connection
 from ..._wire.dialect import Dialect

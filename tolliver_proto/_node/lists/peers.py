@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
+from ..._common.base_link import LinkState
 from ..._common.errors import TolliverError, UndeliveredReason
-from ..._common.link import LinkState
 from ..._wire.dialect import Dialect
 from ..._wire.events import RESERVED_CHANNEL, Subscribe, SubscribeMany, Subscription, Unsubscribe, UnsubscribeMany
 from ..._wire.layouts import LAYOUTS

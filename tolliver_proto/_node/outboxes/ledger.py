@@ -19,7 +19,7 @@ from functools import partial
 from uuid import UUID
 from weakref import ref
 
-from ..._common.derived import is_derived
+from ..._common.derived_ids import is_derived
 from ..._common.errors import TolliverError, UndeliveredReason
 from ..._common.intervals import RefCounts, spans_of
 from ..actions import Acked, Receipt, Stored

@@ -23,8 +23,8 @@ from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from operator import attrgetter
 
+from ..._common.empty_queue import EMPTY
 from ..._common.intervals import IntervalSet, Span, spans_of
-from ..._common.waiting import EMPTY
 from ..._wire.events import Subscription
 from ..._wire.limits import Limits
 from ..store import CorruptMessage, LoadedPeer, Row, StoredMessage

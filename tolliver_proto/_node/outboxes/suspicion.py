@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ..._common.waiting import EMPTY
+from ..._common.empty_queue import EMPTY
 
 _AFTERWARDS = 2.0  # seconds, on top of the round trip, that a peer may take to close
 

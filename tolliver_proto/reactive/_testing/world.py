@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..._common.link import LinkState
+from ..._common.base_link import LinkState
 from ..._common.transport import Remote, Role, Transmit
 from ..._testing.checks import check
 from ..._testing.clockwork import Clockwork

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .causes import DialCause, is_handshake
+from .dial_causes import DialCause, is_handshake
 from .errors import ConnectionLost, RemoteProtocolError, TolliverError, UnexpectedEOF
 from .records import frozen
 

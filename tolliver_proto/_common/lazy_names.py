@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 
-def door(
+def lazy_names(
     package: str, namespace: dict[str, Any], homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package, from each module to its names there, as an import statement has
