@@ -107,7 +107,7 @@ BESIDE = {
     "_store/file.py": (("connect",), "SQLite opens by name: the database and all beside it were looked at before"),
     "_store/inspection.py": (("TemporaryDirectory",), "a fresh directory"),
     "_store/lock.py": (("os.open",), "the database that was looked at before, and is open"),
-    "_store/look.py": (("connect",), "to read alone"),
+    "_store/scan.py": (("connect",), "to read alone"),
     "_store/memory.py": (("connect",), "no file"),
     "_store/reserve.py": (("truncate",), "a file that was found whole, or made here"),
     "_tls/keylog.py": (("keylog_filename",), "OpenSSL opens by name: the file was opened here before"),

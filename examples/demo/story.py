@@ -21,10 +21,10 @@ from tolliver_transports.certs import make_ca, make_certificate
 from tolliver_transports.spark.local import missing
 
 from .child import DRIVER, HOST, PUBLISHER, ROWS, SUBSCRIBERS
-from .looking import look_with_spark
 from .processes import Child, DemoError
 from .progress import Bar
 from .publisher import DRAIN_SECONDS
+from .spark_audit import audit_with_spark
 from .verdict import LEGEND, explained, judge, table_of
 
 _MARK = ".tolliver-demo"  # only a directory with this file in it is emptied
@@ -241,7 +241,7 @@ def run_demo(directory: Path, seconds: float, rate: float, check: bool, audit: b
             prepare(directory)
             Demo(console, directory, seconds, rate, spark=audit and missing() is None).play()
         status = report(console, directory)
-        return max(status, look_with_spark(console, directory)) if audit else status
+        return max(status, audit_with_spark(console, directory)) if audit else status
     except KeyboardInterrupt:
         console.print("interrupted; every process of the demo has ended")
         return 130

@@ -52,7 +52,7 @@ BUGS = (
         "down",
         "one.cid == link.cid",
         "False",
-        ("tests/node/inboxes/test_again.py::test_with_its_connection_it_is_let_go_and_its_tries_are_known",),
+        ("tests/node/inboxes/test_redelivery.py::test_with_its_connection_it_is_let_go_and_its_tries_are_known",),
     ),
     Bug(
         "two calls inside a key",
@@ -60,7 +60,7 @@ BUGS = (
         "add",
         "lane in self._waiting",
         "False",
-        ("tests/node/inboxes/test_lanes.py::TestSideBySide",),
+        ("tests/node/inboxes/test_ordered_handling.py::TestSideBySide",),
     ),
     Bug(
         "one call too many at once",
@@ -68,7 +68,7 @@ BUGS = (
         "has_place",
         "len(self._at_work) < self._most",
         "len(self._at_work) <= self._most",
-        ("tests/node/inboxes/test_lanes.py::TestSideBySide",),
+        ("tests/node/inboxes/test_ordered_handling.py::TestSideBySide",),
     ),
     Bug(
         "who waits for a handler's bound waits for ever",

@@ -198,7 +198,7 @@ BUGS = (
         "_keep_letter",
         ("self.numbers.beyond(self._limits.max_dead_letters, self._limits.max_dead_letter_bytes)"),
         "[]",
-        ("tests/node/inboxes/test_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
+        ("tests/node/inboxes/test_dead_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
     ),
     Bug(
         "the newest dead letter goes",
@@ -206,7 +206,7 @@ BUGS = (
         "beyond",
         "self._sizes.items()",
         "reversed(self._sizes.items())",
-        ("tests/node/inboxes/test_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
+        ("tests/node/inboxes/test_dead_letters.py::test_at_the_bound_the_oldest_goes_and_it_is_told",),
     ),
     Bug(
         "dead letters of a commit that failed count",
@@ -214,7 +214,7 @@ BUGS = (
         "take_back",
         "self.take_out(added)",
         "pass",
-        ("tests/node/inboxes/test_letters.py::test_a_commit_that_fails_drops_nothing",),
+        ("tests/node/inboxes/test_dead_letters.py::test_a_commit_that_fails_drops_nothing",),
     ),
     Bug(
         "a dead letter that never was is taken back",
@@ -222,7 +222,7 @@ BUGS = (
         "follow",
         "self.letters_gone.pop(number, None)",
         "pass",
-        ("tests/node/inboxes/test_letters.py::test_a_letter_that_never_was_is_not_taken_back",),
+        ("tests/node/inboxes/test_dead_letters.py::test_a_letter_that_never_was_is_not_taken_back",),
     ),
     Bug(
         "a step of the wall clock ages messages",

@@ -20,7 +20,7 @@ OUTBOX = "tolliver_proto/_node/outboxes/outbox.py"
 CONNECTING = "tests/node/links/test_connecting.py::"
 DUELLING = "tests/node/links/test_duels.py::"
 DROPS = "tolliver_proto/_node/notices.py"
-SILENT = "tests/node/outboxes/test_patience.py::"
+SILENT = "tests/node/outboxes/test_connect_wait.py::"
 WINDOWS = "tests/node/outboxes/test_windows.py::"
 STRIKES = "tests/node/outboxes/test_strikes.py::"
 HOLDING = "tests/node/lists/test_holds.py::"
@@ -136,7 +136,7 @@ BUGS = (
         "add",
         "counts is None",
         "True",
-        ("tests/node/inboxes/test_drops.py::test_what_nobody_wants_is_told_at_once_and_then_by_the_minute",),
+        ("tests/node/inboxes/test_dropped_messages.py::test_what_nobody_wants_is_told_at_once_and_then_by_the_minute",),
     ),
     Bug(
         "what is dropped is counted by names without end",
@@ -144,7 +144,7 @@ BUGS = (
         "add",
         "shown in counts or len(counts) < _NAMED",
         "True",
-        ("tests/node/inboxes/test_drops.py::test_each_peer_has_its_own_sum_and_only_so_many_names",),
+        ("tests/node/inboxes/test_dropped_messages.py::test_each_peer_has_its_own_sum_and_only_so_many_names",),
     ),
     Bug(
         "clones replace each other for ever",

@@ -108,7 +108,7 @@ BUGS = (
         "_call_each",
         "is_interrupt(error)",
         "is_interrupt(error) or not isinstance(error, Exception)",
-        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+        ("tests/adapters/test_handler_outcomes.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
     ),
     Bug(
         "only an Exception is a failure of a handler that is awaited",
@@ -116,7 +116,7 @@ BUGS = (
         "_wait_for",
         "self._core.is_outside(error)",
         "self._core.is_outside(error) or not isinstance(error, Exception)",
-        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+        ("tests/adapters/test_handler_outcomes.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
     ),
     Bug(
         "a handler has the loop until nothing waits",
@@ -140,7 +140,7 @@ BUGS = (
         "_call",
         "is_interrupt(error)",
         "False",
-        ("tests/adapters/test_odd_ends.py::test_an_interrupt_ends_the_program[threads]",),
+        ("tests/adapters/test_handler_outcomes.py::test_an_interrupt_ends_the_program[threads]",),
     ),
     Bug(
         "a result must have a truth",
@@ -148,7 +148,7 @@ BUGS = (
         "is_well",
         "is_interrupt(error)",
         "True",
-        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+        ("tests/adapters/test_handler_outcomes.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
     ),
     Bug(
         "a cancelled task that a handler awaits cancels us",
@@ -156,6 +156,6 @@ BUGS = (
         "_is_cancelled",
         "kind is not asyncio.CancelledError",
         "True",
-        ("tests/adapters/test_odd_ends.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
+        ("tests/adapters/test_handler_outcomes.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),
     ),
 )

@@ -88,7 +88,7 @@ BUGS = (
         "add_many",
         "converted(encode, elements)",
         "map(encode, elements)",
-        ("tests/adapters/test_odd_ends.py::test_a_source_ends_its_own_stream_and_no_other[plain-asyncio]",),
+        ("tests/adapters/test_handler_outcomes.py::test_a_source_ends_its_own_stream_and_no_other[plain-asyncio]",),
     ),
     Bug(
         "streams: a codec that raises StopAsyncIteration ends the loop",
@@ -96,7 +96,7 @@ BUGS = (
         "converted",
         "raise RuntimeError(f'the codec raised {type(error).__name__}') from error",
         "raise",
-        ("tests/adapters/test_odd_ends.py::test_a_subscriber_ends_its_own_stream_and_no_other[asyncio]",),
+        ("tests/adapters/test_handler_outcomes.py::test_a_subscriber_ends_its_own_stream_and_no_other[asyncio]",),
     ),
     Bug(
         "streams: who takes less than half a window is never through with anything",
@@ -128,6 +128,6 @@ BUGS = (
         "_work",
         "self._loop.is_outside(error)",
         "not isinstance(error, Exception)",
-        ("tests/adapters/test_odd_ends.py::test_a_source_ends_its_own_stream_and_no_other",),
+        ("tests/adapters/test_handler_outcomes.py::test_a_source_ends_its_own_stream_and_no_other",),
     ),
 )

@@ -112,7 +112,7 @@ BUGS = (
         "_tell",
         "link.told = False",
         "",
-        ("tests/reactive/test_hub_ends.py::test_lost_with_streams_and_unread_data",),
+        ("tests/reactive/test_hub_closing.py::test_lost_with_streams_and_unread_data",),
     ),
     Bug(
         "streams: PeerDown before its reason is known",
@@ -144,7 +144,7 @@ BUGS = (
         "_lost",
         "link.state in HANDING_OUT",
         "False",
-        ("tests/reactive/test_hub_ends.py::test_lost_with_streams_and_unread_data",),
+        ("tests/reactive/test_hub_closing.py::test_lost_with_streams_and_unread_data",),
     ),
     Bug(
         "streams: a deadline that was met stays",

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from examples.demo import looking
+from examples.demo import spark_audit
 from examples.demo.child import PUBLISHER, SUBSCRIBERS
 from examples.demo.log import Log, read_lines
 from examples.demo.processes import Child, DemoError
@@ -177,6 +177,6 @@ def test_the_bar_is_full_when_all_parts_are_over() -> None:
 def test_numbers_of_recordings_are_explained() -> None:
     alike = {"sent": 5, "delivered": 5, "unrecorded": 0, "unproven": 0, "pending": 0, "lost": 0, "resent": 0}
     killed = {"sent": 10, "delivered": 9, "unrecorded": 1, "unproven": 2, "pending": 0, "lost": 0, "resent": 3}
-    said = [*looking.explained({"alice": alike, "bob": killed})]
+    said = [*spark_audit.explained({"alice": alike, "bob": killed})]
     assert [line.split(":")[0] for line in said] == ["bob", "bob"]
     assert said[0].startswith("bob: delivered 9 = sent 10 + 1 that the publisher's recording lacks")

@@ -26,7 +26,7 @@ from rich.console import Console
 
 from examples.demo.child import PUBLISHER, SUBSCRIBERS, TABLE
 from examples.demo.log import read_lines
-from examples.demo.looking import look_at_table, look_with_spark
+from examples.demo.spark_audit import audit_table, audit_with_spark
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'tolliver-proto[audit]'")
@@ -657,7 +657,7 @@ def test_the_table_and_the_recordings_say_that_nothing_is_lost(
     ids = [(words[0],) for kind, *words in read_lines(played, PUBLISHER) if kind == "stored"]
     rows = spark.createDataFrame(ids, "id STRING")
     rows.write.parquet(str(played / TABLE))
-    assert look_with_spark(console, played) == 0
+    assert audit_with_spark(console, played) == 0
     said = capsys.readouterr().out
     assert f"the table has {len(ids):,} of {len(ids):,} stored readings: 0 lost, 0 twice, 0 never sent" in said
     assert re.search(r"^lost = 0$", said, re.MULTILINE)
@@ -673,8 +673,8 @@ def test_the_table_and_the_recordings_say_that_nothing_is_lost(
     rows.limit(1).union(spark.createDataFrame([("0-0",)], "id STRING")).write.mode("append").parquet(
         str(played / TABLE)
     )
-    assert look_at_table(console, spark, played) == 1
+    assert audit_table(console, spark, played) == 1
     assert ": 0 lost, 1 twice, 1 never sent" in capsys.readouterr().out
     rows.limit(len(ids) - 2).write.mode("overwrite").parquet(str(played / TABLE))
-    assert look_at_table(console, spark, played) == 1
+    assert audit_table(console, spark, played) == 1
     assert ": 2 lost, 0 twice, 0 never sent" in capsys.readouterr().out

@@ -11,8 +11,8 @@ import pytest
 from tolliver_transports._store.copying import back_up
 from tolliver_transports._store.inspection import inspect
 from tolliver_transports._store.layout import LAYOUT, TABLES
-from tolliver_transports._store.look import look
 from tolliver_transports._store.migration import STEPS
+from tolliver_transports._store.scan import scan
 
 from tolliver_proto import AddOwnSubscription, StoreError, Subscription
 
@@ -64,7 +64,7 @@ def test_a_step_of_a_migration_is_taken_whole_or_not_at_all(scratch: Path, monke
             raise failures.pop()
 
     monkeypatch.setitem(STEPS, LAYOUT - 1, step)
-    with pytest.raises(StoreError, match="the next opening brings it to"), look(path):
+    with pytest.raises(StoreError, match="the next opening brings it to"), scan(path):
         pass
     with pytest.raises(StoreError, match="a made-up failure"):
         open_store(path)
@@ -81,7 +81,7 @@ def opened(path: Path) -> None:
 
 
 def looked_into(path: Path) -> None:
-    with look(path):
+    with scan(path):
         pass
 
 

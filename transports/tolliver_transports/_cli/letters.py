@@ -28,7 +28,7 @@ from tolliver_proto import StoreError, TolliverError
 
 from .._private import give_to_owner_of, must_be_file, open_private
 from .._store.lock import is_used
-from .._store.look import Letter, look
+from .._store.scan import Letter, scan
 from ..anyio import Instance
 from . import words
 from .outbox import ask_node
@@ -50,7 +50,7 @@ class Which:
 
     def of(self, database: Path, bodies: bool = False) -> Iterator[Letter]:
         """Raises StoreError."""
-        with look(database) as inside:
+        with scan(database) as inside:
             for one in inside.letters(bodies):
                 if self.peer in (None, one.peer) and (not self.numbers or one.number in self.numbers):
                     yield one

@@ -19,7 +19,7 @@ from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError, is_q
 
 from .._options.kinds import seconds
 from .._store.copying import back_up
-from .._store.look import look, must_be_there
+from .._store.scan import must_be_there, scan
 from .._store.sqlite import SQLiteStore
 from . import words
 from .tables import print_rows
@@ -45,7 +45,7 @@ _NOBODYS = "jobs of a work queue that no worker has: the peer is the queue"
 
 def print_outbox(database: Path, as_json: bool) -> None:
     """One row for each peer and reason: peer, messages, bytes, oldest, newest (wall-clock), why."""
-    with look(database) as outbox:
+    with scan(database) as outbox:
         rows = [
             {
                 "peer": str(one.peer),
@@ -69,7 +69,7 @@ def print_messages(
     now = time.time()
     rows: list[dict[str, Any]] = []
     counts: Counter[UUID] = Counter()
-    with look(database) as outbox:
+    with scan(database) as outbox:
         for one in outbox.messages(peer):
             age = None if one.stored_at is None else max(0, int(now - one.stored_at))
             named = channel in ("", one.channel) and key in ("", one.key)
@@ -100,7 +100,7 @@ def _older(text: str) -> float:
 
 def print_peers(database: Path, as_json: bool) -> None:
     """One row for each peer: UUID, subscriptions, messages that wait for it, pinned key."""
-    with look(database) as outbox:
+    with scan(database) as outbox:
         known = outbox.known()
     rows: list[dict[str, Any]] = [
         {
@@ -129,7 +129,7 @@ def drop_parked(database: Path, peer: UUID) -> int:
 
 def forget_peer(database: Path, peer: UUID) -> int:
     """Removes the peer and what waits for it; returns how many messages that were. Raises StoreError."""
-    with look(database) as outbox:
+    with scan(database) as outbox:
         waiting = sum(one.messages for one in outbox.waiting() if one.peer == peer)
     _change(database, peer, lambda node: node.forget_peer(peer))
     return waiting
@@ -143,7 +143,7 @@ def say_restored(database: Path) -> None:
 
 
 def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
-    with look(database) as outbox:  # before the lock is taken on what is not ours
+    with scan(database) as outbox:  # before the lock is taken on what is not ours
         known = peer in outbox.peers().values()
     if not known:
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")

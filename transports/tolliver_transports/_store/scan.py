@@ -1,6 +1,6 @@
-"""Look into a database beside the instance that uses it.
+"""Read-only scan of a database, also while its instance runs.
 
-It reads, changes nothing and takes no lock.
+A scan changes nothing and takes no lock.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Letter:
     body: Body | None
 
 
-class Look:
-    """The outbox, as a database has it. Made by `look`."""
+class DatabaseScan:
+    """The outbox of a database; `scan` makes one."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -151,8 +151,8 @@ def _shown(text: bytes) -> str:
 
 
 @contextmanager
-def look(database: Path) -> Iterator[Look]:
-    """Raises StoreError where there is no database, or none of this version."""
+def scan(database: Path) -> Iterator[DatabaseScan]:
+    """Opens a database for reading. Raises StoreError if it is missing or of another version."""
     must_be_there(database)
     file = database.resolve()
     in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
@@ -169,7 +169,7 @@ def look(database: Path) -> Iterator[Look]:
                     f"{LAYOUT}: start its instance first"
                 )
             connection.execute("BEGIN")  # all that is asked is of one moment
-            yield Look(connection)
+            yield DatabaseScan(connection)
     except sqlite3.Error as error:
         raise StoreError(
             f"{database} cannot be read as an instance's database: {error}. Give the file that the instance uses"

@@ -30,7 +30,7 @@ _BETWEEN = (
 )
 
 
-def look_with_spark(console: Console, directory: Path) -> int:
+def audit_with_spark(console: Console, directory: Path) -> int:
     """Have Spark look at the table and at the recordings; returns the exit status. Without Spark, say what to do."""
     reason = missing()
     if reason is not None:
@@ -49,7 +49,7 @@ def look_with_spark(console: Console, directory: Path) -> int:
         shown = bar.add_task("Spark starts", total=None)
         with local_session() as spark:
             bar.update(shown, description="the table")
-            status = look_at_table(console, spark, directory) if (directory / TABLE).exists() else 0
+            status = audit_table(console, spark, directory) if (directory / TABLE).exists() else 0
 
             def told(done: int, total: int) -> None:
                 bar.update(shown, completed=done, total=total, description="the recordings")
@@ -57,7 +57,7 @@ def look_with_spark(console: Console, directory: Path) -> int:
             return max(status, audit_recordings(console, spark, directory, told))
 
 
-def look_at_table(console: Console, spark: SparkSession, directory: Path) -> int:
+def audit_table(console: Console, spark: SparkSession, directory: Path) -> int:
     """Say if the table has every reading once; returns the exit status."""
     counted = spark.read.parquet(str(directory / TABLE)).groupBy("id").count().collect()
     found = tally(directory, DRIVER, Counter({str(row[0]): int(row[1]) for row in counted}))
