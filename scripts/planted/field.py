@@ -118,8 +118,8 @@ BUGS = (
         "idle sockets keep a good peer out",
         "tolliver_proto/_common/connection_table.py",
         "new_cid",
-        "full = self._make_room(address, full)",
-        "",
+        "full is not None and (silent := self._limiter.silent(address, self._state.now)) is not None",
+        "False",
         ("tests/node/links/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
     ),
     Bug(

@@ -1,9 +1,9 @@
 """Life cycle of one connection's transport, as a table.
 
-As in `_wire/state.py`, states and signals are data, and a pair that is missing is a bug: it raises. The two halves of a
-connection end separately. Our half has ended when ShutdownWrite was asked for; the peer's has when the connection
-handed out Closed, its last event. Only then is nothing lost when the transport goes: before that, what it brought is
-still to be handed out.
+As in `_wire/state.py`, states and signals are data, and a missing pair is a bug that raises KeyError. The two halves of
+a connection end separately. Our half ends when ShutdownWrite is asked for; the peer's half ends when the connection has
+handed out Closed, its last event. A link whose transport goes before that drains first: the events of the bytes that
+came are still handed out.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ class LinkState(Enum):
 
     CONNECTING = auto()  # TCP and TLS: there is no connection yet
     OPEN = auto()
-    ENDING = auto()  # it was we who ended it: what is queued still goes out
+    ENDING = auto()  # we ended the connection: queued frames still go out
     WRITE_CLOSED = auto()  # our half has ended, the peer may still send
-    READ_CLOSED = auto()  # the connection has said its last, what is queued still goes out
-    CLOSED = auto()  # both: only the transport is still there
-    DRAINING = auto()  # the transport is gone, what it brought is still being handed out
-    FORGOTTEN = auto()  # nothing comes of its cid any more
+    READ_CLOSED = auto()  # the connection handed out Closed: queued frames still go out
+    CLOSED = auto()  # both halves have ended: only the transport is left
+    DRAINING = auto()  # the transport is gone: events of the bytes that came are still handed out
+    FORGOTTEN = auto()  # no further event or action names the cid
 
 
 class LinkSignal(Enum):
-    """Things that can happen to a link."""
+    """Signal that moves a link to another state."""
 
     OPENED = auto()  # the transport stands, and proved an identity
     END = auto()  # we close the connection
     SHUT = auto()  # ShutdownWrite is asked for
-    CLOSED = auto()  # the connection has said its last
+    CLOSED = auto()  # the connection handed out Closed
     LOST = auto()  # the transport is gone
     FORGET = auto()
 
@@ -45,7 +45,7 @@ _READING = {_X.CLOSED: _S.READ_CLOSED, _X.LOST: _S.DRAINING}
 
 TRANSITIONS: dict[LinkState, dict[LinkSignal, LinkState]] = {
     _S.CONNECTING: {_X.OPENED: _S.OPEN, **_FORGET},
-    # Our half may end without END: by a handshake that failed, before its Closed is handed out.
+    # Our half may end without END: a failed handshake ends it before Closed is handed out.
     _S.OPEN: {_X.END: _S.ENDING, _X.SHUT: _S.WRITE_CLOSED, **_READING, **_FORGET},
     _S.ENDING: {_X.END: _S.ENDING, _X.SHUT: _S.WRITE_CLOSED, **_READING, **_FORGET},
     _S.WRITE_CLOSED: {_X.END: _S.WRITE_CLOSED, _X.CLOSED: _S.CLOSED, _X.LOST: _S.DRAINING, **_FORGET},
@@ -56,14 +56,14 @@ TRANSITIONS: dict[LinkState, dict[LinkSignal, LinkState]] = {
 }
 
 HANDING_OUT = frozenset(state for state, steps in TRANSITIONS.items() if LinkSignal.CLOSED in steps)
-"""States in which the connection may still have something to hand out: its end, at least."""
+"""States in which the connection has not handed out its last event, Closed."""
 
 SHUTTABLE = frozenset(state for state, steps in TRANSITIONS.items() if LinkSignal.SHUT in steps)
-"""States in which our half still stands."""
+"""States in which our half is open."""
 
 
 class Connection(Protocol):
-    """A connection of either protocol, as far as a table of connections drives it."""
+    """The calls of a connection that a table needs, alike in both protocols."""
 
     @property
     def state(self) -> Enum: ...
@@ -89,7 +89,7 @@ class Connection(Protocol):
 
 
 class BaseLink:
-    """One connection, from its cid on."""
+    """One transport with its connection, from the moment that it has a cid."""
 
     __slots__ = ("cid", "connection", "error", "first", "identity", "in_transit", "paused", "remote", "role", "state")
 
@@ -98,20 +98,20 @@ class BaseLink:
     def __init__(self, cid: int, role: Role, remote: Remote | None) -> None:
         self.cid = cid
         self.role = role
-        self.remote = remote  # None where the peer dialled us
+        self.remote = remote  # None if the peer dialled us
         self.identity = PeerIdentity()
         self.connection = None  # until TLS is done
-        self.first = b""  # bytes that came, as many as tell whose they are
+        self.first = b""  # the first bytes that came: they may name another protocol
         self.state = LinkState.CONNECTING
         self.in_transit = 0  # bytes of the Transmit that is outstanding
-        self.paused = False  # the transport reads no more for now
-        self.error: TolliverError | None = None  # why it ends, where the connection does not know
+        self.paused = False  # the transport was told to pause reading
+        self.error: TolliverError | None = None  # the reason of an end that the connection does not know
 
     def move(self, signal: LinkSignal) -> None:
         self.state = TRANSITIONS[self.state][signal]
 
     @property
     def unsent(self) -> int:
-        """Bytes that we hold for the peer, in our buffer and in the socket's hands."""
+        """Bytes on their way to the peer: queued in the connection, and in transit to the socket."""
         queued = self.connection.unsent_bytes if self.connection is not None else 0
         return queued + self.in_transit

@@ -1,18 +1,18 @@
 """Input buffer that joins partial frames as late as possible.
 
-The parser works on one immutable chunk with an offset. Parts that arrive behind it are kept as a list and joined once,
-when the frame that the parser waits for is complete: linear time however the bytes are cut.
+The parser reads one immutable chunk at an offset. Parts that arrive later are kept in a list, and joined once the frame
+that the parser waits for is complete. So the time is linear in the bytes, however the peer cuts them.
 """
 
 from __future__ import annotations
 
 _PART_RUN = 1024
 
-_join = b"".join  # every copy goes through here, and the tests count it
+_join = b"".join  # every copy is made by this call, so that the tests can count copies
 
 
 class Buffer:
-    """`data[pos:]` is unread and in one piece; `gather(n)` makes at least n bytes so, `move_to` says what was read."""
+    """Received bytes: the unread ones in one piece are `data[pos:]`, and the parts behind them wait to be joined."""
 
     __slots__ = ("_loose", "_need", "_parts", "_parts_size", "base", "data", "pos")
 
@@ -22,7 +22,7 @@ class Buffer:
         self.base = 0  # offset of data[0] in the stream
         self._parts: list[bytes] = []
         self._parts_size = 0
-        self._loose = 0  # how many of the last parts were never joined
+        self._loose = 0  # number of the last parts that were never joined
         self._need = 0
 
     def __len__(self) -> int:
@@ -30,7 +30,7 @@ class Buffer:
 
     @property
     def offset(self) -> int:
-        """Position of the next unread byte in the stream."""
+        """Position of the next unread byte in the stream, in bytes."""
         return self.base + self.pos
 
     def feed(self, data: bytes) -> None:
@@ -42,12 +42,12 @@ class Buffer:
         self._parts.append(data)
         self._parts_size += len(data)
         self._loose += 1
-        if self._loose == _PART_RUN:  # a peer that sends single bytes must not cost eight bytes of list for each
+        if self._loose == _PART_RUN:  # else each byte of a peer that sends single bytes costs eight bytes of list
             self._parts[-_PART_RUN:] = [_join(self._parts[-_PART_RUN:])]
             self._loose = 0
 
     def move_to(self, pos: int) -> None:
-        """Everything before `data[pos]` is read. A chunk that is used up is let go: an idle peer holds nothing."""
+        """Marks the bytes before `data[pos]` as read. A chunk read to its end is freed: idle peers cost nothing."""
         if pos == len(self.data):
             self.base += pos
             self.data = b""
@@ -55,7 +55,7 @@ class Buffer:
         self.pos = pos
 
     def gather(self, need: int) -> bool:
-        """True when at least `need` bytes stand at `data[pos:]`; else remembers to wait for them."""
+        """Joins parts until `data[pos:]` has `need` bytes; returns False, and notes the need, if they are not here."""
         if len(self.data) - self.pos >= need:
             self._need = 0
             return True
@@ -71,5 +71,5 @@ class Buffer:
 
     @property
     def starved(self) -> bool:
-        """Still waiting for the bytes that the last `gather` asked for."""
+        """True while the bytes that the last `gather` asked for have not arrived."""
         return len(self.data) - self.pos + self._parts_size < self._need

@@ -1,7 +1,4 @@
-"""Notices of certificates that end soon.
-
-They come 30 days before, and each day from then on.
-"""
+"""Daily notices of certificates that end within 30 days."""
 
 from __future__ import annotations
 
@@ -12,17 +9,17 @@ from .records import record
 from .timers import Timers
 
 DAY = 86400.0
-"""Seconds between two looks at one certificate."""
+"""Seconds between two checks of one certificate."""
 
 _SOON = 30 * DAY
 
 
 @record
 class CertificateExpires:
-    """A certificate ends within 30 days, or has ended. Told once a day.
+    """A certificate ends within 30 days, or has ended; the event comes once a day.
 
-    `seconds_left` is negative where it is over, `text` says it to people. `peer` is whose it is, None where it is our
-    own. A node tells it where it was made with `tell_events=True`.
+    `seconds_left` is negative after the end, `text` is for people. `peer` is the certificate's owner, None for our own
+    certificate. A node gives the event only if it was made with `tell_events=True`.
     """
 
     seconds_left: float
@@ -37,20 +34,20 @@ class _Certificate(NamedTuple):
 
 
 class CertificateWatch:
-    """Certificates by their owner, None for us. The timer ("certificate", owner) says when to `look`."""
+    """Certificates by owner (None: our own). The timer ("certificate", owner) is due when `check` is to be called."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._known: dict[UUID | None, _Certificate] = {}
 
     def watch(self, owner: UUID | None, ends: float, name: str, remedy: str, now: float) -> None:
-        """Ours is looked at now; a peer's, which may come and go, not before its day is over."""
+        """Watches a certificate. Ours is due now; a peer that reconnects keeps the timer that it has."""
         self._known[owner] = _Certificate(ends, name, remedy)
         if owner is None or self._timers.due(("certificate", owner)) is None:
             self._timers.set(("certificate", owner), now)
 
-    def look(self, owner: UUID | None, now: float) -> CertificateExpires | None:
-        """Its day is over. None where there is nothing to tell."""
+    def check(self, owner: UUID | None, now: float) -> CertificateExpires | None:
+        """Checks a certificate whose timer is due, and sets the timer again; returns None if it ends later."""
         ends, name, remedy = self._known[owner]
         self._timers.set(("certificate", owner), now + DAY)
         left = ends - now

@@ -1,8 +1,8 @@
 """Table of connections by cid, common to a node and a hub.
 
-A connection of either protocol is accepted or dialled, opened, fed, drained, timed and forgotten alike. This table
-takes the inputs of the transports, keeps who has something to read or to write, and gives the actions that move bytes;
-what an event means is for the subclass, which has `next_action`.
+Connections of both protocols are accepted or dialled, opened, fed, drained, timed and forgotten in the same way. The
+table takes the inputs of the transports, keeps the connections that have something to read or to write, and makes the
+actions that move bytes. The subclass has `next_action` and gives the events their meaning.
 """
 
 from __future__ import annotations
@@ -24,34 +24,31 @@ A = TypeVar("A")
 
 
 class TableState(Generic[L, A]):
-    """State that a table shares with those who work on it.
-
-    Time, timers, actions to hand out, and connections: by cid, and by what is to be done with them.
-    """
+    """State of a table, shared with the parts of the machine: time, timers, actions to hand out, connections."""
 
     def __init__(self, now: float | None) -> None:
         self.now = now or 0.0
         self.closing = False
-        self.timers = Timers()  # a link's own by its cid
+        self.timers = Timers()  # the key of a link's own timer is its cid
         self.links: dict[int, L] = {}
         self.readable: dict[L, None] = {}
         self.writable: dict[L, None] = {}
         self.actions: deque[TransportAction | A] = deque()
-        self.counts: defaultdict[str, int] = defaultdict(int)  # a Counter takes three times as long for each
+        self.counts: defaultdict[str, int] = defaultdict(int)  # a Counter takes three times as long to add one
 
     def tick(self, now: float | None) -> None:
-        """It is so late; None is the time seen last, and time never runs backwards."""
+        """Sets the time to `now`, if that is later; None keeps the time."""
         if now is not None and now > self.now:
             self.now = now
 
 
 class ConnectionTable(Generic[L, A]):
-    """Connections and their transports. Every input takes `now`, monotonic seconds; None means the last one seen.
+    """Connections and their transports. Every input takes `now`, monotonic seconds; None means the last time seen.
 
     Calls with an unknown cid are ignored: the connection ended before the adapter knew.
     """
 
-    _CLOSED: ClassVar[Enum]  # the state of a connection that is over
+    _CLOSED: ClassVar[Enum]  # the last state of the protocol's connections
 
     def __init__(
         self,
@@ -74,21 +71,24 @@ class ConnectionTable(Generic[L, A]):
 
     @property
     def closing(self) -> bool:
-        """True from `close` on: everything ends, and no connection is made or taken."""
+        """True after `close`: all connections end, and the table neither dials nor accepts."""
         return self._state.closing
 
     # Inputs.
 
     def new_cid(self, now: float | None = None, address: str = "") -> int | None:
-        """A cid for a connection that was accepted. From here its time for TLS runs (T-68).
+        """Returns a cid for an accepted connection, and starts the timeout of its handshake (T-68).
 
-        `address` is the peer's host, without a port. None: close the connection at once. Everything is being closed,
-        or too many handshakes are in progress, of all or of that address (D-7), and none of that address is silent.
+        `address` is the peer's host, without a port. None tells the adapter to close the connection at once: the table
+        is closing, or too many handshakes are in progress (limits in all and for each address, D-7). At a limit, the
+        oldest connection of the address that has sent nothing yet is aborted to make room.
         """
         self._state.tick(now)
         full = self._limiter.full(address)
-        if full is not None:
-            full = self._make_room(address, full)
+        if full is not None and (silent := self._limiter.silent(address, self._state.now)) is not None:
+            self._on_refused(full)
+            self._abort(self._links[silent])
+            full = self._limiter.full(address)
         if self._state.closing or full is not None:
             self._on_refused(full)
             return None
@@ -96,16 +96,8 @@ class ConnectionTable(Generic[L, A]):
         self._limiter.add(link.cid, address, self._state.now)
         return link.cid
 
-    def _make_room(self, address: str, full: str) -> str | None:
-        """Close the oldest of that address that says nothing. Returns what is full still."""
-        silent = self._limiter.silent(address, self._state.now)
-        if silent is not None:
-            self._on_refused(full)
-            self._abort(self._links[silent])
-        return self._limiter.full(address)
-
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
-        """Bytes that came in."""
+        """Feeds received bytes to the connection."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.connection is not None:
@@ -117,7 +109,7 @@ class ConnectionTable(Generic[L, A]):
             self._on_data(link, len(data))
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
-        """The peer ended its half in order."""
+        """Tells the connection that the peer ended its half in order."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.connection is not None:
@@ -125,7 +117,7 @@ class ConnectionTable(Generic[L, A]):
             self._readable[link] = None
 
     def sent(self, cid: int, now: float | None = None) -> None:
-        """The socket has taken the Transmit that was outstanding."""
+        """Marks the outstanding Transmit as taken by the socket."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.in_transit:
@@ -134,25 +126,25 @@ class ConnectionTable(Generic[L, A]):
             self._on_sent(link)
 
     def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
-        """The transport is gone. Bytes received before are still handed out."""
+        """Ends a connection whose transport is gone. The events of bytes received before are still handed out."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None:
             self._lost(link, error)
 
-    # Left to the subclass.
+    # Hooks of the subclass.
 
     def _on_refused(self, full: str | None) -> None:
-        """A connection was refused, for want of room in this share of the limiter or as everything is being closed."""
+        """Called when a connection is refused. `full` is the limiter's full share; None: the table is closing."""
 
     def _on_data(self, link: L, size: int) -> None:
-        """Bytes came in."""
+        """Called when `size` bytes came in."""
 
     def _on_sent(self, link: L) -> None:
-        """The socket has taken what was in transit."""
+        """Called when the socket has taken a Transmit."""
 
     def _on_transmit(self, link: L) -> None:
-        """The socket was given what is in transit."""
+        """Called when a Transmit is handed to the socket."""
 
     # Life.
 
@@ -184,7 +176,7 @@ class ConnectionTable(Generic[L, A]):
         self._forget(link)
 
     def _forget(self, link: L) -> None:
-        """The transport is gone, or as good as: nothing comes of this cid any more."""
+        """Removes a link whose transport is gone or aborted: no further event or action names its cid."""
         link.move(LinkSignal.FORGET)
         del self._links[link.cid]
         self._readable.pop(link, None)
@@ -208,7 +200,7 @@ class ConnectionTable(Generic[L, A]):
         connection = link.connection
         if connection is None or link.in_transit or link.state is LinkState.DRAINING:
             return
-        if connection.unsent_bytes:  # all that has gathered goes
+        if connection.unsent_bytes:  # all queued frames go in one action
             units = connection.data_to_send()
             link.in_transit = sum(map(len, units))
             self._actions.append(Transmit(link.cid, units))
@@ -222,7 +214,7 @@ class ConnectionTable(Generic[L, A]):
     # Time.
 
     def next_timeout(self) -> float | None:
-        """Time to call `handle_timeout`, or None."""
+        """Returns the time to call `handle_timeout`, in monotonic seconds, or None."""
         first = self._timers.earliest()
         return first[0] if first else None
 
@@ -241,7 +233,7 @@ class ConnectionTable(Generic[L, A]):
                 DialCause.NO_ANSWER,
             )
             self._abort(link)
-        elif connection.state is self._CLOSED:  # and the peer, or the application, still does not let go
+        elif connection.state is self._CLOSED:  # closed, but the peer or the application has not ended the transport
             self._abort(link)
         else:
             connection.handle_timeout(self._state.now)

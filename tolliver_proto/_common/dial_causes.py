@@ -1,7 +1,7 @@
 """Causes of failed dials, and protocols by their first bytes.
 
-A peer that is no peer of ours says so in its first bytes, and what it says is worth more to an operator than the fault
-that a decoder finds in them.
+A server of another protocol shows by its first bytes which protocol that is. The protocol's name helps an operator more
+than the fault that our decoder finds in those bytes.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from enum import StrEnum
 
 FIRST_BYTES = 32
-"""As many bytes of a connection are kept to look at."""
+"""Number of received bytes of a connection that are kept to name the protocol."""
 
-_HEAD = 25  # code, version and UUID: alike in every layout of messages
+_HEAD = 25  # bytes of code, version and UUID: alike in every layout of messages
 _MAX_VERSION = 2**16
 _VARIANT, _VARIANT_BITS = 0b10, 6  # of a UUID, in the upper bits of its ninth byte (RFC 9562)
 
 
 class DialCause(StrEnum):
-    """Cause for which a remote is not connected."""
+    """The cause for which a remote is not connected."""
 
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
@@ -41,18 +41,18 @@ class DialCause(StrEnum):
 
     @property
     def text(self) -> str:
-        """The same for people, to stand before a colon."""
+        """The cause as a clause for people, to stand before a colon."""
         return _TEXTS[self]
 
     @property
     def is_refusal(self) -> bool:
-        """True where one of the two sides refused the other (T-73): time, or somebody who mends it, may heal that."""
+        """True if one side refused the other (refusals, T-73): the dial may succeed later, or after a repair."""
         return self in _REFUSALS
 
     @staticmethod
     def told_by(first: bytes) -> DialCause | None:
-        """HTTP, NEEDS_TLS or STREAMS, where these first bytes of a peer belong to such a protocol."""
-        return next((cause for cause, beginnings in _LOOKS if first.startswith(beginnings)), None)
+        """Returns HTTP, NEEDS_TLS or STREAMS if the peer's first bytes belong to that protocol, else None."""
+        return next((cause for cause, beginnings in _BEGINNINGS if first.startswith(beginnings)), None)
 
 
 _REFUSALS = frozenset({DialCause.CERTIFICATE, DialCause.IDENTITY, DialCause.VERSION, DialCause.ACCESS, DialCause.SELF})
@@ -79,17 +79,17 @@ _TEXTS = {
     DialCause.HERE: "this side ended it",
 }
 
-_LOOKS: tuple[tuple[DialCause, tuple[bytes, ...]], ...] = (
+_BEGINNINGS: tuple[tuple[DialCause, tuple[bytes, ...]], ...] = (
     (DialCause.HTTP, (b"HTTP/", b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ", b"CONNECT ", b"PRI * HTTP")),
-    # A record of TLS: its type, and the version 3.x.
+    # A TLS record begins with its type and the version 3.x.
     (DialCause.NEEDS_TLS, tuple(bytes((kind, 3, minor)) for kind in (20, 21, 22, 23) for minor in range(5))),
-    # ServerHello and Goodbye, with which no peer of messages begins.
+    # The codes of ServerHello and Goodbye: no peer of the messaging protocol begins with them.
     (DialCause.STREAMS, (b"\x02", b"\x0b")),
 )
 
 
 def is_handshake(first: bytes) -> bool:
-    """True if a version and a UUID stand where every layout of messages has them."""
+    """True if the bytes have a version and a UUID at the places where every layout of messages has them."""
     return (
         len(first) >= _HEAD
         and first[0] in (0, 1)

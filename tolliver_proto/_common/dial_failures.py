@@ -1,4 +1,4 @@
-"""Cause of a failed dial, from its error and its first bytes."""
+"""Cause of a failed dial, from error and first bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .records import frozen
 
 @frozen
 class DialFailure:
-    """Why a remote is not connected; its text has both, for people. It keeps no error, which would keep a socket."""
+    """Cause and detail of a failed dial. The error itself is not kept: its traceback would keep the socket."""
 
     cause: DialCause
     detail: str
@@ -19,8 +19,10 @@ class DialFailure:
 
 
 def failure_of(error: TolliverError | None, first: bytes, own: DialCause | None = None) -> DialFailure:
-    """Failure of a dial that ended so after these bytes came. `own` is the protocol that was dialled, where its bytes
-    tell it."""
+    """Returns the failure of a dial that ended with `error` after the bytes `first` had come.
+
+    `own` is the cause that the first bytes of the dialled protocol itself would name: it is no cause of this failure.
+    """
     error = error or ConnectionLost("the connection was ended here", DialCause.HERE)
     return DialFailure(_cause_of(error, first, own), str(error))
 
@@ -35,7 +37,7 @@ def _cause_of(error: TolliverError, first: bytes, own: DialCause | None) -> Dial
     if not isinstance(error, ConnectionLost):
         return error.cause or DialCause.HERE
     if error.cause is DialCause.NO_ANSWER and is_handshake(first):
-        return DialCause.LAYOUT  # where another one has a length, it has us wait for more
+        return DialCause.LAYOUT  # another layout's bytes, read as a length, make the decoder wait for more
     if error.cause is not None and error.cause is own:
-        return DialCause.NOT_TLS  # seen where TLS was dialled
+        return DialCause.NOT_TLS  # TLS was dialled, and the bytes are of the protocol that TLS should have carried
     return error.cause or DialCause.CLOSED

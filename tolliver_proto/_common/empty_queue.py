@@ -1,6 +1,6 @@
-"""Queues that are made when something is put into them.
+"""Placeholder for queues that have no items yet.
 
-An empty one takes 760 bytes, and most stay empty.
+An empty deque takes 760 bytes, and most queues stay empty.
 """
 
 from __future__ import annotations
@@ -9,4 +9,4 @@ from collections import deque
 from typing import Any
 
 EMPTY: deque[Any] = deque(maxlen=0)
-"""In the place of a queue until there is something for it: only ever read."""
+"""Stands for a queue without items. Callers only read it: no item can be put into it."""

@@ -1,8 +1,12 @@
 """Error tree of the project, with TolliverError as its root.
 
-An error tells who has to act. `LocalProtocolError` is a bug in the calling program and leaves everything as it was;
-`RemoteProtocolError` is the peer's and ends its connection; the rest are states of the world that a correct program
-meets (a lost race, a full disk, a refused certificate).
+The class of an error tells who has to act. A `LocalProtocolError` is a bug of the calling program, and is raised before
+anything changes. A `RemoteProtocolError` is a fault of the peer, and ends the connection. All other errors are states
+of the world that a correct program meets: a lost race, a full disk, a refused certificate.
+
+Invariants: an error's text says what happened, to what, and what to do next. A text that a peer chose is escaped and
+cut before it is shown (D-14). The broken rule is named by `code`, and the reason of a failed dial by `cause`, so that
+no program has to read a text.
 """
 
 from __future__ import annotations
@@ -13,11 +17,11 @@ from uuid import UUID
 from .dial_causes import DialCause
 
 SHOWN = 1000
-"""Characters that are shown of a text of somebody else."""
+"""Number of characters that are shown of a text that a peer chose."""
 
 
 def shown(text: str) -> str:
-    """A text that somebody else chose, for people and logs: control characters escaped, and cut off (D-14)."""
+    """Returns a peer's text for people and logs: control characters escaped, long texts cut (D-14)."""
     start = text[: SHOWN + 1]
     if not start.isprintable():
         start = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in start)
@@ -25,17 +29,17 @@ def shown(text: str) -> str:
 
 
 class TolliverError(Exception):
-    """The root: `except TolliverError` catches all that this project raises."""
+    """Root of the tree: `except TolliverError` catches all errors that this project raises."""
 
     cause: DialCause | None = None
-    """Why a dial came to nothing, where that is known."""
+    """Cause of a failed dial, if known."""
 
 
 class ProtocolError(TolliverError):
     """A rule of the protocol was broken.
 
     `code` is a short stable word for programs, `detail` a sentence for people. `frame` names the kind of frame,
-    `offset` is where it begins (bytes since the connection opened), `state` is the connection's state then.
+    `offset` is its first byte (counted since the connection opened), `state` is the connection's state at the fault.
     """
 
     def __init__(
@@ -64,15 +68,15 @@ class ProtocolError(TolliverError):
 
 
 class LocalProtocolError(ProtocolError):
-    """You broke the rules. Raised before anything changed: the connection is still usable."""
+    """The calling program broke a rule. The error is raised before anything changes: the connection stays usable."""
 
 
 class ReservedChannel(LocalProtocolError):
-    """The channels "tolliver" and "tolliver.probe" belong to the protocol (T-27, T-80)."""
+    """The channel is the protocol's own: "tolliver" (reserved, T-27) or "tolliver.probe" (probes, T-80)."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke the rules; its connection is over."""
+    """The peer broke a rule; its connection ends."""
 
 
 class MalformedFrame(RemoteProtocolError):
@@ -92,13 +96,14 @@ class OwnLimitExceeded(LocalProtocolError, LimitExceeded):
 
 
 class UnexpectedEOF(RemoteProtocolError):
-    """The stream ended inside a frame or before the handshake was over."""
+    """The stream ended inside a frame or inside the handshake."""
 
 
 class HandshakeRejected(TolliverError):
-    """The two versions are not compatible (T-60; of streams, R-26).
+    """The two versions are not compatible (version table, T-60; of streams, R-26).
 
-    `status` is the handshake's status from the responder's point of view, `peer_version` what the peer announced.
+    `status` is the handshake's status from the responder's point of view, `peer_version` is the version that the peer
+    announced. `is_failure` is True if the peer refused for another reason than the versions.
     """
 
     cause = DialCause.VERSION
@@ -122,13 +127,13 @@ class HandshakeRejected(TolliverError):
 
 
 class IdentityConflict(TolliverError):
-    """Two sources disagree about who an instance or a peer is (D-3, T-72)."""
+    """Two sources disagree about the identity of an instance or a peer (D-3, T-72)."""
 
     cause = DialCause.IDENTITY
 
 
 class AccessDenied(TolliverError):
-    """Our own access rules keep this peer out (D-4, T-77). Trying again will not help until they are changed."""
+    """Our own access rules refuse this peer (D-4, T-77). Further tries fail until the rules are changed."""
 
     cause = DialCause.ACCESS
 
@@ -140,29 +145,29 @@ class SelfConnection(TolliverError):
 
 
 class CertificateError(TolliverError):
-    """A certificate was refused, by us or by the peer. Trying again will not help (T-73, T-74)."""
+    """We or the peer refused a certificate. Further tries fail until the certificate is replaced (T-73, T-74)."""
 
     cause = DialCause.CERTIFICATE
 
 
 class ConnectionClosing(TolliverError):
-    """The call lost a race with the close. Not a bug: nothing was sent."""
+    """The call lost a race with the close: nothing was sent. A correct program meets this error too."""
 
 
 class NotOpenYet(ConnectionClosing):
-    """The instance, or the streams, were never opened."""
+    """The instance, or the streams object, was never opened."""
 
 
 class AlreadyClosed(ConnectionClosing):
-    """The instance, or the streams, are closing or closed."""
+    """The instance, or the streams object, is closing or closed."""
 
 
 class ForkedProcess(ConnectionClosing):
-    """This process is a fork of the one that opened it (T-79)."""
+    """This process is a fork of the process that opened the instance or the streams object (T-79)."""
 
 
 class ConnectionLost(TolliverError):
-    """The transport went away or fell silent. `cause` says why a dial came to nothing, where that is known."""
+    """The transport went away or fell silent. `cause` is the cause of a failed dial, if known."""
 
     def __init__(self, text: str = "", cause: DialCause | None = None) -> None:
         super().__init__(text)
@@ -170,7 +175,7 @@ class ConnectionLost(TolliverError):
 
 
 class CannotListen(ConnectionLost, OSError):
-    """The address to listen on is taken, not ours or not allowed; `errno` says which, as of any OSError."""
+    """The address to listen on is taken, not ours or not allowed; `errno` tells the case, as in every OSError."""
 
     def __init__(self, number: int | None, text: str) -> None:
         OSError.__init__(self, number, text)
@@ -181,15 +186,15 @@ class CannotListen(ConnectionLost, OSError):
 
 
 class Blocked(TolliverError):
-    """A send has no room: backpressure. Nothing was stored; try again when peers have acknowledged something."""
+    """A send has no room (backpressure): nothing was stored. Try again when peers have acknowledged messages."""
 
 
 class OutboxFull(Blocked):
-    """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41). Nothing was stored."""
+    """A peer's outbox is at its quota, or all message ids are outstanding (D-10, T-41): nothing was stored."""
 
 
 class TooFewRecipients(TolliverError):
-    """Fewer peers than `required` are subscribed to a message of the send: nothing was stored (T-54)."""
+    """A message of the send has `found` recipients, fewer than `required`: nothing was stored (T-54)."""
 
     def __init__(self, channel: str, key: str, required: int, found: int) -> None:
         super().__init__(channel, key, required, found)
@@ -205,13 +210,9 @@ class TooFewRecipients(TolliverError):
         )
 
 
-def _names(channel: str, key: str) -> str:
-    """As they are written in a call."""
-    return ", ".join(f"{one!r:.100}" for one in ((channel, key) if key else (channel,)))
-
-
 class NoResponders(TolliverError):
-    """Nobody answers requests for these names: nobody was there, or whoever was asked had no handler (P-13)."""
+    """No peer answers requests for this channel and key: none was connected, or the peer asked had no handler
+    (P-13)."""
 
     def __init__(self, channel: str, key: str) -> None:
         super().__init__(channel, key)
@@ -219,16 +220,16 @@ class NoResponders(TolliverError):
         self.key = key
 
     def __str__(self) -> str:
+        arguments = ", ".join(f"{one!r:.100}" for one in ((self.channel, self.key) if self.key else (self.channel,)))
         return (
             f"no connected peer answers requests for {self.channel!r:.100} {self.key!r:.100}, nothing was handled: is "
-            f"the peer connected, and does it call `respond`? wait_responder({_names(self.channel, self.key)}) waits "
+            f"the peer connected, and does it call `respond`? wait_responder({arguments}) waits "
             "until one does, and so does the request itself, for as long as its timeout (P-13)"
         )
 
 
 class RequestFailed(TolliverError):
-    """A responder's handler failed, and this is why, in its own words, escaped and cut (D-14). `peer` is whose it was
-    (P-12)."""
+    """The handler of the responder `peer` failed (P-12). `text` is the peer's own reason, escaped and cut (D-14)."""
 
     def __init__(self, peer: UUID, text: str) -> None:
         text = shown(text)
@@ -243,20 +244,20 @@ class RequestFailed(TolliverError):
 class UndeliveredReason(StrEnum):
     """Reason for which a message was given up."""
 
-    EXPIRED = "expired"  # expire_after is over (D-10)
-    FORGOTTEN = "forgotten"  # forget_peer, or forget_after is over (T-77)
-    DROPPED = "dropped"  # drop_parked (T-09)
-    DROPPED_OLDEST = "dropped_oldest"  # to make room for newer ones, as the policy says (D-10)
-    SKIPPED = "skipped"  # the peer was at its quota, as the policy says (D-10)
+    EXPIRED = "expired"  # the time of `expire_after` has passed (D-10)
+    FORGOTTEN = "forgotten"  # `forget_peer` was called, or the time of `forget_after` has passed (T-77)
+    DROPPED = "dropped"  # `drop_parked` was called (T-09)
+    DROPPED_OLDEST = "dropped_oldest"  # the policy drops the oldest messages at the quota (D-10)
+    SKIPPED = "skipped"  # the policy skips peers at their quota (D-10)
     UNSUBSCRIBED = "unsubscribed"  # the peer did not subscribe again in time (T-61)
     CANCELLED = "cancelled"
-    NO_RECIPIENTS = "no_recipients"  # no peer was to have it, so nothing of it is kept (T-53)
+    NO_RECIPIENTS = "no_recipients"  # no peer was subscribed, so the message is not kept (T-53)
 
 
 class Undelivered(TolliverError):
-    """`count` messages of a send were given up for `peer`: it will not acknowledge them (T-54).
+    """`count` messages of a send were given up for `peer`, which will not acknowledge them (T-54).
 
-    `peer` is None where they had no recipient at all, for the reason `no_recipients` (T-53).
+    `peer` is None if the messages had no recipient; the reason is `no_recipients` then (T-53).
     """
 
     def __init__(self, peer: UUID | None, reason: UndeliveredReason, count: int) -> None:
@@ -275,7 +276,7 @@ class Undelivered(TolliverError):
 
 
 class BodyNotEncoded(TolliverError):
-    """A codec made no body of a value: nothing was stored or sent (P-41)."""
+    """A codec could not encode a value: nothing was stored or sent (P-41)."""
 
     def __init__(self, channel: str, key: str, why: str) -> None:
         super().__init__(channel, key, why)
@@ -288,7 +289,7 @@ class BodyNotEncoded(TolliverError):
 
 
 class BodyNotDecoded(TolliverError):
-    """A codec made no value of a peer's body: the message has failed, as if its handler had (P-42)."""
+    """A codec could not decode a peer's body: the message fails, as if its handler had failed (P-42)."""
 
     def __init__(self, channel: str, key: str, peer: UUID, why: str) -> None:
         super().__init__(channel, key, peer, why)
@@ -302,17 +303,17 @@ class BodyNotDecoded(TolliverError):
 
 
 class OutOfThreads(TolliverError):
-    """The system starts no further thread for this process: work that must not hold up others could not be done."""
+    """The system starts no further thread for this process, so that work of an extra thread was not done."""
 
 
 class StoreError(TolliverError):
-    """The store failed: disk full, locked, corrupt. Nothing is half-written; try again when the cause is gone."""
+    """The store failed (disk full, locked, corrupt). No write is half done: try again when the cause is gone."""
 
 
 class Unconfirmed(StoreError):
-    """The disk failed at the end of a commit, or its file was taken away: the next opening shows whether it was stored
-    (D-13). Messages that are there are sent then."""
+    """The disk failed at the end of a commit, or the file was removed, so that the commit may or may not be stored
+    (D-13). The next opening sends the messages that are stored."""
 
 
 class DiskFull(StoreError):
-    """No room for what was to be stored: nothing of it was. Commits without a message may still find room (D-13)."""
+    """The disk has no room for the messages: none was stored. Commits without a message may still succeed (D-13)."""

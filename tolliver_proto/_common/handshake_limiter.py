@@ -1,28 +1,27 @@
-"""Limits on connections whose handshake is not over (D-7).
+"""Limits on connections with a handshake in progress (D-7).
 
-A peer that is not established is a stranger, and strangers share two bounds, one for all of them and one for each
-address. The unit counted is a cid, from `add` to `remove`, so that nothing is counted twice. A bound that was met is
-news once; it is news again after half of its connections have gone. One that has said nothing for a while makes room
-for another of its address: else idle sockets would keep out a peer that is behind the same one.
+A peer that is not established is a stranger. Strangers share two bounds, one for all of them and one for each address.
+A connection counts from `add` to `remove`, by its cid, so that it never counts twice. A full share is told once, and
+again only after half of its connections have gone. A connection that has sent nothing for a second makes room for
+another one of its address: else idle sockets could keep out a peer behind the same address.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
-_SILENT_FOR = 1.0  # seconds: as long a handshake may take, whoever else comes
-ALL = ""  # the share that every connection takes part of; the others are addresses
+_SILENT_FOR = 1.0  # seconds that a silent connection keeps its place, however many others come
+ALL = ""  # the share that every connection counts in; all other shares are addresses
 
 
 class HandshakeLimiter:
-    """Connections with a handshake in progress."""
+    """Connections with a handshake in progress, counted in all and for each address."""
 
     def __init__(self, most: int, most_per_address: int) -> None:
         self._most = most
         self._most_per_address = most_per_address
         self._shares: dict[int, tuple[str, ...]] = {}
-        self._since: dict[int, float] = {}  # those that have said nothing, the oldest first
+        self._since: dict[int, float] = {}  # when each silent connection came, the oldest first
         self._in_progress: Counter[str] = Counter()
         self._told: set[str] = set()
 
@@ -30,11 +29,11 @@ class HandshakeLimiter:
         return self._most if share == ALL else self._most_per_address
 
     def full(self, address: str) -> str | None:
-        """ALL or the address, where that has no room for one more."""
+        """Returns the share without room for one more connection: ALL or the address; None if both have room."""
         return next((share for share in _shares(address) if self._in_progress[share] >= self.most(share)), None)
 
     def is_news(self, share: str) -> bool:
-        """True if this share, which is full, was not told as full before."""
+        """True if the full share was not told as full before; marks it as told."""
         is_news = share not in self._told
         self._told.add(share)
         return is_news
@@ -45,25 +44,24 @@ class HandshakeLimiter:
         self._in_progress.update(self._shares[cid])
 
     def heard(self, cid: int) -> None:
-        """It has said something: it makes room for nobody."""
+        """Marks the connection as not silent: it keeps its place from now on."""
         self._since.pop(cid, None)
 
     def silent(self, address: str, now: float) -> int | None:
-        """The oldest of that address, if it is known, that has said nothing for a second."""
-        return next((cid for cid in self._silent_until(now - _SILENT_FOR) if self.address(cid) == address != ALL), None)
-
-    def _silent_until(self, time: float) -> Iterator[int]:
+        """Returns the address's oldest connection that has sent nothing for a second, or None."""
         for cid, since in self._since.items():
-            if since > time:
-                return
-            yield cid
+            if since > now - _SILENT_FOR:
+                break
+            if self.address(cid) == address != ALL:
+                return cid
+        return None
 
     def address(self, cid: int) -> str:
-        """The address that it came from, or "" if that is not known."""
+        """Returns the connection's address, or "" if the address is not known."""
         return self._shares.get(cid, (ALL,))[-1]
 
     def remove(self, cid: int) -> None:
-        """Established or gone; one that is not counted is no error."""
+        """Counts the connection no longer: it is established or gone. Does nothing for an unknown cid."""
         self._since.pop(cid, None)
         for share in self._shares.pop(cid, ()):
             self._in_progress[share] -= 1
@@ -74,5 +72,5 @@ class HandshakeLimiter:
 
 
 def _shares(address: str) -> tuple[str, ...]:
-    """An unknown address has no share of its own."""
+    """Returns the shares that a connection of the address counts in; an unknown address has no share of its own."""
     return (ALL, address) if address else (ALL,)

@@ -1,6 +1,6 @@
 """Histogram with fixed bounds.
 
-A number costs one bisection and two additions, without a lock or an allocation.
+Adding a number takes one bisection and two additions, no lock and no allocation.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _COUNTS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 20
 
 
 class Histogram:
-    """Numbers, counted by upper bounds that ascend; the last count is of those above all bounds."""
+    """Counts of numbers by ascending upper bounds; the last count is of the numbers above all bounds."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     SECONDS: ClassVar[tuple[float, ...]] = _SECONDS
-    """Bounds for what takes its time."""
+    """Bounds for durations, in seconds."""
     COUNTS: ClassVar[tuple[float, ...]] = _COUNTS
-    """Bounds for how many there are."""
+    """Bounds for numbers of things."""
 
     def __init__(self, bounds: tuple[float, ...] = _SECONDS) -> None:
         self.bounds = bounds
@@ -28,6 +28,6 @@ class Histogram:
         self.sum = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
-        """So many numbers of that value; the mean of a run stands for each of it."""
+        """Adds the value `times` times. The caller passes the mean of a run for all numbers of the run."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times

@@ -1,8 +1,14 @@
 """Interval sets and reference counts, at a cost per run.
 
-Ids and sequence numbers are handed out in order and given back nearly so. A million queued messages are a few spans. If
-one peer takes every other message and another is away, there are as many gaps as messages: so the numbers are cut into
-blocks, found at once, and a change moves what is in one block only.
+Ids and sequence numbers are handed out in order and given back nearly in order, so that a million queued messages are a
+few runs. A plain set, with an entry for each number, was rejected: a million messages would take megabytes.
+
+State: a dict from block number to block, each of 2^14 numbers. A block keeps its runs in arrays, first and last numbers
+counted from the block's beginning, so that a number takes two bytes.
+
+Invariants: the runs of a block ascend, do not overlap, and neighbours with the same count are one run; an empty block
+is removed. One array of runs for all numbers was rejected: if one peer takes every other message and another peer is
+away, there are as many runs as messages, and each change would move half of them. A change moves the runs of one block.
 """
 
 from __future__ import annotations
@@ -12,13 +18,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 Span = tuple[int, int]
-"""First and last, both of them in it."""
+"""First and last number of a run; both belong to it."""
 
-BLOCK = 2**14  # numbers: at most half as many runs to move
+BLOCK = 2**14  # numbers in a block: a block has at most half as many runs
 
 
 def _pieces(first: int, last: int) -> Sequence[tuple[int, int, int]]:
-    """The parts of a span that lie in one block each: (block, first, last), counted from the block's beginning."""
+    """Cuts a span at the block boundaries: (block, first, last), with numbers counted from the block's beginning."""
     low, high = first // BLOCK, last // BLOCK
     if low == high:  # the usual case
         return ((low, first % BLOCK, last % BLOCK),)
@@ -30,7 +36,7 @@ def _pieces(first: int, last: int) -> Sequence[tuple[int, int, int]]:
 
 
 def _merged(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """The same with neighbours that count the same as one."""
+    """Joins neighbouring runs of the same count."""
     held: tuple[int, int, int] | None = None
     for run in runs:
         if held is not None and held[1] + 1 == run[0] and held[2] == run[2]:
@@ -44,7 +50,7 @@ def _merged(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, in
 
 
 def spans_of(numbers: Iterable[int]) -> list[Span]:
-    """The numbers, in any order, as ascending spans."""
+    """Returns the numbers, given in any order, as ascending spans."""
     spans: list[Span] = []
     ascending = sorted({*numbers})
     if ascending and ascending[-1] - ascending[0] == len(ascending) - 1:  # the usual case: a run
@@ -63,10 +69,10 @@ def spans_of(numbers: Iterable[int]) -> list[Span]:
 
 
 def _in_bulk(firsts: Sequence[int], lasts: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
-    """Spans that ascend, in groups that lie in one block each: (block, its first number, from where, to where).
+    """Groups ascending spans by block: (block, first number of the block, start and stop index of the group).
 
-    The first span of a group is left to the caller, as it may go on where another ended, and so is one that reaches
-    into the next block.
+    The caller adds two spans of a group one by one: the first span, which may touch a run that is there already, and a
+    last span that reaches into the next block.
     """
     start = 0
     while start < len(firsts):
@@ -113,7 +119,7 @@ class IntervalSet:
             block.add(low, high)
 
     def extend(self, firsts: Sequence[int], lasts: Sequence[int]) -> None:
-        """As `add` for spans that ascend and do not touch one another. Fast where they are behind all others."""
+        """Adds spans that ascend and do not touch one another. Fast if they are above all numbers of the set."""
         for at, base, start, stop in _in_bulk(firsts, lasts):
             self.add(firsts[start], lasts[start])
             inside = stop - (lasts[stop - 1] >= base + BLOCK)
@@ -131,14 +137,14 @@ class IntervalSet:
                     del self._blocks[at]
 
     def next_free(self, number: int) -> int:
-        """The first number from there on that is not in the set."""
+        """Returns the first number, at or above this one, that is not in the set."""
         while number in self:
             at, place = divmod(number, BLOCK)
             number = at * BLOCK + self._blocks[at].end_of(place) + 1
         return number
 
     def next_taken(self, number: int) -> int | None:
-        """The first number from there on that is in the set."""
+        """Returns the first number, at or above this one, that is in the set, or None."""
         for at in sorted(at for at in self._blocks if at >= number // BLOCK):
             taken = self._blocks[at].next_taken(max(0, number - at * BLOCK))
             if taken is not None:
@@ -147,7 +153,7 @@ class IntervalSet:
 
 
 class RefCounts:
-    """Reference counts: the number of peers that each message is owed to, as runs of (first, last, count) (T-43)."""
+    """Number of peers that each message is owed to, as runs of (first, last, count) (reference counts, T-43)."""
 
     __slots__ = ("_blocks",)
 
@@ -173,12 +179,12 @@ class RefCounts:
         return block is not None and seq % BLOCK in block
 
     def count_of(self, seq: int) -> int:
-        """Peers that this one is owed to."""
+        """Returns the number of peers that the message is owed to."""
         block = self._blocks.get(seq // BLOCK)
         return block.count_of(seq % BLOCK) if block is not None else 0
 
     def within(self, first: int, last: int) -> Iterator[Span]:
-        """The spans of those in this range that somebody is owed."""
+        """Yields the spans of this range whose messages are owed to at least one peer."""
         for at, low, high in _pieces(first, last):
             block = self._blocks.get(at)
             if block is not None:
@@ -186,7 +192,7 @@ class RefCounts:
                     yield at * BLOCK + one, at * BLOCK + other
 
     def add(self, seq: int, count: int, messages: int = 1) -> None:
-        """New messages from that seq on, higher than all before."""
+        """Adds new messages from `seq` on, each owed to `count` peers. `seq` is above all seqs before."""
         for at, first, last in _pieces(seq, seq + messages - 1):
             block = self._blocks.get(at)
             if block is None:
@@ -194,7 +200,7 @@ class RefCounts:
             block.append(first, last, count)
 
     def extend(self, firsts: Sequence[int], lasts: Sequence[int], count: int) -> None:
-        """As `add` for spans that ascend and do not touch one another."""
+        """Adds spans of new messages, each owed to `count` peers; the spans ascend and do not touch one another."""
         for at, base, start, stop in _in_bulk(firsts, lasts):
             self.add(firsts[start], count, lasts[start] + 1 - firsts[start])
             inside = stop - (lasts[stop - 1] >= base + BLOCK)
@@ -204,7 +210,7 @@ class RefCounts:
                 self.add(firsts[inside], count, lasts[inside] + 1 - firsts[inside])
 
     def take(self, first: int, last: int) -> list[Span]:
-        """One peer less for each of these; returns those that nobody is owed any more."""
+        """Counts one peer less for each message; returns the spans of messages that no peer is owed now."""
         gone: list[Span] = []
         for at, low, high in _pieces(first, last):
             block = self._blocks.get(at)
@@ -215,18 +221,18 @@ class RefCounts:
         return gone
 
     def give(self, first: int, last: int) -> None:
-        """One peer more for each of these, which somebody is owed."""
+        """Counts one peer more for each message; at least one peer is owed each of them before."""
         for at, low, high in _pieces(first, last):
             self._blocks[at].change(low, high, 1)
 
     def drop(self, first: int, last: int) -> None:
-        """Nobody is owed these: they were never stored."""
+        """Removes messages that were never stored, whatever their counts are."""
         while any(True for _ in self.within(first, last)):
             self.take(first, last)
 
 
 class _IntervalBlock:
-    """The spans of one block, counted from its beginning: two bytes a number."""
+    """The spans of one block."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -285,7 +291,7 @@ class _IntervalBlock:
         lasts[start:stop] = array("H", [one for _, one in keep])
 
     def end_of(self, number: int) -> int:
-        """The last number of the span that this one is in."""
+        """Returns the last number of the span that the number is in."""
         return self._lasts[bisect_right(self._firsts, number) - 1]
 
     def next_taken(self, number: int) -> int | None:
@@ -294,7 +300,7 @@ class _IntervalBlock:
 
 
 class _CountBlock:
-    """The runs of one block, counted from its beginning."""
+    """The runs of one block, with their counts."""
 
     __slots__ = ("_counts", "_firsts", "_lasts")
 
@@ -344,7 +350,7 @@ class _CountBlock:
         return self.change(first, last, -1)
 
     def change(self, first: int, last: int, by: int) -> list[Span]:
-        """Count these up or down by one; returns those that count nothing any more."""
+        """Adds `by` (1 or -1) to the counts of the range; returns the spans whose count is zero now."""
         start = bisect_left(self._lasts, first)
         stop = bisect_right(self._firsts, last)
         runs: list[tuple[int, int, int]] = []
@@ -360,7 +366,7 @@ class _CountBlock:
                 gone.append((low, high))
             if high < other:
                 runs.append((high + 1, other, count))
-        # Neighbours that count the same again become one run, so that acks in order leave no trail of fragments.
+        # Neighbours of the same count become one run: else acks in order would leave a trail of fragments.
         low_at, high_at = max(start - 1, 0), min(stop + 1, len(self._firsts))
         around = [
             *zip(self._firsts[low_at:start], self._lasts[low_at:start], self._counts[low_at:start], strict=True),

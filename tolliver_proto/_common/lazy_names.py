@@ -10,8 +10,11 @@ from typing import Any
 def lazy_names(
     package: str, namespace: dict[str, Any], homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package, from each module to its names there, as an import statement has
-    them. A name that was asked for is the package's own from then on."""
+    """Returns `__getattr__` and `__dir__` of a package.
+
+    `homes` maps each module to its names, written as in an import statement ("State, Signal as Sign"). A name that was
+    used once is in the package's `namespace` from then on.
+    """
     places = {
         public: (home, name) for home, names in homes.items() for name, _, public in map(_parts, names.split(", "))
     }

@@ -1,8 +1,8 @@
 """Slotted dataclasses that are quick to load.
 
-Of them a module that is loaded compiles the constructors alone. The standard decorator compiles six functions for each
-class, and there are seventy of them: a fifth of the time in which the core loads went there. Comparing, hashing and
-showing learn the fields here, and are written once.
+The standard decorator compiles six functions for each class; for the seventy classes of the core that took a fifth of
+its loading time. The decorators here have only the constructor compiled. Comparing, hashing and showing are written
+once, and are given the names of the fields.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
-_MOST = 1000  # characters of a value that are shown
+_MOST = 1000  # characters of a value that `repr` shows
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
-    """A slotted dataclass that only the type checker holds to be frozen: never change one."""
+    """Makes a slotted dataclass that is frozen for the type checker alone: never change an instance."""
     return _finished(dataclass(slots=True, eq=False, repr=False)(cls))
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[_T]) -> type[_T]:
-    """A slotted dataclass that is frozen, for values that programs make and keep."""
+    """Makes a slotted dataclass that is frozen at run time, for values that programs make and keep."""
     return _finished(dataclass(slots=True, eq=False, repr=False, frozen=True)(cls))
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def options(cls: type[_T]) -> type[_T]:
-    """The same with names at every argument, for choices."""
+    """Makes a frozen slotted dataclass whose arguments are given by keyword."""
     return _finished(dataclass(slots=True, eq=False, repr=False, frozen=True, kw_only=True)(cls))
 
 
@@ -57,7 +57,7 @@ def _finished(cls: type[_T]) -> type[_T]:
 
 
 def _shown(value: Any) -> str:
-    """A text or a body may be a peer's, and as long as that may make it (D-14)."""
+    """Returns the `repr` of a field, cut if it is a text or a body: a peer may have made it long (D-14)."""
     if type(value) not in (str, bytes):
         return repr(value)
     text = repr(value[:_MOST])

@@ -1,13 +1,13 @@
-"""Prefixes of channels that patterns above the kernel have for themselves (P-10, P-11)."""
+"""Channel prefixes that are reserved for requests and replies (P-10, P-11)."""
 
 from __future__ import annotations
 
 REQUESTS = "tolliver.request/"
-"""A request for `channel` travels on this and the channel's name."""
+"""Prefix of a request's channel; the name of the requested channel follows."""
 REPLIES = "tolliver.reply/"
-"""A reply travels on this and the requester's UUID."""
+"""Prefix of a reply's channel; the requester's UUID follows."""
 
 
 def is_envelope(channel: str) -> bool:
-    """True for a channel of requests or of replies, which no wildcard channel has (P-11)."""
+    """True for a channel of requests or replies: a wildcard subscription does not match it (P-11)."""
     return channel.startswith((REQUESTS, REPLIES))

@@ -1,7 +1,7 @@
 """Typed snapshots of counters and gauges, with every name from the start.
 
-A frozen object is what an operator's program can check; it is also a mapping from name to number, so that `dict(stats)`
-and `stats["acked"]` serve whoever passes all of them on.
+A snapshot is a frozen object, so that a type checker knows its names. It is a mapping from name to number too: a
+program that exports all numbers takes `dict(stats)`.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ Kind = Literal["counter", "gauge"]
 
 
 def counter() -> Any:
-    """A field of a snapshot: a total since the start, which only grows."""
+    """Makes a field for a total since the start, which only grows."""
     return field(default=0, metadata={"kind": "counter"})
 
 
 def counters_by() -> Any:
-    """A field of a snapshot: totals since the start, one for each of several reasons or kinds."""
+    """Makes a field for totals since the start, one for each reason or kind."""
     return field(default_factory=dict, metadata={"kind": "counter"}, hash=False)
 
 
 def gauge() -> Any:
-    """A field of a snapshot: a size now."""
+    """Makes a field for a present size, which may fall."""
     return field(default=0, metadata={"kind": "gauge"})
 
 
 class Snapshot(Mapping[str, int]):
-    """Base of the snapshots, which are frozen dataclasses with fields made by `counter`, `counters_by` and `gauge`.
+    """Base of the snapshots: frozen dataclasses with fields made by `counter`, `counters_by` and `gauge`.
 
-    As a mapping, a number of several reasons has the name `field_reason`.
+    In the mapping, each number of a `counters_by` field has the name `field_reason`.
     """
 
     __slots__ = ()
 
     def counters(self) -> dict[str, int]:
-        """Totals since the start."""
+        """Returns the totals since the start, by name."""
         return self._of("counter")
 
     def gauges(self) -> dict[str, int]:
-        """Sizes now."""
+        """Returns the present sizes, by name."""
         return self._of("gauge")
 
     def _of(self, kind: Kind) -> dict[str, int]:

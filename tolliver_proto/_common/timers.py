@@ -1,8 +1,8 @@
 """Timers: deadlines by key, with the earliest one known at once.
 
-This is a heap with lazy deletion. A key has at most one deadline; an entry that was moved or dropped stays in the heap
-until it comes to the top, so every operation is O(log n) and looking is O(1). `first` is never later than the earliest
-deadline. One comparison with `first` shows that nothing is due, or that no deadline came before the awaited one.
+The deadlines are in a heap with lazy deletion. A key has at most one deadline; the entry of a moved or cancelled
+deadline stays in the heap until it comes to the top, so that every operation takes O(log n). `first` is never later
+than the earliest deadline: one comparison with `first` shows that no timer is due.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import inf
 
 
 class Timers:
-    """Deadlines in the node's monotonic seconds."""
+    """Deadlines by key, in monotonic seconds."""
 
     __slots__ = ("_heap", "_order", "deadlines", "first")
 
@@ -34,7 +34,7 @@ class Timers:
             heapify(self._heap)
 
     def set_earlier(self, key: Hashable, due: float) -> None:
-        """Set it unless it is due before that already."""
+        """Sets the key's deadline, unless the key has an earlier one."""
         known = self.deadlines.get(key)
         if known is None or due < known[0]:
             self.set(key, due)
@@ -43,12 +43,12 @@ class Timers:
         self.deadlines.pop(key, None)
 
     def due(self, key: Hashable) -> float | None:
-        """Its deadline, if it has one."""
+        """Returns the key's deadline, or None."""
         known = self.deadlines.get(key)
         return None if known is None else known[0]
 
     def earliest(self) -> tuple[float, Hashable] | None:
-        """The next deadline and whose it is."""
+        """Returns the earliest deadline and its key, or None."""
         heap = self._heap
         while heap:
             due, order, key = heap[0]
@@ -60,7 +60,7 @@ class Timers:
         return None
 
     def pop_due(self, now: float) -> Hashable | None:
-        """Remove and return a key that is due, or None."""
+        """Removes and returns a key that is due, or returns None."""
         first = self.earliest() if self.first <= now else None
         if first is None or first[0] > now:
             return None

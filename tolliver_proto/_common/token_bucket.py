@@ -1,6 +1,6 @@
 """Token bucket for rate limits on a peer (T-65, T-66, D-12) and on dials (T-76).
 
-A burst is allowed, and refilled at a steady rate. The state is one number and the time of the last look at it.
+The state is the number of tokens and the time at which that number was right.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ _ROUNDING = 1e-6  # of a token: else a pause could be too short for the clock to
 
 
 class TokenBucket:
-    """A burst, refilled at a steady rate: how often a peer may do what it has no reason to do."""
+    """Tokens up to `burst`, refilled at `per_second`; each event spends one token."""
 
     __slots__ = ("_left", "_limit", "_rate", "_seen")
 
@@ -26,6 +26,6 @@ class TokenBucket:
         return self._left >= 0.0
 
     def pause(self, now: float) -> float:
-        """Seconds until one can be spent; 0.0 where one can be now."""
+        """Returns the seconds until a token can be spent; 0.0 if there is one now."""
         missing = 1.0 - min(self._limit, self._left + (now - self._seen) * self._rate)
         return missing / self._rate if missing > _ROUNDING else 0.0

@@ -346,7 +346,7 @@ class Hub(ConnectionTable[_Link, Action]):
         )
 
     def _on_certificate_timeout(self) -> None:
-        told = self._certificates.look(None, self._state.now)
+        told = self._certificates.check(None, self._state.now)
         if told is not None:
             self._actions.append(told)
 

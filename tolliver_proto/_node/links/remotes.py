@@ -140,7 +140,7 @@ class Remotes:
         if peer is not None and not self._links.is_live(peer):
             self._certificates.forget(peer)
             return
-        told = self._certificates.look(peer, self._context.now)
+        told = self._certificates.check(peer, self._context.now)
         if told is None:
             return
         self._context.notice(NoticeKind.CERTIFICATE_ENDS, peer, told.text)
