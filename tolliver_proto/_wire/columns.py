@@ -1,9 +1,8 @@
-"""Columns of numbers beside recorded frames.
+"""Columns of numbers for recorded frames: sizes, times, ordinals.
 
-They are sizes, and the times and ordinals of what brought them. Frames come in runs, each of which is what one read or
-one write made whole. So a frame has a size of its own, and a run has a length in bytes, the bytes of other connections
-that passed before it, and a time. A column has the width that its largest number needs, and none where all are zero: a
-run of one frame costs some six bytes.
+A run is the bytes of one read or one write, and has the frames that end in these bytes. Each frame has a size; each run
+has a length in bytes, a skip (the bytes of other connections that passed before it), and a time. A column has the width
+that its largest number needs, and no bytes if all numbers are zero: a run of one frame costs some six bytes.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from typing import NamedTuple
 
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 WORD = 2**64
-"""Differences that are negative, as where a clock was set back, are written modulo this."""
+"""Negative differences, as of a clock that was set back, are written modulo this number."""
 
 
 class Column(NamedTuple):
-    """Unsigned numbers of `width` bytes each, in network order; width 0: all of them are zero."""
+    """Unsigned numbers of `width` bytes each, in network order; with width 0 all numbers are zero."""
 
     width: int
     data: bytes
 
     def numbers(self, count: int) -> list[int]:
-        """All of them as Python's."""
+        """Returns the `count` numbers of the column."""
         if not self.width:
             return [0] * count
         return list(unpack(f">{count}{_CODES[self.width]}", self.data))
@@ -39,7 +38,7 @@ class Column(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Runs that brought frames: the bytes of each, the ordinal of the last one, and the time."""
+    """Runs of bytes: the length of each, the ordinal of its last byte, and its time in nanoseconds since 1970."""
 
     lengths: list[int]
     ends: list[int]
@@ -47,7 +46,7 @@ class Runs(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Frames of one run: their bytes within the block, how many they are, the last one's ordinal, and their time."""
+    """Frames of one run: their bytes in the block, their number, the ordinal of the last frame, and their time."""
 
     begin: int
     end: int
@@ -59,8 +58,8 @@ class Piece(NamedTuple):
 class FrameColumns(NamedTuple):
     """The columns of a block.
 
-    `time_ns` and `ordinal` are what the columns of differences begin at. An ordinal counts the bytes that the instance
-    exchanged with all its peers, from the beginning of the file on; a frame has that of its last byte.
+    The columns of differences begin at `time_ns` and `ordinal`. An ordinal counts the bytes that the instance exchanged
+    with all its peers since the beginning of the file; the ordinal of a frame is that of its last byte.
     """
 
     time_ns: int
@@ -73,7 +72,7 @@ class FrameColumns(NamedTuple):
     times: Column
 
     def pieces(self) -> Iterator[Piece]:
-        """The frames of each run that has any, in order."""
+        """Yields the frames of each run in order; a run without the end of a frame gives none."""
         ends = list(accumulate(self.sizes.numbers(self.frames)))
         begin = done = length = 0
         for more, ordinal, time_ns in self._runs():
@@ -95,9 +94,9 @@ class FrameColumns(NamedTuple):
 
 
 def encode_columns(sizes: Sequence[int], runs: Runs) -> tuple[int, int, bytes]:
-    """The time and the ordinal that the columns begin at, and their bytes.
+    """Returns the time and the ordinal that the columns begin at, and the bytes of the columns.
 
-    `runs` are whole: together as long as all frames, and in the order of their ends.
+    The lengths of `runs` sum up to the sizes of all frames, and the runs are in the order of their ends.
     """
     lengths, ends, times = runs
     first, ordinal = min(times), (ends[0] - lengths[0]) % WORD
@@ -111,7 +110,7 @@ def encode_columns(sizes: Sequence[int], runs: Runs) -> tuple[int, int, bytes]:
 
 
 def decode_columns(data: bytes, *, time_ns: int, ordinal: int, frames: int, runs: int, payload: int) -> FrameColumns:
-    """From such bytes, of a block with so many bytes of frames. Raises ValueError where they cannot be its columns."""
+    """Returns the columns of a block whose frames have `payload` bytes. Raises ValueError if the bytes do not fit."""
     counts = (frames, runs, runs, runs)
     widths = tuple(data[: len(counts)])
     if len(widths) < len(counts) or not {0, *_CODES}.issuperset(widths) or max(counts) > payload:

@@ -1,9 +1,20 @@
 """One connection as a pure machine: bytes to events, frames to bytes.
 
-Everything that can happen is a signal, and `state.TRANSITIONS` says what it does; this module turns frames and calls
-into signals and keeps the version table (T-60). State changes as each event is handed out, never earlier, so an error
-is the last event in order and eats none before it. The machine never acknowledges, never reads a clock, never raises
-for what the peer does: the peer's fault is the `error` of `Closed`.
+Frames and calls are turned into signals, and `state.TRANSITIONS` gives the effect of each; this module keeps the
+version table too (T-60).
+
+State: `state`, a row of the table. Input is parsed on demand: bytes wait in the decoder, and `ready` has the frames of
+the hot path that were parsed ahead. `paced` is a frame that waits its turn, because the peer sends too many of its kind
+(T-65, T-66); all input behind that frame waits too. Output is in units, each of which is one write (T-69).
+
+Invariants: a frame changes the state when its event is handed out, never earlier, so that an error is the last event
+and hides none before it. In a `HOLDING` state nothing is parsed, so that the caller has processed the peer's
+subscriptions before the response goes out (T-61). A fault of the peer never raises: it is the `error` of `Closed`. The
+machine never acknowledges and never reads a clock.
+
+Parsing all input as it arrives was rejected: frames behind a request would have to be kept until the request is
+answered. A look into the table for each message was rejected as too slow: `_PASSING` has, for each state, the frames
+that are handed out and change nothing.
 """
 
 from __future__ import annotations
@@ -76,7 +87,7 @@ _PASSING = {
 }
 """Frames that are handed out and change nothing, by state: the hot path."""
 
-_STRAY_PAUSE = 0.1  # seconds: an unexpected frame beyond those of a minute waits so long (T-65)
+_STRAY_PAUSE = 0.1  # seconds that each unexpected frame waits if the peer sends too many of them (T-65)
 _ANSWER = "take events until a HandshakeRequest, or a HandshakeResponse with the status OLDER, comes out"
 _CALLS = {
     Signal.AGREE: ("accept()", _ANSWER),
@@ -84,7 +95,7 @@ _CALLS = {
     Signal.REJECT: ("reject()", _ANSWER),
     Signal.SEND: ("send()", "take events until Established"),
 }
-"""The calls that can come at a wrong time, and what to do first."""
+"""The calls that can come at a wrong time, and what the caller has to do first."""
 
 
 def _speaks_no_other(_version: int) -> bool:
@@ -92,7 +103,7 @@ def _speaks_no_other(_version: int) -> bool:
 
 
 def _spent(bucket: TokenBucket, now: float) -> float:
-    """Seconds until there is one; 0.0 where one was there, which is taken."""
+    """Spends a token and returns 0.0, or returns the seconds until there is one."""
     pause = bucket.pause(now)
     if not pause:
         bucket.spend(now)
@@ -100,15 +111,15 @@ def _spent(bucket: TokenBucket, now: float) -> float:
 
 
 class Connection:
-    """A peer of one connection, without I/O.
+    """One side of a connection, without I/O.
 
-    Feed it with `receive_data` and `receive_eof`, take events with `next_event` or `events()` until None, write what
-    `data_to_send` returns, and wake it at `next_timeout()` with `handle_timeout`. Every input takes `now`, monotonic
-    seconds; None means the last one seen, and it never runs backwards.
+    Feed the connection with `receive_data` and `receive_eof`, take events with `next_event` or `events()` until None,
+    write the bytes of `data_to_send`, and call `handle_timeout` at `next_timeout()`. Every input takes `now`, monotonic
+    seconds; None means the last time seen, and the time never runs backwards.
 
     A server hands out HandshakeRequest and reads nothing further until `accept()` or `reject()`: the caller processes
-    the subscriptions in between, so they are processed before the response by construction (T-61). A client hands
-    out HandshakeResponse and then Established; after a response OLDER it waits for `accept()` or `reject()` too.
+    the peer's subscriptions in between (T-61). A client hands out HandshakeResponse and then Established; after a
+    response with the status OLDER the client waits for `accept()` or `reject()` too.
 
     Raises LocalProtocolError for a call that the state does not allow, before anything changes, and
     ConnectionClosing for a send that lost the race with the close.
@@ -168,11 +179,11 @@ class Connection:
         dialect_of: Callable[[UUID], Dialect] = as_everybody,
         now: float | None = None,
     ) -> None:
-        """`speaks(version)` says whether we can speak a version that is not our own (it is never asked about that).
+        """`speaks(version)` is True if we can speak that version, which is never our own.
 
-        `dialect` stands over `version` and `revision`. `dialect_of(peer)` is asked when the peer has said who it is,
-        and stands over all of these, but for the version and the revision of a client's own request (C6). A client
-        queues its request here; OwnLimitExceeded if `subscriptions` is more than a peer would take (T-19).
+        `dialect` overrides `version` and `revision`. `dialect_of(peer)` is called once the peer's UUID is known, and
+        overrides all of these, except for the version and the revision of a client's own request (C6). A client queues
+        its request here. Raises OwnLimitExceeded if a peer would refuse that many `subscriptions` (T-19).
         """
         self.role = role
         self.instance_id = instance_id
@@ -196,9 +207,9 @@ class Connection:
         """The id of unreliable messages here (T-42)."""
         self._dialect = dialect
         self._dialect_of = dialect_of
-        self._known: tuple[UUID, Dialect] | None = None  # as it said last
+        self._known: tuple[UUID, Dialect] | None = None  # the peer that was asked for last, and its dialect
         self.encoder = encoder(self.revision, self.unreliable_id)
-        """Encoder of this peer's frames: one object for all that are written alike."""
+        """Encoder of this peer's frames; all peers with the same layout and unreliable id share one."""
         self._decoder = Decoder(
             self.revision,
             self.limits,
@@ -207,8 +218,8 @@ class Connection:
         )
         self._decoder.builds_responses = self.state not in IGNORING
         self.ready = self._decoder.ready
-        """Messages and acks that are parsed already, the next one last: to take one here saves a call of `next_event`,
-        which would give it."""
+        """Messages and acks that are parsed already, the next one last. A caller may pop one here: that saves the call
+        of `next_event`, which would return the same frame."""
         self._peer_subscriptions: tuple[Subscription, ...] = ()
         self._status = HandshakeStatus.SAME_VERSION
         self._queue: deque[Event] = EMPTY
@@ -216,15 +227,14 @@ class Connection:
         self._parts: list[bytes] = []
         self._units: list[bytes] = []
         self.unsent_bytes = 0
-        """Queued and not yet taken by `data_to_send`."""
+        """Bytes that are queued and not yet taken by `data_to_send`."""
         self._now = 0.0
         self._deadline: float | None = None
         self._unexpected = TokenBucket(self.limits.unexpected_per_minute, self.limits.unexpected_per_minute / 60)
         self._renewals = TokenBucket(self.limits.handshake_burst, 1.0)
-        # A frame that waits its turn, as the peer says too many of its kind (T-65, T-66): nothing is read meanwhile.
         self.paced: Decoded | None = None
-        """A frame that waits its turn, and everything behind it (D-12)."""
-        self._turn = 0.0
+        """A frame that waits its turn (T-65, T-66); no frame behind it is read meanwhile (D-12)."""
+        self._turn = 0.0  # when the paced frame may be handed out
         self._tick(now)
         if role is Role.CLIENT:
             request = HandshakeRequest(self.version, instance_id, self._listed(self._subscriptions))
@@ -237,18 +247,18 @@ class Connection:
     # Input.
 
     def receive_data(self, data: bytes | bytearray | memoryview, now: float | None = None) -> None:
-        """Bytes from the peer, cut anywhere. Bytes after the close are dropped."""
+        """Takes bytes from the peer, cut anywhere. Bytes after the close are dropped."""
         self._tick(now)
         if self.state is not State.CLOSED:
             self._decoder.feed(data)
 
     def receive_eof(self, now: float | None = None) -> None:
-        """The peer will send nothing more."""
+        """Notes that the peer has ended its half: no more bytes will come."""
         self._tick(now)
         self._eof = True
 
     def handle_timeout(self, now: float | None = None) -> None:
-        """Call it at `next_timeout()`; at another time it does nothing."""
+        """Ends the connection if a deadline has passed; does nothing before `next_timeout()`."""
         self._tick(now)
         due = self._deadline if self._handshaking else self.close_deadline
         if due is None or self._now < due:
@@ -264,12 +274,12 @@ class Connection:
         if self.state is State.CLOSING:
             lost = ConnectionLost(f"the peer did not close within {self.limits.close_timeout:g} s: abort")
             late = list(self.events())
-            self._queue = deque(late)  # input that came in time is handed out before the end
+            self._queue = deque(late)  # the events of input that came in time are handed out before the end
         self._go(TRANSITIONS[self.state][Signal.TIMEOUT].to, lost)
 
     def next_timeout(self) -> float | None:
-        """Time to call `handle_timeout`: the handshake's limit, the close's, or the turn of a frame that waits; None
-        where nothing is due."""
+        """Returns the time to call `handle_timeout`, or None: the deadline of the handshake or of the close, or the
+        turn of the paced frame."""
         due = self._deadline if self._handshaking else self.close_deadline
         if self.paced is None or self._now >= self._turn:
             return due
@@ -278,7 +288,7 @@ class Connection:
     # Events.
 
     def next_event(self) -> Event | None:
-        """The next event, or None until there is more input or a decision."""
+        """Returns the next event; None if more input, or a call of `accept` or `reject`, is needed."""
         passing = self._passing
         if passing:
             if self.ready:
@@ -310,11 +320,11 @@ class Connection:
 
     @property
     def _hurries(self) -> bool:
-        """True if what is left to read is bounded: the peer has ended, or we take leave of it."""
+        """True if the rest of the input is bounded, because one side has ended: no frame is paced then."""
         return self._eof or self.state is State.CLOSING
 
     def _next_rare_event(self, frame: Decoded | None) -> Event | None:
-        """`frame` is one that was taken already and is not merely passed on, or None."""
+        """Takes `frame`, or parses one if that is None, until a frame makes an event."""
         while True:
             if frame is None:
                 if self.state is State.AWAITING_REQUEST:
@@ -331,7 +341,7 @@ class Connection:
             frame = None
 
     def events(self) -> Iterator[Event]:
-        """`next_event()` until None."""
+        """Yields the events of `next_event()` until None."""
         next_event = self.next_event
         while (event := next_event()) is not None:
             yield event
@@ -357,7 +367,7 @@ class Connection:
             )
         pause = self._pause_before(signal, step)
         if pause and self._hurries and signal is Signal.REQUEST:
-            step = Transition(self.state, Effect.IGNORE)  # nobody waits for its answer
+            step = Transition(self.state, Effect.IGNORE)  # the peer waits for no answer any more
         elif pause and not self._hurries and not is_its_turn:
             self.paced, self._turn, self._passing = frame, self._now + pause, frozenset()
             return None
@@ -377,7 +387,7 @@ class Connection:
         return frame
 
     def _pause_before(self, signal: Signal, step: Transition) -> float:
-        """Seconds that a frame has to wait as one of too many (T-65, T-66)."""
+        """Returns the seconds that a frame waits if the peer sends too many of its kind (T-65, T-66), else 0.0."""
         if step.effect is Effect.IGNORE:
             return min(_spent(self._unexpected, self._now), _STRAY_PAUSE)
         if signal is Signal.REQUEST and self.peer_id is not None and step.effect is Effect.HAND_OUT:
@@ -398,7 +408,7 @@ class Connection:
         return Signal.TRAFFIC
 
     def _choose_layout(self) -> None:
-        """Speak as this peer does, as soon as it has said who it is: before anything else of its request is read."""
+        """Switches to the peer's layout once the UUID of its request is here: before the rest of it is parsed (C6)."""
         claimed = self._decoder.claimed()
         if claimed is None:
             return
@@ -414,9 +424,9 @@ class Connection:
         return self._known[1]
 
     def _meet(self, peer: UUID) -> None:
-        """The peer has said who it is: from here on its dialect is spoken (C6)."""
+        """Switches to the peer's dialect; its UUID is known now (C6)."""
         dialect = self._dialect = self._learn(peer).over(self._dialect)
-        if self.state is State.AWAITING_REQUEST and dialect.version is not None:  # a client has said it already
+        if self.state is State.AWAITING_REQUEST and dialect.version is not None:  # a client has sent its version
             self.version = dialect.version
         if dialect.unreliable_id is not None:
             self.unreliable_id = dialect.unreliable_id
@@ -440,7 +450,8 @@ class Connection:
             )
 
     def _check_status(self, frame: HandshakeResponse) -> None:
-        """The client's rows of the version table: a status that contradicts the versions is the peer's fault."""
+        """Checks the status by the client's rows of the version table (T-60). Raises UnexpectedFrame if the status
+        contradicts the versions."""
         contradicts = {
             HandshakeStatus.SAME_VERSION: frame.version != self.version,
             HandshakeStatus.NEWER_COMPATIBLE: frame.version <= self.version,
@@ -501,17 +512,18 @@ class Connection:
             self.close_deadline = self._now + self.limits.close_timeout
         if state is State.CLOSED:
             self.paced = None
-            self.ready.clear()  # dropped, as is what is not parsed
-            # It is data now. With the frames that it was raised through it would hold this connection, in a circle.
+            self.ready.clear()  # all input that was not handed out is dropped
+            # The error without its traceback: the frames of the stack would hold this connection in a circle.
             self._queue = deque([*self._queue, Closed(error and error.with_traceback(None))])
 
     # Decisions.
 
     def accept(self, subscriptions: Iterable[Subscription] | None = None, now: float | None = None) -> None:
-        """The handshake that was handed out is processed: answer it.
+        """Answers the handshake that was handed out.
 
-        A server picks the status by itself (with NEWER_INCOMPATIBLE it answers and closes) and sends `subscriptions`,
-        or the constructor's. After a response OLDER a client says by itself whether it speaks that version.
+        A server chooses the status by the versions, and sends `subscriptions`, or the constructor's; with the status
+        NEWER_INCOMPATIBLE it closes after the answer. A client, after a response with the status OLDER, answers whether
+        it speaks that version.
         """
         self._tick(now)
         own = self._subscriptions if subscriptions is None else tuple(subscriptions)
@@ -530,12 +542,12 @@ class Connection:
         self._step(signal, unit)
 
     def reject(self, now: float | None = None) -> None:
-        """Refuse: a server closes without a frame (T-67), a client that saw OLDER sends the failure final."""
+        """Refuses the peer: a server closes without a frame (T-67), a client after OLDER sends the failure final."""
         self._tick(now)
         self._step(Signal.DENY if self.state is State.CONFIRMING else Signal.REJECT)
 
     def close(self, now: float | None = None) -> None:
-        """End in order: what is queued goes out, then the write side shuts; reading goes on until the peer's end."""
+        """Ends the connection in order: queued bytes go out, our half ends, and we read until the peer's half ends."""
         self._tick(now)
         self._step(Signal.CLOSE)
 
@@ -544,7 +556,7 @@ class Connection:
         return self.peer_version
 
     def _status_for(self, peer_version: int) -> HandshakeStatus:
-        """The responder's rows of the version table (T-60)."""
+        """Returns the status by the responder's rows of the version table (T-60)."""
         if peer_version == self.version:
             return HandshakeStatus.SAME_VERSION
         if peer_version > self.version:
@@ -573,7 +585,7 @@ class Connection:
     # Output.
 
     def send(self, frame: Sendable, now: float | None = None) -> None:
-        """Queue a frame. Raises LocalProtocolError (ReservedChannel, OwnLimitExceeded) or ConnectionClosing."""
+        """Queues a frame. Raises LocalProtocolError (ReservedChannel, OwnLimitExceeded) or ConnectionClosing."""
         self._tick(now)
         self._allowed(Signal.SEND)
         if type(frame) not in _SENDABLE:
@@ -590,14 +602,14 @@ class Connection:
         self.send_encoded(self.encoder.encode(frame))
 
     def send_acks(self, message_ids: Sequence[int], now: float | None = None) -> None:
-        """Queue the acks of a run, packed in one call. The ids are ones that came over the wire."""
+        """Queues the acks of a run, packed in one call. The ids must be ids that came over the wire: no check."""
         self._tick(now)
         self._allowed(Signal.SEND)
         if message_ids:
             self.send_encoded(self.encoder.acks(message_ids))
 
     def send_encoded(self, data: bytes) -> None:
-        """Queue whole frames that `encode` made for this revision: one message for many peers is encoded once."""
+        """Queues whole frames that `encoder` made: a message for many peers is encoded once."""
         if not self.live:
             self._allowed(Signal.SEND)
         self._parts.append(data)
@@ -605,9 +617,9 @@ class Connection:
 
     @property
     def answer(self) -> HandshakeStatus:
-        """The answer of `accept()` while a decision is awaited; else LocalProtocolError or ConnectionClosing.
+        """The status that `accept()` will answer. Raises LocalProtocolError or ConnectionClosing if none is awaited.
 
-        For a client that saw OLDER it is OLDER where it speaks that version, NEWER_INCOMPATIBLE where it will refuse.
+        For a client that got OLDER: OLDER if it speaks the peer's version, NEWER_INCOMPATIBLE if it will refuse.
         """
         if self.state not in HOLDING:
             self._allowed(Signal.AGREE)
@@ -617,26 +629,27 @@ class Connection:
 
     @property
     def awaits_final(self) -> bool:
-        """True if the peer says the last word behind the `answer`."""
+        """True if the peer sends a final after the `answer`."""
         return self.answer is HandshakeStatus.OLDER or (
             self._layout.final_always and self.answer is not HandshakeStatus.NEWER_INCOMPATIBLE
         )
 
     def unreliable_frame(self, channel: str, key: str, body: bytes) -> bytes:
-        """A message without an id, encoded as this peer knows one (T-42), for `send_encoded`."""
+        """Returns the bytes of an unreliable message for `send_encoded`, with this peer's unreliable id (T-42)."""
         return self.encoder.message(channel, key, body, None)
 
     def can_send(self, kind: type) -> bool:
-        """True if the revision can express such a frame (DRAFT_1 has no Unsubscribe, T-21)."""
+        """True if the revision has frames of this class (DRAFT_1 has no Unsubscribe, T-21)."""
         return kind in self.encoder.carries
 
     @property
     def has_lists(self) -> bool:
-        """True if a handshake of the revision has a list of subscriptions; if not, ours is not sent."""
+        """True if the revision's handshakes have a list of subscriptions; else our list is not sent."""
         return self._layout.has_lists
 
     def data_to_send(self) -> list[bytes]:
-        """Bytes to write, in units: one write to the socket or the TLS layer each, never joined (T-69)."""
+        """Returns the bytes to write, in units: each is one write to the socket or the TLS layer, never joined
+        (T-69)."""
         self._seal()
         units, self._units = self._units, []
         self.unsent_bytes = 0
@@ -644,12 +657,12 @@ class Connection:
 
     @property
     def wants_write_shutdown(self) -> bool:
-        """All is said: when what `data_to_send` returned is written, shut the write side, then read to the end."""
+        """True if our half may end once the units of `data_to_send` are written; the peer's half is read to its end."""
         return self.state in (State.CLOSING, State.CLOSED) and not self.unsent_bytes
 
     @property
     def buffered_bytes(self) -> int:
-        """Received and not yet handed out."""
+        """Bytes that are received and not yet part of a parsed frame."""
         return self._decoder.buffered
 
     def _check_message(self, frame: Message) -> None:

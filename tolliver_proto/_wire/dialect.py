@@ -1,8 +1,8 @@
-"""Dialect: habits of peers, where drafts leave a choice or programs differ.
+"""Dialect: habits of peers where drafts leave a choice or programs differ.
 
-The bytes do not tell a dialect, so it is configuration (C6). It is said of a remote that we dial, of a peer by its
-UUID, which is among the first 25 bytes of a request in every layout, and of everybody; the first of these that says
-something about a habit stands, which is what `Dialect.over` does.
+The bytes do not tell a dialect, so that a dialect is configuration (never negotiated, C6). A program gives a dialect to
+a remote that it dials, to a peer by its UUID (which every layout has in the first 25 bytes of a request), and to all
+peers. The first of these three that sets a habit decides it (`Dialect.over`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _MAX_VERSION = 2**64 - 1
 
 @options
 class Dialect:
-    """Habits of peers; None leaves one open. Raises TypeError or ValueError for a value that cannot be meant.
+    """Habits of a peer; None leaves a habit open. Raises TypeError or ValueError for a value out of range.
 
-    - `version`: what we announce to it (T-02).
+    - `version`: the protocol version that we announce to the peer (T-02).
     - `unreliable_id`: the id that marks an unreliable message, in both directions: 0, or from 2^31-1 to 2^32-1 (T-42).
-    - `announce_after_handshake`: it throws a handshake's list away, and is told again by messages (T-33).
-    - `control_messages`: False for one that dies of subscribe and unsubscribe messages: it is sent none, and learns
-      with the next handshake what changes here (T-29).
-    - `strict_uuid7`: its UUID must have version 7, unless its certificate binds it as a derived one (T-03).
-    - `accept_either`: draft 1's control bodies are read too (T-22).
-    - `revision`: the wire layout that it speaks (C6), with that layout's own unreliable id.
-    - `subscriptions`: (channel, key) pairs that it wants to get, where its layout's handshakes cannot say so.
+    - `announce_after_handshake`: the peer ignores the list of a handshake, and gets the list again by messages (T-33).
+    - `control_messages`: False for a peer that dies of subscribe and unsubscribe messages: we send none, and changes
+      of our list wait for the next handshake (T-29).
+    - `strict_uuid7`: the peer's UUID must have version 7, unless its certificate binds a derived identity (T-03).
+    - `accept_either`: control bodies of draft 1 are read too (T-22).
+    - `revision`: the wire layout that the peer speaks (C6), with that layout's own unreliable id.
+    - `subscriptions`: (channel, key) pairs that the peer wants, for layouts whose handshakes have no list.
     """
 
     version: int | None = None
@@ -71,7 +71,7 @@ class Dialect:
             object.__setattr__(self, "subscriptions", tuple(map(_subscription, self.subscriptions)))
 
     def over(self, other: Dialect) -> Dialect:
-        """This one, and the other where this one leaves it open."""
+        """Returns this dialect, with the other's habits where this one leaves them open."""
         chosen = {}
         for one in fields(self):
             own = getattr(self, one.name)

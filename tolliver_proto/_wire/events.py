@@ -1,7 +1,7 @@
-"""Events of a connection: its frames, and two beside them.
+"""Events of a connection: its frames, Established and Closed.
 
-Each frame has one small class, the same in both directions. They are slotted and, for the type checker, frozen; at run
-time they are not, because freezing costs more than parsing (docs/architecture.md, "Speed").
+Each frame has one small class, the same in both directions. The classes are slotted, and frozen for the type checker
+alone: freezing at run time costs more than parsing (docs/architecture.md, "Speed").
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .._common.records import record
 
 
 class Revision(IntEnum):
-    """Revision of the wire layout: configuration, never negotiated (C6). The Go and Rust ones are other programs'."""
+    """Revision of the wire layout: configuration, never negotiated (C6). GO and RUST revisions are other programs'."""
 
     DRAFT_1 = 1
     DRAFT_2 = 2
@@ -27,7 +27,7 @@ class Revision(IntEnum):
 
 
 class HandshakeStatus(IntEnum):
-    """A handshake response's status, from the responder's point of view (T-60)."""
+    """Status of a handshake response, from the responder's point of view (version table, T-60)."""
 
     SAME_VERSION = 0
     NEWER_COMPATIBLE = 1
@@ -38,7 +38,7 @@ class HandshakeStatus(IntEnum):
 
 
 class IgnoreReason(StrEnum):
-    """Why a whole frame was not understood."""
+    """Reason for which a whole frame was not understood."""
 
     BAD_TEXT = "bad_text"  # T-10: channel or key is not UTF-8
     BAD_CONTROL = "bad_control"  # T-20: unknown code, wrong length, or not UTF-8
@@ -46,7 +46,7 @@ class IgnoreReason(StrEnum):
 
 
 class Subscription(NamedTuple):
-    """Subscription to a channel and a key. "" is a wildcard here, and only here (T-24)."""
+    """Subscription to a channel and a key. "" is a wildcard in subscriptions alone (T-24)."""
 
     channel: str
     key: str
@@ -54,7 +54,7 @@ class Subscription(NamedTuple):
 
 @record
 class HandshakeRequest:
-    """The client's first frame."""
+    """First frame of a client."""
 
     version: int
     instance_id: UUID
@@ -63,7 +63,7 @@ class HandshakeRequest:
 
 @record
 class HandshakeResponse:
-    """The server's answer."""
+    """Answer of a server to the request."""
 
     version: int
     instance_id: UUID
@@ -73,14 +73,14 @@ class HandshakeResponse:
 
 @record
 class HandshakeFinal:
-    """The client's last word after OLDER. The byte on the wire differs by revision (C1)."""
+    """Decision of a client after the status OLDER. The byte on the wire differs by revision (C1)."""
 
     compatible: bool
 
 
 @record
 class Message:
-    """An application's message. `message_id` is None where it is unreliable (T-42)."""
+    """Message of an application. `message_id` is None for an unreliable message (T-42)."""
 
     channel: str
     key: str
@@ -94,21 +94,21 @@ class Message:
 
 @record
 class Ack:
-    """`message_id` was handled: the sender may forget it."""
+    """Tells that the message was handled: the sender may delete it."""
 
     message_id: int
 
 
 @record
 class Refusal:
-    """`message_id` was not handled: the sender keeps it. Not expressible in the drafts, whose acks have no status."""
+    """Tells that the message was not handled: the sender keeps it. The drafts have no such frame."""
 
     message_id: int
 
 
 @record
 class Subscribe:
-    """A control message on the reserved channel: the sender wants this."""
+    """Control message on the reserved channel: the sender subscribes to a channel and a key."""
 
     channel: str
     key: str
@@ -117,7 +117,7 @@ class Subscribe:
 
 @record
 class Unsubscribe:
-    """A control message on the reserved channel: no longer. Not expressible in DRAFT_1 (T-21)."""
+    """Control message on the reserved channel: the sender unsubscribes. DRAFT_1 has no such frame (T-21)."""
 
     channel: str
     key: str
@@ -126,7 +126,7 @@ class Unsubscribe:
 
 @record
 class SubscribeMany:
-    """A control message with none or several entries: one with one entry is read as Subscribe. Not in the drafts."""
+    """Control message with no entry or several; a body with one entry is read as Subscribe. Not in the drafts."""
 
     subscriptions: tuple[Subscription, ...]
     message_id: int | None = None
@@ -134,7 +134,7 @@ class SubscribeMany:
 
 @record
 class UnsubscribeMany:
-    """The same of Unsubscribe."""
+    """Control message with no entry or several; a body with one entry is read as Unsubscribe. Not in the drafts."""
 
     subscriptions: tuple[Subscription, ...]
     message_id: int | None = None
@@ -142,8 +142,8 @@ class UnsubscribeMany:
 
 @record
 class Ignored:
-    """A whole frame that cannot be understood. Acknowledge it if it has an id, or it is sent again (T-10, T-20,
-    T-27)."""
+    """Whole frame that cannot be understood. Acknowledge the frame if it has an id: else the peer sends it again
+    (T-10, T-20, T-27)."""
 
     message_id: int | None
     reason: IgnoreReason
@@ -151,7 +151,7 @@ class Ignored:
 
 @record
 class Established:
-    """The handshake is over. `version` is what both speak (T-60), `subscriptions` the peer's list."""
+    """End of the handshake. `version` is the one that both sides speak (T-60), `subscriptions` is the peer's list."""
 
     version: int
     peer_id: UUID
@@ -161,7 +161,7 @@ class Established:
 
 @record
 class Closed:
-    """The last event. `error` is None after an orderly end."""
+    """Last event of a connection. `error` is None after an orderly end."""
 
     error: TolliverError | None = None
 
@@ -173,8 +173,8 @@ Decoded = Frame | Ignored
 Event = Decoded | Established | Closed
 
 RESERVED_CHANNEL = "tolliver"
+"""Channel of control messages; the name is exact and case-sensitive (T-27)."""
 PROBE_CHANNEL = "tolliver.probe"
-"""Channel of probes, with an empty key and body: only to peers that do not subscribe to it (T-80)."""
+"""Channel of probes, with an empty key and body; only peers that do not subscribe to the channel get probes (T-80)."""
 PRIVATE_CHANNELS = frozenset((RESERVED_CHANNEL, PROBE_CHANNEL))
-"""No application's."""
-"""Exact and case-sensitive (T-27)."""
+"""Channels that no application may use."""

@@ -1,8 +1,8 @@
 """Frame boundaries, found without making frames.
 
-A program that records or splits a stream needs its cuts and not its contents. Each frame's head gives a least end, and
-a frame is whole once that end is there; so one rule serves messages, acks and handshakes, whose end moves away as their
-entries come into sight.
+A program that records or splits a stream needs the ends of frames and not their contents. The bytes of a frame that are
+in sight give its least end, and the frame is whole once all bytes up to that end are there. The same rule serves
+messages, acks and handshakes; the least end of a handshake grows with each entry that comes into sight.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .layouts import LAYOUTS, Fields, Layout, Reading, opening_of
 _NO_CODE = -1
 _MOST_ENTRIES = 2**32 - 1
 
-_ACKS = 64  # of a run that are looked at together
+_ACKS = 64  # acks of a run that one comparison finds
 
 
 class Whole(NamedTuple):
-    """Result of `whole_frames`: so many whole frames, of which the last ends at `end`.
+    """Result of `whole_frames`: the number of whole frames, and the `end` of the last one.
 
-    `wanted` is the least number of bytes from `end` on with which it is worth to ask again, or None where no frame of
-    the revision begins at `end`: then nothing more can come of these bytes.
+    `wanted` is the least number of bytes from `end` on that the next frame needs; call again once they are there. None:
+    no frame of the revision begins at `end`, so that further bytes cannot help.
     """
 
     frames: int
@@ -33,24 +33,23 @@ class Whole(NamedTuple):
 
 
 def whole_frames(data: bytes | bytearray | memoryview, revision: Revision = Revision.DRAFT_2) -> Whole:
-    """Count the whole frames that `data` starts with, within the format's own maxima (T-06), and where the last one
-    ends.
+    """Counts the whole frames that `data` starts with, and finds the end of the last one.
 
-    Only lengths are looked at: a frame with a bad text or status is whole too. Asked again only once `wanted` bytes
-    are there, it takes time linear in the bytes, but for a logarithm in handshakes.
+    Only lengths are read, against the format's own maxima (T-06): a frame with a bad text or status is whole too. If
+    the caller waits for `wanted` bytes, the time is linear in the bytes, times a logarithm for handshakes.
     """
     return _scanner(revision).scan(data, [])
 
 
 def frame_sizes(data: bytes, revision: Revision = Revision.DRAFT_2) -> tuple[list[int], Whole]:
-    """The bytes of each whole frame that `data` starts with, and `whole_frames` of it."""
+    """Returns the size of each whole frame that `data` starts with, and the result of `whole_frames`."""
     scanner = _scanner(revision)
     sizes: list[int] = []
     return sizes, scanner.scan(data, sizes)
 
 
 def claimed_id(data: bytes | bytearray | memoryview, revision: Revision = Revision.DRAFT_2) -> UUID | None:
-    """The UUID in the handshake that `data` starts with; None where it starts with none, or a part of one."""
+    """Returns the UUID of the handshake that `data` starts with; None if there is no handshake, or a part of one."""
     head = _scanner(revision).handshakes.get(data[0]) if data else None
     if head is None or len(data) < head.size:
         return None
@@ -58,12 +57,12 @@ def claimed_id(data: bytes | bytearray | memoryview, revision: Revision = Revisi
 
 
 def claimed_opening(data: bytes | bytearray | memoryview) -> UUID | None:
-    """The UUID in the request that `data` starts with, in whichever layout: it can tell which one that is (C6)."""
+    """Returns the UUID of the request that `data` starts with, in any layout; the UUID can choose the layout (C6)."""
     return opening_of(data, 0)
 
 
 class _Scanner:
-    """A layout compiled for finding ends. Most frames are messages and acks, and acks come in runs."""
+    """A layout compiled for finding ends. The hot path is for messages and runs of acks, which most frames are."""
 
     def __init__(self, layout: Layout) -> None:
         codes, shape = layout.codes, layout.message
@@ -119,9 +118,9 @@ class _Scanner:
         return Whole(len(sizes), pos, 1)
 
     def _acks(self, data: bytes | bytearray | memoryview, pos: int) -> int:
-        """The number of whole acks that stand from `pos` on, as far as is looked at once."""
+        """Returns the number of whole acks from `pos` on, at most `_ACKS`."""
         size = self._ack_size
-        last = max(pos, len(data) - size + 1)  # behind the last place at which a whole one may begin
+        last = max(pos, len(data) - size + 1)  # after the last place at which a whole ack may begin
         codes = bytes(data[pos : min(pos + _ACKS * size, last) : size])
         return len(codes) - len(codes.lstrip(bytes((self._ack_code,))))
 
@@ -153,7 +152,7 @@ class _Scanner:
         return end
 
     def _is_possible(self, reading: Reading) -> bool:
-        """True if the lengths that are in sight are within the format's own maxima."""
+        """True if all lengths in sight are within the format's own maxima."""
         return all(
             reading.values[part] <= (self._max_body if part == "body" else self._max_name) for part in reading.places
         )

@@ -1,9 +1,20 @@
 """Frames to bytes and back, driven by a layout.
 
-The parser is flat. It reads one immutable chunk with an offset, sees every length of a frame in its head, tests them
-against the limits there (T-06 to T-08), and only then waits for the rest. A handshake, whose length no head tells, is
-taken entry by entry, so its memory is what has arrived. This module alone knows how bytes become frames: a compiled
-twin could take its place.
+State: an encoder has none, and is shared by all connections of one layout and one unreliable id. A decoder has the
+bytes that are not parsed, the frames that were parsed ahead (`ready`), the entries of a handshake that is coming in,
+and a cache of names.
+
+The parser is flat. It reads one immutable chunk at an offset. The head of a message has all its lengths; the parser
+tests them against the limits (T-06 to T-08) and only then waits for the rest. No head tells the length of a handshake:
+a handshake is parsed entry by entry, so that it takes no more memory than the bytes that have arrived.
+
+Invariants: no length that a peer claims takes memory before its bytes are here. Only messages and acks are parsed
+ahead, because all other frames may change how the next one is read. After an error a decoder raises the same error for
+ever. The hot path (`_parse_run`) reads well-formed frames with known names alone, and leaves all others to
+`_next_frame_slowly`, so that each error is found in one place.
+
+Branches by revision were rejected: a layout is compiled once, into packers and readers, and a layout whose message has
+another form brings other readers. This module alone knows how bytes become frames: a compiled twin could replace it.
 """
 
 from __future__ import annotations
@@ -50,23 +61,23 @@ from .limits import Limits
 _NAMES_CACHED = 1024
 _NAME_CACHED = 256
 _FRAMES_AT_ONCE = 64
-_SHORT_RUN = 16  # acks that are packed in one call, whatever their number,
-_ACK_RUN = 256  # and up to this the powers of two: what packs all lengths would take 2 MiB
+_SHORT_RUN = 16  # up to this number of acks, one call packs all of them
+_ACK_RUN = 256  # longer runs are packed in powers of two up to this: structs of all lengths would take 2 MiB
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 _FORMAT = Limits.format()
 _USUAL_HEAD = ("code", "channel", "key", "body", "message_id")
 _USUAL_PARTS = ("channel", "key", "body")
 _RESERVED = RESERVED_CHANNEL.encode()
-_NO_CODE = -1  # of frames that the hot path leaves to the slow one
+_NO_CODE = -1  # the code of frames that the hot path leaves to the slow one
 _NO_ACK = Fields("B message_id")
 
 
 def encode(frame: Frame, revision: Revision = Revision.DRAFT_2) -> bytes:
-    """The frame's bytes.
+    """Returns the frame's bytes.
 
-    Raises LocalProtocolError where the revision cannot express it: Unsubscribe in DRAFT_1 (T-21), a Message with an id
-    where there are no acks, text that is not UTF-8 (T-11), a number too large for its field, a Message with the id that
-    means "unreliable" (T-42); and ReservedChannel for a Message on the reserved channel (T-27).
+    Raises LocalProtocolError if the revision cannot express the frame: Unsubscribe in DRAFT_1 (T-21), a Message with an
+    id in a revision without acks, text that is not UTF-8 (T-11), a number too large for its field, a Message with the
+    id that means "unreliable" (T-42). Raises ReservedChannel for a Message on the reserved channel (T-27).
     """
     return encoder(revision).encode(frame)
 
@@ -76,10 +87,9 @@ def decode(
     revision: Revision = Revision.DRAFT_2,
     limits: Limits = _FORMAT,
 ) -> list[Decoded]:
-    """All frames of a whole buffer, in order.
+    """Returns all frames of a buffer, in order.
 
-    Raises MalformedFrame or LimitExceeded where a Decoder would, and UnexpectedEOF for trailing bytes that are no
-    whole frame.
+    Raises MalformedFrame or LimitExceeded as a Decoder does, and UnexpectedEOF if the buffer ends inside a frame.
     """
     decoder = Decoder(revision, limits)
     decoder.feed(data)
@@ -91,7 +101,7 @@ def decode(
 
 
 class Outgoing(Protocol):
-    """A reliable message on its way out."""
+    """A reliable message that is to be written."""
 
     @property
     def wire_id(self) -> int: ...
@@ -107,7 +117,7 @@ class Outgoing(Protocol):
 
 
 class Encoder:
-    """A layout compiled for writing. Has no state: one for each revision and unreliable id is shared."""
+    """A layout compiled for writing: one encoder without state for each revision and unreliable id."""
 
     def __init__(self, layout: Layout, unreliable_id: int) -> None:
         shape = layout.message
@@ -115,7 +125,7 @@ class Encoder:
         self._codes = layout.codes
         self._pack_message: Callable[..., Any] = shape.head.struct.pack
         self.overhead = shape.size
-        """Bytes of a message beside its names and its body."""
+        """Bytes of a message without its names and its body."""
         self._in_order: Callable[[tuple[Any, ...]], Sequence[bytes]] | None = None
         if not shape.is_flat:
             self._pack_message = _as_they_are
@@ -158,18 +168,18 @@ class Encoder:
 
     @property
     def entry_overhead(self) -> int:
-        """Bytes of a handshake's subscription beside its names."""
+        """Bytes of a handshake's subscription without its names."""
         return self._layout.entry.size
 
     @property
     def max_sizes(self) -> tuple[int, int, int]:
-        """Bytes of a channel, a key and a body that the format carries at most."""
+        """Largest channel, key and body of the format, in bytes."""
         return self._max_channel, self._max_key, self._max_body
 
     def acks(self, message_ids: Sequence[int]) -> bytes:
-        """The acks of a run, packed in few calls. Every id must be one that came over the wire.
+        """Returns the bytes of the acks of a run, packed in few calls. Every id must have come over the wire.
 
-        Raises LocalProtocolError where the revision has none.
+        Raises LocalProtocolError if the revision has no acks.
         """
         if not self._ack_values:
             self._ack_head(Ack)  # which raises
@@ -189,7 +199,8 @@ class Encoder:
         return _ack_run(self._ack_form, len(message_ids)).pack(*values)
 
     def _ack_head(self, kind: type) -> tuple[Fields, list[int]]:
-        """The ack's fields, and their values but for the id."""
+        """Returns the ack's fields, and their values without the id. Raises LocalProtocolError if there is no such
+        ack."""
         ack, head = self._layout.ack, self._ack_heads.get(kind)
         if ack is None or head is None:
             raise LocalProtocolError("not_expressible", f"this revision has no {kind.__name__}: send none")
@@ -238,7 +249,7 @@ class Encoder:
         return self.message(RESERVED_CHANNEL, "", b"".join(parts), frame.message_id)
 
     def message(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
-        """A regular message's bytes, for whoever has checked the names and the id already."""
+        """Returns the bytes of a message. The caller has checked the limits of the names (T-07)."""
         try:
             raw_channel, raw_key = channel.encode(), key.encode()
         except (UnicodeEncodeError, AttributeError):
@@ -270,7 +281,7 @@ class Encoder:
         _number(message_id, self._max_id, "message_id")
 
     def messages(self, run: Iterable[Outgoing]) -> bytes:
-        """The bytes of reliable messages, as `message` writes them. Neighbours mostly have their names in common."""
+        """Returns the bytes of reliable messages, as `message` writes them. Names are encoded once if they repeat."""
         pack, in_order, code = self._pack_message, self._in_order, self._message_code
         most, last_id, unreliable = self._max_body, self._max_id, self._unreliable_id
         pieces: list[bytes] = []
@@ -278,7 +289,7 @@ class Encoder:
         for one in run:
             body, wire_id = one.body, one.wire_id
             if names != (one.channel, one.key) or len(body) > most or wire_id > last_id or wire_id == unreliable:
-                pieces.append(self.message(one.channel, one.key, body, wire_id))  # which looks at all of it
+                pieces.append(self.message(one.channel, one.key, body, wire_id))  # with all checks
                 names = one.channel, one.key
                 channel, key = names[0].encode(), names[1].encode()
                 sizes = code, len(channel), len(key)
@@ -330,13 +341,16 @@ def _as_they_are(*head: int) -> tuple[int, ...]:
 
 
 def _spread(shape: Shape, written: tuple[Any, ...]) -> list[bytes]:
-    """A message whose lengths do not all stand in its head: the values of that, and the parts in the usual order."""
+    """Writes a message of a shape whose head does not have all lengths.
+
+    `written` has the values of the usual head, then channel, key and body.
+    """
     head, *parts = written
     return shape.write(dict(zip(_USUAL_HEAD, head, strict=True)), dict(zip(_USUAL_PARTS, parts, strict=True)))
 
 
 def _ack_heads(layout: Layout) -> dict[type, list[int]]:
-    """By kind of ack, the values of its fields: that of the id is to be set."""
+    """Returns the values of an ack's fields by class; the caller sets the id."""
     if layout.ack is None:
         return {}
     names = layout.ack.names
@@ -347,7 +361,7 @@ def _ack_heads(layout: Layout) -> dict[type, list[int]]:
     }
 
 
-@lru_cache(maxsize=64)  # as many lengths as there are, of three forms: 64 bytes for each ack
+@lru_cache(maxsize=64)  # room for all lengths of three forms of acks; a struct takes 64 bytes for each ack
 def _ack_run(form: str, count: int) -> Struct:
     return Struct(">" + form * count)
 
@@ -358,7 +372,7 @@ def _compiled(layout: Layout, unreliable_id: int) -> Encoder:
 
 
 def encoder(revision: Revision, unreliable_id: int | None = None) -> Encoder:
-    """The encoder of a revision, with another unreliable id where one is given (T-42)."""
+    """Returns the encoder of a revision, with its own unreliable id or the given one (T-42)."""
     layout = LAYOUTS[revision]
     return _compiled(layout, layout.unreliable_id if unreliable_id is None else unreliable_id)
 
@@ -367,8 +381,8 @@ _Places = tuple[int, int, int, int]
 """Start and end of an entry's channel, and of its key."""
 
 _EntryReader = Callable[[bytes, int, int], tuple[int, int, _Places | None]]
-"""From (data, pos, available): the least end of the entry at `pos`, the longest name in sight, and the places if both
-are known."""
+"""Function from (data, pos, available) to the least end of the entry at `pos`, the length of the longest name in sight,
+and the places of the two names, if both lengths are known."""
 
 
 @lru_cache(maxsize=16)
@@ -406,9 +420,9 @@ def _entry_names(data: bytes, places: _Places) -> Subscription | None:
 
 
 def _control_entries(form: ControlForm, body: bytes, most: int) -> list[Subscription] | None:
-    """The entries of a body of that form; None where it has another, or more than `most`.
+    """Returns the entries of a control body of this form; None if the body has another form, or over `most` entries.
 
-    Each takes some bytes of the body, so that a count takes no memory that the body does not.
+    Each entry takes bytes of the body: a count above the rest of the body is refused before memory is taken for it.
     """
     if not body.startswith(form.prefix):
         return None
@@ -451,7 +465,7 @@ def _number(value: int, maximum: int, what: str) -> None:
 
 
 class _Handshake:
-    """A handshake whose head is in and whose entries are coming."""
+    """A handshake whose head is parsed and whose entries are coming in."""
 
     __slots__ = ("count", "head", "kind", "offset", "size", "subscriptions", "wanted")
 
@@ -466,9 +480,9 @@ class _Handshake:
 
 
 class Decoder:
-    """Bytes in, frames out: no handshake, no state. Recordings and Spark partitions use it too.
+    """Bytes in, frames out, without a state of the handshake. Recordings and Spark partitions use decoders too.
 
-    After an error it is finished: `next_frame` raises the same error again.
+    After an error the decoder is finished: `next_frame` raises the same error again.
     """
 
     __slots__ = (
@@ -504,22 +518,22 @@ class Decoder:
         accept_either: bool = False,
         unreliable_id: int | None = None,
     ) -> None:
-        """`accept_either` also reads DRAFT_1's control bodies where the revision has others (T-22); `unreliable_id` is
-        the sender's, where that is not the revision's (T-42)."""
+        """`accept_either` reads DRAFT_1's control bodies too, if the revision has others (T-22). `unreliable_id` is the
+        sender's id of unreliable messages, None for the revision's own (T-42)."""
         self._limits = limits
         self._buffer = Buffer()
         self._error: RemoteProtocolError | None = None
         self._handshake: _Handshake | None = None
         self.builds_responses = True
-        """False: the list of a response is checked, and left out (T-65)."""
+        """False if the list of a response is checked and left out (unexpected frames, T-65)."""
         self._names: dict[bytes, str] = {}
         self.ready: list[Message | Ack] = []
-        """Frames that were parsed ahead, the next one last: messages and acks only, so no state depends on them."""
+        """Frames that were parsed ahead, the next one last: messages and acks only, which change no state."""
         self.speak(revision)
         self.use(accept_either, self._layout.unreliable_id if unreliable_id is None else unreliable_id)
 
     def speak(self, revision: Revision) -> None:
-        """Read by this layout from the next frame on; nothing was read ahead."""
+        """Sets the layout of the next frames. No frame was parsed ahead when this is called."""
         self._layout = layout = LAYOUTS[revision]
         limits, tables = self._limits, _tables(layout)
         self._statuses, self._finals, self._kinds = tables.statuses, tables.finals, tables.kinds
@@ -533,7 +547,7 @@ class Decoder:
         self._maxima = tuple(maxima[part] for part in layout.message.parts)
 
     def claimed(self) -> UUID | None:
-        """The UUID in the request that comes next, if so much of it is there; the request is not taken (C6)."""
+        """Returns the UUID of the request that comes next, if those bytes are here; takes no bytes (C6)."""
         buffer = self._buffer
         if self._error is not None or self._handshake is not None or not buffer.gather(1):
             return None
@@ -541,24 +555,24 @@ class Decoder:
         return opening_of(buffer.data, buffer.pos)
 
     def use(self, accept_either: bool, unreliable_id: int) -> None:
-        """Read by these from the next frame on: behind a handshake nothing was read ahead."""
+        """Sets the dialect of the next frames. No frame was parsed ahead: a handshake ends a run."""
         self._unreliable = unreliable_id
         self._forms = _tables(self._layout).forms
         if accept_either:
             self._forms += _tables(LAYOUTS[Revision.DRAFT_1]).forms
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Add what came in. Copies nothing if it is bytes."""
+        """Adds received bytes; an object of class `bytes` is not copied."""
         if self._error is None and data:
             self._buffer.feed(bytes(data))
 
     @property
     def buffered(self) -> int:
-        """Bytes that are held and not yet part of a frame that was handed out."""
+        """Bytes that are held and not parsed yet."""
         return len(self._buffer)
 
     def finish(self) -> None:
-        """The stream is over: raises UnexpectedEOF if it ended inside a frame."""
+        """Raises UnexpectedEOF if the stream, which has ended, ended inside a frame."""
         if self._error is None and (len(self._buffer) or self._handshake):
             self._error = UnexpectedEOF(
                 "eof_in_frame",
@@ -568,9 +582,9 @@ class Decoder:
             raise self._error
 
     def next_frame(self) -> Decoded | None:
-        """The next whole frame, or None if more bytes are needed.
+        """Returns the next whole frame, or None if more bytes are needed.
 
-        Raises MalformedFrame (T-05, T-10) or LimitExceeded (T-06 to T-08), as soon as the head shows it.
+        Raises MalformedFrame (T-05, T-10) or LimitExceeded (T-06 to T-08), as soon as the head shows the fault.
         """
         run = self.ready
         if run:
@@ -582,7 +596,7 @@ class Decoder:
         return self._next_frame_slowly()
 
     def _parse_run(self, run: list[Message | Ack]) -> None:
-        """The hot path: the acks and the messages with known names that lie ahead whole, last one first."""
+        """The hot path: parses whole acks, and whole messages with known names, into `run`, the next frame last."""
         buffer = self._buffer
         data, pos = buffer.data, buffer.pos
         size, code, unpack, names = self._message_size, self._message_code, self._unpack, self._names
@@ -668,7 +682,7 @@ class Decoder:
         return self._made(raw_channel, raw_key, body, given_id)
 
     def _read_spread_message(self) -> Decoded | None:
-        """A message whose lengths do not all stand in its head. Each is looked at as soon as it is in sight."""
+        """Reads a message of a shape whose head does not have all lengths; each length is checked once in sight."""
         buffer, shape = self._buffer, self._layout.message
         while True:
             data = buffer.data
@@ -690,7 +704,7 @@ class Decoder:
         self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
 
     def _checked_id(self, message_id: int) -> int | None:
-        """None where it says that the message is unreliable, or where no message is reliable."""
+        """Returns the message's id; None if the id means "unreliable", or if the layout has no reliable messages."""
         if message_id == self._unreliable or self._max_id < 0:
             return None
         if message_id > self._max_id:
@@ -709,8 +723,9 @@ class Decoder:
         return Message(channel, key, body, given_id)
 
     def _remember(self, raw: bytes, text: str) -> None:
-        # Names repeat: one string for each saves decoding it, and its hash is computed once for routing too. The
-        # reserved channel never gets here as a channel; as a key it is an ordinary name and stays out of the cache.
+        # Names repeat: with one string for each name, decoding is saved, and routing computes its hash once. The
+        # reserved channel is an ordinary name as a key: it stays out of the cache, so that the hot path never makes a
+        # Message of a control message.
         if len(raw) <= _NAME_CACHED and raw != _RESERVED:
             if len(self._names) >= _NAMES_CACHED:
                 self._names.clear()
@@ -735,7 +750,7 @@ class Decoder:
         return self._ack_kinds.get(head["status"], Refusal)(head["message_id"])
 
     def _read_whole(self) -> Decoded | None:
-        return self.next_frame()  # gathered now: the hot path takes it
+        return self.next_frame()  # the bytes are gathered now, so that the hot path takes them
 
     def _read_final(self) -> HandshakeFinal:
         head = self._layout.final.unpack(self._buffer.data, self._buffer.pos)
@@ -804,7 +819,7 @@ class Decoder:
 
 
 class _Tables:
-    """A layout as a decoder reads it: made once, as connections are many."""
+    """A layout compiled for reading: one object for all decoders."""
 
     __slots__ = ("ack_kinds", "acks", "finals", "forms", "hot_code", "in_order", "kinds", "statuses", "unpack")
 
@@ -814,7 +829,7 @@ class _Tables:
         self.hot_code = layout.codes[Message] if is_hot else _NO_CODE
         self.statuses = {code: status for status, code in layout.statuses.items()}
         self.finals = {code: compatible for compatible, code in layout.finals.items()}
-        # Not bound to a decoder, or it would hold itself and be freed by the next full garbage collection only.
+        # Unbound methods: a decoder that held bound ones would be freed by a full garbage collection alone.
         self.kinds: dict[int, tuple[str, Fields, Callable[[Decoder], Decoded | None]]] = {
             layout.codes[kind]: (name, head, read)
             for kind, name, head, read in (

@@ -1,8 +1,14 @@
 """Wire layouts of the two drafts and of other programs, as data.
 
-The idea: a revision is an entry of `LAYOUTS`. Widths, order of fields and parts, codes, the form of acks and control
-bodies, and what a layout lacks are values here, so that another revision needs a new entry and no new branch anywhere
+A revision is an entry of `LAYOUTS`. Its widths, the order of fields and parts, codes, the form of acks and control
+bodies, and the frames that it lacks are values, so that another revision needs a new entry and no new branch anywhere
 (CONTRIBUTING.md, "Add a wire layout").
+
+State: none; every object here is frozen. Invariants: a frame begins with its one-byte code (T-01); the length of a part
+stands before the part, so that a reader knows from the bytes in sight how many more a frame needs at least; the request
+begins with code, version and UUID (`OPENING`) in the layout of every program that may dial us, so that the UUID can
+choose the layout (C6). A class for each revision, with methods that read and write, was rejected: most layouts differ
+in a few values, which `replace` names.
 """
 
 from __future__ import annotations
@@ -38,7 +44,7 @@ MANY: Mapping[ControlType, type[SubscribeMany] | type[UnsubscribeMany]] = Mappin
 
 @frozen
 class Fields:
-    """A fixed-size head in network order: `Fields("Q version, 16s instance_id")`, types as in `struct`."""
+    """Fields of fixed size in network order: `Fields("Q version, 16s instance_id")`, types as in `struct`."""
 
     spec: str
     struct: Struct = field(init=False)
@@ -78,7 +84,7 @@ class Piece(NamedTuple):
 class Reading(NamedTuple):
     """Fields and parts as far as they are in sight.
 
-    `end` is where the frame ends, or where the next of its fields do if it is not `known`.
+    `end` is the end of the frame if that is `known`, else the end of its next fields.
     """
 
     values: dict[str, Any]
@@ -91,7 +97,7 @@ class Reading(NamedTuple):
 class Shape:
     """Fields and parts in the order of the wire: `Shape("I channel, I key, *channel, *key")`.
 
-    A part is marked with a star, and has as many bytes as the field of its name says, which stands before it. In
+    A part is marked with a star; the field of the same name, which stands before the part, has its length in bytes. In
     `Shape("Q channel, *channel, Q key, *key")` each length stands right before its part.
     """
 
@@ -99,7 +105,7 @@ class Shape:
     pieces: tuple[Piece, ...] = field(init=False)
     parts: tuple[str, ...] = field(init=False)
     size: int = field(init=False)
-    """Bytes beside the parts."""
+    """Bytes of all fields, without the parts."""
 
     def __post_init__(self) -> None:
         pieces: list[tuple[list[str], list[str]]] = []
@@ -122,7 +128,7 @@ class Shape:
 
     @property
     def is_flat(self) -> bool:
-        """True if the head tells every length."""
+        """True if the head has all lengths."""
         return len(self.pieces) == 1
 
     def maximum(self, name: str) -> int:
@@ -130,8 +136,8 @@ class Shape:
         return next(piece.fields.maximum(name) for piece in self.pieces if name in piece.fields.names)
 
     def read(self, data: bytes | bytearray | memoryview, pos: int, end: int) -> Reading:
-        """Fields and places of the parts of what begins at `pos`, as far as `data` has them before `end`. Takes no
-        memory for what a length says."""
+        """Reads fields and places of parts from `pos` on, as far as `data` has them before `end`. A length takes no
+        memory."""
         values: dict[str, Any] = {}
         places: dict[str, tuple[int, int]] = {}
         for fields, parts in self.pieces:
@@ -147,7 +153,7 @@ class Shape:
         return Reading(values, places, pos, True)
 
     def write(self, values: Mapping[str, Any], parts: Mapping[str, bytes]) -> list[bytes]:
-        """Bytes, in pieces that are to be joined."""
+        """Returns the bytes in pieces, which the caller joins."""
         written: list[bytes] = []
         for fields, names in self.pieces:
             written.append(fields.pack(values))
@@ -156,7 +162,7 @@ class Shape:
 
 
 class ControlForm(NamedTuple):
-    """A control body: the prefix, the count of entries where there is one, the entries."""
+    """Form of a control body: the prefix, the count of entries if the layout has one, the entries."""
 
     prefix: bytes
     kind: ControlType
@@ -166,50 +172,50 @@ class ControlForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Layout:
-    """One revision's bytes. Every head begins with the one-byte frame code (T-01)."""
+    """Bytes of one revision. Every head begins with the one-byte frame code (T-01)."""
 
     codes: Mapping[type, int]
-    """Codes of frames. A layout without Ack has no reliable messages: ids that stand in it mean nothing."""
+    """Codes of frames. A layout without Ack has no reliable messages: the ids of its messages mean nothing."""
 
     request: Fields
     response: Fields
-    """A handshake's head. Without the field `count` it has no list of subscriptions."""
+    """Heads of the handshake. Heads without the field `count` have no list of subscriptions."""
 
     final: Fields
     message: Shape
     ack: Fields | None
-    """With a field `status`, codes as in `acks`. None where `codes` has no Ack."""
+    """An ack; its field `status`, if there is one, has the codes of `acks`. None if `codes` has no Ack."""
 
     entry: Shape
     """A subscription, in a handshake and in a control body (T-04)."""
 
     statuses: Mapping[HandshakeStatus, int]
     finals: Mapping[bool, int]
-    """HandshakeFinal.compatible -> code; any other code is a failure (C1)."""
+    """Codes of HandshakeFinal.compatible; any other code is a failure (C1)."""
 
     controls: Mapping[ControlType, bytes]
-    """First bytes of a control body; a type that is missing cannot be expressed (C2, T-21)."""
+    """First bytes of a control body; the layout has no frame of a missing class (C2, T-21)."""
 
     unreliable_id: int
     acks: Mapping[type[Ack] | type[Refusal], int] = field(default_factory=lambda: {Ack: 0})
     """Status of an ack; any other code is a refusal."""
 
     control_count: Fields | None = None
-    """The field `count` of entries behind those bytes; None where there is one entry, without a count."""
+    """Number of entries, after those bytes; None if a control body has one entry and no count."""
 
     final_always: bool = False
-    """A final follows every response that is no failure, not only OLDER."""
+    """True if a final follows every response that is no failure, not only OLDER."""
 
     loses_lists: bool = False
-    """Its programs lose a subscribe of their own in a race, and then say an empty list (T-61)."""
+    """True if its programs may lose their own subscribe in a race, and then send an empty list (T-61)."""
 
     plaintext: bool = False
-    """Its programs know no TLS."""
+    """True if its programs have no TLS."""
 
     max_body: int = 2**31 - 1
     max_name: int = 2**32 - 1
     max_id: int | None = None
-    """The largest message id, where that is less than its field holds."""
+    """The largest message id, if that is less than its field holds."""
 
     @property
     def has_acks(self) -> bool:
@@ -221,29 +227,29 @@ class Layout:
 
     @property
     def greatest_id(self) -> int:
-        """The largest id of a reliable message; -1 where there are none."""
+        """The largest id of a reliable message; -1 if the layout has no reliable messages."""
         if not self.has_acks:
             return -1
         most = self.message.maximum("message_id")
         return most if self.max_id is None else min(most, self.max_id)
 
     def longest(self, part: str) -> int:
-        """Bytes that the "channel", "key" or "body" of a message may have."""
+        """Returns the largest "channel", "key" or "body" of a message, in bytes."""
         return min(self.max_body if part == "body" else self.max_name, self.message.maximum(part))
 
     def control_forms(self) -> list[ControlForm]:
-        """The bodies of control messages, for the decoder."""
+        """Returns the forms of control bodies, for the decoder."""
         return [ControlForm(prefix, kind, self.entry, self.control_count) for kind, prefix in self.controls.items()]
 
 
 OPENING = Fields("B code, Q version, 16s instance_id")
-"""First bytes of a request, alike in all layouts of programs that may dial us: who it is can choose the layout (C6)."""
+"""First bytes of a request, alike in all layouts of programs that may dial us: the UUID can choose the layout (C6)."""
 
 _OPENING_CODE = 0
 
 
 def opening_of(data: bytes | bytearray | memoryview, pos: int) -> UUID | None:
-    """The UUID in the request that begins at `pos`, if so much of it is there."""
+    """Returns the UUID of the request that begins at `pos`; None if those bytes are not here, or are no request."""
     if len(data) - pos < OPENING.size or data[pos] != _OPENING_CODE:
         return None
     return UUID(bytes=OPENING.unpack(data, pos)["instance_id"])
@@ -302,7 +308,7 @@ _GO_2026 = Layout(
     controls=_DRAFT_2.controls,
     control_count=Fields("Q count"),
     unreliable_id=0,
-    max_id=2**63 - 1,  # they are numbers of rows in a database, there and here
+    max_id=2**63 - 1,  # an id is the number of a database row, in that program and here
     loses_lists=True,
 )
 

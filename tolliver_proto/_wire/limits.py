@@ -1,7 +1,7 @@
-"""Limits: every bound on what a peer may make us hold.
+"""Limits: all bounds on memory and time that peers may take.
 
-A bound on size or time is data, checked where the length or count is read and before memory is taken. Times are in
-seconds, sizes in bytes. Source of each default: the ruling beside it.
+A bound is checked where the length or count is read, before memory is taken. Times are in seconds, sizes in bytes. The
+comment of each default names its ruling.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _KIB, _MIB = 2**10, 2**20
 
 @options
 class Limits:
-    """Bounds of a connection and of a node. A value below one (below zero for a time) raises ValueError."""
+    """Bounds of a connection and of a node. Raises ValueError for a count below one or a time below zero."""
 
     # One frame.
     max_body: int = 16 * _MIB  # T-06
     max_name: int = 4096  # T-07: channel or key, encoded
-    max_subscriptions: int = 10_000  # T-08, T-19
+    max_subscriptions: int = 10_000  # T-08, T-19: entries of one handshake or control message
     max_handshake: int = _MIB  # T-08: a whole handshake frame
 
     # One connection.
@@ -29,30 +29,30 @@ class Limits:
     close_timeout: float = 5.0  # from our last byte to the peer's end of stream
     unexpected_per_minute: int = 16  # T-65
     handshake_burst: int = 3  # T-66: then one a second
-    high_water: int = _MIB  # D-9: unsent bytes above which nothing more is pulled
-    low_water: int = 256 * _KIB  # D-9: and below which pulling goes on
-    max_answers: int = _MIB  # D-12: what the peer can make us say on our own, acks above all, while it does not read
-    inbox_messages: int = 1024  # D-9: handed out and not settled, before reading pauses
+    high_water: int = _MIB  # D-9: unsent bytes above which the outbox is read no further
+    low_water: int = 256 * _KIB  # D-9: unsent bytes below which reading the outbox resumes
+    max_answers: int = _MIB  # D-12: bytes of answers (acks above all) to a peer that does not read them
+    inbox_messages: int = 1024  # D-9: messages handed out and not settled, before reading pauses
     inbox_bytes: int = 16 * _MIB
 
     # Strangers.
-    max_handshakes: int = 256  # D-7: connections that came in and are not established yet
+    max_handshakes: int = 256  # D-7: accepted connections that are not established yet
     max_handshakes_per_address: int = 16
 
     # One peer.
-    peers_per_key: int = 1000  # D-3: UUIDs that certificates of one key, and without a UUID, may be known by
-    window_messages: int = 256  # T-52: unacknowledged
+    peers_per_key: int = 1000  # D-3: UUIDs of one public key whose certificates name no UUID
+    window_messages: int = 256  # T-52: messages sent and not acknowledged
     window_bytes: int = 8 * _MIB
-    backoff_messages: int = 10_000  # T-52: left the window, waiting for their resend
+    backoff_messages: int = 10_000  # T-52: messages that left the window and wait for their resend
     outbox_messages: int = 100_000  # D-10
     outbox_bytes: int = 1024 * _MIB
     max_attempts: int = 20  # T-47: failed deliveries of a message before it becomes a dead letter
     attempts_remembered: int = 10_000  # T-47: messages whose failed deliveries are counted in memory
-    max_dead_letters: int = 10_000  # T-47: of all peers together; at it the oldest goes
+    max_dead_letters: int = 10_000  # T-47: dead letters of all peers; above it the oldest is deleted
     max_dead_letter_bytes: int = 256 * _MIB
-    max_retained: int = 10_000  # P-35: names whose newest value is kept for whoever subscribes
+    max_retained: int = 10_000  # P-35: names whose last value is kept for new subscribers
     max_retained_bytes: int = 64 * _MIB
-    control_per_second: int = 100  # D-12: control messages; what is above waits
+    control_per_second: int = 100  # D-12: control messages; further ones wait
 
     # Sending again.
     resend_first: float = 10.0  # T-50
@@ -61,10 +61,10 @@ class Limits:
     redial_max: float = 30.0
 
     # The node.
-    handler_grace: float = 5.0  # T-46: after the opening, in which what is wanted is kept for its handler
-    subscription_grace: float = 30.0  # T-46: in which what nobody wants is not yet dropped
+    handler_grace: float = 5.0  # T-46: after the opening, for which subscribed messages wait for their handler
+    subscription_grace: float = 30.0  # T-46: for which messages without a subscription are not dropped yet
     keep_bytes: int = 4 * _MIB  # T-62: messages kept for a connecting peer
-    removal_delay: float = 0.05  # acknowledged rows wait this long for a commit to ride with
+    removal_delay: float = 0.05  # acknowledged rows wait this long for a commit that deletes them too
     crossing_dial_window: float = 10.0  # T-70
 
     def __post_init__(self) -> None:
@@ -77,5 +77,5 @@ class Limits:
 
     @classmethod
     def format(cls) -> Limits:
-        """Only the maxima of the format itself: for recordings and for bytes that are already in memory."""
+        """Returns the maxima of the format itself, for recordings and for bytes that are in memory already."""
         return cls(max_body=2**31 - 1, max_name=_U32, max_subscriptions=_U32, max_handshake=2**63)

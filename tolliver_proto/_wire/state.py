@@ -1,11 +1,10 @@
 """Transition table of a connection.
 
-This file knows states, signals and nothing else: no bytes, no role, no time. `TRANSITIONS` says for each state which
-signals move it where and what to do with the frame that caused them. A pair that is missing is an error: the peer's
-where the signal comes from the wire, the caller's where it comes from the API. Only in the `HOLDING` states and in
-AGREED nothing is read, so what comes from the wire waits there, the end of the stream too. A client begins in
-AWAITING_RESPONSE, a server in AWAITING_REQUEST; from there on the table does not ask who is who. The diagrams in the
-docs are drawn from it (`scripts/draw_states.py`).
+This file knows states and signals: no bytes, no role, no time. `TRANSITIONS` gives for each state and signal the next
+state, and the effect on the frame that caused the signal. A missing pair is an error: the peer's if the signal comes
+from the wire, the caller's if the signal comes from the API. In the `HOLDING` states and in AGREED the connection reads
+nothing: bytes, and the end of the stream, wait. A client begins in AWAITING_RESPONSE, a server in AWAITING_REQUEST; the
+rest of the table is the same for both. The diagrams of the docs are drawn from the table (`scripts/draw_states.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ class State(Enum):
     AGREED = auto()  # the handshake is over, Established is the next event
     ESTABLISHED = auto()
     RENEWING = auto()  # a request on a live connection was handed out (T-66)
-    RENEWED = auto()  # it was answered with OLDER: a final may follow (T-66)
-    CLOSING = auto()  # close() on a live connection: still reading
+    RENEWED = auto()  # that request was answered with OLDER: a final may follow (T-66)
+    CLOSING = auto()  # close() was called on a live connection, which still reads
     CLOSED = auto()
 
 
 class Signal(Enum):
-    """Things that can happen: on the wire, by a call, and around both."""
+    """Signal that may move a connection: from the wire, from a call, or from the machine itself."""
 
     REQUEST = auto()
     RESPONSE_AGREED = auto()
@@ -39,7 +38,7 @@ class Signal(Enum):
     RESPONSE_OLDER = auto()
     FINAL_COMPATIBLE = auto()
     FINAL_FAILURE = auto()
-    TRAFFIC = auto()  # messages, acks, control messages, and what is ignored but acknowledged
+    TRAFFIC = auto()  # messages, acks, control messages, and frames that are not understood
 
     AGREE = auto()  # accept(), status SAME_VERSION or NEWER_COMPATIBLE
     REFUSE = auto()  # accept(), status NEWER_INCOMPATIBLE
@@ -61,12 +60,12 @@ FROM_CALLER = frozenset(signal for signal in Signal if Signal.AGREE.value <= sig
 
 
 class Effect(Enum):
-    """Treatment of the frame, besides the change of state."""
+    """Effect of a transition on the frame that caused it."""
 
     HAND_OUT = auto()
-    IGNORE = auto()  # drop and count it (T-65)
-    END = auto()  # hand it out, then Closed
-    NONE = auto()  # drop it
+    IGNORE = auto()  # drop the frame and count it as unexpected (T-65)
+    END = auto()  # hand the frame out, then Closed
+    NONE = auto()  # drop the frame, or there is none
 
 
 class Transition(NamedTuple):
@@ -162,7 +161,7 @@ TRANSITIONS: dict[State, dict[Signal, Transition]] = {
         **_TIMED,
         **_CLOSE,
     },
-    # Nothing that comes late can raise, but a send: a caller who lost the race with the close gets ConnectionClosing.
+    # Late signals do nothing. Only a late send raises: the caller lost the race with the close (ConnectionClosing).
     _S.CLOSED: dict.fromkeys(
         (*FROM_WIRE, Signal.EOF, Signal.FAULT, Signal.TIMEOUT, Signal.CLOSE, Signal.REJECT), _NOTHING
     ),
@@ -180,14 +179,14 @@ HANDSHAKING = frozenset(
 """States with a time limit (T-68)."""
 
 HOLDING = frozenset({_S.DECIDING, _S.CONFIRMING, _S.RENEWING})
-"""States in which input waits, unparsed, for accept() or reject()."""
+"""States in which input waits, not parsed, for accept() or reject()."""
 
 IGNORING = frozenset(
     state
     for state, steps in TRANSITIONS.items()
     if all(one in steps and steps[one].effect is not Effect.HAND_OUT for one in _RESPONSES)
 )
-"""States in which no response is taken: its list is checked and not built (T-65)."""
+"""States that ignore responses: the list of a response is checked and not built (unexpected frames, T-65)."""
 
 LIVE = frozenset(state for state, steps in TRANSITIONS.items() if Signal.SEND in steps)
 """States in which frames may be sent."""
