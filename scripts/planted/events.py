@@ -13,7 +13,6 @@ CONTEXT = "tolliver_proto/_node/context.py"
 EVENTS = "transports/tolliver_transports/_driver/events.py"
 DRIVER = "transports/tolliver_transports/_messages/driver.py"
 TALLY = "tolliver_proto/_node/notices.py"
-NODE = "tolliver_proto/_node/node.py"
 CERTIFICATES = "tolliver_proto/_common/certificate_watch.py"
 FAILURES = "tolliver_proto/_common/dial_failures.py"
 HUB = "tolliver_proto/reactive/_hub.py"
@@ -29,8 +28,8 @@ TOLD = "tests/adapters/test_events.py::"
 BUGS = (
     Bug(
         "a list that is as before is told as another one",
-        NODE,
-        "committed",
+        "tolliver_proto/_node/lists/peers.py",
+        "on_stored",
         "self._context.tells_events and peer.lists.subscriptions != before",
         "self._context.tells_events",
         (LISTS + "test_a_list_that_was_stored_is_told_no_more_than_its_changes",),

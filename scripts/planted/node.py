@@ -8,6 +8,7 @@ REMOTES = "tolliver_proto/_node/links/remotes.py"
 ROUTING = "tolliver_proto/_node/outboxes/routing.py"
 HANDSHAKES = "tolliver_proto/_node/links/handshakes.py"
 LINKS = "tolliver_proto/_node/links/links.py"
+COMMITS = "tolliver_proto/_node/commits/commits.py"
 NODE = "tolliver_proto/_node/node.py"
 
 SEEN = ("tests/node/links/test_dial_causes.py",)
@@ -23,8 +24,8 @@ BUGS = (
     ),
     Bug(
         "on a full disk removals wait for messages to be stored",
-        NODE,
-        "store_failed",
+        COMMITS,
+        "failed",
         "batch.stores and isinstance(error, DiskFull)",
         "False",
         (
@@ -34,9 +35,9 @@ BUGS = (
     ),
     Bug(
         "a disk that has room again is taken for full",
-        "tolliver_proto/_node/commits/commits.py",
-        "end_apart",
-        "self.apart = self.apart and not through.stores",
+        COMMITS,
+        "committed",
+        "self.apart = self.apart and not batch.stores",
         "",
         ("tests/node/commits/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
     ),
@@ -45,14 +46,7 @@ BUGS = (
         NODE,
         "_begin_commit",
         "self._commits.begin(batch)",
-        (
-            "\n"
-            "        self._commits.begin(batch)\n"
-            "        for recipients, messages in batch.runs:\n"
-            "            for peer in recipients.peers:\n"
-            "                self._transmission.committed_for(peer, messages)\n"
-            "        "
-        ),
+        ("\n        self._commits.begin(batch)\n        self._transmission.on_stored(batch.runs)\n        "),
         ("tests/node/test_promises.py::test_i1_neither_stored_nor_a_byte_before_the_commit",),
     ),
     Bug(
@@ -135,9 +129,9 @@ BUGS = (
     ),
     Bug(
         "sends wait for removals that have no room",
-        NODE,
-        "store_failed",
-        "self._commits.apart and not no_room",
+        COMMITS,
+        "failed",
+        "self.apart and not no_room",
         "False",
         ("tests/node/commits/test_full_disk.py::test_a_send_does_not_wait_for_removals_that_find_no_room_either",),
     ),

@@ -5,25 +5,24 @@ from __future__ import annotations
 from .bug import Bug
 
 LEDGER = "tolliver_proto/_node/outboxes/ledger.py"
-BATCH_PART = "tolliver_proto/_node/commits/batch.py"
 QUEUEING = "tolliver_proto/_patterns/queues.py"
 TESTS = ("tests/patterns/test_queues.py",)
 
 BUGS = (
     Bug(
         "a job that moves is nobody's for a while",
-        BATCH_PART,
-        "all_operations",
-        "operations.append(AddDeliveries(move.target.uuid, deliveries))",
-        "pass",
+        LEDGER,
+        "move",
+        "(AddDeliveries(target.uuid, rows), RemoveDeliveries(source.uuid, spans))",
+        "(RemoveDeliveries(source.uuid, spans),)",
         TESTS,
     ),
     Bug(
         "a job is assigned twice: who had it before keeps it",
-        BATCH_PART,
-        "all_operations",
-        "operations.append(RemoveDeliveries(move.source.uuid, spans_of(move.ids)))",
-        "pass",
+        LEDGER,
+        "move",
+        "(AddDeliveries(target.uuid, rows), RemoveDeliveries(source.uuid, spans))",
+        "(AddDeliveries(target.uuid, rows),)",
         TESTS,
     ),
     Bug(

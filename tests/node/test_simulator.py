@@ -9,14 +9,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
 from tolliver_proto import Policy, RemoveDeliveries, RemoveMessages, Revision, StoredMessage
 from tolliver_proto._node.commits.batch import Batch
 from tolliver_proto._node.inboxes import delivering
-from tolliver_proto._node.link import Peer
+from tolliver_proto._node.link import Recipients
 from tolliver_proto._node.outboxes.transmission import Transmission
 from tolliver_proto._testing.simnet import WORLDS
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
@@ -100,17 +100,19 @@ def test_a_failure_names_its_seed_and_ends_with_its_trace(monkeypatch: pytest.Mo
     assert len(str(caught.value).splitlines()) > 10
 
 
-def _forgetful(transmission: Transmission, peer: Peer, messages: Sequence[StoredMessage]) -> None:
+def _forgetful(transmission: Transmission, runs: Iterable[tuple[Recipients, Sequence[StoredMessage]]]) -> None:
     """Rows for a peer that is away are stored, and not thought of when it comes back."""
-    if peer.link is not None and peer.link.sending.window is not None:
-        peer.link.sending.window.committed(messages)
-        transmission._context.sendable[peer.link] = None
+    for recipients, messages in runs:
+        for peer in recipients.peers:
+            if peer.link is not None and peer.link.sending.window is not None:
+                peer.link.sending.window.committed(messages)
+                transmission._context.sendable[peer.link] = None
 
 
 def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that loses messages: the story that shows it has two nodes, and few lines."""
     assert shrink(1) is None, "what does not fail is not made short"
-    monkeypatch.setattr(Transmission, "committed_for", _forgetful)
+    monkeypatch.setattr(Transmission, "on_stored", _forgetful)
     found = next(filter(None, (shrink(seed, lives=300) for seed in range(65, 85))))
     assert found.lives <= 300
     assert found.scenario["nodes"] == 2

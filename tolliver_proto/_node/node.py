@@ -29,7 +29,7 @@ from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
 from .._common.derived_ids import is_derived
-from .._common.errors import DiskFull, TolliverError, Unconfirmed
+from .._common.errors import TolliverError
 from .._common.histogram import Histogram
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.dialect import AS_EVERYBODY, Dialect
@@ -51,9 +51,7 @@ from .._wire.events import (
 )
 from .._wire.limits import Limits
 from .access import Acl
-from .actions import Action, Delivery, Handler, NoticeKind, PeersMoved, Receipt, Stored, SubscriptionsChanged
-from .commits.batch import Batch
-from .commits.commits import STORE_RETRY
+from .actions import Action, Delivery, Handler, NoticeKind, PeersMoved, Receipt
 from .context import Context
 from .link import Peer
 from .links.dialing import RemoteInfo
@@ -65,7 +63,7 @@ from .pattern import Pattern
 from .policy import Policy
 from .services import Services
 from .sizes import Item
-from .store import DeadLetter, Found, Loaded, RememberHandled, Row
+from .store import DeadLetter, Found, Loaded, Row
 
 P_co = TypeVar("P_co", bound=Pattern, covariant=True)
 P = TypeVar("P", bound=Pattern)
@@ -187,6 +185,15 @@ class Node:
             (context.flooding, links.end_flood),
             (context.writable, links.write),
         )
+        parts.commits.lead_to(
+            done=(
+                ("runs", parts.transmission.on_stored),
+                ("linked", parts.connect_wait.on_linked),
+                ("handled", parts.settling.learn),
+                ("peer_lists", parts.peer_lists.on_stored),
+            ),
+            undone=(parts.peer_lists.restore_lists, parts.connect_wait.take_back, parts.sender.take_back),
+        )
         self._services = Services(parts)
         self._patterns: dict[object, Pattern] = {}
         for kind in patterns:
@@ -223,44 +230,17 @@ class Node:
     def _begin_commit(self) -> None:
         if self._commits.apart and self._sender.waits_alone:
             self._sender.store_blocked()
-        batch = self._commits.take_next()
+        batch = self._commits.take()
         if batch.empty:
             return
-        if batch.handled:
-            batch.operations.append(RememberHandled(batch.handled, self._policy.dedupe))
         if self._ledger.ids.needs_reserve:
             batch.operations.append(self._ledger.ids.reserve())
+            batch.undo["reserve"] = self._ledger.ids.forget_reserve
         self._commits.begin(batch)
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
         """Reports that the Commit is durable."""
-        batch = self._commits.finish(batch_id, now)
-        if batch is None:
-            return
-        if self._commits.apart:
-            self._commits.end_apart(batch)
-        if batch.runs:
-            self._ledger.stored_times.stored(batch.runs[-1][1][-1].seq, self._context.now)
-        for recipients, messages in batch.runs:
-            for peer in recipients.peers:
-                self._transmission.committed_for(peer, messages)
-        for peer, linked in batch.linked:
-            self._ledger.read_again(peer, linked[0].message.seq, linked[-1].message.seq)
-        if batch.lists:
-            self._peer_lists.on_stored(batch.lists)
-        for one in batch.put_away:
-            self._peers[one.peer].outbox.removed(one.spans)
-        if batch.tokens:
-            self._actions.append(Stored(batch.tokens))
-        for link, message_ids in batch.acks.items():
-            self._commits.ack(link, message_ids)
-        for handled in batch.handled:
-            self._settling.learn(handled)
-        for peer, (before, _) in batch.peer_lists.items():
-            if self._context.tells_events and peer.lists.subscriptions != before:
-                self._actions.append(SubscriptionsChanged(peer.uuid, peer.lists.subscriptions))
-        for go_on in batch.then:
-            go_on(None)
+        self._commits.committed(batch_id, now)
         if self._sender.blocked or self._hooks.room_is_back:
             self._sender.unblock()
 
@@ -270,42 +250,9 @@ class Node:
         If the disk was too full for messages, everything else goes in commits without messages until there is room
         again: acknowledged messages are removed at once, and connecting peers are not refused (D-13).
         """
-        batch = self._commits.finish(batch_id, now)
-        if batch is None:
-            return
-        self._ledger.ids.forget_reserve()
-        sure = "" if isinstance(error, Unconfirmed) else ", nothing of it was stored"
-        self._context.notice(NoticeKind.STORE_ERROR, None, f"a commit failed{sure}: {error}")
-        no_room = batch.stores and isinstance(error, DiskFull)
-        if no_room:
-            self._commits.go_apart()
-            self._letters.pause(self._context.now + STORE_RETRY)
-            if self._commits.batch.stores:  # the gathering batch would fail as well
-                self._fail(self._commits.take(), error)
-        self._fail(batch, error)
-        if self._commits.apart and not no_room:
+        if self._commits.failed(batch_id, error, now):
             self._sender.fail_blocked(error)
-        if no_room and self._commits.batch.putting_away:
-            self._commits.remove_now()
         self._sender.unblock()
-
-    def _fail(self, batch: Batch, error: TolliverError) -> None:
-        self._peer_lists.restore_lists(batch)
-        for peer, linked in batch.linked:
-            self._ledger.unlink_kept(peer, linked)
-            if peer.lists.voices:  # another connection of this peer relied on the failed commit
-                self._ledger.link_kept(peer, linked)
-            else:
-                self._connect_wait.disclaim(peer, linked)
-        self._sender.take_back(batch)
-        self._letters.numbers.take_back(batch.letters_added, batch.letters_gone)
-        self._commits.batch.follow(batch)
-        if self._commits.batch.putting_away:
-            self.timers.set("removals", self._context.now + STORE_RETRY)
-        if batch.tokens:
-            self._actions.append(Stored(batch.tokens, error))
-        for go_on in batch.then:
-            go_on(error)
 
     def notice(self, kind: NoticeKind, detail: str, peer: UUID | None = None, now: float | None = None) -> None:
         """Reports something of a store or an adapter to the operator: counted, and handed out as a Notice."""

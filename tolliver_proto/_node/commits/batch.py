@@ -13,8 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..._common.intervals import Span, spans_of
-from ..._common.records import record
+from ..._common.intervals import Span
 from ..._wire.events import Subscription
 from ..actions import GoOn, Receipt
 from ..message_set import Handled
@@ -22,9 +21,9 @@ from ..store import (
     STORING,
     AddDeliveries,
     ForgetPeer,
-    Found,
     Operation,
     ParkDelivery,
+    RememberHandled,
     RemoveDeliveries,
     RemoveMessages,
     RemoveRetained,
@@ -81,28 +80,11 @@ class Kept:
         self.owners -= 1
 
 
-@record
-class Move:
-    """Deliveries that change their owner, from `source` to `target`, in one commit."""
-
-    source: Peer
-    target: Peer
-    messages: Sequence[StoredMessage | Found]
-
-    @property
-    def ids(self) -> dict[int, int]:
-        """Wire ids by seq."""
-        return {one.seq: one.wire_id for one in self.messages}
-
-    @property
-    def size(self) -> int:
-        return sum(one.size for one in self.messages)
-
-
 class Batch:
     """One commit in the making."""
 
     def __init__(self) -> None:
+        self.stored: list[StoreMessages] = []
         self.operations: list[Operation] = []
         self.tokens: list[Receipt] = []
         self.acks: defaultdict[Link, list[int]] = defaultdict(list)  # ids that go out once this is durable
@@ -112,7 +94,6 @@ class Batch:
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.linked: list[tuple[Peer, list[Kept]]] = []  # kept messages that a connecting peer claimed (T-62)
         self.values: dict[tuple[str, str], bytes | None] = {}  # retained values by channel and key; None clears (P-30)
-        self.moves: list[Move] = []
         # Subscriptions of peers.
         self.lists: dict[Peer, None] = {}  # peers whose whole list is stored, as of the commit's begin
         self.heard: list[tuple[Link, Operation]] = []  # changes that peers announced, and on which connection
@@ -122,21 +103,20 @@ class Batch:
         self.put_away: list[RemoveDeliveries | ParkDelivery] = []
         self.gone: list[Span] = []  # messages without an owner
         self.handled: list[Handled] = []  # ids that deduplication remembers (T-48)
-        self.letters_added: list[int] = []  # numbers of dead letters (T-47)
-        self.letters_gone: dict[int, int] = {}  # sizes of removed dead letters, by number
-        self.forgets: list[UUID] = []  # forgotten peers, to be purged (T-77)
         self.stale: list[UUID] = []  # expired derived identities (T-72a)
 
     @property
     def urgent(self) -> bool:
         """True if something waits for this commit. Removals alone are not urgent: they go with the next commit."""
-        return bool(self.operations or self.tokens or self.acks or self.forgets or self.then)
+        return bool(self.stored or self.operations or self.tokens or self.acks or self.then)
 
     @property
     def stores(self) -> bool:
         """True if the commit stores messages or retained values, and so needs disk space (D-13)."""
-        return any(isinstance(operation, STORING) for operation in self.operations) or any(
-            body is not None for body in self.values.values()
+        return (
+            bool(self.stored)
+            or any(isinstance(operation, STORING) for operation in self.operations)
+            or any(body is not None for body in self.values.values())
         )
 
     @property
@@ -150,11 +130,10 @@ class Batch:
     def store(
         self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool, expire_after: float | None
     ) -> None:
-        operations = self.operations
-        last = operations[-1] if operations else None
-        if type(last) is not StoreMessages or last.expire_after is not expire_after:
+        last = self.stored[-1] if self.stored else None
+        if last is None or last.expire_after is not expire_after:
             last = StoreMessages([], [], [], expire_after)
-            operations.append(last)
+            self.stored.append(last)
         last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until the commit begins
         last.recipients.extend([recipients.ids] * len(messages))  # type: ignore[attr-defined]
         if held:
@@ -166,12 +145,14 @@ class Batch:
 
     def messages(self) -> Iterator[StoredMessage]:
         """Yields the messages that this commit stores."""
-        for operation in self.operations:
-            if isinstance(operation, StoreMessages):
-                yield from operation.messages
+        for operation in self.stored:
+            yield from operation.messages
 
-    def all_operations(self) -> Sequence[Operation]:
-        operations: list[Operation] = [*map(ForgetPeer, self.stale), *self.operations]  # may store such a peer again
+    def all_operations(self, dedupe: int) -> Sequence[Operation]:
+        operations: list[Operation] = [*map(ForgetPeer, self.stale), *self.stored]  # may store such a peer again
+        if self.handled:
+            operations.append(RememberHandled(self.handled, dedupe))
+        operations += self.operations
         if self.values:
             operations += _changes_of(self.values)
         for peer in self.lists:
@@ -181,12 +162,7 @@ class Batch:
         for peer, linked in self.linked:
             deliveries = [(one.message.seq, one.message.wire_id, one.message.size) for one in linked]
             operations.append(AddDeliveries(peer.uuid, deliveries))
-        for move in self.moves:
-            deliveries = [(one.seq, one.wire_id, one.size) for one in move.messages]
-            operations.append(AddDeliveries(move.target.uuid, deliveries))
-            operations.append(RemoveDeliveries(move.source.uuid, spans_of(move.ids)))
         operations += self.put_away
-        operations += map(ForgetPeer, self.forgets)
         if self.gone:
             operations.append(RemoveMessages(self.gone))
         return operations
@@ -198,8 +174,6 @@ class Batch:
         """
         self.put_away[:0] = failed.put_away
         self.gone[:0] = failed.gone
-        for number in failed.letters_added:
-            self.letters_gone.pop(number, None)  # the dead letter was never stored
         self.handled[:0] = failed.handled  # the handlers have run; the ack goes out with a copy, once this is stored
         self.stale[:0] = failed.stale
         for what, undo in failed.undo.items():

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import inf
+from typing import Any
 from uuid import UUID
 
-from ..._common.errors import TolliverError
-from ..actions import Commit, Find, GoOn, NoticeKind
+from ..._common.errors import DiskFull, TolliverError, Unconfirmed
+from ..actions import Commit, Find, GoOn, NoticeKind, Stored
 from ..context import Context
 from ..link import Link
 from ..store import Found
@@ -124,19 +125,23 @@ class Commits:
         self._last_batch = 0
         self.removals_due = False
         self.apart = False  # the disk was full (D-13): messages go in commits of their own
+        self.full_until = 0.0  # time of the next try to store dead letters, as the disk was full
         ids = count(1)
         self.searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
         # Sends wait for the result of these searches, so they must not queue behind the expiry of a million messages.
         self.room_searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
         context.due["removals"] = self._on_removals_timeout
 
-    def take(self) -> Batch:
-        """Returns the gathered batch, and starts an empty one."""
-        batch, self.batch = self.batch, Batch()
-        return batch
+    def lead_to(
+        self,
+        done: tuple[tuple[str, Callable[[Any], None]], ...],
+        undone: tuple[Callable[[Batch], None], ...],
+    ) -> None:
+        """Takes the effects in the parts above: of a commit, by what its batch has, and of one that failed."""
+        self._done, self._undone = done, undone
 
-    def take_next(self) -> Batch:
-        """Returns the gathered batch for the next commit, which carries all removals."""
+    def take(self) -> Batch:
+        """Returns the gathered batch, with all removals, and starts an empty one."""
         self.removals_due = False
         batch, self.batch = self.batch, Batch()
         return batch
@@ -145,19 +150,11 @@ class Commits:
         """Makes the waiting removals due now, without another change to go with."""
         self.removals_due = True
 
-    def end_apart(self, through: Batch) -> None:
-        """Ends the split of commits if this successful commit stored messages: the disk has room again."""
-        self.apart = self.apart and not through.stores
-
-    def go_apart(self) -> None:
-        """Splits commits, as the disk is full: messages go in commits of their own (D-13)."""
-        self.apart = True
-
     def begin(self, batch: Batch) -> None:
         """Hands the batch to the store as the next commit."""
         self._last_batch += 1
         self.running = (self._last_batch, batch)
-        self._actions.append(Commit(self._last_batch, batch.all_operations()))
+        self._actions.append(Commit(self._last_batch, batch.all_operations(self._context.policy.dedupe)))
 
     def when_stored(self, go_on: GoOn) -> None:
         if self.running is None and self.batch.empty:
@@ -180,13 +177,56 @@ class Commits:
         """The gathering batch and, if a commit runs, the running one."""
         return (self.batch,) if self.running is None else (self.batch, self.running[1])
 
-    def finish(self, batch_id: int, now: float | None) -> Batch | None:
+    def committed(self, batch_id: int, now: float | None) -> None:
+        """Completes the running commit, which is durable."""
         self._context.tick(now)
         if self.running is None or self.running[0] != batch_id:
-            return None
-        batch = self.running[1]
-        self.running = None
-        return batch
+            return
+        batch, self.running = self.running[1], None
+        self.apart = self.apart and not batch.stores  # a commit that stored messages: the disk has room again
+        for one in batch.put_away:
+            self._context.peers[one.peer].outbox.removed(one.spans)
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens))
+        for link, message_ids in batch.acks.items():
+            self.ack(link, message_ids)
+        for name, effect in self._done:
+            changes = getattr(batch, name)
+            if changes:
+                effect(changes)
+        for go_on in batch.then:
+            go_on(None)
+
+    def failed(self, batch_id: int, error: TolliverError, now: float | None) -> bool:
+        """Undoes the running commit, which was not applied. Returns True if even a commit without messages failed while
+        the disk is full."""
+        self._context.tick(now)
+        if self.running is None or self.running[0] != batch_id:
+            return False
+        batch, self.running = self.running[1], None
+        sure = "" if isinstance(error, Unconfirmed) else ", nothing of it was stored"
+        self._context.notice(NoticeKind.STORE_ERROR, None, f"a commit failed{sure}: {error}")
+        no_room = batch.stores and isinstance(error, DiskFull)
+        if no_room:
+            self.apart = True
+            self.full_until = self._context.now + STORE_RETRY
+            if self.batch.stores:  # the gathering batch would fail as well
+                self._fail(self.take(), error)
+        self._fail(batch, error)
+        if no_room and self.batch.putting_away:
+            self.remove_now()
+        return self.apart and not no_room
+
+    def _fail(self, batch: Batch, error: TolliverError) -> None:
+        for undo in self._undone:
+            undo(batch)
+        self.batch.follow(batch)
+        if self.batch.putting_away:
+            self._context.timers.set("removals", self._context.now + STORE_RETRY)
+        if batch.tokens:
+            self._actions.append(Stored(batch.tokens, error))
+        for go_on in batch.then:
+            go_on(error)
 
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None

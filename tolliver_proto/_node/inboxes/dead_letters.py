@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
@@ -20,7 +20,7 @@ from .inbox import Inbox, MessageKey
 
 
 class Letters:
-    """Number and size in bytes of each stored letter, oldest first."""
+    """Number and size in bytes of each stored letter."""
 
     __slots__ = ("_bytes", "_next_number", "_sizes")
 
@@ -44,7 +44,7 @@ class Letters:
         """Numbers of the oldest letters beyond `count` letters and `size` bytes; never includes the newest letter."""
         letters, total = len(self._sizes), self._bytes
         gone: list[int] = []
-        for number, its_size in self._sizes.items():
+        for number, its_size in sorted(self._sizes.items()):
             if letters <= 1 or (letters <= count and total <= size):
                 break
             gone.append(number)
@@ -58,12 +58,12 @@ class Letters:
         self._bytes -= sum(gone.values())
         return gone
 
-    def take_back(self, added: Collection[int], gone: Mapping[int, int]) -> None:
-        """Undoes a failed commit: removes the letters in `added` and restores those in `gone`."""
-        self.take_out(added)
-        still_there = {number: size for number, size in gone.items() if number not in added}
-        self._sizes = dict(sorted({**self._sizes, **still_there}.items()))
-        self._bytes += sum(still_there.values())
+    def restore(self, number: int, size: int | None) -> None:
+        """Restores what the store has under this number: a letter of this size, or none."""
+        self.take_out((number,))
+        if size is not None:
+            self._sizes[number] = size
+            self._bytes += size
 
 
 _CAUSE = 1000  # characters
@@ -85,16 +85,11 @@ class DeadLetters:
         self._delivering = delivering
         self.numbers = Letters(loaded.dead_letters, loaded.next_letter)
         self.replayed: dict[Delivery, int] = {}  # by delivery to a handler
-        self.none_until = 0.0  # the store had no room for letters
 
     def count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:
         if len(peer.inbox.attempts) >= self._limits.attempts_remembered and key not in peer.inbox.attempts:
             peer.inbox.attempts.pop(next(iter(peer.inbox.attempts)))
         peer.inbox.attempts[key] = attempts
-
-    def pause(self, until: float) -> None:
-        """Stores no letters before this time, as the disk is full; the senders resend such messages."""
-        self.none_until = until
 
     def keep_as_letter(
         self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, cause: str, said: str
@@ -128,7 +123,7 @@ class DeadLetters:
         """Stores the letter, and in the same commit removes the oldest ones beyond the limits (T-47)."""
         number = self.numbers.add(letter.size)
         self._commits.batch.operations.append(AddDeadLetter(replace(letter, number=number)))
-        self._commits.batch.letters_added.append(number)
+        self._undo(number, None)
         gone = self.numbers.beyond(self._limits.max_dead_letters, self._limits.max_dead_letter_bytes)
         if self.remove_letters(gone):
             self._commits.batch.then.append(partial(self._on_letters_dropped, len(gone)))
@@ -152,8 +147,12 @@ class DeadLetters:
         gone = self.numbers.take_out(numbers)
         if gone:
             self._commits.batch.operations.append(RemoveDeadLetters([*gone]))
-            self._commits.batch.letters_gone.update(gone)
+            for number, size in gone.items():
+                self._undo(number, size)
         return len(gone)
+
+    def _undo(self, number: int, size: int | None) -> None:
+        self._commits.batch.undo.setdefault(("letter", number), partial(self.numbers.restore, number, size))
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
         """Removes these dead letters, given as letters or by number.."""

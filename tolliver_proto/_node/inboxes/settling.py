@@ -117,16 +117,16 @@ class Settling:
         if is_derived(delivery.peer_id):
             self._use_derived(delivery.peer_id)
         if not self._policy.dedupe_durable:
-            self.learn(handled)
+            self.learn((handled,))
             return
         self._commits.batch.handled.append(handled)
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
-    def learn(self, handled: Handled) -> None:
-        """Adds a handled message to the dedupe cache, after the commit where one is needed."""
-        peer, message_id, _ = handled
-        if self._delivering.dedupe.add(*handled) is _BY_ID:
-            self._on_id_reused(peer, message_id)
+    def learn(self, messages: Iterable[Handled]) -> None:
+        """Adds handled messages to the dedupe cache, after the commit where one is needed."""
+        for peer, message_id, checksum in messages:
+            if self._delivering.dedupe.add(peer, message_id, checksum) is _BY_ID:
+                self._on_id_reused(peer, message_id)
 
     def _use_derived(self, uuid: UUID) -> None:
         """Restarts the day after which a derived identity's state expires (T-72a)."""
@@ -163,7 +163,7 @@ class Settling:
                 # Until the commit of the dead letter a copy may be tried once more.
                 self._letters.count_attempt(peer, key, delivery.attempt - is_last)
                 if (
-                    is_last and self._context.now >= self._letters.none_until
+                    is_last and self._context.now >= self._commits.full_until
                 ):  # without room for the letter its sender resends it
                     why = f"failed {delivery.attempt} times"
                     self._letters.keep_as_letter(delivery, inbox, message_id, key, why, why)
@@ -250,7 +250,7 @@ class Settling:
         self._context.tick(now)
         for delivery in deliveries:
             message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)
-            if message_id is None or peer is None or self._context.now < self._letters.none_until:
+            if message_id is None or peer is None or self._context.now < self._commits.full_until:
                 self.fail((delivery,))
                 continue
             inbox = self._take_unhandled(delivery)

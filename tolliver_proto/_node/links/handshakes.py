@@ -50,7 +50,7 @@ from ..outboxes.connect_wait import ConnectWait
 from ..outboxes.ledger import Ledger
 from ..outboxes.routing import Routing
 from ..outboxes.transmission import Transmission
-from ..store import Found, LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
+from ..store import ForgetPeer, Found, LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 from .duels import ANSWER_WITHIN
 from .links import Links
 
@@ -459,7 +459,7 @@ class Handshakes:
             if error is not None:
                 forgotten(error)
                 return
-            self._commits.batch.forgets.append(peer.uuid)
+            self._commits.batch.operations.append(ForgetPeer(peer.uuid))
             self._commits.batch.then.append(forgotten)
 
         def forgotten(error: TolliverError | None) -> None:

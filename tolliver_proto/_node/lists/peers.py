@@ -16,7 +16,7 @@ peer change, its window reads all rows again as soon as the store knows the hold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -25,8 +25,8 @@ from ..._common.errors import TolliverError, UndeliveredReason
 from ..._wire.dialect import Dialect
 from ..._wire.events import RESERVED_CHANNEL, Subscribe, SubscribeMany, Subscription, Unsubscribe, UnsubscribeMany
 from ..._wire.layouts import LAYOUTS
-from ..actions import GoOn, NoticeKind
-from ..commits.batch import Batch
+from ..actions import GoOn, NoticeKind, SubscriptionsChanged
+from ..commits.batch import Batch, PeerList
 from ..commits.commits import Commits
 from ..context import Context
 from ..link import Hold, Link, Peer
@@ -222,10 +222,12 @@ class PeerLists:
         lists.held = {one: now + self._policy.unsubscribed_hold - age for one, age in known.held.items()}
         lists.unsaid = {one: now + UNSAID_FOR - age for one, age in known.unsaid.items()}
 
-    def on_stored(self, peers: Iterable[Peer]) -> None:
-        """Marks the lists of these peers as stored."""
-        for peer in peers:
+    def on_stored(self, lists: Mapping[Peer, PeerList]) -> None:
+        """Marks the lists of these peers as stored, and reports those that differ from the lists before the commit."""
+        for peer, (before, _) in lists.items():
             peer.lists.stored = True
+            if self._context.tells_events and peer.lists.subscriptions != before:
+                self._context.actions.append(SubscriptionsChanged(peer.uuid, peer.lists.subscriptions))
 
     def keep_list(self, link: Link, listed: tuple[Subscription, ...]) -> None:
         """Keeps the list of a handshake until the handshake is complete (T-61)."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..._common.errors import UndeliveredReason
 from ..._common.intervals import spans_of
 from ..._common.reserved import is_envelope
 from ..._common.transport import Remote
-from ..commits.batch import Kept
+from ..commits.batch import Batch, Kept
 from ..context import Context
 from ..link import Link, Peer
 from .ledger import Ledger
@@ -64,7 +64,21 @@ class ConnectWait:
         self.stop_keeping(link)  # unblocks sends; the window of the remote lasts until the remote is up
         return bool(claimed)
 
-    def disclaim(self, peer: Peer, claimed: Iterable[Kept]) -> None:
+    def on_linked(self, linked: Iterable[tuple[Peer, Sequence[Kept]]]) -> None:
+        """Has the windows read messages that their peers have claimed, once the claims are stored."""
+        for peer, claimed in linked:
+            self._ledger.read_again(peer, claimed[0].message.seq, claimed[-1].message.seq)
+
+    def take_back(self, batch: Batch) -> None:
+        """Takes back the claims of a failed commit; makes them again where another connection relies on them."""
+        for peer, claimed in batch.linked:
+            self._ledger.unlink_kept(peer, claimed)
+            if peer.lists.voices:
+                self._ledger.link_kept(peer, claimed)
+            else:
+                self._disclaim(peer, claimed)
+
+    def _disclaim(self, peer: Peer, claimed: Iterable[Kept]) -> None:
         """Takes a claim back, as its commit failed: the peer may claim the messages again while a window keeps them."""
         for kept in claimed:
             seq = kept.message.seq

@@ -23,11 +23,11 @@ from ..._common.derived_ids import is_derived
 from ..._common.errors import TolliverError, UndeliveredReason
 from ..._common.intervals import RefCounts, spans_of
 from ..actions import Acked, Receipt, Stored
-from ..commits.batch import Kept, Move
+from ..commits.batch import Kept
 from ..commits.commits import Commits
 from ..context import Context
 from ..link import Peer, Recipients
-from ..store import Found, Loaded, ParkDelivery, RemoveDeliveries, StoredMessage, UnparkDeliveries
+from ..store import AddDeliveries, Found, Loaded, ParkDelivery, RemoveDeliveries, StoredMessage, UnparkDeliveries
 from .connect_windows import Keeping
 from .ids import IdAllocator
 from .outbox import Outbox
@@ -250,27 +250,27 @@ class Ledger:
 
         `then` gets None or the error, and True if the target's connection has taken the messages.
         """
-        move = Move(source, target, messages)
-        count, size = len(messages), move.size
-        parked, parked_size = _parked(move)
-        source.outbox.add(parked - count, parked_size - size)
-        source.outbox.add_parked(-parked, -parked_size)
-        target.outbox.add(count, size)
-        source.outbox.leave(spans_of(move.ids))
-        self._drop(source, move.ids)
-        self._commits.batch.moves.append(move)
-        self._commits.batch.then.append(partial(self._moved, move, then))
+        ids = {one.seq: one.wire_id for one in messages}
+        spans, rows = spans_of(ids), [(one.seq, one.wire_id, one.size) for one in messages]
+        _move(source.outbox, target.outbox, messages, 1)
+        source.outbox.leave(spans)
+        self._drop(source, ids)
+        self._commits.batch.operations.extend((AddDeliveries(target.uuid, rows), RemoveDeliveries(source.uuid, spans)))
+        self._commits.batch.then.append(partial(self._moved, source, target, messages, then))
 
-    def _moved(self, move: Move, then: Moved, error: TolliverError | None) -> None:
-        source, target, messages = move.source, move.target, move.messages
-        source.outbox.removed(spans_of(move.ids))
+    def _moved(
+        self,
+        source: Peer,
+        target: Peer,
+        messages: Sequence[StoredMessage | Found],
+        then: Moved,
+        error: TolliverError | None,
+    ) -> None:
+        source.outbox.removed(spans_of(one.seq for one in messages))
         if error is None:
             then(None, self._hand_over(target, messages))
             return
-        parked, parked_size = _parked(move)
-        source.outbox.add(len(messages) - parked, move.size - parked_size)
-        source.outbox.add_parked(parked, parked_size)
-        target.outbox.add(-len(messages), -move.size)
+        _move(source.outbox, target.outbox, messages, -1)
         then(error, False)
         self.read_again(source, messages[0].seq, source.outbox.last_seq)
 
@@ -385,7 +385,11 @@ class Ledger:
         self._commits.batch.then.append(unparked)
 
 
-def _parked(move: Move) -> tuple[int, int]:
-    """Returns the number and the bytes of the parked messages."""
-    parked = [one.size for one in move.messages if isinstance(one, Found) and one.parked]
-    return len(parked), sum(parked)
+def _move(source: Outbox, target: Outbox, messages: Sequence[StoredMessage | Found], sign: int) -> None:
+    """Moves the messages in the numbers of the outboxes; back with a `sign` of -1."""
+    parked = [one.size for one in messages if isinstance(one, Found) and one.parked]
+    count, size = sign * len(messages), sign * sum(one.size for one in messages)
+    parked_count, parked_size = sign * len(parked), sign * sum(parked)
+    source.add(parked_count - count, parked_size - size)
+    source.add_parked(-parked_count, -parked_size)
+    target.add(count, size)

@@ -4,7 +4,7 @@ State: here the running fetches (one for each peer) and the encoded frames of on
 connection is its `link.sending`: the window, and the ids on their way to the socket. The window decides which messages
 are sent, and when (`outbox`).
 
-The way: `committed_for` or `fetched` brings rows to the window; `pump` encodes what the window gives, up to high water;
+The way: `on_stored` or `fetched` brings rows to the window; `pump` encodes what the window gives, up to high water;
 `hand_over` notes the ids in the Transmit; `taken` starts the time to their resend when the socket has taken them
 (T-50); `settle` ends deliveries at an ack.
 
@@ -24,7 +24,7 @@ from ..._common.intervals import spans_of
 from ..actions import Fetch, NoticeKind
 from ..commits.commits import STORE_RETRY, Commits
 from ..context import Context
-from ..link import Link, Peer, peer_of
+from ..link import Link, Peer, Recipients, peer_of
 from ..store import RemoveDeliveries, Row, StoredMessage
 from .ledger import Ledger
 from .outbox import Holds, Window
@@ -59,22 +59,24 @@ class Transmission:
             }
         )
 
-    def committed_for(self, peer: Peer, messages: Sequence[StoredMessage]) -> None:
-        link = peer.link
-        if link is not None and link.sending.window is not None:
-            wanted = (
-                [one for one in messages if not peer.lists.holds(one.channel, one.key)]
-                if peer.lists.kept_back
-                else None
-            )
-            link.sending.window.committed(messages, wanted)
-            self._context.sendable[link] = None
-        elif peer.outbox.reader is not None:
-            peer.outbox.reader.committed(messages)
-            for pattern in self._hooks.stored:
-                pattern.stored(peer, messages)
-        else:
-            peer.outbox.stored(messages[0].seq, messages[-1].seq)
+    def on_stored(self, runs: Iterable[tuple[Recipients, Sequence[StoredMessage]]]) -> None:
+        """Hands stored messages to the windows of their recipients."""
+        for recipients, messages in runs:
+            for peer in recipients.peers:
+                link, lists = peer.link, peer.lists
+                if link is not None and link.sending.window is not None:
+                    wanted = None
+                    if lists.kept_back:
+                        wanted = [one for one in messages if not lists.holds(one.channel, one.key)]
+                    link.sending.window.committed(messages, wanted)
+                    self._context.sendable[link] = None
+                elif peer.outbox.reader is not None:
+                    peer.outbox.reader.committed(messages)
+                    for pattern in self._hooks.stored:
+                        pattern.stored(peer, messages)
+                else:
+                    peer.outbox.stored(messages[0].seq, messages[-1].seq)
+        self._ledger.stored_times.stored(messages[-1].seq, self._context.now)
 
     def up(self, link: Link, peer: Peer) -> None:
         """Opens the window of the peer's new live link, which sends all pending messages in order (T-51)."""
