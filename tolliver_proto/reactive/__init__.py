@@ -1,6 +1,16 @@
 """Reactive Streams over a network, as a pure state machine.
 
-This file is the public surface; every other module of the package is private but `testing`.
+This file is the public surface; all other modules of the package are private, except `testing`.
+
+`_events` has the frames, `_layout` their form as data, `_frames` and `_runs` the codec, `_state` the tables,
+`_connection` one connection with its two halves (`_publisher`, `_subscriber`), `_hub` all connections of a program.
+
+State: the state of each connection, and one record for each open stream; the protocol stores nothing. Invariants: a
+publisher sends no element without demand, and a subscriber hands out none that was not asked for (rule 1.1, R-18);
+every subscribe is answered by one `subscribed` (R-10, R-14); the end of a connection ends each of its streams once, and
+is the last event (R-29, R-30). A call never leads to a callback: the events of a call are taken later, so that a
+program may call from anywhere. One machine for both protocols was rejected: they share the table of
+connections and the terms of `_common`, and no frame.
 """
 
 from __future__ import annotations

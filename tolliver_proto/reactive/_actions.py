@@ -1,7 +1,7 @@
-"""Actions of a hub, beside those that move bytes.
+"""Actions of a hub for the program that publishes and subscribes.
 
-Transmit, Dial, PauseReading, ResumeReading, ShutdownWrite and Abort are those of the other protocol's node, so one
-driver carries out both. Those defined here are for the program that publishes and subscribes.
+The actions that move bytes (Transmit, Dial, PauseReading, ResumeReading, ShutdownWrite, Abort) are those of the
+messaging protocol's node, so that one driver serves both.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, 
 
 @record
 class PeerUp:
-    """The peer has said hello: streams may go both ways. `remote` is None where the peer dialled us.
+    """The peer has said hello: streams may go both ways. `remote` is None if the peer dialled us.
 
-    `extensions` are those that both sides have (R-27).
+    `extensions` are the ids of the extensions that both sides have (R-27).
     """
 
     cid: int
@@ -29,10 +29,10 @@ class PeerUp:
 
 @record
 class PeerDown:
-    """The connection is over, and every stream of it has ended; once for each cid that was dialled or came up.
+    """The connection and all of its streams have ended; the action comes once for each cid that was dialled or up.
 
-    `error` is None after goodbyes of both sides; `reason` is then the one that ended it. `failure` says why a dial came
-    to nothing, None where the peer had said hello.
+    `error` is None after goodbyes of both sides; `reason` is the reason of the first goodbye. `failure` is the cause of
+    a failed dial, None if the peer had said hello.
     """
 
     cid: int
@@ -44,7 +44,7 @@ class PeerDown:
 
 @record
 class Happened:
-    """Something for one stream of this connection, in the order of the wire."""
+    """Event of one stream of the connection, in the order of the wire."""
 
     cid: int
     event: Subscribe | Request | Cancel | Subscribed | Elements | OnComplete | OnError
@@ -52,10 +52,10 @@ class Happened:
 
 @record
 class Drained:
-    """`wanted` was 0 here as too much was unsent, and is the demand again (R-32)."""
+    """Unsent bytes are down to low water: `wanted`, which was 0 because of them, is the demand again (R-32)."""
 
     cid: int
 
 
 Action = TransportAction | PeerUp | PeerDown | Happened | Drained | CertificateExpires
-"""All that a hub can ask for: a driver has a function for each."""
+"""All actions of a hub; a driver has a function for each."""

@@ -1,9 +1,15 @@
 """One Reactive Streams connection, without I/O.
 
-The contract is that of the other protocol's `Connection`. Here is the life of the connection, as `_state` has it; the
-streams that we take are `_subscriber`'s, those that we give `_publisher`'s. Frames are read one at a time as events are
-taken, so the state that decides how a frame is read is that of its turn (R-08). The machine never calls back: what is
-called while an event is handled is written and returns, however deep the application is in.
+The contract is that of the messaging protocol's `Connection`. This module has the life of the connection by the table
+of `_state`; `_subscriber` has the streams that we subscribe to, `_publisher` those that we publish.
+
+State: `state`, the decoder with its unread bytes, the output, the two halves with a record for each open stream, and a
+queue of events that calls or the end have made.
+
+Invariants: frames are read one at a time as events are taken, so that a frame is read by the state, the element sizes
+and the layout of its turn (R-08). Only elements that were requested are read ahead (`next_run`), as they change none of
+these. A fault of the peer never raises: it is the `error` of Closed, the last event. The machine never calls back: a
+call made while an event is handled writes its frames and returns, so that the stack of the application does not grow.
 """
 
 from __future__ import annotations
@@ -61,19 +67,19 @@ _HELLOS = {Role.CLIENT: ClientHello, Role.SERVER: ServerHello}
 
 
 class Connection:
-    """A peer of one connection, without I/O. Either side may publish and subscribe, whoever opened it.
+    """One side of a connection, without I/O. Both sides may publish and subscribe.
 
-    Feed it with `receive_data` and `receive_eof`, take events with `next_event` or `events()` until None, write what
-    `data_to_send` returns, and wake it at `next_timeout()` with `handle_timeout`. Every input takes `now`, monotonic
-    seconds; None means the last one seen, and it never runs backwards. Nothing that the peer does raises: its fault is
+    Feed the connection with `receive_data` and `receive_eof`, take events with `next_event` or `events()` until None,
+    write the bytes of `data_to_send`, and call `handle_timeout` at `next_timeout()`. Every input takes `now`, monotonic
+    seconds; None means the last time seen, and the time never runs backwards. A fault of the peer does not raise: it is
     the `error` of `Closed`, the last event.
 
     As a subscriber: `subscribe`, `request`, `cancel`; the events are Subscribed, OnNext, OnNextPacked, OnComplete and
     OnError. As a publisher: the events are Subscribe, Request and Cancel; `subscribed`, `next`, `next_many`,
-    `complete` and `error` answer them. A client may use it at once, a server after ClientHello (R-25).
+    `complete` and `error` answer them. A client may subscribe at once, a server after ClientHello (R-25).
 
-    Raises LocalProtocolError (OwnLimitExceeded where a bound is passed) for a call that breaks a rule, before anything
-    changes. Only where the Reactive Streams rules forbid to raise (3.9, 3.15, 3.16) the stream ends instead.
+    Raises LocalProtocolError (OwnLimitExceeded for a bound) for a call that breaks a rule, before anything changes. If
+    the Reactive Streams rules forbid to raise (3.9, 3.15, 3.16), the stream ends instead.
     """
 
     def __init__(
@@ -86,7 +92,7 @@ class Connection:
         eager: bool = False,
         now: float | None = None,
     ) -> None:
-        """`eager` lets a server say hello at once and not wait for the client's (R-25)."""
+        """`eager` makes a server say hello at once, without waiting for the client's hello (R-25)."""
         self.role = role
         self.limits = limits or Limits()
         self.state = _BEGIN[role]
@@ -101,7 +107,7 @@ class Connection:
         self._publisher = Publisher(self._output)
         self._decoder = Decoder(self._subscriber.sizes, self.limits, layout=layout, known=self._subscriber.known)
         self._base = self._reading = layout
-        self._extended: dict[type, Callable[[Any, Any], object]] = {}  # extensions' own takers, by frame
+        self._extended: dict[type, Callable[[Any, Any], object]] = {}  # `take` of each extension's frames
         self._takers: dict[type, Any] = {
             **dict.fromkeys((Subscribe, Request, Cancel), self._publisher.take),
             **dict.fromkeys((Subscribed, OnNext, OnNextPacked, OnComplete, OnError), self._subscriber.take),
@@ -120,18 +126,18 @@ class Connection:
     # Input.
 
     def receive_data(self, data: bytes | bytearray | memoryview, now: float | None = None) -> None:
-        """Bytes from the peer, cut anywhere. Bytes after the end are dropped."""
+        """Takes bytes from the peer, cut anywhere. Bytes after the end are dropped."""
         self._tick(now)
         if self.state is not State.CLOSED:
             self._decoder.feed(data)
 
     def receive_eof(self, now: float | None = None) -> None:
-        """The peer will send nothing more."""
+        """Notes that the peer has ended its half: no more bytes will come."""
         self._tick(now)
         self._eof = True
 
     def handle_timeout(self, now: float | None = None) -> None:
-        """Call it at `next_timeout()`; at another time it does nothing."""
+        """Ends the connection if a deadline has passed; does nothing before `next_timeout()`."""
         self._tick(now)
         due = self.next_timeout()
         if due is None or self._now < due:
@@ -141,7 +147,7 @@ class Connection:
             return
         self._read_ahead()
         if self.next_timeout() is None:
-            return  # and it was the hello
+            return  # the hello had come in time
         what, seconds = "hello", self.limits.handshake_timeout
         if self.state is State.LEAVING:
             what, seconds = "goodbye", self.limits.close_timeout
@@ -149,7 +155,7 @@ class Connection:
         self._end(Signal.TIMEOUT, late, late)
 
     def _read_ahead(self) -> None:
-        """Frames that came in time count, up to the one that is waited for; it is handed out before the end."""
+        """Takes the frames that came in time, up to the awaited one; their events come before the end."""
         waiting, events = self.state, list(self._queue)
         self._queue.clear()
         while self.state is waiting and (event := self.next_event()) is not None:
@@ -157,7 +163,7 @@ class Connection:
         self._queue.extendleft(reversed(events))
 
     def next_timeout(self) -> float | None:
-        """Time to call `handle_timeout`: the handshake's limit, or the goodbye's (R-28); None where nothing is due."""
+        """Returns the time to call `handle_timeout`, or None: the deadline of the hello or of the goodbye (R-28)."""
         if self.state in HANDSHAKING:
             return self._deadline
         return self.close_deadline
@@ -165,7 +171,7 @@ class Connection:
     # Events.
 
     def next_event(self) -> Event | Any | None:
-        """The next event, or None until there is more input."""
+        """Returns the next event, or None if more input is needed."""
         while not self._queue:
             if self.state is State.CLOSED:
                 return None
@@ -188,18 +194,18 @@ class Connection:
 
     @property
     def has_events(self) -> bool:
-        """True if there is an event that needs no further input: a call has led to it."""
+        """True if a call has made an event, which needs no further input."""
         return bool(self._queue)
 
     def events(self) -> Iterator[Event | Any]:
-        """`next_event()` until None."""
+        """Yields the events of `next_event()` until None."""
         while (event := self.next_event()) is not None:
             yield event
 
     def next_run(self) -> Elements | Event | Any | None:
-        """As `next_event`, but OnNext and OnNextPacked come as `Elements`: one or more, of one stream.
+        """Returns the next event as `next_event` does, but OnNext and OnNextPacked as `Elements` of one stream.
 
-        Only elements that were asked for are taken ahead: whatever else comes is judged in its own turn (R-08, R-18).
+        Only elements that were requested are read ahead: all other frames are judged in their own turn (R-08, R-18).
         """
         if not self._queue:
             run = self._decoder.next_run(self._subscriber.room)
@@ -215,7 +221,7 @@ class Connection:
         return event
 
     def _take(self, frame: Any) -> Any | None:
-        """The event that a frame is, or None."""
+        """Applies a frame; returns its event, or None."""
         signal = _SIGNALS.get(type(frame), Signal.TRAFFIC)
         step = TRANSITIONS[self.state].get(signal)
         if step is None:
@@ -270,9 +276,9 @@ class Connection:
         return step.effect
 
     def _end(self, signal: Signal, cause: TolliverError, error: TolliverError | None) -> None:
-        """The last step: streams end for `cause`, and the connection with `error`: both are data now.
+        """Ends the streams with `cause`, and the connection with `error`.
 
-        With the frames that they were raised through they would hold this connection, in a circle.
+        Both errors lose their traceback: the frames of the stack would hold this connection in a circle.
         """
         cause.with_traceback(None)
         cause.__context__ = None
@@ -290,66 +296,69 @@ class Connection:
     # As a subscriber.
 
     def subscribe(self, name: str, initial_demand: int = 0) -> int:
-        """Ask the peer for the elements of its publisher `name`; returns the subscriber id of the stream.
+        """Asks the peer for the elements of its publisher `name`; returns the subscriber id of the stream.
 
         An `initial_demand` below 0 ends the stream with OnError (R-16). Raises LocalProtocolError, OwnLimitExceeded
-        with `max_streams` open ones, and ConnectionClosing.
+        if `max_streams` streams are open, and ConnectionClosing.
         """
         self._allow(Signal.USE, "subscribe()")
         return self._subscriber.subscribe(name, initial_demand)
 
     def request(self, subscriber_id: int, count: int) -> None:
-        """Ask for `count` more elements, 2^63-1 and above for all (R-17). Below 1 ends the stream with OnError (R-16).
+        """Asks for `count` more elements, or for all with 2^63-1 and above (R-17).
 
-        Does nothing where the stream or the connection is over (3.6, 3.15).
+        A `count` below 1 ends the stream with OnError (R-16). Does nothing if the stream or the connection has ended
+        (rules 3.6, 3.15).
         """
         self._subscriber.request(subscriber_id, count)
 
     def cancel(self, subscriber_id: int) -> None:
-        """Want no more. Elements that still come are dropped. Does nothing where the stream or the connection is over
-        (3.7)."""
+        """Cancels the stream: elements that still come are dropped. Does nothing if the stream or the connection has
+        ended (rule 3.7)."""
         self._subscriber.cancel(subscriber_id)
 
     # As a publisher.
 
     def subscribed(self, subscriber_id: int, element_size: int = 0) -> bool:
-        """Accept a subscription; `element_size` is in bytes, 0 where elements differ. False: the stream is over."""
+        """Accepts a subscription; `element_size` is in bytes, 0 if sizes differ. Returns False if the stream has
+        ended."""
         return self._publisher.subscribed(subscriber_id, element_size)
 
     def next(self, subscriber_id: int, element: bytes) -> bool:
-        """Send an element. False: the stream is over, also by this element if it is of a wrong size (R-24).
+        """Sends an element. Returns False if the stream has ended; an element of a wrong size ends the stream (R-24).
 
         Raises LocalProtocolError without demand (rule 1.1) or before `subscribed` (rule 1.9).
         """
         return self._publisher.next_many(subscriber_id, (element,)) == 1
 
     def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
-        """Send elements, packed where their size is fixed; returns how many went out. Otherwise as `next`."""
+        """Sends elements, packed if their size is fixed; returns the number of elements sent. Raises as `next`."""
         return self._publisher.next_many(subscriber_id, elements)
 
     def complete(self, subscriber_id: int) -> bool:
-        """End a stream well. False: it is over already."""
+        """Ends a stream without an error. Returns False if the stream has ended already."""
         return self._publisher.complete(subscriber_id)
 
     def error(self, subscriber_id: int, text: str) -> bool:
-        """End a stream with an error, or refuse it (R-14). The text goes to the peer: no traceback in it (R-34)."""
+        """Ends a stream with an error, or refuses it (R-14). The text goes to the peer: give no traceback (R-34)."""
         return self._publisher.error(subscriber_id, text)
 
     def demand(self, subscriber_id: int) -> int:
-        """Number of elements that the peer wants now; 2^63-1 is without bound, 0 also if the stream is over."""
+        """Returns the number of elements that the peer wants; 2^63-1 is without bound, 0 if the stream has ended."""
         return self._publisher.demand(subscriber_id)
 
     def wanted(self, subscriber_id: int, buffered: int = 0) -> int:
-        """Number of elements to pull from the source now: the demand, but 0 from high water down to low water (R-32).
+        """Returns the number of elements to pull from the source now: the demand, or 0 at high water (R-32).
 
-        `buffered` are bytes that were taken from `data_to_send` and not written yet.
+        After high water the number stays 0 until low water is reached. `buffered` is the number of bytes that were
+        taken from `data_to_send` and are not written yet.
         """
         return 0 if self._output.congested(buffered) else self._publisher.demand(subscriber_id)
 
     # As a peer.
 
     def send(self, frame: object) -> None:
-        """Send a frame of an extension that is active (R-27); LocalProtocolError for any other."""
+        """Sends a frame of an active extension (R-27). Raises LocalProtocolError for any other frame."""
         self._allow(Signal.EXTEND, "send()")
         if type(frame) in self._base.by_frame or type(frame) not in self._output.layout.by_frame:
             raise LocalProtocolError(
@@ -359,18 +368,16 @@ class Connection:
         self._output.write(frame)
 
     def change(self, *, reading: Iterable[Form] = (), writing: Iterable[Form] = ()) -> None:
-        """Read and write these frames in other forms from the next one on: for an extension whose frames have agreed on
-        it (R-27), in its `take`. Raises LocalProtocolError for what is no frame here, before anything changes."""
+        """Changes the forms of frames from the next frame on: for the `take` of an extension whose frames have agreed
+        on the change (R-27). Raises LocalProtocolError for an unknown frame, before anything changes."""
         read, written = self._reading.changed(reading), self._output.layout.changed(writing)
         self._reading, self._output.layout = read, written
         self._decoder.use(read)
         self._publisher.use_layout()
 
     def goodbye(self, reason: str = "", now: float | None = None) -> None:
-        """End in order: every stream ends now, what is queued goes out, then Closed with the peer's goodbye (R-28).
-
-        A second call does nothing.
-        """
+        """Ends the connection in order: all streams end now, queued bytes go out, Closed follows the peer's goodbye
+        (R-28). A second call does nothing."""
         self._tick(now)
         reason = cut_text(reason, self.limits.max_text)
         if self.state not in ENDING:
@@ -381,31 +388,31 @@ class Connection:
     # Output.
 
     def data_to_send(self) -> list[bytes]:
-        """Bytes to write, in units: one write to the socket or the TLS layer each."""
+        """Returns the bytes to write, in units: each is one write to the socket or the TLS layer."""
         return self._output.take()
 
     @property
     def unsent_bytes(self) -> int:
-        """Queued and not yet taken by `data_to_send`."""
+        """Bytes that are queued and not yet taken by `data_to_send`."""
         return self._output.unsent
 
     @property
     def buffered_bytes(self) -> int:
-        """Received and not yet handed out."""
+        """Bytes that are received and not yet parsed."""
         return self._decoder.buffered
 
     @property
     def wants_write_shutdown(self) -> bool:
-        """All is said: when what `data_to_send` returned is written, shut the write side, then read to the end."""
+        """True if our half may end once the units of `data_to_send` are written; the peer's half is read to its end."""
         return self.state is State.CLOSED and not self._output.unsent
 
     @property
     def empty_packs(self) -> int:
-        """Packed frames without an element: accepted as nothing, and counted (R-22)."""
+        """Number of packed frames without an element, which are counted and otherwise ignored (R-22)."""
         return self._subscriber.empty_packs
 
     def _own_hello(self, layout: Layout) -> bytes:
-        """Raises LocalProtocolError where the extensions cannot be announced or their frames clash."""
+        """Returns our hello. Raises LocalProtocolError if the extensions are too many, or their frames clash."""
         if len(self._own) > self.limits.max_extensions:
             raise OwnLimitExceeded(
                 "too_many", f"{len(self._own)} extensions: peers take {self.limits.max_extensions} (R-27)"

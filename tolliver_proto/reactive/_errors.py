@@ -1,4 +1,4 @@
-"""Errors of connections and streams that only this protocol has."""
+"""Errors of connections and streams of this protocol alone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .._wire.events import HandshakeStatus
 
 
 class VersionMismatch(HandshakeRejected):
-    """The peer's hello announces a version that we do not speak (R-26). Trying again will not help."""
+    """The peer's hello announces a version that we do not speak (R-26). Further tries fail until one side changes."""
 
     def __init__(self, peer_version: int) -> None:
-        super().__init__(HandshakeStatus.OLDER, peer_version)  # ours is 0: there is no older one
+        super().__init__(HandshakeStatus.OLDER, peer_version)  # our version is 0, the oldest one
 
     def __str__(self) -> str:
         return (
@@ -21,7 +21,7 @@ class VersionMismatch(HandshakeRejected):
 
 
 class ConnectionClosed(TolliverError):
-    """One side said goodbye, and that ended every stream (R-29). `reason` is the goodbye's."""
+    """One side said goodbye, which ended every stream (R-29). `reason` is the goodbye's."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -32,8 +32,8 @@ class ConnectionClosed(TolliverError):
 
 
 class HelloRefused(ConnectionClosed):
-    """The peer said goodbye before its hello: as the draft has it, it does not support our version (R-25). Trying again
-    will not help. `reason` is the goodbye's."""
+    """The peer said goodbye before its hello, which means that it does not support our version (R-25). Further tries
+    fail until one side changes. `reason` is the goodbye's."""
 
     cause = DialCause.VERSION
 
@@ -45,7 +45,7 @@ class HelloRefused(ConnectionClosed):
 
 
 class StreamError(TolliverError):
-    """The publisher ended the stream with an error, or refused it; or a rule was broken. `text` says what happened."""
+    """The publisher ended or refused the stream with an error, or one side broke a rule. `text` tells what happened."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, text)

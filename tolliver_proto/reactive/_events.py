@@ -1,8 +1,8 @@
 """Frames of the Reactive Streams protocol, which are also the events.
 
-Each frame has one small class, the same in both directions. `Closed` and `Role` are those of the other protocol, so
-that one adapter can drive both. A subscriber id belongs to the subscriber (R-11): in subscribe, request and cancel it
-is the sender's, in all others the receiver's.
+Each frame has one small class, the same in both directions. `Closed` and `Role` are those of the messaging protocol, so
+that one adapter can drive both. A subscriber id is given by the subscriber (R-11): in subscribe, request and cancel the
+id is the sender's, in all other frames the receiver's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ClientHello:
 
 @record
 class ServerHello:
-    """First frame of the other side (R-25)."""
+    """First frame of the side that accepted the connection (R-25)."""
 
     version: int = 0
     extensions: tuple[int, ...] = ()
@@ -32,7 +32,7 @@ class ServerHello:
 
 @record
 class Subscribe:
-    """The peer wants the elements of the publisher `name`; `initial_demand` of them at once, 0 is legal (R-05)."""
+    """The sender wants elements of the publisher `name`, and `initial_demand` of them at once; 0 is legal (R-05)."""
 
     name: str
     subscriber_id: int
@@ -41,7 +41,7 @@ class Subscribe:
 
 @record
 class Request:
-    """`count` more elements may come; 2^63-1 means without bound (R-17)."""
+    """The subscriber wants `count` more elements; 2^63-1 means without bound (R-17)."""
 
     subscriber_id: int
     count: int
@@ -49,14 +49,14 @@ class Request:
 
 @record
 class Cancel:
-    """The subscriber wants no more. As an event: this stream is over, whoever ended it (R-16, R-29)."""
+    """The subscriber wants no more elements. As an event: the stream has ended, by either side (R-16, R-29)."""
 
     subscriber_id: int
 
 
 @record
 class Subscribed:
-    """The publisher's answer to a subscribe, exactly one each. `element_size` is in bytes, 0 where it varies."""
+    """The publisher's answer to a subscribe, exactly one for each. `element_size` is in bytes, 0 if sizes differ."""
 
     subscriber_id: int
     element_size: int = 0
@@ -72,14 +72,14 @@ class OnNext:
 
 @record
 class OnComplete:
-    """The stream ended well."""
+    """The stream has ended without an error."""
 
     subscriber_id: int
 
 
 @record
 class OnError:
-    """The stream failed. `cause` is never on the wire: it says what happened where this side made the event (R-29)."""
+    """The stream has failed. `cause` is not on the wire: this side sets it in the events that it makes (R-29)."""
 
     subscriber_id: int
     message: str
@@ -96,25 +96,25 @@ class OnNextPacked:
 
 @record
 class Goodbye:
-    """The orderly end: ends every stream, and is answered with another (R-28, R-29)."""
+    """Orderly end of the connection: ends every stream, and is answered by a Goodbye (R-28, R-29)."""
 
     reason: str = ""
 
 
 @record
 class Elements:
-    """Elements of one stream that came one after the other, however they were framed: what `next_run` hands out."""
+    """Elements of one stream that came one after the other, in any frames; `Connection.next_run` hands them out."""
 
     subscriber_id: int
     elements: list[bytes]
 
 
 Signal = Subscribed | OnNext | OnNextPacked | OnComplete | OnError
-"""From publisher to subscriber."""
+"""Frames from publisher to subscriber."""
 
 Demand = Subscribe | Request | Cancel
-"""From subscriber to publisher."""
+"""Frames from subscriber to publisher."""
 
 Frame = ClientHello | ServerHello | Demand | Signal | Goodbye
 Event = Frame | Closed
-"""Events that `Connection` hands out; frames of extensions besides."""
+"""Events that `Connection` hands out, without the frames of extensions."""

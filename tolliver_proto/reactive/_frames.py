@@ -1,9 +1,12 @@
 """Codec of frames, driven by a layout.
 
-A field is read where it stands, its length or count tested against the limits there, and a frame that is not whole is
-waited for by the number of bytes that it is known to need: it is begun again only when they are in (a list of numbers
-goes on where it stopped). Reading depends on the streams (R-08): `sizes` maps a subscriber id to its element size, as
-the last `Subscribed` said.
+State: the decoder's unread bytes, its plan of readers for each frame type, and the numbers of a list that is coming in.
+Reading depends on the streams (R-08): `sizes` maps a subscriber id to the element size of its last `Subscribed`.
+
+Invariants: each length or count is tested against the limits where it is read, before memory is taken for it. A frame
+that is not whole is read again from its beginning, but only once the bytes that it is known to need are here; a list of
+numbers, of which each may need more bytes, goes on where it stopped. All other frames have few fields, and wait at most
+once for each: so the time is linear in the bytes. After an error the decoder is finished.
 """
 
 from __future__ import annotations
@@ -35,10 +38,11 @@ _MIN_LONG = -(2**63)
 
 
 def encode(frame: object, sizes: Mapping[int, int] = _NO_SIZES, *, layout: Layout = DRAFT) -> bytes:
-    """The frame's bytes. `sizes` has the element size of each stream that declared one.
+    """Returns the frame's bytes. `sizes` has the element size of each stream that declared one.
 
-    Raises LocalProtocolError for what cannot be expressed: a number out of range, text that UTF-8 cannot carry, an
-    element of another size than the stream's, packed elements in a stream without one (R-21) or none at all (R-22).
+    Raises LocalProtocolError for a frame that cannot be written: a number out of range, text that UTF-8 cannot carry,
+    an element of another size than the stream's, packed elements in a stream without an element size (R-21), or no
+    elements in a packed frame (R-22).
     """
     form = layout.by_frame.get(type(frame))
     if form is None:
@@ -103,7 +107,7 @@ _WRITERS: dict[Kind, Callable[[Any, str, int], bytes]] = {
 
 
 def text_bytes(value: Any, name: str) -> bytes:
-    """The text as UTF-8."""
+    """Returns the text as UTF-8. Raises LocalProtocolError if that is not possible."""
     try:
         return bytes(value.encode())
     except (UnicodeEncodeError, AttributeError):
@@ -130,9 +134,9 @@ def decode(
     *,
     layout: Layout = DRAFT,
 ) -> list[Any]:
-    """All frames of a whole buffer, in order. `sizes` is read, and updated as `Subscribed` passes.
+    """Returns all frames of a buffer, in order. `sizes` is read, and updated by each `Subscribed`.
 
-    Raises MalformedFrame or LimitExceeded, and UnexpectedEOF for trailing bytes that are no whole frame.
+    Raises MalformedFrame or LimitExceeded, and UnexpectedEOF if the buffer ends inside a frame.
     """
     decoder = Decoder(sizes, limits, layout=layout)
     decoder.feed(data)
@@ -144,9 +148,9 @@ def decode(
 
 
 class _List:
-    """Numbers of a list whose last ones are still coming: the only field whose content may be wrong before it is whole.
+    """Numbers of a list that is still coming in. A list is the only field that may be wrong before it is whole.
 
-    Places count from the beginning of the stream.
+    Places are counted from the beginning of the stream, in bytes.
     """
 
     __slots__ = ("end", "numbers", "start")
@@ -157,10 +161,10 @@ class _List:
 
 
 class Decoder:
-    """Bytes in, frames out, one at a time: the next one is not looked at before it is asked for.
+    """Bytes in, frames out, one at a time: no frame is read before it is asked for.
 
-    `known(subscriber_id)` says whether an id was ever subscribed: a signal for another one is UnexpectedFrame before
-    anything behind the id is waited for (R-08). After an error the decoder is finished: `next_frame` raises it again.
+    `known(subscriber_id)` is True for ids that were ever subscribed: a signal for another id raises UnexpectedFrame
+    before the bytes behind the id are here (R-08). After an error `next_frame` raises the same error again.
     """
 
     def __init__(
@@ -176,36 +180,36 @@ class Decoder:
         self._known = known
         self._buffer = Buffer()
         self._error: RemoteProtocolError | None = None
-        self._size = 0  # of the stream whose id was read last
+        self._size = 0  # element size of the stream whose id was read last
         self._frame: type | None = None
         self._list: _List | None = None
         self.use(layout)
 
     def use(self, layout: Layout) -> None:
-        """Read by this table from the next frame on."""
+        """Sets the layout of the next frames."""
         self._plans = {
             form.code: (form.frame, tuple(_READERS[kind] for kind in form.fields.values())) for form in layout.forms
         }
         self._heads = layout.heads
-        self._last: tuple[int, _runs.Heads] | None = None  # of a run: the next one is likely to be of the same stream
+        self._last: tuple[int, _runs.Heads] | None = None  # the last run's stream: the next run is likely of the same
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Add what came in. Copies nothing if it is bytes."""
+        """Adds received bytes; an object of class `bytes` is not copied."""
         if self._error is None and data:
             self._buffer.feed(bytes(data))
 
     @property
     def buffered(self) -> int:
-        """Bytes that are held and not yet part of a frame that was handed out."""
+        """Bytes that are held and not parsed yet."""
         return len(self._buffer)
 
     @property
     def offset(self) -> int:
-        """Position of the next frame in the stream."""
+        """Position of the next frame in the stream, in bytes."""
         return self._buffer.offset
 
     def finish(self) -> None:
-        """The stream is over: raises UnexpectedEOF if it ended inside a frame (R-30)."""
+        """Raises UnexpectedEOF if the stream, which has ended, ended inside a frame (R-30)."""
         if self._error is None and len(self._buffer):
             self._error = UnexpectedEOF(
                 "eof_in_frame",
@@ -216,7 +220,7 @@ class Decoder:
             raise self._error
 
     def next_frame(self) -> Any | None:
-        """The next whole frame, or None if more bytes are needed. Raises MalformedFrame or LimitExceeded."""
+        """Returns the next whole frame, or None if more bytes are needed. Raises MalformedFrame or LimitExceeded."""
         if self._error is not None:
             raise self._error
         buffer = self._buffer
@@ -240,9 +244,9 @@ class Decoder:
             raise
 
     def next_run(self, room: Callable[[int], int]) -> tuple[int, list[bytes]] | None:
-        """The elements of one stream that come next and stand whole, with its id; `room(id)` is how many may be taken.
+        """Returns a stream's id and its next whole elements, at most `room(id)` of them.
 
-        None says that `next_frame` has to look: at another frame, at an end, at an error.
+        None: the next bytes are no such elements, and `next_frame` has to read them.
         """
         buffer, heads = self._buffer, self._heads
         data, pos = buffer.data, buffer.pos
@@ -378,7 +382,7 @@ def _cut(data: bytes, pos: int, length: int) -> tuple[bytes, int]:
     return data[pos:end], end
 
 
-# Bound to no decoder, or each would hold itself and be freed by the next full garbage collection only.
+# Unbound methods: a decoder that held bound ones would be freed by a full garbage collection alone.
 _READERS: dict[Kind, Callable[[Decoder, bytes, int], tuple[Any, int]]] = {
     Kind.NUMBER: Decoder._read_number,
     Kind.LONG: Decoder._read_long,

@@ -1,8 +1,16 @@
 """Hub: all connections of one program over the Reactive Streams protocol.
 
-As the node of the other protocol, a hub is a table of connections that takes inputs by cid and gives actions; at most
-one Transmit is outstanding for each connection, and frames gather meanwhile. Connections of this protocol know nothing
-of each other. They share the clock, the bound on strangers (D-7), and an end.
+A hub is a table of connections, as is the messaging protocol's node: inputs come by cid, actions go out. Connections
+know nothing of each other. They share the clock, the bound on strangers (D-7), the turns, and `close`.
+
+State: for each link the cost of the elements that were handed out and not taken (`unread`), the events that are left in
+this turn (`share`), and two facts that the application was or is to be told (`told`, `above_high_water`).
+
+Invariants: a connection has at most one Transmit outstanding, and frames gather meanwhile. Reading pauses for elements
+that the application has not taken, and for links that wait for their next turn, never for the bytes that we write
+(D-9): else two peers that write to each other could wait for each other for ever. After `max_turn` events the
+other connections have their turn (D-12), because the work that an event causes counts in no bound on bytes. PeerDown
+comes once for each cid that was dialled or came up, after the last event of its streams.
 """
 
 from __future__ import annotations
@@ -31,11 +39,11 @@ from ._stats import HubStats
 _REMEDY = "make a new one with the same UUID, and open the streams again"
 _CERTIFICATE = "certificate", None  # the timer
 ELEMENT_COST = 128
-"""Cost of an element beside its own bytes: a flood of empty ones is bounded too."""
+"""Bytes that an element costs in addition to its own: a flood of empty elements is bounded too."""
 
 
 class _Link(BaseLink):
-    """One connection, from its cid on."""
+    """One transport with its connection, and what its application has not taken."""
 
     __slots__ = ("above_high_water", "full", "reason", "share", "told", "unread", "up")
 
@@ -43,21 +51,21 @@ class _Link(BaseLink):
 
     def __init__(self, cid: int, role: Role, remote: Remote | None, share: int) -> None:
         super().__init__(cid, role, remote)
-        self.told = remote is not None  # somebody waits to hear of its end
+        self.told = remote is not None  # the application is to get a PeerDown
         self.up = False  # the peer has said hello
-        self.above_high_water = False  # somebody was told that nothing is wanted, as too much is unsent
-        self.unread = 0  # the cost of elements that were handed out and not taken
-        self.full = False  # that is too much: nothing of it is read for a while
+        self.above_high_water = False  # `wanted` was 0 because of unsent bytes: a Drained is to follow
+        self.unread = 0  # cost of the elements that were handed out and not taken, in bytes
+        self.full = False  # reading pauses until half of `max_unread` is taken
         self.share = share  # events that may be handed out in this turn
         self.reason = ""
 
 
 class Hub(ConnectionTable[_Link, Action]):
-    """Connections and their streams. Every input takes `now`, monotonic seconds; None means the last one seen.
+    """Connections and their streams. Every input takes `now`, monotonic seconds; None means the last time seen.
 
-    Inputs from a transport are `new_cid`, `opened`, `receive_data`, `receive_eof`, `sent` and `lost`; after each take
-    actions with `next_action` until None, and call `handle_timeout` at `next_timeout()`. The calls for streams are
-    those of a `Connection`, with the cid in front; where the connection is over, all but `subscribe` do nothing.
+    Inputs from a transport are `new_cid`, `opened`, `receive_data`, `receive_eof`, `sent` and `lost`. After each input
+    take actions with `next_action` until None, and call `handle_timeout` at `next_timeout()`. The calls for streams are
+    those of a `Connection`, with the cid in front; if the connection has ended, all but `subscribe` do nothing.
     """
 
     _CLOSED = State.CLOSED
@@ -69,7 +77,7 @@ class Hub(ConnectionTable[_Link, Action]):
         limiter = HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address)
         super().__init__(TableState(now), partial(_Link, share=limits.max_turn), limiter, limits.handshake_timeout)
         self._extensions = tuple(extensions)
-        self._resting: dict[_Link, None] = {}  # they have had their share, and go on in the next turn
+        self._resting: dict[_Link, None] = {}  # links without a share left: they go on in the next turn
         self._certificates = CertificateWatch(self._timers)
 
     def __repr__(self) -> str:
@@ -78,7 +86,8 @@ class Hub(ConnectionTable[_Link, Action]):
     # Inputs from the transport.
 
     def connect(self, remote: Remote, now: float | None = None) -> int:
-        """Dial it, once; returns the cid. PeerUp or PeerDown follow. Raises ConnectionClosing after `close`."""
+        """Dials the remote once; returns the cid. PeerUp or PeerDown follows. Raises ConnectionClosing after
+        `close`."""
         self._state.tick(now)
         if self.closing:
             raise ConnectionClosing(f"{remote} is not dialled: everything is being closed")
@@ -86,7 +95,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return self._dial(remote)
 
     def why_not_up(self, cid: int) -> DialFailure | None:
-        """Why this dial has not led to a peer so far; None where it has, or is over."""
+        """Returns the reason for which a dial has not reached its peer yet; None if it has, or has ended."""
         link = self._links.get(cid)
         if link is None or link.up:
             return None
@@ -98,7 +107,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return failure_of(ConnectionLost(stands, DialCause.NO_ANSWER), link.first, DialCause.STREAMS)
 
     def give_up(self, cid: int, now: float | None = None) -> None:
-        """Nobody waits for this dial any more: it is ended, and PeerDown tells what was missing."""
+        """Ends a dial for which the application waits no longer; PeerDown has the reason of `why_not_up`."""
         self._state.tick(now)
         failure = self.why_not_up(cid)
         if failure is not None:
@@ -108,7 +117,7 @@ class Hub(ConnectionTable[_Link, Action]):
         self.goodbye(cid, "given up")
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
-        """Its transport stands, and proved this identity."""
+        """Begins the connection of a transport that stands, and proved this identity."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is None or link.state is not LinkState.CONNECTING:
@@ -119,7 +128,7 @@ class Hub(ConnectionTable[_Link, Action]):
         self._go_on(link)
 
     def close(self, now: float | None = None) -> None:
-        """Goodbye to everybody; no new connection from now on. It is done when `idle`."""
+        """Says goodbye to all peers, and refuses new connections from now on. The hub is closed when `idle`."""
         self._state.tick(now)
         self._state.closing = True
         for cid in list(self._links):
@@ -133,7 +142,7 @@ class Hub(ConnectionTable[_Link, Action]):
     # As a subscriber.
 
     def subscribe(self, cid: int, name: str, initial_demand: int = 0) -> int:
-        """As `Connection.subscribe`. Raises ConnectionClosing where the connection is over."""
+        """Subscribes as `Connection.subscribe` does. Raises ConnectionClosing if the connection has ended."""
         connection = self._use(cid)
         if connection is None:
             raise ConnectionClosing("the connection is over: make another one, and subscribe there")
@@ -151,7 +160,7 @@ class Hub(ConnectionTable[_Link, Action]):
             connection.cancel(subscriber_id)
 
     def took(self, cid: int, size: int, count: int) -> bool:
-        """`count` elements of `size` bytes together that were handed out are done with. True: reading may go on."""
+        """Marks `count` handed-out elements, of `size` bytes in all, as taken; returns True if reading resumes."""
         link = self._links.get(cid)
         if link is None:
             return False
@@ -180,7 +189,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return connection is not None and connection.error(subscriber_id, text)
 
     def wanted(self, cid: int, subscriber_id: int) -> int:
-        """Number of elements to pull from the source now. After a 0, Happened(Request) or Drained tell of more."""
+        """Returns the number of elements to pull from the source now. After 0, Happened(Request) or Drained follows."""
         link = self._links.get(cid)
         if link is None or link.connection is None:
             return 0
@@ -192,14 +201,15 @@ class Hub(ConnectionTable[_Link, Action]):
     # As a peer.
 
     def send(self, cid: int, frame: object) -> None:
-        """The frame of an extension, as `Connection.send`. Raises ConnectionClosing where the connection is over."""
+        """Sends a frame of an extension as `Connection.send` does. Raises ConnectionClosing if the connection has
+        ended."""
         connection = self._use(cid)
         if connection is None:
             raise ConnectionClosing("the connection is over: make another one")
         connection.send(frame)
 
     def goodbye(self, cid: int, reason: str = "", now: float | None = None) -> None:
-        """End a connection in order; one that is still being made is given up."""
+        """Ends a connection in order; a transport that does not stand yet is aborted."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is None:
@@ -212,13 +222,13 @@ class Hub(ConnectionTable[_Link, Action]):
         link.move(LinkSignal.END)
         link.connection.goodbye(reason, self._state.now)
         link.reason = link.reason or reason
-        self._read_on(link)  # frames that come are dropped, until the peer's goodbye
+        self._read_on(link)  # all frames up to the peer's goodbye are read and dropped
         self._go_on(link)
 
     # Actions.
 
     def next_action(self) -> Action | None:
-        """The next thing to do, or None until there is another input."""
+        """Returns the next action, or None until there is another input."""
         while not self._actions:
             if self._readable:
                 self._read(next(iter(self._readable)))
@@ -229,7 +239,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return self._actions.popleft()
 
     def _read(self, link: _Link) -> None:
-        """One event. The work that is begun for it is seen by no bound on bytes: hence a share for each turn."""
+        """Reads one event, if the link has a share of this turn left."""
         if not link.share:
             self._rest(link)
             return
@@ -258,7 +268,7 @@ class Hub(ConnectionTable[_Link, Action]):
         self._actions.append(Happened(link.cid, event))
 
     def _count(self, link: _Link, run: Elements) -> None:
-        """The peer may be granted more than we can hold: then nothing of it is read for a while."""
+        """Counts a run as unread; pauses reading if that is too much: a peer may have more demand than we can hold."""
         link.unread += sum(map(len, run.elements)) + ELEMENT_COST * len(run.elements)
         if link.unread > self.limits.max_unread and not link.full:
             link.full = True
@@ -273,7 +283,7 @@ class Hub(ConnectionTable[_Link, Action]):
         self._leave(link)
 
     def _leave(self, link: _Link) -> None:
-        """There is nothing more to hand out for it, or not in this turn."""
+        """Ends the link's reading for now: it has no event, or no share left in this turn."""
         self._readable.pop(link, None)
         self._writable[link] = None
         self._pace(link)
@@ -283,12 +293,12 @@ class Hub(ConnectionTable[_Link, Action]):
         self._pace(link)
 
     def _pace(self, link: _Link) -> None:
-        """Reading pauses for what is not taken, and for what waits for its turn: never for what we write (D-9)."""
+        """Pauses reading for elements that are not taken, and for a link that waits for its turn; else resumes it."""
         waits = link in self._resting and link.connection is not None and link.connection.buffered_bytes > 0
         self._set_paused(link, link.full or waits)
 
     def _explained(self, link: _Link, event: Any) -> Any:
-        """Streams end with what the connection ends with."""
+        """Gives the OnError of a connection's end the connection's own cause, which the transport may know better."""
         cause = _cause(event.cause, link.error) if type(event) is OnError else None
         return event if cause is None else OnError(event.subscriber_id, str(cause), cause)
 
@@ -300,7 +310,7 @@ class Hub(ConnectionTable[_Link, Action]):
         if was_lost:
             self._forget(link)
         else:
-            self._read_on(link)  # there is nothing to read but the end
+            self._read_on(link)  # only the end of the stream is left to read
             self._go_on(link)
 
     def _tell(self, link: _Link) -> None:
@@ -320,26 +330,26 @@ class Hub(ConnectionTable[_Link, Action]):
     # Time.
 
     def next_timeout(self) -> float | None:
-        """Time to call `handle_timeout`, or None. Now, where connections wait for their next turn."""
+        """Returns the time to call `handle_timeout`, or None; that is now if links wait for their next turn."""
         return self._state.now if self._resting else super().next_timeout()
 
     def handle_timeout(self, now: float | None = None) -> None:
-        """Do what is due, and begin the next turn. At another time it does nothing."""
+        """Begins the next turn, and handles the deadlines that have passed."""
         self._state.tick(now)
         for link in self._resting:
             link.share = self.limits.max_turn
         self._readable.update(self._resting)
         self._resting.clear()
         due = list(iter(partial(self._timers.pop_due, self._state.now), None))
-        for key in due:  # one step each: what it leads to is taken before another one may be due
+        for key in due:  # one deadline of each key: a deadline set here is due in the next call at the earliest
             if key == _CERTIFICATE:
                 self._on_certificate_timeout()
             else:
                 self._on_link_timeout(self._links[cast(int, key)])
 
     def watch_certificate(self, seconds_left: float, what: str, now: float | None = None) -> None:
-        """Our certificate, `what` in words, is valid for so many seconds: CertificateExpires tells when that are 30
-        days, and each day from then on."""
+        """Watches our certificate, `what` in words, which is valid for `seconds_left`: CertificateExpires comes once a
+        day in its last 30 days."""
         self._state.tick(now)
         self._certificates.watch(
             None, self._state.now + seconds_left, f"our certificate {what}", _REMEDY, self._state.now
@@ -353,14 +363,14 @@ class Hub(ConnectionTable[_Link, Action]):
     def _on_link_timeout(self, link: _Link) -> None:
         connection = link.connection
         if connection is not None and connection.state is State.CLOSED and link.state in HANDING_OUT:
-            self._timers.set(link.cid, self._state.now)  # its end is still to be told
+            self._timers.set(link.cid, self._state.now)  # Closed is not handed out yet
         else:
             super()._on_link_timeout(link)
 
     # Introspection.
 
     def stats(self) -> HubStats:
-        """Counters since the start, and sizes now."""
+        """Returns the totals since the start, and the present sizes."""
         return HubStats(
             paused=self._counts["paused"],
             rested=self._counts["rested"],
@@ -385,7 +395,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return link.connection
 
     def _read_if_told(self, cid: int, connection: Connection) -> None:
-        """After a call that may lead to an event."""
+        """Marks the link as readable if a call has made an event."""
         if connection.has_events:
             self._readable[self._links[cid]] = None
 
@@ -396,5 +406,6 @@ class Hub(ConnectionTable[_Link, Action]):
 
 
 def _cause(seen: TolliverError | None, known: TolliverError | None) -> TolliverError | None:
-    """Why a connection is over: it only sees that bytes end, the transport may know why."""
+    """Returns the error of a connection's end: `known`, the transport's, if the connection has seen only that the
+    stream ended."""
     return known or seen if isinstance(seen, ConnectionLost | UnexpectedEOF) else seen

@@ -1,9 +1,9 @@
 """Allocator of subscriber ids (R-12).
 
-An id costs bytes in every frame, so small ones are used again; but one whose subscription was cancelled may still get
-late signals, so it rests as long as it can. First ids that saw their terminal, the lowest first; then new ones that fit
-a byte; then cancelled ones, the longest rested first; then new ones of more bytes. So no more ids were ever in use than
-a byte holds, or than were open at once.
+An id costs bytes in every frame, so that small ids are used again. An id whose subscription was cancelled may still get
+late signals, and rests as long as possible. The order is: ids that saw their terminal, the lowest first; new ids of one
+byte; cancelled ids, the longest rested first; new ids of more bytes. So the highest id is the largest of one byte, or
+at most the number of streams that were open at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ONE_BYTE = 0x7F
 
 
 class Ids:
-    """The ids from 1 on. `highest` is the last one that was ever used."""
+    """The ids from 1 on. `highest` is the highest id that was ever used."""
 
     def __init__(self) -> None:
         self.highest = 0
@@ -31,14 +31,14 @@ class Ids:
         return self.highest
 
     def ended(self, subscriber_id: int) -> None:
-        """Nothing can come for it any more."""
+        """Frees an id that saw its terminal: no signal can come for it."""
         heappush(self._ended, subscriber_id)
 
     def cancelled(self, subscriber_id: int) -> None:
         self._cancelled[subscriber_id] = None
 
     def late_end(self, subscriber_id: int) -> None:
-        """The terminal of a cancelled one came after all."""
+        """Frees a cancelled id at once, as its terminal has come."""
         if subscriber_id in self._cancelled:
             del self._cancelled[subscriber_id]
             self.ended(subscriber_id)

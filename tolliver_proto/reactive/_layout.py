@@ -1,7 +1,7 @@
 """Layout of the frames, as data.
 
-A frame is its type number and its fields, one after the other, without tags (R-02). `DRAFT` is the table of R-01;
-another table, or an extension's own frames, are further entries and no new branch anywhere.
+A frame is its type number and its fields, one after the other, without tags (R-02). `DRAFT` is the table of R-01.
+Another table, and the frames of an extension, are further entries and no new branch anywhere.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Kind(Member):
     NUMBERS = auto()  # a count and that many numbers, at most `max_extensions`
     NAME = auto()  # a length and UTF-8, at most `max_name`
     TEXT = auto()  # a length and UTF-8, at most `max_text`
-    STREAM = auto()  # a number: an id of the receiver's own, which decides how elements behind it are read (R-08)
+    STREAM = auto()  # a number: an id of the receiver, which decides how the elements behind it are read (R-08)
     SIZE = auto()  # a number, at most `max_element` (R-20)
-    ELEMENT = auto()  # bytes: of the stream's element size, or with a length where that is 0
+    ELEMENT = auto()  # bytes: of the stream's element size, or with a length if that size is 0
     ELEMENTS = auto()  # a count and that many elements, only in a stream with an element size (R-21)
 
 
@@ -55,7 +55,7 @@ class Form:
 
 
 class Layout:
-    """A table of frame types. Raises LocalProtocolError where a number or a class stands twice."""
+    """A table of frame types. Raises LocalProtocolError for a number or a class that stands twice."""
 
     def __init__(self, forms: Iterable[Form]) -> None:
         self.forms = tuple(forms)
@@ -66,14 +66,14 @@ class Layout:
         if not all(0 <= code <= _varint.MAX_NUMBER for code in self.by_code):
             raise LocalProtocolError("bad_number", "a frame's type number must be from 0 to 2^64-1")
         self.heads = self._element_heads()
-        """First bytes of frames with elements; None where the table has them in another form than the draft's."""
+        """First bytes of frames with elements; None if the form of these frames is not the draft's."""
 
     def extended(self, forms: Iterable[Form]) -> Layout:
-        """This table with more types."""
+        """Returns the table with further frame types."""
         return Layout((*self.forms, *forms))
 
     def changed(self, forms: Iterable[Form]) -> Layout:
-        """This table with other forms of frames that it has."""
+        """Returns the table with other forms of frames that it has. Raises LocalProtocolError for other frames."""
         other = {form.frame: form for form in forms}
         if not other.keys() <= self.by_frame.keys():
             raise LocalProtocolError(
@@ -115,10 +115,10 @@ DRAFT = Layout(
 class Extension:
     """An optional behaviour that both hellos may announce, with the frames that it brings (R-27).
 
-    It is active when both sides announce `extension_id`; only then its frames may be sent or come in. An extension that
-    changes messages of the draft agrees on that by its own frames: one side declares it, the other acknowledges.
-    `take(connection, frame)` is for that: it is called as each of its frames is read, before what comes behind it, and
-    may `send` and `change`. It must not wait. The frame is handed out as well.
+    The extension is active if both sides announce `extension_id`; only then its frames may be sent or received. An
+    extension that changes frames of the draft agrees on the change by its own frames: one side declares, the other
+    acknowledges. `take(connection, frame)` does that: it is called as each frame of the extension is read, before the
+    bytes behind that frame; it may call `send` and `change`, and must not wait. The frame is handed out as well.
     """
 
     extension_id: int

@@ -1,7 +1,7 @@
 """Limits of a Reactive Streams connection.
 
-As in the other protocol, a bound is data, checked where the length or count is read and before memory is taken. Sizes
-are in bytes, times in seconds. The ruling beside each is where its default comes from.
+A bound is checked where the length or count is read, before memory is taken. Sizes are in bytes, times in seconds. The
+comment of each default names its ruling.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KIB, _MIB = 2**10, 2**20
 
 @options
 class Limits:
-    """Bounds of a connection and of a hub. A value below one (below zero for a time) raises ValueError."""
+    """Bounds of a connection and of a hub. Raises ValueError for a count below one or a time below zero."""
 
     # One frame.
     max_element: int = 16 * _MIB  # R-20, R-33: an element, and a declared element size
@@ -25,18 +25,18 @@ class Limits:
     max_extensions: int = 1024  # R-27: ids in a hello
 
     # One connection.
-    max_streams: int = 1000  # open at once, in each direction: each that is given may be a task of 8 KiB
-    max_answers: int = 4 * _MIB  # bytes beside elements that the peer's subscriptions cost us, while it does not read
+    max_streams: int = 1000  # open streams in each direction: each that we publish may be a task of 8 KiB
+    max_answers: int = 4 * _MIB  # bytes of answers to the subscriptions of a peer that does not read them
     handshake_timeout: float = 10.0  # as T-68
     close_timeout: float = 5.0  # R-28: from our goodbye to the peer's
-    high_water: int = _MIB  # R-32: unsent bytes at which nothing more is pulled
-    low_water: int = 256 * _KIB  # R-32: and at which pulling goes on
+    high_water: int = _MIB  # R-32: unsent bytes at which sources are not pulled
+    low_water: int = 256 * _KIB  # R-32: unsent bytes at which pulling resumes
     max_turn: int = 128  # as D-12: events that a hub hands out before all other connections have had their turn
 
     # A hub.
-    max_handshakes: int = 256  # as D-7: connections that came in and whose peer has not said hello yet
+    max_handshakes: int = 256  # as D-7: accepted connections whose peer has not said hello yet
     max_handshakes_per_address: int = 16
-    max_unread: int = 64 * _MIB  # as D-9: elements handed out on a connection and not taken, 128 more for each
+    max_unread: int = 64 * _MIB  # as D-9: elements handed out on a connection and not taken, 128 bytes more for each
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -48,6 +48,6 @@ class Limits:
 
     @classmethod
     def format(cls) -> Limits:
-        """Only the maxima of the format itself: for bytes that are already in memory."""
+        """Returns the maxima of the format itself, for bytes that are in memory already."""
         most = 2**64 - 1
         return cls(max_element=most, max_packed=most, max_name=most, max_text=most, max_extensions=most)

@@ -1,8 +1,8 @@
 """Output buffer, and its bound for a peer that does not read.
 
-Both halves of a connection write here. Replies to the peer's subscriptions (taken, refused, over) are counted apart
-from elements: reading never waits for writing, so that is what bounds them. The code that says such a thing counts it,
-and it is judged when the peer subscribes again.
+Both halves of a connection write here. Reading never waits for writing, so that answers to the peer's subscriptions
+(accepted, refused, ended) need a bound of their own. Their bytes are counted apart from elements, and the bound is
+checked when the peer subscribes again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ._limits import Limits
 
 
 class Output:
-    """Frames in, one unit of bytes out."""
+    """Buffer that takes frames and gives one unit of bytes."""
 
     def __init__(self, limits: Limits, layout: Layout) -> None:
         self.layout = layout
@@ -34,13 +34,13 @@ class Output:
         self.unsent += len(data)
 
     def answer(self, frame: object) -> None:
-        """Say what the peer caused."""
+        """Writes a frame that the peer has caused, and counts its bytes as an answer."""
         before = self.unsent
         self.write(frame)
         self._answers += self.unsent - before
 
     def check_answers(self) -> None:
-        """Raises LimitExceeded where the peer causes more and more and reads nothing."""
+        """Raises LimitExceeded if the peer causes answers and does not read them."""
         if self._answers > self.limits.max_answers:
             raise LimitExceeded(
                 "flood", f"over {self.limits.max_answers} bytes of answers that were caused and are not read"
@@ -53,7 +53,7 @@ class Output:
         return units
 
     def congested(self, buffered: int) -> bool:
-        """True if pulling has to wait (R-32): from high water on, until low water is reached."""
+        """True if pulling has to wait: from high water on, until low water is reached (backpressure, R-32)."""
         waiting = self.unsent + buffered
         if waiting >= self.limits.high_water:
             self._congested = True

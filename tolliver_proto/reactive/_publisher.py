@@ -1,8 +1,8 @@
-"""Publisher half of a connection: streams on ids of the peer's.
+"""Publisher half of a connection: streams on ids of the peer.
 
-A stream is one small record from the peer's subscribe to its end, and nothing afterwards: what then comes for its id is
-ignored (R-15), what is then called for it does nothing and says so. Every subscribe is answered with exactly one
-`subscribed`, also where it was cancelled before or is refused (R-10, R-14).
+A stream is one small record from the peer's subscribe to the stream's end, and no record afterwards. Frames that come
+later for its id are ignored (R-15); calls that come later do nothing and return False or 0. Every subscribe is answered
+with exactly one `subscribed`, even if it was cancelled before or is refused (R-10, R-14).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class _Stream:
     demand: int
     size: int = 0
     answered: bool = False
-    heads: Heads | None = None  # how its frames with elements begin, where the table has the usual form
+    heads: Heads | None = None  # first bytes of its frames with elements, if the table has the draft's form
 
 
 class Publisher:
-    """The peer's ids, and what it asked for on each."""
+    """The peer's ids, and the demand on each."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._streams: dict[int, _Stream] = {}
 
-    # Calls. Each returns whether the stream is still there: the peer may have ended it in the meantime.
+    # Calls. Each returns False or 0 if the stream has ended: the peer may have ended it in the meantime.
 
     def subscribed(self, subscriber_id: int, element_size: int) -> bool:
-        """Accept the subscription, and say how long its elements are."""
+        """Accepts the subscription; `element_size` is in bytes, 0 if sizes differ."""
         stream = self._streams.get(subscriber_id)
         if stream is None:
             return False
@@ -51,7 +51,7 @@ class Publisher:
         return True
 
     def use_layout(self) -> None:
-        """Write by the output's table from here on."""
+        """Makes the heads of all streams by the output's table, which has changed."""
         for subscriber_id, stream in self._streams.items():
             self._use_layout(subscriber_id, stream)
 
@@ -60,7 +60,7 @@ class Publisher:
         stream.heads = heads and heads.of(subscriber_id)
 
     def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
-        """Send elements, packed where that is possible; returns how many went out."""
+        """Sends elements, packed if their size is fixed; returns the number of elements sent."""
         for kind in set(map(type, elements)):
             check_bytes(kind, "element")
         stream = self._streams.get(subscriber_id)
@@ -80,20 +80,20 @@ class Publisher:
         return good
 
     def complete(self, subscriber_id: int) -> bool:
-        """End it well."""
+        """Ends the stream without an error."""
         return self._finish(OnComplete(subscriber_id))
 
     def error(self, subscriber_id: int, text: str) -> bool:
-        """End it with an error, or refuse it where it is not accepted yet (R-14). A long text is cut (R-34)."""
+        """Ends the stream with an error, or refuses it if it is not accepted yet (R-14). A long text is cut (R-34)."""
         return self._finish(OnError(subscriber_id, cut_text(text, self._output.limits.max_text)))
 
     def demand(self, subscriber_id: int) -> int:
-        """Number of elements that may be sent now."""
+        """Returns the number of elements that may be sent now."""
         stream = self._streams.get(subscriber_id)
         return stream.demand if stream else 0
 
     def end(self) -> list[Cancel]:
-        """The connection is over, and with it every stream (R-29, R-30)."""
+        """Ends all streams with the connection (R-29, R-30); returns their events."""
         ended = [Cancel(subscriber_id) for subscriber_id in self._streams]
         self._streams.clear()
         return ended
@@ -101,17 +101,18 @@ class Publisher:
     # Frames.
 
     def take(self, frame: Demand) -> Demand | None:
-        """Apply the frame, and return what the application has to know of it. Raises UnexpectedFrame or
+        """Applies the frame; returns the event for the application, or None. Raises UnexpectedFrame or
         LimitExceeded."""
         if isinstance(frame, Subscribe):
             return self._take_subscribe(frame)
         stream = self._streams.get(frame.subscriber_id)
         if stream is None:
-            return None  # R-15
+            return None  # the stream has ended (R-15)
         if isinstance(frame, Request) and frame.count > 0:
             stream.demand = min(stream.demand + frame.count, MAX_LONG)
             return frame
-        self._owe(frame.subscriber_id, stream)
+        if not stream.answered:
+            self._output.answer(Subscribed(frame.subscriber_id))
         del self._streams[frame.subscriber_id]
         if isinstance(frame, Request):
             self._output.answer(OnError(frame.subscriber_id, _not_positive(frame.count)))
@@ -136,11 +137,6 @@ class Publisher:
         self._output.answer(Subscribed(subscriber_id))
         self._output.answer(OnError(subscriber_id, refusal))
         return None
-
-    def _owe(self, subscriber_id: int, stream: _Stream) -> None:
-        """Every subscribe has its `subscribed`."""
-        if not stream.answered:
-            self._output.answer(Subscribed(subscriber_id))
 
     def _finish(self, frame: OnComplete | OnError) -> bool:
         stream = self._streams.pop(frame.subscriber_id, None)
@@ -185,7 +181,7 @@ class Publisher:
 def _framed(
     subscriber_id: int, size: int, elements: Sequence[bytes], max_packed: int
 ) -> Iterator[OnNext | OnNextPacked]:
-    """The frames that `write` has in one step, for a table that has them in a form of its own."""
+    """Makes the frames of a run one by one, for a table without `heads`."""
     run = max(1, max_packed // size) if size else 1
     for start in range(0, len(elements), run):
         packed = tuple(elements[start : start + run])
@@ -193,7 +189,7 @@ def _framed(
 
 
 def cut_text(text: str, most: int) -> str:
-    """At most `most` bytes of it, cut on a character border (R-34). A character that UTF-8 cannot carry becomes "?"."""
+    """Cuts a text to `most` bytes, between two characters (R-34). A character that UTF-8 cannot carry becomes "?"."""
     if not isinstance(text, str):
         raise LocalProtocolError("bad_text", f"{text!r:.100} is not text")
     return text.encode(errors="replace")[:most].decode(errors="ignore")

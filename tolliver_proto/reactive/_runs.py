@@ -1,9 +1,9 @@
 """Codec of runs: elements of one stream, many at a time.
 
-Nearly all that passes is elements, and the frames of one stream differ in nothing but those. So the head that they
-share is made once, and what is left for each is a step of one loop. Reading takes only what is beyond doubt: whole
-frames, within the limits and the demand. In front of anything else the run ends; that is read as a frame of its own, in
-its own turn, and only there errors are known.
+Nearly all bytes of a connection are elements, and the frames of one stream differ in their elements alone. So the head
+of these frames is made once, and each element takes one step of a loop. A run takes only whole frames that are within
+the limits and the demand, and ends before any other bytes. The decoder reads those as a single frame, in its own turn:
+errors are found there alone.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import NamedTuple
 from . import _varint
 from ._limits import Limits
 
-_AT_ONCE = 64  # elements of a fixed size that are cut by one call
+_AT_ONCE = 64  # elements of a fixed size that one call cuts
 _DOUBTFUL = (_varint.Short, _varint.TooLong, IndexError)
 
 
 class Heads(NamedTuple):
-    """First bytes of frames that carry one element, and several: the type number, and in a stream its id behind it."""
+    """First bytes of frames with one element, and with several: the type number; for one stream, its id follows."""
 
     plain: bytes
     packed: bytes
 
     def of(self, subscriber_id: int) -> Heads:
-        """Those of one stream, from those of all."""
+        """Returns the heads of one stream, from the heads of all."""
         number = _varint.write(subscriber_id)
         return Heads(self.plain + number, self.packed + number)
 
@@ -36,7 +36,7 @@ class Heads(NamedTuple):
 
 
 def write(heads: Heads, size: int, elements: Sequence[bytes], limits: Limits) -> bytes:
-    """The frames of elements, each as long as the stream's element size says, where that is not 0."""
+    """Returns the frames of elements. `size` is the stream's element size; with 0 each element has a length."""
     if size:
         return b"".join(_fixed_parts(heads, elements, max(1, limits.max_packed // size)))
     return b"".join(_free_parts(heads.plain, elements))
@@ -52,7 +52,7 @@ def _free_parts(head: bytes, elements: Sequence[bytes]) -> list[bytes]:
 
 
 def _fixed_parts(heads: Heads, elements: Sequence[bytes], most: int) -> list[bytes]:
-    """Frames of at most so many elements; a single one is not packed."""
+    """Makes frames of at most `most` elements; a single element is not packed."""
     parts: list[bytes] = []
     for start in range(0, len(elements), most):
         some = elements[start : start + most]
@@ -65,7 +65,7 @@ def _fixed_parts(heads: Heads, elements: Sequence[bytes], most: int) -> list[byt
 
 
 def read(heads: Heads, data: bytes, pos: int, size: int, room: int, limits: Limits) -> tuple[list[bytes], int]:
-    """The elements of a stream that stand whole at `data[pos:]`, at most `room`, and where the last of them ends."""
+    """Returns the whole elements of a stream at `data[pos:]`, at most `room`, and the end of the last one."""
     if size:
         return _read_fixed(heads, data, pos, size, room, limits.max_packed)
     return _read_free(heads.plain, data, pos, room, limits.max_element)
@@ -119,7 +119,7 @@ def _read_fixed(heads: Heads, data: bytes, pos: int, size: int, room: int, most:
 
 
 def cut(data: bytes, start: int, end: int, size: int) -> list[bytes]:
-    """`data[start:end]` in elements of one size."""
+    """Cuts `data[start:end]` into elements of one size."""
     found: list[bytes] = []
     stride = size * _AT_ONCE
     while end - start >= stride:

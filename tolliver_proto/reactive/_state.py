@@ -1,9 +1,9 @@
 """State tables of a connection and of a stream.
 
-As in the other protocol, this file knows states, what can happen in each, and nothing else: no bytes, no role, no time.
-A pair that is missing is an error: the peer's where it comes from the wire, the caller's where it comes from the API.
-`TRANSITIONS` is the connection. `SUBSCRIBING` is one id of ours, over all the subscriptions that use it in turn:
-signals of an earlier one may still come in until the peer has answered the last (R-10).
+This file knows states and signals: no bytes, no role, no time. A missing pair is an error: the peer's if the signal
+comes from the wire, the caller's if the signal comes from the API. `TRANSITIONS` is the table of a connection.
+`SUBSCRIBING` is the table of one of our ids, for all subscriptions that use the id in turn: signals of an earlier
+subscription may come until the peer has answered the last one (R-10).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Member(Enum):
-    """An Enum hashed by identity: the usual hash is a call into Python, and tables are read for every frame."""
+    """An Enum hashed by identity, because tables are read for every frame: Enum's own hash is a call into Python."""
 
     __hash__ = object.__hash__
 
@@ -22,26 +22,26 @@ class State(Member):
     """State of a connection."""
 
     AWAITING_CLIENT_HELLO = auto()
-    AWAITING_SERVER_HELLO = auto()  # the client's: it may use the connection already (R-25)
+    AWAITING_SERVER_HELLO = auto()  # a client's state: it may subscribe already (R-25)
     OPEN = auto()
-    LEAVING = auto()  # our goodbye is said: what comes is read and dropped until the peer's (R-28, R-29)
+    LEAVING = auto()  # our goodbye is sent: frames are read and dropped until the peer's goodbye (R-28, R-29)
     CLOSED = auto()
 
 
 class Signal(Member):
-    """Things that can happen to a connection: on the wire, by a call, and around both."""
+    """Signal that may move a connection: from the wire, from a call, or from the machine itself."""
 
     CLIENT_HELLO = auto()
     SERVER_HELLO = auto()
-    TRAFFIC = auto()  # all that belongs to a stream or to an extension
+    TRAFFIC = auto()  # all frames of streams and extensions
     GOODBYE = auto()
 
     USE = auto()  # subscribe()
-    EXTEND = auto()  # send(), the frame of an extension
+    EXTEND = auto()  # send(): a frame of an extension
     LEAVE = auto()  # goodbye()
 
     EOF = auto()
-    FAULT = auto()  # malformed bytes, a limit passed, a frame that may not come, another version
+    FAULT = auto()  # malformed bytes, a limit passed, a frame at a wrong time, another version
     TIMEOUT = auto()
 
 
@@ -50,11 +50,11 @@ FROM_CALLER = frozenset({Signal.USE, Signal.EXTEND, Signal.LEAVE})
 
 
 class Effect(Member):
-    """Treatment of the frame, besides the change of state."""
+    """Effect of a transition on the frame that caused it."""
 
     HAND_OUT = auto()
     DROP = auto()
-    END = auto()  # end every stream, say goodbye if that is still to be said, hand out Closed
+    END = auto()  # end every stream, send our goodbye if it is not sent yet, hand out Closed
     NONE = auto()
 
 
@@ -106,31 +106,31 @@ TRANSITIONS: dict[State, dict[Signal, Transition]] = {
 }
 
 HANDSHAKING = frozenset({_S.AWAITING_CLIENT_HELLO, _S.AWAITING_SERVER_HELLO})
-"""States with the handshake's time limit."""
+"""States with a time limit for the handshake."""
 
 ENDING = frozenset({_S.LEAVING, _S.CLOSED})
-"""States in which nothing more can be begun: a call that comes now has lost the race with the close."""
+"""States in which no stream can begin: a call has lost the race with the close."""
 
 
 class Id(Member):
-    """State of an id of ours, with the subscription that uses it or used it last."""
+    """State of one of our ids, with the last subscription that used it."""
 
     UNUSED = auto()
-    ASKED = auto()  # subscribed, and never before: nothing but the answer may come
+    ASKED = auto()  # subscribed for the first time: only the answer may come
     ASKED_AGAIN = auto()  # signals of an earlier subscription may come before the answer (R-10)
     ACTIVE = auto()
     LEFT = auto()  # cancelled before the answer to the first subscription
     LEFT_AGAIN = auto()  # cancelled before the answer to a later one
-    OVER = auto()  # ended or cancelled, every subscription is answered
+    OVER = auto()  # ended or cancelled, and every subscription is answered
 
 
 class Step(Member):
-    """Things that can happen to an id: two calls, and what the publisher sends."""
+    """Signal that may move an id: two calls, and the publisher's frames."""
 
     SUBSCRIBE = auto()
     CANCEL = auto()
     ANSWER = auto()  # the `subscribed` of the last subscription
-    OLD_ANSWER = auto()  # that of an earlier one
+    OLD_ANSWER = auto()  # the `subscribed` of an earlier subscription
     ELEMENT = auto()
     TERMINAL = auto()
 
@@ -138,11 +138,11 @@ class Step(Member):
 class Turn(NamedTuple):
     to: Id
     passed_on: bool
-    """True if the signal is handed out, not dropped."""
+    """True if the signal is handed out; False if it is dropped."""
 
 
 def _late(state: Id) -> dict[Step, Turn]:
-    """Signals of a subscription that is over are dropped (R-08, R-10)."""
+    """Signals of a subscription that has ended are dropped (R-08, R-10)."""
     return dict.fromkeys((Step.ELEMENT, Step.TERMINAL), Turn(state, False))
 
 
@@ -179,7 +179,7 @@ SUBSCRIBING: dict[Id, dict[Step, Turn]] = {
 }
 
 LIVE = frozenset({Id.ASKED, Id.ASKED_AGAIN, Id.ACTIVE})
-"""States in which the application still expects something of the id."""
+"""States in which the application expects signals for the id."""
 
 TAKING = frozenset(state for state, steps in SUBSCRIBING.items() if steps.get(Step.ELEMENT) == Turn(state, True))
-"""States in which elements are handed out, and change nothing."""
+"""States in which elements are handed out and do not change the state."""

@@ -11,14 +11,14 @@ from .._common.snapshot import Snapshot, counter, counters_by, gauge
 
 @frozen
 class HubStats(Snapshot):
-    """Numbers of a hub: totals since the start, and sizes now (docs/streams.md says what each one counts)."""
+    """Numbers of a hub: totals since the start, and present sizes (docs/streams.md explains each)."""
 
     paused: int = counter()
     rested: int = counter()
     refused_connections: int = counter()
     dials: int = counter()
     dials_failed: Mapping[DialCause, int] = counters_by()
-    """By cause: dials that came to nothing."""
+    """Failed dials by cause."""
 
     connections: int = gauge()
     unread_bytes: int = gauge()

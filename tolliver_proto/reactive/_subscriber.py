@@ -1,8 +1,8 @@
-"""Subscriber half of a connection: streams on ids of ours.
+"""Subscriber half of a connection: streams on our own ids.
 
-`SUBSCRIBING` says what may come for an id; here are the numbers beside it: how many answers are still to come (R-10),
-what was asked for and what has come (R-17, R-18). An id that is over and answered costs nothing but its element size,
-and that only where it is not 0 (R-09).
+The table `SUBSCRIBING` has the signals that may come for an id. This module has the numbers: answers that are still to
+come (R-10), elements that were requested and received (R-17, R-18). An id without a subscription keeps its element size
+alone, and only if that is not 0 (R-09).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ._varint import MAX_LONG
 class _Stream:
     state: Id
     unanswered: int = 0
-    requested: int = 0  # ever; from 2^63-1 on nothing is counted (R-17)
+    requested: int = 0  # in all; 2^63-1 is without bound (R-17)
     received: int = 0
 
 
 class Subscriber:
-    """Our ids, and what was asked for on each. `emit` takes the events that we make ourselves."""
+    """Our ids, and the demand on each. `emit` takes the events that this side makes."""
 
     def __init__(self, output: Output, emit: Callable[[OnError], None]) -> None:
         self.sizes: dict[int, int] = {}
@@ -48,7 +48,7 @@ class Subscriber:
     # Calls.
 
     def subscribe(self, name: str, initial_demand: int) -> int:
-        """Ask for a stream; returns its id."""
+        """Asks for a stream; returns its id."""
         demand = max(0, min(_whole(initial_demand, "initial_demand"), MAX_LONG))
         self._check_room(name)
         highest = self._ids.highest
@@ -65,7 +65,7 @@ class Subscriber:
         return subscriber_id
 
     def request(self, subscriber_id: int, count: int) -> None:
-        """Ask for more; nothing happens where the stream is over."""
+        """Asks for `count` more elements; does nothing if the stream has ended."""
         count = min(_whole(count, "count"), MAX_LONG)
         stream = self._streams.get(subscriber_id)
         if stream is None or stream.state not in LIVE:
@@ -77,22 +77,22 @@ class Subscriber:
         self._output.write(Request(subscriber_id, count))
 
     def cancel(self, subscriber_id: int) -> None:
-        """Want no more; nothing happens where the stream is over."""
+        """Cancels the stream; does nothing if the stream has ended."""
         stream = self._streams.get(subscriber_id)
         if stream is not None and stream.state in LIVE:
             self._leave(subscriber_id, stream)
             self._ids.cancelled(subscriber_id)
 
     def told(self, subscriber_id: int) -> None:
-        """The application has the error that we made: now the id may be used again, and not before."""
+        """Frees the id of a stream that this side has failed, now that the application has the error."""
         if subscriber_id in self._untold:
             self._untold.remove(subscriber_id)
             self._ids.cancelled(subscriber_id)
 
     def end(self, cause: TolliverError) -> list[OnError]:
-        """The connection is over, and with it every stream (R-29, R-30). Ids and sizes stay, to read what still comes.
+        """Ends all streams with the connection (R-29, R-30); returns their errors. Later calls do nothing.
 
-        Calls about a stream from now on are late, so they are dropped.
+        Ids and element sizes stay, so that frames which still come can be read.
         """
         live = [(subscriber_id, stream) for subscriber_id, stream in self._streams.items() if stream.state in LIVE]
         for subscriber_id, stream in live:
@@ -102,7 +102,7 @@ class Subscriber:
     # Frames.
 
     def take(self, frame: Frame) -> Frame | None:
-        """The frame, if it is for the application. Raises UnexpectedFrame for one that may not come."""
+        """Returns the frame if it is for the application, else None. Raises UnexpectedFrame for a wrong frame."""
         stream = self._streams.get(frame.subscriber_id)
         step = self._step(frame, stream)
         state = stream.state if stream else Id.OVER
@@ -126,15 +126,15 @@ class Subscriber:
         return frame if turn.passed_on else None
 
     def room(self, subscriber_id: int) -> int:
-        """Number of elements that are handed out if they come now: asked for, and not yet come (R-18).
+        """Returns the number of elements that were requested and have not come (R-18).
 
-        It is 0 wherever the connection is not open: no stream is active there.
+        The number is 0 if the connection is not open, as no stream is active then.
         """
         stream = self._streams.get(subscriber_id)
         return stream.requested - stream.received if stream is not None and stream.state in TAKING else 0
 
     def took(self, subscriber_id: int, count: int) -> None:
-        """So many came, for which there was room."""
+        """Counts received elements, which the caller has compared with `room`."""
         self._streams[subscriber_id].received += count
 
     def _step(self, frame: Frame, stream: _Stream | None) -> Step:
@@ -154,7 +154,7 @@ class Subscriber:
             del self._streams[subscriber_id]
 
     def _count(self, frame: Frame, stream: _Stream) -> bool:
-        """Count the elements that came. True if they were asked for (R-18) and are any at all (R-22)."""
+        """Counts received elements; returns True if there are any (R-22), and all of them were requested (R-18)."""
         count = len(frame.elements) if isinstance(frame, OnNextPacked) else 1
         self.empty_packs += not count
         stream.received += count
@@ -168,7 +168,7 @@ class Subscriber:
         return count > 0
 
     def _give_up(self, subscriber_id: int, stream: _Stream, text: str) -> None:
-        """Cancel, and tell the application why (R-16, R-18)."""
+        """Cancels the stream, and gives the application an error (R-16, R-18)."""
         self._leave(subscriber_id, stream)
         self._untold.add(subscriber_id)
         self._emit(OnError(subscriber_id, text))

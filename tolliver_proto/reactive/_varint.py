@@ -1,30 +1,30 @@
 """Varints as in Protobuf, without its tags (R-02 to R-04).
 
-A byte carries seven bits, the lowest first; its top bit says that more follow. Ten bytes carry 64 bits; an encoding
-that is longer than it needs to be is read and never written (R-03).
+A byte carries seven bits, the lowest first; its top bit is set if more bytes follow. Ten bytes carry 64 bits. Encodings
+that are longer than needed are read and never written (R-03).
 """
 
 from __future__ import annotations
 
-_MOST_BITS = 7 * 10  # of ten bytes
+_MOST_BITS = 7 * 10  # bits of ten bytes
 MAX_NUMBER = 2**64 - 1
 MAX_LONG = 2**63 - 1
 _SHORT = [bytes([number]) for number in range(0x80)]
 
 
 class Short(Exception):
-    """The bytes end too early: at least `end` of them are needed. Never leaves the codec."""
+    """The bytes end too early: at least `end` bytes are needed. The codec catches this exception."""
 
     def __init__(self, end: int) -> None:
         self.end = end
 
 
 class TooLong(Exception):
-    """More than 64 bits. Never leaves the codec."""
+    """The number has more than 64 bits. The codec catches this exception."""
 
 
 def write(number: int) -> bytes:
-    """The shortest encoding of a number from 0 to 2^64-1."""
+    """Returns the shortest encoding of a number from 0 to 2^64-1."""
     if number < 0x80:
         return _SHORT[number]
     out = bytearray()
@@ -36,7 +36,7 @@ def write(number: int) -> bytes:
 
 
 def read(data: bytes, pos: int) -> tuple[int, int]:
-    """The number at `pos`, and where it ends. Raises Short or TooLong."""
+    """Returns the number at `pos` and its end. Raises Short or TooLong."""
     number = shift = 0
     try:
         byte = data[pos]
@@ -58,10 +58,10 @@ def read(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def to_long(number: int) -> int:
-    """An unsigned number read as int64 (R-04)."""
+    """Returns the int64 that an unsigned number stands for (R-04)."""
     return number - 2**64 if number > MAX_LONG else number
 
 
 def from_long(number: int) -> int:
-    """An int64 as the unsigned number that is written (R-04)."""
+    """Returns the unsigned number that is written for an int64 (R-04)."""
     return number & MAX_NUMBER
