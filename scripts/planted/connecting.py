@@ -184,7 +184,7 @@ BUGS = (
     Bug(
         "both duplicates closed",
         HANDSHAKES_PART,
-        "_establish",
+        "_replaces",
         "self._links.end(loser)",
         ("\n        self._links.end(loser)\n        self._links.end(old if loser is link else link)\n        "),
         ("tests/node/links/test_connecting.py::test_of_crossing_dials_the_one_by_the_lower_uuid_stays",),
@@ -300,9 +300,9 @@ BUGS = (
     Bug(
         "derived: one connection at a time",
         HANDSHAKES_PART,
-        "_establish",
-        "old is not None and not peer.derived",
-        "old is not None",
+        "on_established",
+        "old is None or peer.derived or self._replaces(link, old)",
+        "old is None or self._replaces(link, old)",
         ("tests/node/links/test_derived.py::test_it_is_told_what_we_subscribe_to",),
     ),
     Bug(
@@ -353,8 +353,8 @@ BUGS = (
     Bug(
         "what is subscribed to during a handshake is not told",
         HANDSHAKES_PART,
-        "_establish",
-        "link.lists.control.differing(self._own.entries)",
+        "_tell_own_list",
+        "control.differing(self._own.entries)",
         "set(self._own.entries) & set()",
         ("tests/node/inboxes/test_receiving.py::test_a_change_while_the_handshake_runs_follows_it",),
     ),

@@ -143,11 +143,6 @@ class Batch:
         elif recipients.peers:
             self.runs.append((recipients, [*messages]))
 
-    def messages(self) -> Iterator[StoredMessage]:
-        """Yields the messages that this commit stores."""
-        for operation in self.stored:
-            yield from operation.messages
-
     def all_operations(self, dedupe: int) -> Sequence[Operation]:
         operations: list[Operation] = [*map(ForgetPeer, self.stale), *self.stored]  # may store such a peer again
         if self.handled:

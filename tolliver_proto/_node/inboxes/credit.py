@@ -214,6 +214,12 @@ class Credit:
         if self.left_inboxes and not inbox.held:
             self.left_inboxes.pop(uuid, None)
 
+    def up(self, link: Link, peer: Peer) -> None:
+        """Begins with the peer's credit as it is; the peer resends what was withheld."""
+        peer.inbox.withheld.clear()
+        if peer.inbox.exhausted:
+            link.hold(Hold.CREDIT)
+
     def down(self, link: Link) -> None:
         """Drops the waiting copies of a lost connection: an ack belongs to its message's connection (T-49)."""
         link.inbox.early = None

@@ -17,7 +17,7 @@ handshakes wait for no commit and replace no connection (T-72a).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -84,12 +84,19 @@ class Handshakes:
         self._routing = routing
         self._ledger = ledger
         self._connect_wait = connect_wait
-        self._transmission = transmission
         self._own = own
         self._peer_lists = peer_lists
         self._credit = credit
         self._delivering = delivering
         self._links = links
+        # Effects of a link that becomes its peer's live one, in this order.
+        self._up: tuple[Callable[[Link, Peer], None], ...] = (
+            links.attach,
+            transmission.up,
+            credit.up,
+            links.up,
+            self._tell_own_list,
+        )
         context.due.update({"away": self._on_away_timeout, "duel": self._on_duel_timeout})
 
     def on_request(self, link: Link, frame: HandshakeRequest) -> None:
@@ -295,56 +302,45 @@ class Handshakes:
         self._context.writable[link] = None
 
     def on_established(self, link: Link, event: Established) -> None:
-        self._establish(link, event)
-        for pattern in self._hooks.peer_up:
-            pattern.peer_up(link)
-        self._routing.on_move(peer_of(link))
-
-    def _establish(self, link: Link, event: Established) -> None:
-        peer = peer_of(link)
+        peer, old = peer_of(link), peer_of(link).link
+        link.version = event.version
         self._links.limiter.remove(link.cid)
         self._ledger.keeping.regain(link)
         self._connect_wait.stop_keeping(link, link.remote)
         if link.remote is not None:
             self._links.dialer.established(link.remote, peer.uuid, self._context.now)
-        old = peer.link
-        if old is not None and not peer.derived:
-            loser = link if self._keeps(old, link) else old
-            if old.role is link.role:
-                peer.links.duel.replaced(self._context.now)
-            self._context.notice(
-                NoticeKind.DUPLICATE_CLOSED,
-                peer.uuid,
-                f"two connections to one peer: closed the {loser.role} one at {loser.identity.address or 'unknown'}",
-            )
-            self._links.take_down(loser, None)
-            self._links.end(loser)
-            if loser is link:
-                if link.remote is not None:
-                    self._links.announce_up(old, link.remote)
-                return
-        link.up_since = self._context.now
-        link.version = event.version
-        peer.link = link
-        peer.inbox.withheld.clear()  # the peer resends everything on a new connection
-        peer.lists.keep_back(peer.link)
-        self._context.up[link.cid] = link
-        if connection_of(link).revision is not self._context.revision or not peer.outbox.takes_reliable:
-            self._context.foreign[link] = None
-        peer.links.identity = link.identity
-        self._transmission.up(link, peer)
-        if peer.inbox.exhausted:
-            link.hold(Hold.CREDIT)
-        self._counts["connects"] += 1
-        peer.counts.connects += 1
-        self._links.announce_up(link, link.remote)
-        self._links.keepalive.begin(link, self._context.now)
-        assert link.lists.control is not None
-        self._links.mute(link.lists.control, peer.uuid)
+        if old is None or peer.derived or self._replaces(link, old):
+            for effect in self._up:
+                effect(link, peer)
+        for pattern in self._hooks.peer_up:
+            pattern.peer_up(link)
+        self._routing.on_move(peer)
+
+    def _replaces(self, link: Link, old: Link) -> bool:
+        """Closes one of two connections to one peer; returns True if the newer one stays (T-70)."""
+        peer, loser = peer_of(link), link if self._keeps(old, link) else old
+        if old.role is link.role:
+            peer.links.duel.replaced(self._context.now)
+        self._context.notice(
+            NoticeKind.DUPLICATE_CLOSED,
+            peer.uuid,
+            f"two connections to one peer: closed the {loser.role} one at {loser.identity.address or 'unknown'}",
+        )
+        self._links.take_down(loser, None)
+        self._links.end(loser)
+        if loser is link and link.remote is not None:
+            self._links.announce_up(old, link.remote)
+        return loser is old
+
+    def _tell_own_list(self, link: Link, peer: Peer) -> None:
+        """Tells the peer of our list what the handshake did not (T-29, T-61)."""
+        control = link.lists.control
+        assert control is not None
+        self._links.mute(control, peer.uuid)
         if self._links.dialect(link.remote, peer.uuid).announce_after_handshake:
-            link.lists.control.doubt(self._own.entries)
+            control.doubt(self._own.entries)
         self._own.insist(link, peer)
-        for subscription in sorted(link.lists.control.differing(self._own.entries)):
+        for subscription in sorted(control.differing(self._own.entries)):
             self._own.sync_control(link, subscription)
 
     def _keeps(self, old: Link, new: Link) -> bool:

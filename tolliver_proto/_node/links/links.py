@@ -45,7 +45,7 @@ from ..commits.commits import Commits
 from ..context import Context
 from ..inboxes.credit import Credit
 from ..inboxes.settling import Settling
-from ..link import Hold, Link, Peer, peer_of
+from ..link import Hold, Link, Peer, connection_of, peer_of
 from ..lists.control_sync import ControlSync
 from ..lists.own import OwnList
 from ..lists.peers import PeerLists
@@ -258,6 +258,23 @@ class Links(ConnectionTable[Link, Action]):
 
     def announce_up(self, link: Link, remote: Remote | None) -> None:
         self._actions.append(PeerUp(link.cid, peer_of(link).uuid, link.version, remote))
+
+    def attach(self, link: Link, peer: Peer) -> None:
+        """Makes the link its peer's live one."""
+        link.up_since = self._context.now
+        peer.link = link
+        peer.lists.keep_back(link)
+        peer.links.identity = link.identity
+        self._context.up[link.cid] = link
+        if connection_of(link).revision is not self._context.revision or not peer.outbox.takes_reliable:
+            self._context.foreign[link] = None
+
+    def up(self, link: Link, peer: Peer) -> None:
+        """Counts and reports the live link, and begins its probes."""
+        self._counts["connects"] += 1
+        peer.counts.connects += 1
+        self.announce_up(link, link.remote)
+        self.keepalive.begin(link, self._context.now)
 
     def on_closed(self, link: Link, event: Closed) -> None:
         before = link.state

@@ -398,8 +398,9 @@ class Sender:
             size = sum(message.size for message in messages)
             for peer in recipients.peers:
                 peer.outbox.add(-len(messages), -size)
-        ids = {message.seq: message.wire_id for message in batch.messages()}
-        self._ledger.keeping.take_back(batch.messages())
+        lost = [message for operation in batch.stored for message in operation.messages]
+        ids = {message.seq: message.wire_id for message in lost}
+        self._ledger.keeping.take_back(lost)
         linked = [*self._commits.batch.linked]
         self._commits.batch.linked.clear()
         for peer, claimed in linked:  # claimed by a peer in the meantime
