@@ -1,13 +1,18 @@
 """Recordings: bytes of connections, in blocks of whole frames.
 
-A block says all that its frames do not (when, who with whom, which way). Blocks stand alone (layout 1), or in groups
-(layout 2): a group is what was written at once, of all connections, so a recording that ends early never has an answer
-without the question. It can be read from any group on, by any number of readers. Checksums guard the header, so that a
-length is known to be true before it is followed, the table of a group, and each block. Behind a damaged header nothing
-is guessed, as a body may hold a recording itself: reading stops, or goes on at the next entry of the index. The index
-is a file beside the recording, and a hint: one that does not fit is made anew.
+Terms: a block is the frames of one connection and direction, with a header that tells time, both instances, direction
+and revision. Blocks stand alone (layout 1) or in groups (layout 2). A group has the frames of all connections that the
+writer gathered, and a table with a row for each of its blocks. The index is a file next to the recording, with an entry
+for each MiB.
 
-This module does no I/O; `Recorder` of the adapters writes such files. They hold plaintext (D-14).
+Invariants: a group is written at once, so that a recording that ends early never has an answer without the question. A
+recording can be read from any group on, by any number of readers. Checksums guard the header (so that a length is true
+before a reader follows it), the table of a group, and each block. The index is a hint: a reader makes another one if
+the index does not fit the recording.
+
+A search for the next header behind a damaged one was rejected, as a body may hold a recording itself: reading stops, or
+goes on at the next entry of the index. This module does no I/O; `Recorder` of the adapters writes the files, which hold
+plaintext (D-14).
 """
 
 from __future__ import annotations
@@ -70,11 +75,11 @@ MAGIC = b"TLVR"  # begins with a byte that no frame begins with
 INDEX_MAGIC = b"TLVI"
 LAYOUT_VERSION = 1
 GROUP_LAYOUT = 2
-MAX_LENGTH = 2**28  # bytes of a payload or a group: far above what an instance holds of one frame
+MAX_LENGTH = 2**28  # bytes of a payload or a group: far above the largest frame of an instance
 INDEX_STEP = 2**20  # bytes of a recording for each entry of its index
-_WINDOW = 2**16  # bytes of a file that are read at once, but for a larger block
+_WINDOW = 2**16  # bytes of a file that are read at once; a larger block is read whole
 SUFFIX = ".rec"
-INDEX_SUFFIX = ".idx"  # behind the recording's whole name
+INDEX_SUFFIX = ".idx"  # appended to the recording's whole name
 
 BLOCK = Fields(
     "4s magic, H layout, I length, I payload_crc32, Q time_ns, 16s local, 16s peer, Q cid, B direction, B revision, "
@@ -92,14 +97,14 @@ GROUPED = Fields(
     "Q cid, 16s peer, B direction, B revision, B codec, I frames, I runs, Q first_time_ns, Q time_ns, Q ordinal, "
     "I columns, I payload, I stored, I stored_crc32"
 )
-"""A row of a group's table. A block is stored as its columns and its frames, or both compressed."""
+"""A row of a group's table. A block is stored as its columns and its frames, plain or compressed together."""
 
 INDEX = Fields("4s magic, H layout, Q length, I first_header_crc32, I count")
-"""An index's header; `count` entries follow, and a CRC32 of all that."""
+"""An index's header; `count` entries follow, and a CRC32 of header and entries."""
 
 INDEX_ENTRY = Fields("Q offset, Q ordinal, Q first_time_ns, Q time_ns")
 
-_TIMELESS_ENTRY = Fields("Q offset, Q ordinal")  # of layout 1
+_TIMELESS_ENTRY = Fields("Q offset, Q ordinal")  # an entry of an index in layout 1
 _INDEX_LAYOUT = 2
 
 Takes = Callable[["BlockHeader"], bool]
@@ -115,7 +120,7 @@ class Direction(IntEnum):
 
 
 class Codec(IntEnum):
-    """Compression of a block in a group."""
+    """Compression of a block that stands in a group."""
 
     NONE = 0
     ZLIB = 1
@@ -124,10 +129,10 @@ class Codec(IntEnum):
 class BlockHeader(NamedTuple):
     """Header of a block.
 
-    `time_ns` is the wall clock in nanoseconds since 1970, when the last frame was complete (IN) or was given to the
-    connection (OUT), and `first_time_ns` that of the first one; in a group they are the latest and the earliest.
-    `peer` is the UUID that the peer's handshake claimed, None until that has come. `cid` tells connections of one run
-    of the instance apart. `frames` is the writer's count of them.
+    `time_ns` is the wall clock in nanoseconds since 1970 at which the last frame was complete (IN) or was given to the
+    connection (OUT); `first_time_ns` is that time of the first frame. In a group these are the latest and the earliest
+    time. `peer` is the UUID that the peer's handshake claimed, None before the handshake. `cid` tells the connections
+    of one run of the instance apart. `frames` is the number of frames that the writer counted.
     """
 
     time_ns: int
@@ -141,15 +146,15 @@ class BlockHeader(NamedTuple):
 
     @property
     def first_time_ns(self) -> int:
-        """The time of the earliest frame: in a block that stands alone, all have one time."""
+        """Time of the earliest frame; in a block that stands alone, all frames have the same time."""
         return self.time_ns if self.since_ns is None else self.since_ns
 
 
 class Block(NamedTuple):
-    """A block that is as it was written: all checksums are right. `offset` is its place in the file, in bytes.
+    """A block whose checksums are right. `offset` is its place in the file, in bytes.
 
-    A block of a group has `columns`, which say what brought each frame, and when; `group` is where that group begins,
-    and `lead` the number of bytes before the frames. Of a compressed block all places are counted as if it were not.
+    A block of a group has `columns`, which tell the run and the time of each frame. `group` is the offset of that
+    group, and `lead` the number of bytes before the frames. Offsets in a compressed block count the plain bytes.
     """
 
     offset: int
@@ -166,9 +171,9 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes from `offset` on that are no good block. `torn`: the file ends inside it, as after a crash.
+    """Bytes from `offset` on that are no good block. `torn` is True if the file ends inside a block, as after a crash.
 
-    `resumes` is where the next block is known to begin; None: nothing behind this was read.
+    `resumes` is the known offset of the next block; None: the reader stopped here.
     """
 
     offset: int
@@ -178,7 +183,7 @@ class Damage(NamedTuple):
 
 
 def encode_block(header: BlockHeader, payload: bytes) -> bytes:
-    """The block's bytes. `payload` is `header.frames` whole frames: see `whole_frames`.
+    """Returns the block's bytes. `payload` has `header.frames` whole frames, as `whole_frames` counts them.
 
     Raises OwnLimitExceeded for a payload that readers would refuse.
     """
@@ -198,7 +203,7 @@ def encode_block(header: BlockHeader, payload: bytes) -> bytes:
 
 
 class Gathered(NamedTuple):
-    """Frames of one direction of a connection, for a group. `sizes` are those of the frames."""
+    """Frames of one direction of a connection, for a group. `sizes` has the size of each frame, in bytes."""
 
     cid: int
     peer: UUID | None
@@ -210,9 +215,9 @@ class Gathered(NamedTuple):
 
 
 def encode_group(local: UUID, blocks: Sequence[Gathered], *, base: int = 0, codec: Codec = Codec.NONE) -> bytes:
-    """The bytes of a group of at least one block. `base` is what the ordinals are counted from.
+    """Returns the bytes of a group of at least one block. Ordinals are counted from `base`.
 
-    Raises OwnLimitExceeded for more bytes than readers would take.
+    Raises OwnLimitExceeded for a group that readers would refuse.
     """
     rows: list[dict[str, Any]] = []
     stored: list[bytes] = []
@@ -262,14 +267,14 @@ def encode_group(local: UUID, blocks: Sequence[Gathered], *, base: int = 0, code
 
 
 class _Head(NamedTuple):
-    """A header that is as it was written, whatever its values mean."""
+    """A header whose checksum is right; its values may be unknown to this version."""
 
     length: int
     values: dict[str, Any]
 
 
 def _read_head(data: bytes, pos: int, max_length: int) -> _Head | str:
-    """The header at `pos`, or what is wrong with it."""
+    """Returns the header at `pos`, or the text of its fault."""
     values = BLOCK.unpack(data, pos)
     if values["magic"] != MAGIC:
         return "no block begins here"
@@ -289,7 +294,7 @@ def _uuid(data: bytes) -> UUID | None:
 
 
 def _header_of(values: dict[str, Any], local: bytes) -> BlockHeader | str:
-    """The header of a block from its own one or from a row of a table, or what is not known here."""
+    """Returns the header of a block, from the values of a header or of a table's row, or the text of a fault."""
     try:
         return BlockHeader(
             time_ns=values["time_ns"],
@@ -312,9 +317,9 @@ def _all(_header: BlockHeader) -> bool:
 def _items_of(
     head: _Head, offset: int, read: Callable[[int, int], bytes], takes: Takes = _all
 ) -> Iterator[Block | Damage]:
-    """Block behind a good header that begins at `offset`, or those of its group, if they are taken.
+    """Yields the block behind a good header at `offset`, or the blocks of its group, if `takes` takes them.
 
-    `read(at, size)` gives bytes behind the header. A block that is not taken is not read.
+    `read(at, size)` returns bytes behind the header. A block that is not taken is not read.
     """
     end = offset + BLOCK.size + head.length
     if head.values["layout"] == GROUP_LAYOUT:
@@ -356,7 +361,7 @@ def _items_of_group(
 
 
 def _read_table(head: _Head, table: bytes) -> list[dict[str, Any]] | str:
-    """The rows of a group's table, or what is wrong with it."""
+    """Returns the rows of a group's table, or the text of its fault."""
     if crc32(table) != head.values["table_crc32"]:
         return "the checksum of the group's table is wrong"
     rows = [GROUPED.unpack(table, at) for at in range(0, len(table) - GROUPED.size + 1, GROUPED.size)]
@@ -366,7 +371,7 @@ def _read_table(head: _Head, table: bytes) -> list[dict[str, Any]] | str:
 
 
 def _opened(row: dict[str, Any], header: BlockHeader, offset: int, stored: bytes) -> Block | str:
-    """A block of a group, from what is stored of it, or what is wrong with it."""
+    """Returns a block of a group from its stored bytes, or the text of their fault."""
     if crc32(stored) != row["stored_crc32"]:
         return "the block's checksum is wrong"
     size = row["columns"] + row["payload"]
@@ -392,7 +397,7 @@ def _opened(row: dict[str, Any], header: BlockHeader, offset: int, stored: bytes
 
 
 def _inflated(stored: bytes, size: int) -> bytes:
-    """Bytes that were `size` before they were compressed. Raises ValueError or zlib's error for any others."""
+    """Decompresses bytes that had `size` bytes before. Raises ValueError or zlib's error for other bytes."""
     opening = decompressobj()
     data = opening.decompress(stored, min(size, MAX_LENGTH) + 1)
     if not opening.eof:
@@ -405,10 +410,10 @@ def _part(data: bytes, at: int, size: int) -> bytes:
 
 
 class Blocks:
-    """Bytes of a recording in, blocks out, however the bytes are cut. Holds one group at most, and what was fed."""
+    """Bytes of a recording in, cut anywhere, blocks out. The reader holds one group at most, and the fed bytes."""
 
     def __init__(self, offset: int = 0, *, max_length: int = MAX_LENGTH) -> None:
-        """`offset` is where in the file the first byte stands: 0, or that of an `Entry`."""
+        """`offset` is the place of the first byte in the file: 0, or the offset of an `Entry`."""
         self._buffer = Buffer()
         self._buffer.base = offset
         self._max_length = max_length
@@ -417,12 +422,13 @@ class Blocks:
         self._stopped = False
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Add what was read. Copies nothing if it is bytes; after damage without `resumes` it is thrown away."""
+        """Adds bytes of the file; an object of class `bytes` is not copied. After damage without `resumes` the bytes
+        are dropped."""
         if data and not self._stopped:
             self._buffer.feed(bytes(data))
 
     def next_block(self) -> Block | Damage | None:
-        """The next block, or what stands in its place; None if more bytes are needed, or nothing more will come."""
+        """Returns the next block, or the damage in its place; None if more bytes are needed, or reading has stopped."""
         while (item := next(self._items, None)) is None:
             buffer = self._buffer
             if self._stopped or not buffer.gather(BLOCK.size):
@@ -444,7 +450,7 @@ class Blocks:
         return item
 
     def finish(self) -> Damage | None:
-        """The file is over: what there is of a last block that is not whole."""
+        """Ends the reading; returns the torn block at the end of the file, or None."""
         rest = len(self._buffer)
         if self._stopped or not rest:
             return None
@@ -459,7 +465,7 @@ def _torn(offset: int, size: int) -> Damage:
 def read_blocks(
     chunks: Iterable[bytes | bytearray | memoryview], offset: int = 0, *, max_length: int = MAX_LENGTH
 ) -> Iterator[Block | Damage]:
-    """All blocks of a recording, in order, and whatever is damaged or torn, where it stands. See `Blocks`."""
+    """Yields all blocks of a recording in order, and damage in its place, as `Blocks` does."""
     blocks = Blocks(offset, max_length=max_length)
     for chunk in chunks:
         blocks.feed(chunk)
@@ -471,7 +477,7 @@ def read_blocks(
 
 
 class _Window:
-    """Bytes of a file that were read together, up to `end` or where the file ends by now."""
+    """Bytes of a file that were read together, up to `end`, or to the present end of the file."""
 
     def __init__(self, read_at: Callable[[int, int], bytes], end: int) -> None:
         self._read_at = read_at
@@ -480,7 +486,7 @@ class _Window:
         self.end = end
 
     def read(self, begin: int, at: int, size: int) -> bytes:
-        """So many bytes from `begin + at` on. Raises EOFError where there are less."""
+        """Returns `size` bytes from `begin + at` on. Raises EOFError if there are fewer."""
         at += begin
         if at < self._begin or at + size > self._begin + len(self._data):
             self._begin, self._data = at, self._read_at(at, min(max(size, _WINDOW), self.end - at))
@@ -500,10 +506,10 @@ class _Window:
 def read_taken(
     read_at: Callable[[int, int], bytes], start: int, end: int, takes: Takes, *, max_length: int = MAX_LENGTH
 ) -> Iterator[Block | Damage]:
-    """As `read_blocks` of the bytes from `start` to `end`, but for the blocks whose header `takes` refuses.
+    """Yields the blocks and the damage from `start` to `end`, without the blocks whose header `takes` refuses.
 
-    `read_at(offset, size)` reads the file. A block that is refused is not read, where blocks are large, nor is its
-    checksum looked at.
+    `read_at(offset, size)` reads the file. The checksum of a refused block is not checked; if blocks are large, its
+    bytes are not read.
     """
     window = _Window(read_at, end)
     while start < end:
@@ -523,10 +529,9 @@ def read_taken(
 
 
 def in_order(items: Iterable[Block | Damage]) -> Iterator[Block | Damage]:
-    """The frames of one recording in the order in which they came and went, on all connections, with their own times.
+    """Yields the frames of a recording in the order in which they came and went, on all connections.
 
-    A block of a group becomes one for each run of frames that one read or one write made whole. Damage comes behind its
-    group.
+    A block of a group becomes one block for each run, with the time of the run. Damage comes after its group.
     """
     held: list[Block] = []
     damages: list[Damage] = []
@@ -556,9 +561,9 @@ def _merged(blocks: Sequence[Block]) -> Iterator[Block]:
 
 
 class Entry(NamedTuple):
-    """The place of a group or single block: its first byte, and how many of them stand before it.
+    """Place of a group or single block: `offset` of its first byte, and the number of groups and blocks before it.
 
-    The times are the earliest and the latest of the frames up to the next entry, or all that may be.
+    The times are the earliest and the latest of the frames up to the next entry; the defaults mean unknown times.
     """
 
     offset: int
@@ -569,10 +574,10 @@ class Entry(NamedTuple):
 
 @frozen
 class Index:
-    """One entry for the first block of each MiB of a recording.
+    """Index of a recording, with one entry for the first block of each MiB.
 
-    `length` is the recording's, in bytes. `first` is the CRC32 of its first header: with time and UUIDs in it, that
-    header is no other recording's.
+    `length` is the recording's, in bytes. `first` is the CRC32 of the recording's first header, whose time and UUIDs
+    tell it from the headers of other recordings.
     """
 
     length: int
@@ -580,7 +585,7 @@ class Index:
     entries: tuple[Entry, ...]
 
     def encode(self) -> bytes:
-        """As it stands in the file."""
+        """Returns the bytes of the index's file."""
         values = {
             "magic": INDEX_MAGIC,
             "layout": _INDEX_LAYOUT,
@@ -593,7 +598,7 @@ class Index:
 
     @classmethod
     def decode(cls, data: bytes) -> Index | None:
-        """From the file's bytes; None if they are not such an index, whole and in order."""
+        """Returns the index of a file's bytes; None if the bytes are no index, or a damaged one."""
         size = len(data) - _CHECKSUM.size
         if size < INDEX.size or crc32(data[:size]) != _CHECKSUM.unpack(data, size)["crc32"]:
             return None
@@ -608,11 +613,11 @@ class Index:
         return cls(values["length"], values["first_header_crc32"], entries)
 
     def fits(self, length: int, start: bytes) -> bool:
-        """True if it was made of a recording of this length that starts with these bytes."""
+        """True if the index was made of a recording of this length that starts with these bytes."""
         return self.length == length and self.first == crc32(start[: BLOCK.size])
 
     def after(self, offset: int) -> Entry | None:
-        """The first entry behind `offset`: where to go on after damage there."""
+        """Returns the first entry behind `offset`, at which a reader goes on after damage, or None."""
         return next((entry for entry in self.entries if entry.offset > offset), None)
 
 
@@ -627,7 +632,7 @@ class Indexer:
         self._blocks = 0
 
     def add(self, header: bytes, size: int) -> None:
-        """The next block: it starts with `header` and has `size` bytes in all."""
+        """Adds the next group or block, which starts with `header` and has `size` bytes in all."""
         if self.length == 0:
             self._first = crc32(header[: BLOCK.size])
         values = GROUP.unpack(header, 0)
@@ -644,14 +649,14 @@ class Indexer:
         self.length += size
 
     def index(self, length: int | None = None) -> Index:
-        """Of what was added; `length` is the file's where something that is no block follows."""
+        """Returns the index of the added blocks. `length` is the file's, if other bytes follow the blocks."""
         return Index(self.length if length is None else length, self._first, tuple(self._entries))
 
 
 def build_index(read_at: Callable[[int, int], bytes], length: int, *, max_length: int = MAX_LENGTH) -> Index:
-    """The index of a recording of `length` bytes, from `read_at(offset, size)`. Only headers are read.
+    """Returns the index of a recording of `length` bytes. `read_at(offset, size)` is called for headers alone.
 
-    It covers what stands before the first damaged header or the torn tail; payloads are checked when they are read.
+    The index covers the blocks before the first damaged header or the torn tail; their payloads are not checked.
     """
     indexer = Indexer()
     while indexer.length + BLOCK.size <= length:
