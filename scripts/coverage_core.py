@@ -25,7 +25,7 @@ WIRE = (
     "recording",
     "recording_groups",
     "records",
-    "door",
+    "lazy_names",
 )
 NODE = (
     "answers",
