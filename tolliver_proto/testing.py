@@ -1,10 +1,10 @@
 """Test tools for tolliver and for programs built on it.
 
-A test's world is made of the same pieces as the product and driven by one random generator, so a seed is a whole story.
-All is in memory and repeatable. `ConnectionPair` joins two connections, `MemoryStore` is a store, `SimNet` a network of
-nodes with crashes and faults that checks the promises of the node at every step; `shrink` makes a failure short.
-`ProgramNet` has the same faults for programs of your own, and `rehearse` tries a story of them with many seeds.
-`BeginAt` is a random generator for a node whose message ids are to begin at a known place.
+A simulated world has the parts of the product and is driven by one random generator: one seed is one trace, in memory
+and repeatable. `ConnectionPair` joins two connections. `MemoryStore` is a store. `SimNet` is a network of nodes with
+crashes and faults, which checks the promises of the node at every step; `shrink` makes a failure short. `ProgramNet`
+has the same faults for your own programs, and `rehearse` tries a story of them with many seeds. `BeginAt` is a random
+generator for a node whose message ids begin at a known number.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ._testing.shrink import Shrunk, shrink_from, shrink_seed
 
 
 class SimNet(Field):
-    """`SimNet(seed).run()`: a whole life of a few nodes. Raises SimFailure where a promise is broken.
+    """`SimNet(seed).run()`: a whole life of a few nodes. Raises SimFailure for a broken promise.
 
-    One seed, one story. Further arguments are those of `Simulation`: `seconds` is how long the faults go on,
-    `operations` how much the applications do in that time, `nodes` how many there are, `trace=True` keeps every line.
+    One seed is one trace. Further arguments are those of `Simulation`: the faults last for `seconds`, in which the
+    applications do `operations` operations; `nodes` is the number of nodes; `trace=True` keeps all lines.
     """
 
     def __init__(self, seed: int, **scenario: Any) -> None:
@@ -38,18 +38,19 @@ class SimNet(Field):
 
 
 def shrink(seed: int, lives: int = 400, **scenario: Any) -> Shrunk | None:
-    """A short life that fails as `SimNet(seed, **scenario)` does, or None if none does; `lives` bounds the search."""
+    """Returns a short life that fails as `SimNet(seed, **scenario)` does, or None if that does not fail. The search
+    runs at most `lives` simulations."""
     return shrink_seed(partial(SimNet, **scenario), seed, 30.0, lives)
 
 
 class ProgramNet(Programs):
-    """`ProgramNet(seed, story).run()`: instances that run programs of yours, in one thread and in virtual time.
+    """`ProgramNet(seed, story).run()`: instances that run your programs, in one thread and in virtual time.
 
-    `story(net)` gives the instances with `net.instance(name, program)`, and returns a function that says whether all is
-    done; without one it is when nothing is pending. `program(app)` is called at each start of its instance, again after
-    each crash. For `seconds` there are faults, `operations` of them beside the weather's; then they stop, and within
-    `patience` seconds all must be done. `never` names faults that do not happen ("break", "crash", "restart", "split",
-    "fill", and chances of the weather). Raises SimFailure, which ends with the last lines of the trace.
+    `story(net)` makes the instances with `net.instance(name, program)`. It returns a function that is True when all
+    work is done, or None: the work is done when nothing is pending. `program(app)` is called at each start of its
+    instance, after each crash too. Faults last for `seconds`: `operations` of them, and those of the weather. Then the
+    work must be done within `patience` seconds. `never` names faults that do not happen ("break", "crash", "restart",
+    "split", "fill", and chances of the weather). Raises SimFailure, whose text ends with the last lines of the trace.
     """
 
     def __init__(self, seed: int, story: Callable[[ProgramNet], Question | None], **scenario: Any) -> None:
@@ -63,8 +64,8 @@ def rehearse(
     lives: int = 200,
     **scenario: Any,
 ) -> list[Report]:
-    """Try the story with each seed. Raises SimFailure for the first that fails, with a short scenario that fails alike;
-    `lives` bounds the search for that."""
+    """Tries the story with each seed. Raises SimFailure for the first seed that fails, with a short scenario that fails
+    in the same way; the search for it runs at most `lives` simulations."""
     reports = []
     for seed in seeds:
         try:

@@ -1,8 +1,8 @@
 """Test tools for the Reactive Streams protocol, in memory and repeatable.
 
-Two connections are joined by two pipes, cut as a network may cut them, and a `WireMonitor` reads along: every test that
-runs over a pair is also a test of the rules on the wire. `StreamNet` is a network of hubs with every fault there is,
-driven by one random generator, so a seed is a whole story; `shrink` makes a failure short.
+`ConnectionPair` joins two connections by two pipes, which cut the bytes as a network may; a `WireMonitor` judges the
+bytes, so that each test over a pair tests the rules on the wire too. `StreamNet` is a network of hubs with every fault,
+driven by one random generator: one seed is one trace. `shrink` makes a failure short.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ._testing.world import Weather
 
 
 class Side:
-    """One end: its connection, the events that it handed out, the bytes that are on their way from it."""
+    """One end of a pair: its connection, the events that it handed out, the bytes on their way to the other end."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -41,16 +41,16 @@ class Side:
 
     @property
     def error(self) -> TolliverError | None:
-        """The error that ended it."""
+        """The error that ended the connection, or None."""
         last = self.events[-1] if self.events else None
         return last.error if isinstance(last, Closed) else None
 
 
 class ConnectionPair:
-    """A client and a server, plain ones where none is given, under a monitor.
+    """A client and a server, by default plain ones, under a monitor.
 
-    `react(side, event)` is the application of both: it is called for each event and may call the side's connection.
-    `checked` are the roles that the monitor judges: leave out one that breaks rules on purpose.
+    `react(side, event)` is the application of both sides: it is called for each event and may call the side's
+    connection. `checked` has the roles that the monitor judges: leave out a role that breaks rules on purpose.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ConnectionPair:
         self._react = react
 
     def run(self, max_rounds: int = 10_000) -> ConnectionPair:
-        """Move bytes until nothing moves. Raises RuntimeError if that does not end, RuleBroken from the monitor."""
+        """Moves bytes until none are left. Raises RuntimeError if that does not end, RuleBroken from the monitor."""
         for _ in range(max_rounds):
             moved = [self.deliver(side) for side in (self.client, self.server)]
             if not any(moved):
@@ -81,14 +81,14 @@ class ConnectionPair:
         return self.server if side is self.client else self.client
 
     def flush(self, side: Side) -> None:
-        """Put all that the side has to say into its pipe."""
+        """Puts the bytes that the side has to send into its pipe."""
         for unit in side.connection.data_to_send():
             self.monitor.emitted(side.connection.role, unit)
             side.pipe += unit
 
     def deliver(self, side: Side, size: int | None = None) -> bool:
-        """The next `size` bytes (by default all) that this side sent reach the other. Returns True if anything
-        happened."""
+        """Delivers the next `size` bytes of this side (by default all) to the other. Returns True if bytes moved or
+        events came."""
         target = self.other(side)
         before = len(side.events), len(target.events)
         self.take(side)
@@ -109,7 +109,7 @@ class ConnectionPair:
         return bool(data) or before != (len(side.events), len(target.events))
 
     def take(self, side: Side) -> None:
-        """The events of a side, one by one, each with what it leads to."""
+        """Takes the events of a side, and sends the frames that each of them leads to."""
         connection = side.connection
         for event in connection.events():
             self.monitor.processed(connection.role, side.received - connection.buffered_bytes)
@@ -127,10 +127,10 @@ class ConnectionPair:
 
 
 class StreamNet(Simulation):
-    """`StreamNet(seed).run()`: a whole life of two to five hubs. Raises SimFailure where a promise is broken.
+    """`StreamNet(seed).run()`: a whole life of two to five hubs. Raises SimFailure for a broken promise.
 
-    One seed, one story. Further arguments are those of `Simulation`: `seconds` is how long the faults go on,
-    `operations` how much the applications do in that time, `nodes` how many there are, `trace=True` keeps every line.
+    One seed is one trace. Further arguments are those of `Simulation`: the faults last for `seconds`, in which the
+    applications do `operations` operations; `nodes` is the number of hubs; `trace=True` keeps all lines.
     """
 
     def __init__(self, seed: int, **scenario: Any) -> None:
@@ -139,11 +139,12 @@ class StreamNet(Simulation):
 
 FAULTS = sorted(name.removeprefix("_op_") for name in dir(Simulation) if name.startswith("_op_"))
 FAULTS += [name for name in Weather.__slots__ if not name.endswith(("_patience", "_for"))]
-"""All that `never` may name."""
+"""Names that `never` may have."""
 
 
 def shrink(seed: int, lives: int = 400) -> Shrunk | None:
-    """A short life that fails as `StreamNet(seed)` does, or None if that does not fail; `lives` bounds the search."""
+    """Returns a short life that fails as `StreamNet(seed)` does, or None if that does not fail. The search runs at
+    most `lives` simulations."""
     return shrink_seed(StreamNet, seed, 20.0, lives, FAULTS)
 
 

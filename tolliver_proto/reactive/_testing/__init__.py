@@ -1,6 +1,9 @@
 """Simulated networks of hubs, and the monitor of the wire.
 
-The monitor reads along on every pair of connections and raises for the first frame that no rule of Reactive Streams
-allows; ledgers know what each stream has to bring. Both keep their own accounts, so that a hub cannot hide a mistake.
-`tolliver_proto.reactive.testing` is its door.
+`monitor` reads the bytes of every pair of connections and raises for the first frame that breaks a rule of Reactive
+Streams; `ledgers` have the expected elements of each stream; `world`, `network` and `streamnet` simulate programs,
+transports and applications. `tolliver_proto.reactive.testing` is the public door.
+
+State: one heap of events with a virtual clock, and one random generator that makes all choices. Invariants: one seed
+gives one trace; monitor and ledgers share no state with the hubs, so that a hub cannot hide a mistake.
 """

@@ -1,8 +1,7 @@
 """Ledgers: expected contents of simulated streams, kept apart from the hubs.
 
-The name of a publication says all about it: how many elements it has, what each of them is, how it ends. So the taking
-side knows what has to come, element by element, and the giving side keeps its own account of demand. The hub's own
-answers are held against these.
+The name of a publication tells its number of elements, their sizes, and its end. So the subscribing side knows each
+element that has to come, and the publishing side counts the demand. The answers of the hubs are compared with both.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ FAILED, REFUSED = "failed on purpose", "refused on purpose"
 
 
 class Plan(NamedTuple):
-    """Plan of a publication, told by its name."""
+    """Plan of a publication; the publication's name has all of it."""
 
-    serial: int  # of the subscription, so that no two have the same elements
+    serial: int  # number of the subscription, so that no two have the same elements
     ending: str  # "complete", "fail", "refuse" or "endless"
-    size: int  # bytes of each element, 0 where they differ
+    size: int  # bytes of each element, 0 if sizes differ
     length: int  # elements before the end
 
     @property
@@ -45,17 +44,17 @@ class Plan(NamedTuple):
         return b"" if index % 11 == 5 else text + b"." * (index * 7 % 40)
 
     def left(self, index: int) -> int:
-        """Number of elements from this one on."""
+        """Returns the number of elements from `index` on."""
         return MAX_LONG if self.ending == "endless" else self.length - index
 
 
 def cost(elements: list[bytes]) -> int:
-    """Cost of the elements as a hub counts them."""
+    """Returns the cost of elements as a hub counts them, in bytes."""
     return sum(map(len, elements)) + ELEMENT_COST * len(elements)
 
 
 class OutboundStream:
-    """A stream that is given."""
+    """A stream that a host publishes."""
 
     def __init__(self, key: Key, plan: Plan, demand: int) -> None:
         self.key = key
@@ -63,13 +62,13 @@ class OutboundStream:
         self.granted = demand
         self.sent = 0
         self.accepted = False
-        self.busy = False  # it goes on by itself, later
+        self.busy = False  # the source has no element now, and goes on later
 
     def grant(self, count: int) -> None:
         self.granted = min(self.granted + count, MAX_LONG)
 
     def next(self, count: int) -> list[bytes]:
-        """The next elements, which go out now."""
+        """Returns the next elements, and counts them as sent."""
         check(
             self.granted == MAX_LONG or self.sent + count <= self.granted,
             f"{self.key} is pulled for {count} more than the {self.sent} of {self.granted} (rule 1.1)",
@@ -80,16 +79,16 @@ class OutboundStream:
 
 
 class InboundStream:
-    """A stream that is taken."""
+    """A stream that a host subscribes to."""
 
     def __init__(self, key: Key, plan: Plan, window: int, demand: int) -> None:
         self.key = key
         self.plan = plan
-        self.window = window  # the demand granted at once; 0: any number
+        self.window = window  # the largest outstanding demand; 0: no limit
         self.granted = demand
         self.received = 0
-        self.done = 0  # of what was received, with what the application is through
-        self.enough: int | None = None  # elements after which it is cancelled
+        self.done = 0  # received elements that the application has taken
+        self.enough: int | None = None  # elements after which the stream is cancelled
         self.answered = False
         self.over = False
         self.misused = False  # a request below 1 was made (R-16)
@@ -117,11 +116,11 @@ class InboundStream:
         self.unread.extend(event.elements)
 
     def on_end(self, event: OnComplete | OnError, *, excused: bool = False) -> None:
-        """`excused`: its publisher gives more than was asked for, which ends it (R-18)."""
+        """Checks the end of the stream. `excused`: its publisher sends more than was requested (R-18)."""
         check(not self.over, f"{self.key} ends twice (rule 1.7)")
         self.over = True
         if isinstance(event, OnError) and event.cause is not None:
-            return  # the connection is over
+            return  # the connection has ended
         check(self.answered or self.misused, f"{self.key} ends before its answer (rule 1.9)")
         if isinstance(event, OnComplete):
             known = self.plan.ending == "complete" and self.received == self.plan.length

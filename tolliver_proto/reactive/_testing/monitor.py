@@ -1,9 +1,9 @@
 """Wire monitor: holds each side to the rules of Reactive Streams.
 
-The rules of Reactive Streams are about prefixes. At every moment the elements that were sent are no more than those
-asked for (1.1), each id follows subscribed, elements, one end (1.3, 1.7, 1.9), after a cancel that was processed
-nothing follows (1.8). The monitor is told both streams byte by byte: what a side emitted, and how far the other has
-processed it. It decodes for itself and keeps its own ledger, so it shares no state with what it judges.
+Most rules hold at every moment: no more elements were sent than requested (1.1); the signals of an id are subscribed,
+elements, one end (1.3, 1.7, 1.9); no signal follows a cancel that was processed (1.8). The monitor is told the bytes
+that each side emitted, and how many of them the other side has processed. It has its own decoder and its own ledgers,
+so that it shares no state with the connections that it judges.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RuleBroken(AssertionError):
 
 @dataclass(slots=True)
 class _Ledger:
-    """A stream as its publisher has to see it."""
+    """Demand and progress of a stream, as its publisher has to know them."""
 
     generation: int
     demand: int
@@ -59,8 +59,8 @@ class _Side:
     def __init__(self, role: Role, layout: Layout) -> None:
         self.role = role
         self.decoder = Decoder(layout=layout)
-        self.emitted: deque[tuple[int, Any, int]] = deque()  # (where it ends, frame, generation): not processed yet
-        self.processed = 0  # bytes of the other side's
+        self.emitted: deque[tuple[int, Any, int]] = deque()  # (end, frame, generation) of frames not processed yet
+        self.processed = 0  # bytes of the other side that this side has processed
         self.greeted = self.left = self.heard = self.dismissed = False
         self.active: dict[int, int] = {}  # as a subscriber: id -> generation
         self.ledgers: dict[int, _Ledger] = {}  # as a publisher, by the other's ids
@@ -68,7 +68,7 @@ class _Side:
 
 
 class WireMonitor:
-    """Raises RuleBroken where a side that is in `checked` breaks a rule on the wire."""
+    """Judge of the bytes of both sides. Raises RuleBroken if a side that is in `checked` breaks a rule."""
 
     def __init__(self, layout: Layout = DRAFT, checked: Collection[Role] = (Role.CLIENT, Role.SERVER)) -> None:
         self.frames = 0
@@ -91,11 +91,11 @@ class WireMonitor:
         }
 
     def excuse(self, role: Role) -> None:
-        """From now on that side breaks rules on purpose: it is not judged any more."""
+        """Stops judging a side that breaks rules on purpose from now on."""
         self._checked.discard(role)
 
     def emitted(self, by: Role, data: bytes) -> None:
-        """`by` puts these bytes on the wire, after all that it was said to have processed."""
+        """Judges bytes that `by` emits; `processed` was called before for all input that it has processed."""
         side, checked = self._sides[by], by in self._checked
         side.decoder.feed(data)
         try:
@@ -107,7 +107,7 @@ class WireMonitor:
                 self._broken("R-02", side, f"sends what is no frame: {error}")
 
     def processed(self, by: Role, upto: int) -> None:
-        """`by` has processed that many bytes of what the other emitted, since the beginning."""
+        """Notes that `by` has processed the other side's first `upto` bytes."""
         side, other = self._sides[by], self._sides[_OTHER[by]]
         while other.emitted and other.emitted[0][0] <= upto:
             _, frame, generation = other.emitted.popleft()
@@ -119,7 +119,8 @@ class WireMonitor:
         raise RuleBroken(rule, side.role, text)
 
     def _generation_of(self, side: _Side, frame: Any, checked: bool) -> int:
-        """The subscription that a frame begins or ends; 0 for others, and where a side that is not judged is wrong."""
+        """Returns the number of the subscription that a frame begins or belongs to; 0 if there is none, or if a side
+        that is not judged breaks a rule."""
         try:
             return self._emit(side, frame)
         except RuleBroken:
@@ -223,7 +224,7 @@ class WireMonitor:
             self._refuse(side, frame.subscriber_id)
 
     def _refuse(self, side: _Side, subscriber_id: int) -> None:
-        """Rule 3.9: the stream ends with an error, at once."""
+        """Ends the ledger of a stream that must end with an error now (rule 3.9)."""
         generation = side.ledgers[subscriber_id].generation
         self._close(side, subscriber_id)
         side.owed[subscriber_id].append((OnError, generation))

@@ -1,7 +1,7 @@
 """Simulated connections between hubs, which deliver late and break anywhere.
 
-Bytes arrive in order and cut anywhere; a write is over late, and later still where the peer does not read; a connection
-can end at any byte, and each side learns of it in its own time or much later (half-open).
+Bytes arrive in order, cut anywhere. A write ends late, and later if the peer does not read. A connection can end at any
+byte; each side learns of the end at its own time, or much later (half-open).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .monitor import WireMonitor
 from .world import End, Host, World
 
 _OLD = 0.4
-"""Chance that a connection had as many streams before as there are short ids: it takes cancelled ones again (R-12)."""
+"""Chance that a connection has used all ids of one byte before, so that it takes cancelled ids again (R-12)."""
 
 
 class Network(World):
-    """Connections."""
+    """World with transports between its hosts."""
 
     def _opened(self, end: End) -> None:
-        """It is open, and the peer's hello is not here yet."""
+        """Called when a transport stands, before the peer's hello has come."""
 
     def _dial(self, host: Host, action: Dial) -> None:
         self._at(self._delay(), self._connect, host, host.born, action.cid, action.remote)
@@ -47,14 +47,14 @@ class Network(World):
         host.ends[cid], target.ends[server_cid] = near, far
         host.peers[cid], target.peers[server_cid] = monitor._sides[Role.SERVER], monitor._sides[Role.CLIENT]
         self.counts["connections"] += 1
-        self._turn(target)  # it has a deadline now
+        self._turn(target)  # the new cid has set a deadline
         for end in (near, far):
             if not self._chance(self._weather.tls_hangs):
                 self._at(self._delay(), self._open, end)
 
     def _open(self, end: End) -> None:
         if not end.alive or end.cid not in end.host.hub._links:
-            return  # or it is given up, and the Abort on its way
+            return  # lost, or given up with an Abort that is to come
         end.open = True
         self._trace(f"{end.host.name} {end.cid} open, {end.role}, to {end.other.host.name} {end.other.cid}")
         host = end.host
@@ -67,7 +67,7 @@ class Network(World):
         self._move(end)
 
     def _with_end(self, do: Callable[[End, Any], None]) -> Callable[[Host, Any], None]:
-        """Handler of an action on a connection, for one that is still there."""
+        """Makes a handler of actions, which ignores actions of ends that are gone."""
         return lambda host, action: do(host.ends[action.cid], action) if action.cid in host.ends else None
 
     def _transmit(self, end: End, action: Transmit) -> None:
@@ -85,7 +85,7 @@ class Network(World):
         if not end.alive:
             return
         if end.other.paused and end.other.alive and end.other.arriving:
-            self._at(0.5, self._taken, end)  # nobody reads: there is no room for it
+            self._at(0.5, self._taken, end)  # the peer does not read: the socket has no room
             return
         end.in_transit = False
         self._call(end.host, "sent", end.cid)
@@ -123,7 +123,7 @@ class Network(World):
         self._finish(end)
 
     def _finish(self, end: End) -> None:
-        """Both halves are over: an orderly end."""
+        """Ends the transport in order once both halves have ended."""
         if end.shut and end.eof and end.alive:
             self._at(self._delay(), self._lose, end, None)
 
@@ -133,7 +133,7 @@ class Network(World):
         self._lose_later(end.other)
 
     def _lose_later(self, end: End) -> None:
-        """The other side is gone: this one notices soon, or much later where nothing tells it."""
+        """Loses an end whose other end is gone: soon, or much later if the connection is half-open."""
         end.broken = True
         late = self._chance(self._weather.half_open)
         wait = self._rng.random() * (self._weather.half_open_for if late else 0.5)

@@ -1,9 +1,13 @@
 """Simulated network of hubs in one thread, with every fault.
 
-The simulator is the adapter, the network and the application of every hub at once, and as unkind as each of them may
-be. A step is one event of a heap; after it the hub's actions are carried out and the books compared. At the end the
-faults stop, readers read, sources go on: every stream must come to its end; then everything is closed, and nothing may
-be left. One seed is one trace: the same seed fails the same way.
+The simulator is the adapter, the network and the application of every hub, and uses every freedom that these have. A
+step is one event of a heap; after a step the hub's actions are carried out, and its host's books are compared with it.
+
+State: the hosts with their streams (`OutboundStream`, `InboundStream`), the heap, the weather.
+
+A run has three parts. Under faults, applications do random operations. In the calm, all sources and readers go on, and
+every stream must come to its end. Then all hubs close, and must keep no state. Invariant: one seed is one trace, so
+that the same seed fails in the same way.
 """
 
 from __future__ import annotations
@@ -27,19 +31,19 @@ from .network import Network
 from .world import CALM, End, Host, Weather
 
 _MOST_AT_ONCE = 12  # elements that a source has ready
-_HEAD = 20  # bytes of a frame beside its elements, at most
-_PATIENCE = 120.0  # seconds in which everything ends once the faults have stopped
+_HEAD = 20  # bytes of a frame without its elements, at most
+_PATIENCE = 120.0  # seconds for all streams to end after the faults
 _EAGER = 0.3  # chance that a client subscribes before the peer's hello
-_HELD_UP = 6.0  # seconds, at most
-_ENOUGH = 5  # elements that an endless stream must still bring then
+_HELD_UP = 6.0  # seconds that a program is held up, at most
+_ENOUGH = 5  # elements that an endless stream must bring after the faults
 
 
 class Simulation(Network):
-    """A whole life of a few hubs: `run()`. Raises SimFailure where a promise is broken.
+    """A whole life of a few hubs: `run()`. Raises SimFailure for a broken promise.
 
-    `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
-    applications do in that time. Anything that `never` names does not happen: an operation ("break", "cut", "close",
-    "goodbye", "cancel", "misuse", "jump" ...) or a chance of the weather. With `trace` every line is kept in `lines`.
+    `dice` makes all choices; `seed` only names them. The faults last for `seconds`, in which the applications do
+    `operations` random operations. `never` names operations that do not happen ("break", "cut", "close", "goodbye",
+    "cancel", "misuse", "jump" ...) and chances of the weather that are 0. With `trace` all lines are kept in `lines`.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class Simulation(Network):
         trace: bool = False,
     ) -> None:
         super().__init__(seed, dice, nodes, limits, weather, never, trace)
-        self._excused: set[int] = set()  # serials of plans whose source gives too much
+        self._excused: set[int] = set()  # serials of plans whose source sends too much
         self._seconds = seconds
         self._operations = operations
         self._do = {
@@ -105,7 +109,7 @@ class Simulation(Network):
     # The run.
 
     def run(self) -> Report:
-        """Faults, then calm, then the end of everything."""
+        """Runs faults, calm and closing; returns the report."""
         try:
             for host in self._hosts:
                 self._start(host)
@@ -183,7 +187,7 @@ class Simulation(Network):
 
     def _happened(self, host: Host, action: Happened) -> None:
         event = action.event
-        early = isinstance(event, OnError) and action.cid in host.owed  # of one that never came up
+        early = isinstance(event, OnError) and action.cid in host.owed  # a connection that never came up
         check(action.cid in host.up or early, f"{action.cid} has {event} and is not up")
         self._on_event[type(event)](host, (action.cid, event.subscriber_id), event)
 
@@ -193,7 +197,7 @@ class Simulation(Network):
             if key[0] == action.cid:
                 self._pump(host, feed)
 
-    # A stream that is given.
+    # Streams that a host publishes.
 
     def _on_subscribe(self, host: Host, key: Key, event: Subscribe) -> None:
         check(key not in host.feeds, f"{key} is given already")
@@ -225,7 +229,7 @@ class Simulation(Network):
         self._pump(host, feed)
 
     def _pump(self, host: Host, feed: OutboundStream) -> None:
-        """The source is pulled as far as it is wanted and has something."""
+        """Pulls the source while elements are wanted and the source has some."""
         if host.feeds.get(feed.key) is not feed or feed.busy or not feed.accepted:
             return
         more = True
@@ -240,7 +244,7 @@ class Simulation(Network):
         self._turn(host)
 
     def _overreach(self, host: Host, feed: OutboundStream) -> None:
-        """One element more than is wanted is refused, and changes nothing (rule 1.1)."""
+        """Checks that one element more than the demand is refused, without any change (rule 1.1)."""
         connection = host.hub._links[feed.key[0]].connection
         assert connection is not None
         demand = connection.demand(feed.key[1])
@@ -274,7 +278,7 @@ class Simulation(Network):
         del host.feeds[feed.key]
         self.counts["ended"] += 1
 
-    # A stream that is taken.
+    # Streams that a host subscribes to.
 
     def _on_subscribed(self, host: Host, key: Key, event: Subscribed) -> None:
         host.intakes[key].on_subscribed(event.element_size)
@@ -327,7 +331,7 @@ class Simulation(Network):
 
     def _on_end(self, host: Host, key: Key, event: OnComplete | OnError) -> None:
         intake = host.intakes.pop(key, None)
-        if intake is None:  # its connection had ended already, which was still to be told
+        if intake is None:  # cancelled after its connection had ended, before that end was told
             late = isinstance(event, OnError) and event.cause is not None and key in host.cancelled
             check(late, f"{key} has {event}, and is over")
             return
@@ -349,13 +353,13 @@ class Simulation(Network):
         self._turn(host)
 
     def _op_subscribe(self, host: Host) -> None:
-        """Under a new name, with a window, without bound, or with demand from time to time."""
+        """Subscribes to a new name: with a window, without bound, or with demand from time to time."""
         cids = [cid for cid in host.up if cid not in host.left and cid in host.ends]
         if cids:
             self._subscribe(host, self._rng.choice(cids))
 
     def _opened(self, end: End) -> None:
-        """A client need not wait for the peer's hello, and may change its mind as soon (R-25)."""
+        """Lets a client subscribe, request and cancel before the peer's hello (R-25)."""
         if end.role is Role.CLIENT and not self._calm and self._chance(_EAGER):
             for _ in range(self._rng.randint(1, 3)):
                 self._subscribe(end.host, end.cid)
@@ -371,7 +375,7 @@ class Simulation(Network):
         try:
             key = (cid, host.hub.subscribe(cid, plan.name, demand))
         except (OwnLimitExceeded, ConnectionClosing) as error:
-            over = host.hub._links[cid] in host.hub._resting or host.waiting  # and its last events wait for their turn
+            over = host.hub._links[cid] in host.hub._resting or host.waiting  # its last events wait for their turn
             check(isinstance(error, OwnLimitExceeded) or over, f"{cid} takes no subscription, and is not over")
             self.counts["not_taken"] += 1
             return
@@ -400,7 +404,7 @@ class Simulation(Network):
             self._cancel(host, intake)
 
     def _op_misuse(self, host: Host) -> None:
-        """A request below 1 ends the stream, and raises nothing (R-16)."""
+        """Makes a request below 1, which ends the stream and does not raise (R-16)."""
         intake = self._an_intake(host)
         if intake is not None:
             self._trace(f"{host.name} requests nothing on {intake.key}")
@@ -417,7 +421,7 @@ class Simulation(Network):
             self._call(host, "goodbye", cid, "bye")
 
     def _op_break(self, host: Host) -> None:
-        """A connection drops, at any byte."""
+        """Breaks a connection at any byte."""
         if host.ends:
             self.counts["breaks"] += 1
             end = self._rng.choice(list(host.ends.values()))
@@ -427,7 +431,7 @@ class Simulation(Network):
                 self._lose_later(side)
 
     def _op_cut(self, host: Host) -> None:
-        """Its input ends, at any byte, without a goodbye (R-30); what it writes goes on."""
+        """Ends a host's input at any byte, without a goodbye (R-30); its output goes on."""
         if host.ends:
             self.counts["cuts"] += 1
             end = self._rng.choice(list(host.ends.values()))
@@ -437,7 +441,7 @@ class Simulation(Network):
             self._move(end)
 
     def _op_jump(self, host: Host) -> None:
-        """Its clock is set forward."""
+        """Sets a host's clock forward."""
         seconds = self._rng.choice((1.0, 7.0, 3600.0))
         self._trace(f"{host.name}'s clock is set {seconds:g} s forward")
         host.clock += seconds
@@ -445,14 +449,14 @@ class Simulation(Network):
         self._call(host, "handle_timeout")
 
     def _op_stall(self, host: Host) -> None:
-        """It is held up: what comes in is there, and nothing becomes of it for some seconds."""
+        """Holds a host up: its input arrives, and its actions wait for some seconds."""
         if not host.waiting:
             self._trace(f"{host.name} is held up")
             self.counts["stalls"] += 1
             self._drain_later(host, self._rng.random() * _HELD_UP)
 
     def _op_overreach(self, host: Host) -> None:
-        """A source of it gives more than was asked for (R-18): no hub of ours lets it, so its hub is told otherwise."""
+        """Makes a source send more than was requested (R-18): its hub, which would refuse that, gets a false demand."""
         given = [
             (feed, end, stream)
             for feed in host.feeds.values()
@@ -472,7 +476,7 @@ class Simulation(Network):
             self._pump(host, feed)
 
     def _op_close(self, host: Host) -> None:
-        """It ends, and begins anew."""
+        """Closes a host, and starts it again once it is idle."""
         self.counts["closes"] += 1
         self._close(host)
         self._at(1.0, self._closed, host, host.born, 60)
@@ -486,7 +490,7 @@ class Simulation(Network):
     def _closed(self, host: Host, born: int, patience: int) -> None:
         check(patience, f"{host.name} is not idle a minute after close()")
         if self._calm:
-            return  # all are closed soon
+            return  # the run closes all hosts soon
         if host.hub.idle and not host.waiting:
             host.check_empty()
             self._start(host)

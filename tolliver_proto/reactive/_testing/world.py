@@ -1,8 +1,12 @@
 """Simulated world of hubs: programs, connections, and the driving loop.
 
-An input to a hub goes through `_call`, which then carries out what the hub asks for, as an adapter does: at once, or
-late, with more input in between. A `WireMonitor` for each connection reads along: it is told of every frame when it is
-written, not when it leaves, and of what each side has processed by then.
+State: for each program (`Host`) its hub, its streams, and its ends of connections; for each connection the bytes on
+their way (`End`) and a `WireMonitor`.
+
+Invariants: each input to a hub goes through `_call`, which carries out the hub's actions as an adapter does, at once or
+later with more input in between. The monitor is told of a frame when the hub writes it, not when the frame leaves, and
+before that of all input that the side has processed: else the monitor would judge a frame by a later state. After each
+drain `Host.check` compares the hub with the books of its host.
 """
 
 from __future__ import annotations
@@ -26,22 +30,22 @@ from .._state import ENDING, State
 from .ledgers import InboundStream, Key, OutboundStream
 from .monitor import WireMonitor, _Side
 
-_MOST_BUFFERED = 400  # bytes: what is left of a chunk is part of a frame
+_MOST_BUFFERED = 400  # bytes: a connection keeps no more than a part of one frame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
     """Severity of faults: chances from 0 to 1, times in seconds of the virtual clock."""
 
-    delay: float = 0.02  # of bytes and writes, at most and usually
-    slow: float = 0.05  # chance that a delay is a hundred times that
+    delay: float = 0.02  # the longest usual delay of bytes and writes
+    slow: float = 0.05  # chance that a delay is a hundred times longer
     dial_fails: float = 0.15
-    tls_hangs: float = 0.05  # chance that one side never hears that it is open
-    writer_slow: float = 0.1  # chance that a write takes long
-    writer_patience: float = 3.0  # the longest
-    reader_slow: float = 0.1  # chance that the application takes its time with elements
-    reader_patience: float = 3.0  # the longest
-    source_slow: float = 0.3  # chance that a publisher has no more just now
+    tls_hangs: float = 0.05  # chance that one side never hears that the transport stands
+    writer_slow: float = 0.1  # chance of a long write
+    writer_patience: float = 3.0  # the longest write
+    reader_slow: float = 0.1  # chance that the application takes elements late
+    reader_patience: float = 3.0  # the longest wait for that
+    source_slow: float = 0.3  # chance that a source has no element now
     half_open: float = 0.3  # chance that a lost connection is noticed late
     half_open_for: float = 12.0
     late_drain: float = 0.2  # chance that actions wait for more input
@@ -69,13 +73,13 @@ TIGHT = Limits(
     max_handshakes_per_address=2,
     max_unread=1000,
 )
-"""Bounds that even a short simulation meets."""
+"""Bounds that a short simulation meets too."""
 
 ROOMY = Limits(max_packed=500)
 
 
 class End:
-    """One side of a connection: what is on its way to it, and what has happened to it."""
+    """One end of a connection: the bytes on their way to this end, and its state."""
 
     def __init__(self, host: Host, cid: int, role: Role, monitor: WireMonitor) -> None:
         self.host = host
@@ -86,26 +90,26 @@ class End:
         self.connection: Connection | None = None
         self.other: End = self
         self.arriving = bytearray()
-        self.ending = False  # nothing comes behind that
+        self.ending = False  # the stream ends after `arriving`
         self.received = 0
         self.moving = False
         self.open = False
-        self.broken = False  # nothing that is written arrives any more
+        self.broken = False  # written bytes arrive no more
         self.paused = False
         self.in_transit = False
         self.shut = False
         self.eof = False
         self.over = False
         self._processed = 0
-        self._written = 0  # of the hub's output, how many pieces the monitor knows
-        self._told = 0  # and how many bytes
+        self._written = 0  # pieces of the hub's output that the monitor knows
+        self._told = 0  # bytes of the hub's output that the monitor knows
 
     @property
     def alive(self) -> bool:
         return not self.over and self.host.born == self.born
 
     def watch(self) -> None:
-        """The monitor is told what was processed, and then what was written."""
+        """Tells the monitor what this end has processed, and then what it has written."""
         connection = self.connection
         if connection is None:
             return
@@ -120,7 +124,7 @@ class End:
             self._written = len(parts)
 
     def transmit(self, data: bytes) -> None:
-        """Written bytes leave: the monitor is told what it has not seen of them."""
+        """Tells the monitor the bytes of a Transmit that it does not know yet."""
         unseen = data[self._told :]
         self._tell(unseen)
         self._told = 0
@@ -131,34 +135,34 @@ class End:
 
 
 class Host:
-    """One program: its hub, its streams, and what it was told."""
+    """One program: its hub, its streams, and its books of what the hub told."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.name = name
         self.limits = limits
         self.hub = Hub(limits=limits)
         self.born = 0
-        self.clock = 0.0  # its monotonic clock's lead over the world's
+        self.clock = 0.0  # seconds by which its monotonic clock is ahead of the world's
         self.ends: dict[int, End] = {}
-        self.peers: dict[int, _Side] = {}  # as the monitor sees them, until their PeerDown
+        self.peers: dict[int, _Side] = {}  # the monitor's sides of the peers, until their PeerDown
         self.up: dict[int, Remote | None] = {}
-        self.owed: dict[int, Remote | None] = {}  # whose PeerDown is still to come
-        self.left: set[int] = set()  # to whom we said goodbye
+        self.owed: dict[int, Remote | None] = {}  # remotes by cid, until their PeerDown
+        self.left: set[int] = set()  # cids to which we said goodbye
         self.feeds: dict[Key, OutboundStream] = {}
         self.intakes: dict[Key, InboundStream] = {}
         self.cancelled: set[Key] = set()
-        self.holding: Counter[int] = Counter()  # the cost of elements handed out and not taken, by cid
+        self.holding: Counter[int] = Counter()  # cost of the elements handed out and not taken, by cid
         self.timer = float("inf")
         self.turning = False
-        self.waiting = False  # actions are, for more input
+        self.waiting = False  # the actions wait for more input
         self.closing = False
 
     def time(self, now: float) -> float:
-        """Its monotonic clock, when the world's says `now`."""
+        """Returns its monotonic clock at the world's time `now`."""
         return now + self.clock
 
     def check(self) -> None:
-        """Invariants of a hub whenever nothing is left to do."""
+        """Checks the invariants of a hub that has no action left."""
         hub = self.hub
         links = hub._links
         check(hub._timers.deadlines.keys() <= links.keys(), "a deadline of a connection that is forgotten")
@@ -170,7 +174,7 @@ class Host:
             check(link.unread == self.holding[cid], "it counts as unread what is not, or the other way round")
             check(end is None or end.paused is link.paused, "a transport was not told to pause or to read on")
             if link.connection is not None:
-                ending = link.connection.state in ENDING  # frames that come are dropped
+                ending = link.connection.state in ENDING  # frames are read and dropped
                 check(
                     link.paused or ending or link.unread <= self.limits.max_unread, "it reads on with too much unread"
                 )
@@ -192,7 +196,7 @@ class Host:
                 check(not stuck, "a source waits with demand, and nobody will wake it (R-32)")
 
     def check_empty(self) -> None:
-        """Nothing is left when all is closed."""
+        """Checks that a closed hub keeps no state."""
         self.check()
         hub = self.hub
         check(not hub._resting, "idle, and somebody waits for its turn")
@@ -204,7 +208,7 @@ class Host:
 
 
 class World(Clockwork):
-    """Programs, and what drives them. `_do` says what becomes of each kind of action."""
+    """Hosts, and the loop that drives them. `_do` has a function for each class of action."""
 
     _do: dict[type, Callable[[Host, Any], None]]
 
@@ -238,13 +242,13 @@ class World(Clockwork):
     # The loop of an adapter.
 
     def _call(self, host: Host, name: str, *arguments: Any) -> None:
-        """One input to the hub, then what it asks for."""
+        """Gives the hub one input, and carries out its actions."""
         self._watch(host)
         getattr(host.hub, name)(*arguments, now=host.time(self.now))
         self._turn(host)
 
     def _turn(self, host: Host) -> None:
-        """Carry out what the hub asks for now, or a little later."""
+        """Carries out the hub's actions now, or a little later."""
         if host.turning or host.waiting:
             return
         if self._chance(self._weather.late_drain):
@@ -257,7 +261,7 @@ class World(Clockwork):
         self._at(wait, self._drain_late, host)
 
     def _drain_late(self, host: Host) -> None:
-        """A program that was held up may look at its clock before it looks at what has come meanwhile."""
+        """Carries out the actions of a program that was held up; it may handle its timeout first."""
         host.waiting = False
         self._watch(host)
         if self._chance(0.5):
@@ -282,7 +286,7 @@ class World(Clockwork):
             self._at(max(0.0, due - host.clock - self.now), self._timeout, host, born, due)
 
     def _next_action(self, host: Host) -> Action | None:
-        """The monitors of all that may be read for it are told before anything is made of it."""
+        """Returns the hub's next action; the monitors are told of all input that was read for that action."""
         reading = [host.ends[link.cid] for link in host.hub._readable if link.cid in host.ends]
         action = host.hub.next_action()
         for end in reading:
@@ -297,12 +301,12 @@ class World(Clockwork):
         if host.born == born and host.timer == due:
             host.timer = float("inf")
             self._watch(host)
-            host.hub.handle_timeout(max(due, host.time(self.now)))  # two clocks never agree to the last bit
+            host.hub.handle_timeout(max(due, host.time(self.now)))  # the sum of two clocks may be rounded down
             self._call(host, "handle_timeout")
 
 
 def _line(action: Action) -> str:
-    """An action in a line of the trace."""
+    """Returns an action as a line of the trace."""
     if isinstance(action, Transmit):
         return f"Transmit {action.cid}: {sum(map(len, action.units))} bytes"
     if isinstance(action, Happened) and isinstance(action.event, Elements):
