@@ -263,7 +263,7 @@ CALLS: dict[str, tuple[Call | None, Call, Call | None]] = {
     "events": (None, _events, None),
     "new_connection": (None, _connect, None),
     "dial": (None, _dial, None),
-    "dead_letters": (None, lambda program: program.left.dead_letters(), None),
+    "dead_letters": (None, lambda program: program.left.admin.dead_letters(), None),
     "status": (None, lambda program: program.left.status(), None),
     "open streams": (None, _open_streams, _open_streams_again),
     "close streams": (_open_streams, _close, _open_streams_again),

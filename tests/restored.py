@@ -30,7 +30,7 @@ def main(database: str, address: str) -> None:
         for line in sys.stdin:
             call, *given = json.loads(line)
             if call == "backup":
-                instance.backup(given[0])
+                instance.admin.backup(given[0])
             else:
                 prefix, count = given
                 receipt = instance.send_many([("news", "", f"{prefix} {n}".encode()) for n in range(count)])

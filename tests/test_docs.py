@@ -21,6 +21,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, get_args, get_origin
 
@@ -388,3 +389,6 @@ def test_every_call_of_the_table_is_there(adapter: type) -> None:
     calls = in_tables("call")
     assert calls >= {"send", "subscribe", "stats"}
     assert [name for name in calls if not callable(getattr(adapter, name, None))] == []
+    admin = in_tables("call of `admin`")
+    assert admin >= {"forget_peer", "backup"}
+    assert [name for name in admin if not callable(getattr(import_module(adapter.__module__).Admin, name, None))] == []

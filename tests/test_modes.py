@@ -70,7 +70,7 @@ def test_every_writer_makes_files_that_are_its_owners(tmp_path: Path) -> None:
         alice.new_connection(f"localhost:{bob.port}")
         alice.wait_subscribed("news", "k")
         alice.wait_acked(alice.send("news", "k", b"x"))
-        alice.backup(tmp_path / "copy.db")
+        alice.admin.backup(tmp_path / "copy.db")
         there = {path.name for path in tmp_path.rglob("*")}
         assert {"alice.db", "alice.db-wal", "alice.db.mark", "bob.db", "copy.db", "keys.log"} <= there
         assert wrong(tmp_path) == {}

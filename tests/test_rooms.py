@@ -80,7 +80,17 @@ def test_adapters_do_not_know_each_other(one: str, other: str) -> None:
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_adapters_have_the_same_file_names(adapter: str) -> None:
     """A reader of one knows all; some have more."""
-    common = ("dialing", "endpoint", "instance", "queues", "streams", "wire")
+    common = (
+        "core",
+        "dialing",
+        "endpoint",
+        "instance",
+        "opening",
+        "streams",
+        "streams_core",
+        "streams_opening",
+        "wire",
+    )
     assert [name for name in common if f"{adapter}.{name}" not in MODULES] == []
 
 

@@ -18,13 +18,10 @@ from tolliver_transports.staging import FolderOptions, StageOptions, Stager, Sta
 ADAPTERS = {"anyio": anyio, "blocking": blocking, "twisted": twisted}
 INSTANCE = {
     "addresses",
-    "backup",
-    "dead_letters",
-    "drop_dead_letters",
-    "drop_parked",
+    "admin",
+    "channel",
     "events",
     "flush",
-    "forget_peer",
     "gather",
     "instance_id",
     "message_runs",
@@ -35,19 +32,14 @@ INSTANCE = {
     "peers",
     "port",
     "register_callback",
-    "reload_tls",
     "remotes",
     "remove_connection",
-    "replay",
-    "repin",
     "retain",
     "retained",
     "request",
     "respond",
-    "retry",
     "send",
     "send_many",
-    "set_acl",
     "stats",
     "status",
     "status_address",
@@ -61,17 +53,59 @@ INSTANCE = {
     "work",
     "work_queue",
 }
-STREAMS = {"addresses", "connect", "events", "goodbye", "peers", "port", "publish", "reload_tls", "stats", "subscribe"}
+ADMIN = {
+    "backup",
+    "dead_letters",
+    "drop_dead_letters",
+    "drop_parked",
+    "forget_peer",
+    "reload_tls",
+    "repin",
+    "replay",
+    "retry",
+    "set_acl",
+}
+CHANNEL = {
+    "gather",
+    "messages",
+    "name",
+    "queue",
+    "register_callback",
+    "request",
+    "respond",
+    "retain",
+    "retained",
+    "runs",
+    "send",
+    "send_many",
+    "subscribe",
+    "unreliable_send",
+    "unsubscribe",
+    "work",
+}
+STREAMS = {
+    "addresses",
+    "channel",
+    "connect",
+    "events",
+    "goodbye",
+    "peers",
+    "port",
+    "publish",
+    "reload_tls",
+    "stats",
+    "subscribe",
+}
 OWN = {
     ("blocking", "Instance"): {"close"},
-    ("blocking", "Streams"): {"close", "max_feeds"},
+    ("blocking", "Streams"): {"close"},
     ("twisted", "Instance"): {"close"},
     ("twisted", "Streams"): {"close"},
 }
 """Calls that one adapter has beside."""
 KINDS = (
     *("Instance", "Streams", "Peer", "Subscription", "Messages", "Runs", "Run", "Registration", "Delivery"),
-    *("TypedMessages", "TypedRuns", "TypedRun", "TypedDelivery", "WorkQueue", "Work", "TypedWorkQueue", "TypedWork"),
+    *("TypedMessages", "TypedRuns", "TypedRun", "TypedDelivery", "WorkQueue", "Work", "TypedWork"),
 )
 
 
@@ -82,6 +116,9 @@ def public(kind: type) -> set[str]:
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_an_instance_shows_the_documented_calls_alone(adapter: str) -> None:
     assert public(ADAPTERS[adapter].Instance) == INSTANCE | OWN.get((adapter, "Instance"), set())
+    assert public(ADAPTERS[adapter].Admin) == ADMIN
+    assert public(ADAPTERS[adapter].Channel) == CHANNEL
+    assert public(ADAPTERS[adapter].StreamChannel) == {"name", "publish", "subscribe"}
     assert public(ADAPTERS[adapter].Streams) == STREAMS | OWN.get((adapter, "Streams"), set())
 
 
@@ -91,8 +128,10 @@ def test_it_is_so_where_it_is_open_too(adapter: str, tmp_path: Path) -> None:
     module = ADAPTERS[adapter]
 
     async def shown() -> set[str]:
-        instance = module.Instance(module.InstanceOptions(database=tmp_path / "node.db", plaintext=True))
-        streams = module.Streams(module.StreamsOptions(plaintext=True))
+        core, streams_core = (import_module(f"{module.__name__}.{name}") for name in ("core", "streams_core"))
+        options = module.InstanceOptions(database=tmp_path / "node.db", plaintext=True)
+        instance = module.Instance(core.InstanceCore(options))
+        streams = module.Streams(streams_core.StreamsCore(module.StreamsOptions(plaintext=True)))
         return {name for name in (*vars(instance), *vars(streams)) if not name.startswith("_")}
 
     assert asyncio.run(shown()) == set()

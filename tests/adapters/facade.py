@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -224,10 +225,12 @@ class Opened:
     # Calls in general.
 
     def start(self, name: str, *args: Any, **options: Any) -> Handle:
-        """Call the method of that name, and do not wait for it."""
+        """Call the method of that name, which may have a dot, and do not wait for it."""
         said = ", ".join(map(_short, args))
         instance = self._instance
-        return self.world.start(f"{self.world.kind}: {name}({said})", lambda: getattr(instance, name)(*args, **options))
+        return self.world.start(
+            f"{self.world.kind}: {name}({said})", lambda: attrgetter(name)(instance)(*args, **options)
+        )
 
     def interrupt(self, turns: int, name: str, *args: Any) -> Any:
         """The result of the call; raises Cancelled where it took more than so many turns of its loop."""
@@ -255,9 +258,24 @@ class Opened:
 
 
 class Facade(Opened):
-    """An instance in its world."""
+    """An instance in its world. A call with a codec is the channel's own."""
 
     options: InstanceOptions
+
+    def start(self, name: str, *args: Any, **options: Any) -> Handle:
+        codecs = {one: options.pop(one) for one in ("codec", "reply_codec") if one in options}
+        if not codecs:
+            return super().start(name, *args, **options)
+        if name == "send_many":
+            (items,) = args
+            channel, *given = items[0][0], [(key, value) for _, key, value in items]
+        else:
+            channel, *given = args
+        instance, own = self._instance, {"message_runs": "runs", "work_queue": "queue"}.get(name, name)
+        return self.world.start(
+            f"{self.world.kind}: {name} of {channel}",
+            lambda: getattr(instance.channel(channel, **codecs), own)(*given, **options),
+        )
 
     # The draft's calls.
 
@@ -341,34 +359,34 @@ class Facade(Opened):
         return Items(self.world, self._call("events"))
 
     def forget_peer(self, peer: UUID) -> None:
-        self._call("forget_peer", peer)
+        self._call("admin.forget_peer", peer)
 
     def repin(self, peer: UUID, spki_sha256: bytes | None = None) -> None:
-        self._call("repin", peer, spki_sha256)
+        self._call("admin.repin", peer, spki_sha256)
 
     def retry(self, peer: UUID) -> int:
-        return self._call("retry", peer)  # type: ignore[no-any-return]  # as above
+        return self._call("admin.retry", peer)  # type: ignore[no-any-return]  # as above
 
     def drop_parked(self, peer: UUID) -> int:
-        return self._call("drop_parked", peer)  # type: ignore[no-any-return]  # as above
+        return self._call("admin.drop_parked", peer)  # type: ignore[no-any-return]  # as above
 
     def dead_letters(self, after: int = 0) -> list[DeadLetter]:
-        return self._call("dead_letters", after)  # type: ignore[no-any-return]  # as above
+        return self._call("admin.dead_letters", after)  # type: ignore[no-any-return]  # as above
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> int:
-        return self._call("drop_dead_letters", letters)  # type: ignore[no-any-return]  # as above
+        return self._call("admin.drop_dead_letters", letters)  # type: ignore[no-any-return]  # as above
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
-        return self._call("replay", letters)  # type: ignore[no-any-return]  # as above
+        return self._call("admin.replay", letters)  # type: ignore[no-any-return]  # as above
 
     def backup(self, path: object) -> None:
-        self._call("backup", path)
+        self._call("admin.backup", path)
 
     def reload_tls(self) -> None:
-        self._call("reload_tls")
+        self._call("admin.reload_tls")
 
     def set_acl(self, acl: object) -> None:
-        self._call("set_acl", acl)
+        self._call("admin.set_acl", acl)
 
     def peers(self) -> list[PeerInfo]:
         return self._call("peers")  # type: ignore[no-any-return]  # as above

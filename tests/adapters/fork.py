@@ -42,7 +42,7 @@ def in_the_child(instance: Any) -> None:
         lambda: instance.send("news", "", b"x"),
         lambda: instance.subscribe("news"),
         lambda: instance.unreliable_send("news", "", b"x"),
-        lambda: instance.forget_peer(SOMEBODY),
+        lambda: instance.admin.forget_peer(SOMEBODY),
         lambda: instance.register_callback("news", "", print),
         lambda: instance.messages("news"),
     ):

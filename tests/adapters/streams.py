@@ -27,9 +27,19 @@ FORMS: tuple[Form, ...] = ("plain", "own")
 
 
 class StreamsFacade(Opened):
-    """Streams in their world."""
+    """Streams in their world. A call with a codec is the channel's own."""
 
     options: StreamsOptions
+
+    def start(self, name: str, *args: Any, **options: Any) -> Handle:
+        if options.get("codec") is None:
+            options.pop("codec", None)
+            return super().start(name, *args, **options)
+        codec, (channel, *given), streams = options.pop("codec"), args, self._instance
+        return self.world.start(
+            f"{self.world.kind}: {name} of {channel}",
+            lambda: getattr(streams.channel(channel, codec=codec), name)(*given, **options),
+        )
 
     def connect(self, remote: StreamsFacade | str, **options: Any) -> PeerFacade:
         return self.peer(self.start_connect(remote, **options).wait())

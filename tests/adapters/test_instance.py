@@ -120,7 +120,7 @@ def test_whoever_waits_when_it_closes_is_told(nodes: Nodes) -> None:
     with silent_port() as remote, nodes.open("left") as left:
         dialling = [left.start("new_connection", remote) for _ in range(2)]
         until(lambda: left.stats()["connections"])
-        reading = [left.start("dead_letters") for _ in range(5)]
+        reading = [left.start("admin.dead_letters") for _ in range(5)]
         sending = [left.start("send", "news", "", b"x") for _ in range(5)]
         left.close()
         for one in dialling:
@@ -202,7 +202,7 @@ def test_closing_with_calls_under_way_from_everywhere(nodes: Nodes) -> None:
             calls = [left.start("send", "news", "", b"%d" % number) for _ in range(10)]
             calls += [right.start("subscribe", f"{number} {more}") for more in range(5)]
             calls += [left.start("new_connection", address(right)), left.start("unsubscribe", "nothing")]
-            calls.append(left.start("forget_peer", right.instance_id))
+            calls.append(left.start("admin.forget_peer", right.instance_id))
             ends = [left.start_close(), right.start_close()]
             for one in (*calls, *ends):
                 outcome = one.outcome()

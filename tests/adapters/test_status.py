@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tolliver_transports.blocking import Instance
+from tolliver_transports.blocking import create_instance
 
 from tests.disks import eat, small_disk
 from tolliver_proto import CannotListen, DiskFull, NotOpenYet, UndeliveredReason
@@ -234,4 +234,4 @@ def test_one_that_is_closed_is_not_ready(nodes: Nodes) -> None:
 @ONE_KIND
 def test_one_that_was_never_open_says_so(nodes: Nodes) -> None:
     with pytest.raises(NotOpenYet):
-        Instance(nodes.options("left")).status()
+        create_instance(nodes.options("left")).status()

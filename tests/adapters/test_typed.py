@@ -231,8 +231,8 @@ def test_no_codec_and_no_handler_are_refused(nodes: Nodes) -> None:
         ):
             with pytest.raises(TypeError, match="codec is 5"):
                 right.start(name, *arguments, codec=5).wait()
-        with pytest.raises(TypeError, match="handler None cannot be called"):
-            right.start("subscribe", "c", codec=READINGS).wait()
+        with pytest.raises(TypeError, match="handler 5 cannot be called"):
+            right.start("subscribe", "c", "", 5, codec=READINGS).wait()
         assert right.start("subscriptions").wait() == []
 
 

@@ -106,7 +106,7 @@ def test_a_reply_without_a_body_or_without_a_value_is_a_failure(nodes: Nodes) ->
 def test_jobs_have_values(nodes: Nodes) -> None:
     with connected(nodes) as (worker, boss):
         queue = boss.work_queue("sums", codec=SUMS)
-        assert repr(queue) == "<TypedWorkQueue of 'sums'>"
+        assert repr(queue) == "<WorkQueue of 'sums'>"
         first, rest = queue.put(Sum([1]), "k"), queue.put_many([("", Sum([2])), ("l", Sum([3]))])
         with worker.work("sums", concurrency=2, codec=SUMS) as jobs:
             for key, value in (("k", 1), ("", 2), ("l", 3)):
@@ -159,7 +159,7 @@ def test_last_values_have_values(nodes: Nodes) -> None:
         left.retain("totals", "a", None, codec=TOTALS)
         with pytest.raises(BodyNotEncoded):
             left.retain("totals", "b", Sum([1]), codec=TOTALS)
-        kept, other = left.retained(codec=TOTALS)
+        kept, other = left._call("retained", "totals", codec=TOTALS)
         assert (kept.channel, kept.key, kept.value, kept.body) == ("totals", "b", Total(2), b'{"value":2}')
         assert kept.stored_at > 1.7e9
         assert kept.size == len("totals" + "b") + len(kept.body)
@@ -215,4 +215,4 @@ def test_no_codec_is_refused_before_anything_is_done(nodes: Nodes) -> None:
         with pytest.raises(TypeError, match="handler None cannot be called: give a function of a request"):
             right.start("respond", "c", None, codec=SUMS).wait()
         assert right.start("subscriptions").wait() == []
-        assert right.start("retained", codec=SUMS).wait() == []
+        assert right.start("retained", "sums", codec=SUMS).wait() == []

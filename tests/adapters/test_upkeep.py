@@ -419,7 +419,7 @@ def test_a_copy_of_the_database_is_an_instance_of_its_own_time(nodes: Nodes, tmp
         left.send("news", "", b"later")
         with pytest.raises(StoreError, match=rf"there is a file {copy}: .* Give another name"):
             left.backup(copy)
-        assert left.start("backup", tmp_path / "away" / "copy.db").outcome()
+        assert left.start("admin.backup", tmp_path / "away" / "copy.db").outcome()
         uuid = left.instance_id
     with nodes.open("left", database=copy) as restored:
         assert restored.instance_id == uuid
@@ -439,7 +439,7 @@ def test_closing_gives_a_copy_up(nodes: Nodes, tmp_path: Path) -> None:
             honest()
 
         store._look = look
-        copying = left.start("backup", copy)
+        copying = left.start("admin.backup", copy)
         until(under_way.is_set)
         left.close()
     assert given_up.is_set()

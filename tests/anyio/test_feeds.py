@@ -103,7 +103,7 @@ async def test_an_interrupt_is_no_failure_of_the_codec() -> None:
     ):
         giver.publish("numbers", [b"1", b"2"])
         await taker.connect(f"127.0.0.1:{giver.port}")
-        stream = taker.subscribe("numbers", prefetch=1, codec=Interrupts())
+        stream = taker.channel("numbers", codec=Interrupts()).subscribe(prefetch=1)
         with pytest.raises(KeyboardInterrupt):
             await anext(stream)
         assert [element async for element in stream] == [b"2"]

@@ -35,9 +35,9 @@ async def test_the_trace_of_an_event_goes_from_the_send_to_the_handler(nodes: No
             with memory.tracer.start_as_current_span("inside"):
                 got.append(delivery.value.get_data())
 
-        other.register_callback("news", "", handle, codec=EVENTS)
+        other.channel("news", codec=EVENTS).register_callback("", handle)
         given = event("hello")
-        receipt = await one.send("news", "secret", given, codec=EVENTS)
+        receipt = await one.channel("news", codec=EVENTS).send("secret", given)
         await left.wait_acked(receipt)
         await until(lambda: len(memory.spans) == 3)
         assert given.get_extension("traceparent") is None
@@ -65,8 +65,8 @@ async def test_a_batch_is_one_span_with_links(nodes: Nodes) -> None:
         with memory.tracer.start_as_current_span("before") as before:
             context = before.get_span_context()
         own = event("own", traceparent=f"00-{context.trace_id:032x}-{context.span_id:016x}-01")
-        async with other.message_runs("news", codec=EVENTS) as runs:
-            await one.send_many([("news", "", event("new")), ("news", "", own)], codec=EVENTS)
+        async with other.channel("news", codec=EVENTS).runs() as runs:
+            await one.channel("news", codec=EVENTS).send_many([("", event("new")), ("", own)])
             words: list[str] = []
             while len(words) < 2:
                 run = await anext(runs)
@@ -127,8 +127,8 @@ async def test_a_request_and_its_answer_are_one_trace(nodes: Nodes) -> None:
     memory = Memory()
     async with nodes.pair() as (left, right):
         one, other = traced(memory, left), traced(memory, right)
-        other.respond("ask", lambda request: event(request.value.get_id()), codec=EVENTS)
-        reply = await one.request("ask", event("1"), codec=EVENTS, timeout=60)
+        other.channel("ask", codec=EVENTS).respond(lambda request: event(request.value.get_id()))
+        reply = await one.channel("ask", codec=EVENTS).request(event("1"), timeout=60)
         assert reply.value.get_id() == "1"
         asked = [span for span in memory.spans if span.name == "request ask"][-1]
         assert parent(memory.span("respond ask")) == ids(asked)

@@ -52,7 +52,7 @@ async def test_before_its_block_every_call_says_so(nodes: Nodes) -> None:
 async def test_calls_that_never_wait_are_no_coroutines(nodes: Nodes) -> None:
     async with nodes.pair() as (left, right):
         assert left.unreliable_send("news", "", b"x") == 1
-        assert right.replay([]) == 0
+        assert right.admin.replay([]) == 0
         right.register_callback("news", "", print).close()
 
 

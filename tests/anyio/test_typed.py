@@ -23,18 +23,18 @@ def test_values_come_by_async_for_and_to_coroutines(tmp_path: Path, backend: str
         there = InstanceOptions(database=tmp_path / "bob.db", plaintext=True, listen="127.0.0.1:0")
         here = InstanceOptions(database=tmp_path / "alice.db", plaintext=True)
         async with create_instance(there) as bob, create_instance(here) as alice:
-            await bob.subscribe("numbers", handler=handle, codec=numbers)
-            async with bob.messages("numbers", codec=numbers) as one_by_one:
+            await bob.channel("numbers", codec=numbers).subscribe(handler=handle)
+            async with bob.channel("numbers", codec=numbers).messages() as one_by_one:
                 await alice.new_connection(f"127.0.0.1:{bob.port}")
-                first = await alice.send_many([("numbers", "", number) for number in range(3)], codec=numbers)
+                first = await alice.channel("numbers", codec=numbers).send_many([("", number) for number in range(3)])
                 async for delivery in one_by_one:
                     taken.append(delivery.value)
                     delivery.ack()
                     if len(taken) == 3:
                         break
                 await alice.wait_acked(first)
-            async with bob.message_runs("numbers", codec=numbers) as runs:
-                second = await alice.send("numbers", "", 3, codec=numbers)
+            async with bob.channel("numbers", codec=numbers).runs() as runs:
+                second = await alice.channel("numbers", codec=numbers).send("", 3)
                 async for run in runs:
                     taken.extend(one.value for one in run)
                     run.settle([run[0]], True)

@@ -23,8 +23,8 @@ def opened(**options: Any) -> Streams:
 
 @contextmanager
 def pair(**options: Any) -> Iterator[tuple[Streams, Streams]]:
-    """A publisher, and a subscriber that is connected to it. The options are the subscriber's."""
-    with opened(listen="127.0.0.1:0") as publisher, opened(**options) as subscriber:
+    """A publisher, and a subscriber that is connected to it, with these options both."""
+    with opened(listen="127.0.0.1:0", **options) as publisher, opened(**options) as subscriber:
         subscriber.connect(f"127.0.0.1:{publisher.port}", timeout=PATIENCE)
         yield publisher, subscriber
 

@@ -14,12 +14,12 @@ def test_a_trace_goes_from_the_send_to_a_handler_and_to_an_iterator(nodes: Nodes
     with nodes.pair() as (left, right):
         one, other = instrument(left, **memory.providers), instrument(right, **memory.providers)
         assert dir(one) == dir(left), "a prompt completes it as the instance's own"
-        other.register_callback("news", "handled", lambda _delivery: None, codec=EVENTS)
-        with other.messages("news", "taken", codec=EVENTS) as messages:
+        other.channel("news", codec=EVENTS).register_callback("handled", lambda _delivery: None)
+        with other.channel("news", codec=EVENTS).messages("taken") as messages:
             left.wait_subscribed("news", "taken", timeout=20)
-            one.send("news", "handled", event("1"), codec=EVENTS)
+            one.channel("news", codec=EVENTS).send("handled", event("1"))
             until(lambda: len(memory.spans) == 2)
-            one.send("news", "taken", event("2"), codec=EVENTS)
+            one.channel("news", codec=EVENTS).send("taken", event("2"))
             delivery = next(messages)
             assert delivery.value.get_id() == "2"
             delivery.ack()

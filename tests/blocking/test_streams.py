@@ -280,7 +280,7 @@ def test_a_codec_may_take_its_time() -> None:
             return int(element)
 
     with pair() as (publisher, subscriber):
-        publisher.publish("numbers", range(3), codec=Codec(publisher))
-        assert list(subscriber.subscribe("numbers", codec=Codec(subscriber))) == [0, 1, 2]
-        runs = list(subscriber.subscribe("numbers", codec=Codec(subscriber)).runs())
+        publisher.channel("numbers", codec=Codec(publisher)).publish(range(3))
+        assert list(subscriber.channel("numbers", codec=Codec(subscriber)).subscribe()) == [0, 1, 2]
+        runs = list(subscriber.channel("numbers", codec=Codec(subscriber)).subscribe().runs())
         assert list(itertools.chain.from_iterable(runs)) == [0, 1, 2]

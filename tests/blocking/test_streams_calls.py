@@ -95,9 +95,7 @@ def test_what_is_not_read_for_a_while_is_read_again() -> None:
 
 
 def test_there_are_only_so_many_threads(blocks: Blocks) -> None:
-    with pair() as (publisher, subscriber):
-        assert publisher.max_feeds == 256
-        publisher.max_feeds = 2
+    with pair(max_feeds=2) as (publisher, subscriber):
         publisher.publish("three", blocks)
         with subscriber.subscribe("three") as one, subscriber.subscribe("three") as other:
             assert (one.next(PATIENCE), other.next(PATIENCE)) == (b"1", b"1")

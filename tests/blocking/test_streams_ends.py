@@ -282,13 +282,13 @@ def test_a_codec_that_fails_ends_the_stream_after_what_it_could_read() -> None:
 
     with pair() as (publisher, subscriber):
         publisher.publish("mixed", lambda _name: [b"1", b"2", b"x", b"3"])
-        publisher.publish("bad", [b"1", "x"], codec=Codec())
-        each = subscriber.subscribe("mixed", codec=Codec())
+        publisher.channel("bad", codec=Codec()).publish([b"1", "x"])
+        each = subscriber.channel("mixed", codec=Codec()).subscribe()
         assert [each.next(PATIENCE), each.next(PATIENCE)] == [1, 2]
         for _ in range(2):
             with pytest.raises(ValueError, match="invalid literal"):
                 each.next(PATIENCE)
-        runs = subscriber.subscribe("mixed", codec=Codec(), prefetch=16).runs()
+        runs = subscriber.channel("mixed", codec=Codec()).subscribe(prefetch=16).runs()
         taken: list[int] = []
         with pytest.raises(ValueError, match="invalid literal"):
             taken.extend(itertools.chain.from_iterable(runs))
@@ -312,7 +312,7 @@ def test_an_interrupt_is_no_failure_of_the_codec() -> None:
 
     with pair() as (publisher, subscriber):
         publisher.publish("numbers", [b"1", b"2"])
-        subscription = subscriber.subscribe("numbers", prefetch=1, codec=Interrupts())
+        subscription = subscriber.channel("numbers", codec=Interrupts()).subscribe(prefetch=1)
         with pytest.raises(KeyboardInterrupt):
             subscription.next(PATIENCE)
         assert list(subscription) == [b"1", b"2"]  # nobody was given it

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports.blocking import Instance, Received
+from tolliver_transports.blocking import Instance
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.opening import no_more_threads
@@ -181,7 +181,7 @@ def test_a_callback_may_close_its_instance(nodes: Nodes) -> None:
 
 def test_threads_may_share_an_iterator_and_settle_for_each_other(nodes: Nodes) -> None:
     count = 400
-    seen: list[Received] = []
+    seen: list[Delivery] = []
     with nodes.pair() as (left, right), ThreadPoolExecutor(8) as pool:
         with right.messages("news", timeout=PATIENCE) as messages:
 
@@ -325,11 +325,11 @@ def calls(instance: Instance) -> Iterator[Any]:
     yield lambda: instance.unsubscribe("news", timeout=0)
     yield lambda: instance.send("news", "", b"x", timeout=0)
     yield lambda: instance.send_many([("news", "", b"x")], timeout=0)
-    yield lambda: instance.forget_peer(peer, timeout=0)
-    yield lambda: instance.retry(peer, timeout=0)
-    yield lambda: instance.drop_parked(peer, timeout=0)
-    yield lambda: instance.dead_letters(timeout=0)
-    yield lambda: instance.repin(peer, bytes(32), timeout=0)
+    yield lambda: instance.admin.forget_peer(peer, timeout=0)
+    yield lambda: instance.admin.retry(peer, timeout=0)
+    yield lambda: instance.admin.drop_parked(peer, timeout=0)
+    yield lambda: instance.admin.dead_letters(timeout=0)
+    yield lambda: instance.admin.repin(peer, bytes(32), timeout=0)
 
 
 def test_every_call_that_waits_for_the_disk_may_have_a_limit(nodes: Nodes) -> None:

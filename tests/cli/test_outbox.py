@@ -144,9 +144,9 @@ def test_it_is_shown_beside_a_running_instance(database: Path) -> None:
             check_peers(database)
             assert (await instance.send("b", "c", b"one more")).recipients == 1
             assert objects("outbox", "show", database)[2]["messages"] == MANY // 2 + len(WAITING) + 1
-            await instance.forget_peer(PEER)
+            await instance.admin.forget_peer(PEER)
             assert [one["peer"] for one in objects("peers", database)] == [str(OTHER)]
-            await instance.drop_parked(OTHER)
+            await instance.admin.drop_parked(OTHER)
 
     anyio.run(look)
     assert [one["messages"] for one in objects("outbox", "show", database)] == [MANY // 2 + len(WAITING) + 1]

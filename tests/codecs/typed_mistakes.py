@@ -17,19 +17,19 @@ def answer(request: TypedRequest[str]) -> int:
 
 
 async def main(instance: Instance) -> None:
-    await instance.send("c", "k", "no bytes")  # type: ignore[call-overload]
-    await instance.send("c", "k", 5, codec=Json(str))  # type: ignore[misc]
-    await instance.subscribe("c", handler=on_text, codec=Json(dict))  # type: ignore[arg-type]
+    texts = instance.channel("c", codec=Json(str))
+    await instance.send("c", "k", "no bytes")  # type: ignore[arg-type]
+    await texts.send("k", 5)  # type: ignore[arg-type]
+    await instance.channel("c", codec=Json(dict)).subscribe(handler=on_text)  # type: ignore[arg-type]
     instance.register_callback("c", "", on_text)  # type: ignore[arg-type]
     async for delivery in instance.messages("c"):
         str(delivery.value)  # type: ignore[attr-defined]
-    async for typed in instance.messages("c", codec=Json(str)):
+    async for typed in texts.messages():
         str(typed.value.percent)  # type: ignore[attr-defined]
-    await instance.request("c", "no bytes")  # type: ignore[call-overload]
-    await instance.request("c", 5, codec=Json(str))  # type: ignore[misc]
-    str((await instance.request("c", "text", codec=Json(str))).value.percent)  # type: ignore[attr-defined]
-    instance.respond("c", answer, codec=Json(dict), reply_codec=Json(int))  # type: ignore[arg-type]
-    instance.respond("c", answer, codec=Json(str), reply_codec=Json(str))  # type: ignore[arg-type]
-    await instance.work_queue("c", codec=Json(str)).put(5)  # type: ignore[arg-type]
-    await instance.work_queue("c", codec=Json(str)).put_many(["no pair"])  # type: ignore[list-item]
-    await instance.retain("c", "k", 5, codec=Json(str))  # type: ignore[misc]
+    await instance.request("c", "no bytes")  # type: ignore[arg-type]
+    await texts.request(5)  # type: ignore[arg-type]
+    str((await texts.request("text")).value.percent)  # type: ignore[attr-defined]
+    instance.channel("c", codec=Json(dict), reply_codec=Json(int)).respond(answer)  # type: ignore[arg-type]
+    instance.channel("c", codec=Json(str), reply_codec=Json(str)).respond(answer)  # type: ignore[arg-type]
+    await texts.queue().put(5)  # type: ignore[arg-type]
+    await texts.retain("k", 5)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from tolliver_transports import anyio, blocking, twisted
-from tolliver_transports.codecs import Codec, Json, Msgspec, decoding
+from tolliver_transports.codecs import Codec, Json, Msgspec, answering, decoding
 
 from tolliver_proto import Delivery, Receipt
 
@@ -57,72 +57,84 @@ async def total_async(request: anyio.TypedRequest[Reading]) -> Total:
 
 
 async def on_loops(instance: anyio.Instance | twisted.Instance) -> None:
-    assert_type(await instance.send("c", "k", Reading(1), codec=READINGS), Receipt)
+    readings = instance.channel("c", codec=READINGS)
+    named = instance.channel("c", codec=NAMED)
+    assert_type(await readings.send("k", Reading(1)), Receipt)
     assert_type(await instance.send("c", "k", b""), Receipt)
-    await instance.send_many([("c", "k", Reading(1))], codec=READINGS)
+    assert_type(await instance.channel("c").send("k", b""), Receipt)
+    await readings.send_many([("k", Reading(1))])
     await instance.send_many([("c", "k", b"")], require_recipients=1)
-    instance.unreliable_send("c", "k", "text", codec=NAMED)
+    named.unreliable_send("k", "text")
     await instance.subscribe("c", "k", plain)
-    await instance.subscribe("c", handler=on_reading, codec=READINGS)
-    await instance.subscribe("c", handler=lambda delivery: str(delivery.value.percent), codec=READINGS)
-    instance.register_callback("c", "", on_reading, codec=READINGS)
+    await readings.subscribe(handler=on_reading)
+    await readings.subscribe(handler=lambda delivery: str(delivery.value.percent))
+    readings.register_callback("", on_reading)
     instance.register_callback("c", "", decoding(READINGS, on_reading))
-    async for delivery in instance.messages("c", codec=READINGS):
+    async for delivery in readings.messages():
         assert_type(delivery.value, Reading)
         plain(delivery)
-    async for text in instance.messages("c", codec=Text()):
+    async for text in instance.channel("c", codec=Text()).messages():
         assert_type(text.value, str)
+    async for raw in instance.channel("c").messages():
+        assert_type(raw.value, bytes)
     async for bare in instance.messages("c"):
         assert_type(bare, Delivery)
-    async for run in instance.message_runs("c", codec=READINGS):
+    async for run in readings.runs():
         assert_type(run[0].value, Reading)
-    await instance.subscribe("c", handler=on_reading, codec=READINGS, concurrency=8, ordered_by="key")
+    await readings.subscribe(handler=on_reading, concurrency=8, ordered_by="key")
     assert_type((await instance.request("c", b"", timeout=1)).body, bytes)
-    assert_type((await instance.request("c", Reading(1), codec=READINGS)).value, Reading)
-    reply = await instance.request("c", Reading(1), "k", codec=READINGS, reply_codec=TOTALS, durable=True)
+    assert_type((await readings.request(Reading(1))).value, Reading)
+    sums = instance.channel("c", codec=READINGS, reply_codec=TOTALS)
+    reply = await sums.request(Reading(1), "k", durable=True)
     assert_type(reply.value, Total)
-    assert_type([one.value for one in await instance.gather("c", "x", codec=NAMED, timeout=1)], list[str])
+    assert_type([one.value for one in await named.gather("x", timeout=1)], list[str])
     instance.respond("c", lambda request: request.body)
-    instance.respond("c", lambda request: request.value, codec=READINGS, concurrency=2)
-    instance.respond("c", total, codec=READINGS, reply_codec=TOTALS)
-    instance.respond("c", total_async, "k", codec=READINGS, reply_codec=TOTALS)
+    readings.respond(lambda request: request.value, concurrency=2)
+    sums.respond(total)
+    sums.respond(total_async, "k")
+    instance.respond("c", answering(READINGS, total, TOTALS))
     assert_type(await instance.work_queue("c").put(b"", "k"), Receipt)
-    queue = instance.work_queue("c", codec=READINGS, lease=5)
+    queue = readings.queue(lease=5)
     assert_type(await queue.put(Reading(1), "k"), Receipt)
     await queue.put_many([("k", Reading(1))])
-    async for job in instance.work("c", codec=READINGS, concurrency=8):
+    async for job in readings.work(concurrency=8):
         assert_type(job.value, Reading)
     async for bare_job in instance.work("c"):
         assert_type(bare_job, Delivery)
-    await instance.retain("c", "k", Reading(1), codec=READINGS)
-    await instance.retain("c", "k", None, codec=READINGS)
-    assert_type([one.value for one in await instance.retained(codec=READINGS)], list[Reading])
+    await readings.retain("k", Reading(1))
+    await readings.retain("k", None)
+    assert_type([one.value for one in await readings.retained()], list[Reading])
     assert_type((await instance.retained())[0].body, bytes)
 
 
 def on_threads(instance: blocking.Instance) -> None:
-    assert_type(instance.send("c", "k", Reading(1), codec=READINGS, timeout=1), Receipt)
-    instance.send_many([("c", "k", Reading(1))], codec=READINGS)
-    instance.subscribe("c", handler=on_reading, codec=READINGS)
-    instance.register_callback("c", "", on_reading, codec=READINGS)
-    for delivery in instance.messages("c", codec=READINGS, timeout=1):
+    readings = instance.channel("c", codec=READINGS)
+    assert_type(readings.send("k", Reading(1), timeout=1), Receipt)
+    readings.send_many([("k", Reading(1))])
+    readings.subscribe(handler=on_reading)
+    readings.register_callback("", on_reading)
+    for delivery in readings.messages(timeout=1):
         assert_type(delivery.value, Reading)
     for bare in instance.messages("c", timeout=1):
         assert_type(bare, Delivery)
-    assert_type(instance.messages("c", codec=READINGS).next(1).value, Reading)
-    for run in instance.message_runs("c", codec=READINGS):
+    assert_type(readings.messages().next(1).value, Reading)
+    for run in readings.runs():
         assert_type([one.value for one in run], list[Reading])
-    assert_type(instance.request("c", Reading(1), codec=READINGS, reply_codec=TOTALS).value, Total)
-    assert_type(instance.gather("c", Reading(1), codec=READINGS)[0].value, Reading)
-    instance.respond("c", total, codec=READINGS, reply_codec=TOTALS)
-    instance.work_queue("c", codec=READINGS).put(Reading(1), timeout=1)
-    for job in instance.work("c", codec=READINGS, timeout=1):
+    sums = instance.channel("c", codec=READINGS, reply_codec=TOTALS)
+    assert_type(sums.request(Reading(1)).value, Total)
+    assert_type(readings.gather(Reading(1))[0].value, Reading)
+    sums.respond(total)
+    readings.queue().put(Reading(1), timeout=1)
+    for job in readings.work(timeout=1):
         assert_type(job.value, Reading)
-    instance.retain("c", "k", Reading(1), codec=READINGS, timeout=1)
-    assert_type([one.value for one in instance.retained(codec=READINGS, timeout=1)], list[Reading])
+    readings.retain("k", Reading(1), timeout=1)
+    assert_type([one.value for one in readings.retained(timeout=1)], list[Reading])
 
 
 async def elements(streams: anyio.Streams) -> None:
-    streams.publish("readings", [Reading(1)], codec=READINGS)
-    async for reading in streams.subscribe("readings", codec=READINGS):
+    readings = streams.channel("readings", codec=READINGS)
+    readings.publish([Reading(1)])
+    async for reading in readings.subscribe():
         assert_type(reading, Reading)
+    async for element in streams.subscribe("readings"):
+        assert_type(element, bytes)

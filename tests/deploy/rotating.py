@@ -125,7 +125,7 @@ def rotate(directory: Path, rotations: int, lifetime: float) -> Figures:
         load = _Load(sender)
         for _ in range(rotations):
             alice.exchange()
-            sender.reload_tls()
+            sender.admin.reload_tls()
             bob.exchange()
             service.process.send_signal(signal.SIGHUP)
             carol.mount()

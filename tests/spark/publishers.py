@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tolliver_transports.blocking import Streams, StreamsOptions
-from tolliver_transports.blocking.streams import StreamsCore
+from tolliver_transports.blocking import Peer, Streams, StreamsOptions
+from tolliver_transports.blocking.streams_core import StreamsCore
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Cancel, Request, Subscribe
@@ -32,7 +32,7 @@ class Ledger:
         self.most = max(self.most, self.granted - sent)
 
 
-class _LedgerCore(StreamsCore):
+class _LedgerCore(StreamsCore[Peer]):
     """Notes down the demand of each subscription."""
 
     def __init__(self, options: StreamsOptions) -> None:
@@ -62,9 +62,6 @@ class Publisher(Streams):
 
     _core: _LedgerCore
 
-    def _make_core(self, options: StreamsOptions) -> _LedgerCore:
-        return _LedgerCore(options)
-
     @property
     def ledgers(self) -> list[Ledger]:
         return self._core.ledgers
@@ -74,7 +71,7 @@ class Publisher(Streams):
 def publishing(certs: Certificates, **sources: Any) -> Iterator[Publisher]:
     """A publisher of these; `listen` may say where."""
     where = sources.pop("listen", "127.0.0.1:0")
-    with Publisher(StreamsOptions(listen=where, tls=certs.tls("publisher"))) as publisher:
+    with Publisher(_LedgerCore(StreamsOptions(listen=where, tls=certs.tls("publisher")))) as publisher:
         for name, source in sources.items():
             publisher.publish(name, source)
         yield publisher

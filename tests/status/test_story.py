@@ -116,7 +116,9 @@ class Watched:
         self._stack.close()
 
     def handles(self, channel: str) -> None:
-        self.traced.register_callback(channel, "", lambda one: self.got.append(one.value.get_id()), codec=EVENTS)
+        self.traced.channel(channel, codec=EVENTS).register_callback(
+            "", lambda one: self.got.append(one.value.get_id())
+        )
         self.instance.subscribe(channel)
 
     @contextmanager
@@ -128,7 +130,7 @@ class Watched:
             while not stop.wait(BEAT):
                 name = f"{self.name} {len(sent)}"
                 with suppress(OutboxFull):  # as long as it is cut off
-                    self.traced.send(channel, "", event(name), codec=EVENTS)
+                    self.traced.channel(channel, codec=EVENTS).send("", event(name))
                     sent.append(name)
 
         thread = threading.Thread(target=beat)
@@ -324,7 +326,7 @@ class Night:
 
     def send(self, count: int) -> None:
         for number in range(count):
-            self.alice.traced.send("news", "secret key", event(f"news {number}"), codec=EVENTS)
+            self.alice.traced.channel("news", codec=EVENTS).send("secret key", event(f"news {number}"))
 
     def waits_for(self, node: Watched, count: int) -> None:
         until(lambda: self.alice.number("tolliver_peer_pending", peer=str(node.uuid)) == count, f"{count} for a peer")

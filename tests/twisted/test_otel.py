@@ -18,8 +18,8 @@ def test_a_trace_goes_from_the_send_to_the_handler(loop: Loop, nodes: Nodes) -> 
     async def scenario() -> None:
         async with nodes.pair() as (left, right):
             one, other = instrument(left, **memory.providers), instrument(right, **memory.providers)
-            other.register_callback("news", "", lambda _delivery: None, codec=EVENTS)
-            await left.wait_acked(await one.send("news", "", event("1"), codec=EVENTS))
+            other.channel("news", codec=EVENTS).register_callback("", lambda _delivery: None)
+            await left.wait_acked(await one.channel("news", codec=EVENTS).send("", event("1")))
             await nodes.until(lambda: len(memory.spans) == 2)
             with pytest.raises(NoResponders):
                 await one.request("nobody", b"", wait=False)

@@ -208,10 +208,11 @@ def test_what_a_codec_raises_is_not_taken_for_the_end(loop: Loop, flows: Flows, 
             raise mine("not one of ours")
 
     async def scenario() -> None:
-        async with flows.pair() as (giving, peer):
+        async with await flows.open() as giving, await flows.open() as taking:
+            await taking.connect(f"127.0.0.1:{giving.port}")
             giving.publish("numbers", NUMBERS)
             with pytest.raises(mine, match="not one of ours"):
-                await peer.subscribe("numbers", codec=Codec()).next()
+                await taking.channel("numbers", codec=Codec()).subscribe().next()
 
     loop.wait(scenario)
 

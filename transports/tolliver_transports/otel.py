@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import accumulate
@@ -33,7 +33,7 @@ from ._status.metrics import METRICS, Metric, Sample, samples
 from ._status.snapshot import HistogramStatus
 from .codecs import CloudEvents
 
-__all__ = ["Traced", "TracedDelivery", "TracedRun", "instrument"]
+__all__ = ["Traced", "TracedChannel", "TracedDelivery", "TracedRun", "instrument"]
 
 I = TypeVar("I", bound=BaseInstance[Any])  # noqa: E741
 T = TypeVar("T")
@@ -154,8 +154,8 @@ _MEANINGS = {"count": "How many.", "sum": "Their sum.", "bucket": "How many were
 class Traced:
     """An instance whose sends, requests, handlers and iterators have spans; all else of it is the instance's own.
 
-    Where the `codec` is `CloudEvents()`, a sent event carries the context of its send span, unless it has one already,
-    which the send span links to then. Spans of a message that carries none stand alone.
+    An event that a channel with the codec `CloudEvents()` sends carries the context of its send span, unless it has one
+    already, which the send span links to then. Spans of a message that carries none stand alone.
     """
 
     def __init__(self, instance: BaseInstance[Any], tracer: Tracer) -> None:
@@ -171,69 +171,127 @@ class Traced:
     def __repr__(self) -> str:
         return f"<Traced {self._instance!r}>"
 
+    def channel(self, name: str, **codecs: Any) -> Any:
+        """As the instance's own, `TracedChannel`."""
+        return TracedChannel(cast(Any, self._instance).channel(name, **codecs), self._spans, codecs.get("codec"))
+
     def send(self, channel: str, key: str, body: Any, **terms: Any) -> Any:
         """As the instance's own."""
-        return self._sent("send", channel, key, body, terms)
+        return self._spans.sent(
+            "send", [channel], lambda _span: cast(Any, self._instance).send(channel, key, body, **terms)
+        )
 
     def unreliable_send(self, channel: str, key: str, body: Any, **terms: Any) -> Any:
         """As the instance's own."""
-        return self._sent("unreliable_send", channel, key, body, terms)
-
-    def _sent(self, name: str, channel: str, key: str, body: Any, terms: dict[str, Any]) -> Any:
-        span = self._spans.start("send", [channel], links=_links([body]), name=name)
-        call = getattr(self._instance, name)
-        return self._spans.within(span, lambda: call(channel, key, _carrying(span, body, terms), **terms))
+        send = cast(Any, self._instance).unreliable_send
+        return self._spans.sent("unreliable_send", [channel], lambda _span: send(channel, key, body, **terms))
 
     def send_many(self, items: Iterable[tuple[str, str, Any]], **terms: Any) -> Any:
         """As the instance's own; one span for all of them."""
         items = tuple(items)
-        channels, bodies = [channel for channel, _, _ in items], [body for *_, body in items]
-        span = self._spans.start("send", channels, links=_links(bodies), name="send_many", batch=len(items))
-
-        def call() -> Any:
-            carrying = [(channel, key, _carrying(span, body, terms)) for channel, key, body in items]
-            return self._instance.send_many(carrying, **terms)  # type: ignore[attr-defined]  # an adapter's
-
-        return self._spans.within(span, call)
+        channels, send = [channel for channel, _, _ in items], cast(Any, self._instance).send_many
+        return self._spans.sent("send_many", channels, lambda _span: send(items, **terms), batch=len(items))
 
     def request(self, channel: str, body: Any, key: str = "", **terms: Any) -> Any:
         """As the instance's own; its span ends with the reply."""
-        return self._asked("request", channel, body, key, terms)
+        ask = cast(Any, self._instance).request
+        return self._spans.sent("request", [channel], lambda _span: ask(channel, body, key, **terms))
 
     def gather(self, channel: str, body: Any, key: str = "", **terms: Any) -> Any:
         """As the instance's own; its span ends with the replies."""
-        return self._asked("gather", channel, body, key, terms)
-
-    def _asked(self, name: str, channel: str, body: Any, key: str, terms: dict[str, Any]) -> Any:
-        span = self._spans.start("send", [channel], links=_links([body]), name=name)
-        call = getattr(self._instance, name)
-        return self._spans.within(span, lambda: call(channel, _carrying(span, body, terms), key, **terms))
+        ask = cast(Any, self._instance).gather
+        return self._spans.sent("gather", [channel], lambda _span: ask(channel, body, key, **terms))
 
     def respond(self, channel: str, handler: Any, key: str = "", **choices: Any) -> Any:
         """As the instance's own, with a span for each call of the handler."""
-        respond = cast(Any, self._instance).respond
-        return respond(channel, self._spans.processing(handler, "respond", lambda _result: True), key, **choices)
+        return cast(Any, self._instance).respond(channel, self._spans.responding(handler), key, **choices)
 
     def register_callback(self, channel: str, key: str, handler: Any, **choices: Any) -> Any:
         """As the instance's own, with a span for each call of the handler."""
-        register = cast(Any, self._instance).register_callback
-        return register(channel, key, self._spans.processing(handler, "process", _is_well), **choices)
+        return cast(Any, self._instance).register_callback(channel, key, self._spans.handling(handler), **choices)
 
     def subscribe(self, channel: str, key: str = "", handler: Any = None, **choices: Any) -> Any:
         """As the instance's own, with a span for each call of the handler."""
-        if handler is not None:
-            handler = self._spans.processing(handler, "process", _is_well)
-        return cast(Any, self._instance).subscribe(channel, key, handler=handler, **choices)
+        return cast(Any, self._instance).subscribe(channel, key, self._spans.handling(handler), **choices)
 
     def messages(self, channel: str, key: str = "", **choices: Any) -> Any:
         """As the instance's own; deliveries are `TracedDelivery`."""
-        source = cast(Any, self._instance).messages(channel, key, **choices)
-        return _Receiving(source, lambda one: self._spans.received(one))
+        return _Receiving(cast(Any, self._instance).messages(channel, key, **choices), self._spans.received)
 
     def message_runs(self, channel: str, key: str = "", **choices: Any) -> Any:
         """As the instance's own; runs are `TracedRun`."""
-        source = cast(Any, self._instance).message_runs(channel, key, **choices)
-        return _Receiving(source, lambda run: self._spans.received_run(run))
+        return _Receiving(cast(Any, self._instance).message_runs(channel, key, **choices), self._spans.received_run)
+
+
+class TracedChannel:
+    """A channel whose calls have spans, as those of `Traced`; all else of it is the channel's own."""
+
+    def __init__(self, channel: Any, spans: _Spans, codec: object) -> None:
+        self._channel = channel
+        self._spans = spans
+        self._carries = isinstance(codec, CloudEvents)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._channel)
+
+    def __repr__(self) -> str:
+        return f"<Traced {self._channel!r}>"
+
+    def _sent(self, name: str, values: Sequence[Any], send: Callable[[list[Any]], Any]) -> Any:
+        def call(span: Span) -> Any:
+            return send([_carrying(span, value) if self._carries else value for value in values])
+
+        count = len(values) if name == "send_many" else None
+        return self._spans.sent(name, [self._channel.name] * len(values), call, values, count)
+
+    def send(self, key: str, value: Any, **terms: Any) -> Any:
+        """As the channel's own."""
+        return self._sent("send", [value], lambda given: self._channel.send(key, *given, **terms))
+
+    def unreliable_send(self, key: str, value: Any, **terms: Any) -> Any:
+        """As the channel's own."""
+        return self._sent("unreliable_send", [value], lambda given: self._channel.unreliable_send(key, *given, **terms))
+
+    def send_many(self, items: Iterable[tuple[str, Any]], **terms: Any) -> Any:
+        """As the channel's own; one span for all of them."""
+        items = tuple(items)
+        keys = [key for key, _ in items]
+        return self._sent(
+            "send_many",
+            [value for _, value in items],
+            lambda given: self._channel.send_many(list(zip(keys, given, strict=True)), **terms),
+        )
+
+    def request(self, value: Any, key: str = "", **terms: Any) -> Any:
+        """As the channel's own; its span ends with the reply."""
+        return self._sent("request", [value], lambda given: self._channel.request(*given, key, **terms))
+
+    def gather(self, value: Any, key: str = "", **terms: Any) -> Any:
+        """As the channel's own; its span ends with the replies."""
+        return self._sent("gather", [value], lambda given: self._channel.gather(*given, key, **terms))
+
+    def respond(self, handler: Any, key: str = "", **choices: Any) -> Any:
+        """As the channel's own, with a span for each call of the handler."""
+        return self._channel.respond(self._spans.responding(handler), key, **choices)
+
+    def register_callback(self, key: str, handler: Any, **choices: Any) -> Any:
+        """As the channel's own, with a span for each call of the handler."""
+        return self._channel.register_callback(key, self._spans.handling(handler), **choices)
+
+    def subscribe(self, key: str = "", handler: Any = None, **choices: Any) -> Any:
+        """As the channel's own, with a span for each call of the handler."""
+        return self._channel.subscribe(key, self._spans.handling(handler), **choices)
+
+    def messages(self, key: str = "", **choices: Any) -> Any:
+        """As the channel's own; deliveries are `TracedDelivery`."""
+        return _Receiving(self._channel.messages(key, **choices), self._spans.received)
+
+    def runs(self, key: str = "", **choices: Any) -> Any:
+        """As the channel's own; runs are `TracedRun`."""
+        return _Receiving(self._channel.runs(key, **choices), self._spans.received_run)
 
 
 class _Spans:
@@ -286,7 +344,27 @@ class _Spans:
         _end(span, result, is_well)
         return result
 
-    def processing(self, handler: Any, name: str, is_well: Callable[[Any], bool]) -> Any:
+    def sent(
+        self,
+        name: str,
+        channels: Sequence[str],
+        send: Callable[[Span], Any],
+        values: Iterable[Any] = (),
+        batch: int | None = None,
+    ) -> Any:
+        """The call of this name, which sends these values, with a span until what it gives back is there."""
+        span = self.start("send", channels, links=_links(values), name=name, batch=batch)
+        return self.within(span, lambda: send(span))
+
+    def handling(self, handler: Any) -> Any:
+        """The handler of messages with a span around each call."""
+        return self._processing(handler, "process", _is_well)
+
+    def responding(self, handler: Any) -> Any:
+        """The handler of requests with a span around each call."""
+        return self._processing(handler, "respond", lambda _result: True)
+
+    def _processing(self, handler: Any, name: str, is_well: Callable[[Any], bool]) -> Any:
         """The handler with a span around each call, plain or async as it is itself."""
         if not callable(handler):
             return handler  # its registration says so
@@ -516,14 +594,14 @@ def _links(given: Iterable[Any]) -> list[Link]:
     return [Link(one.get_span_context()) for one in contexts if one.get_span_context().is_valid]
 
 
-def _carrying(span: Span, body: Any, terms: Mapping[str, Any]) -> Any:
-    """The event with this span's context, a copy of what the program has; any other body as it is."""
-    if not isinstance(terms.get("codec"), CloudEvents) or not hasattr(body, "get_attributes") or _carrier(body):
-        return body
+def _carrying(span: Span, event: Any) -> Any:
+    """The event with this span's context, a copy of what the program has; one that has a context as it is."""
+    if not hasattr(event, "get_attributes") or _carrier(event):
+        return event
     carrier: dict[str, str] = {}
     _CONTEXT.inject(carrier, trace.set_span_in_context(span))
-    attributes = body.get_attributes()
-    event = type(body)({**attributes, **carrier}, body.get_data())
+    attributes = event.get_attributes()
+    carrying = type(event)({**attributes, **carrier}, event.get_data())
     if "time" not in attributes:
-        event.get_attributes().pop("time", None)  # which the library makes up
-    return event
+        carrying.get_attributes().pop("time", None)  # which the library makes up
+    return carrying

@@ -186,7 +186,7 @@ def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -
         place.unlink()
         raise StoreError(
             f"the instance that has {database} has not looked for this within {timeout:g} s: it is no `tolliver run`, "
-            "or too busy. In a program, call instance.replay() and drop_dead_letters(); or stop it first"
+            "or too busy. In a program, call instance.admin.replay() and drop_dead_letters(); or stop it first"
         )
     return left
 
@@ -245,9 +245,9 @@ async def keep_requests(instance: Instance, database: Path) -> None:
 
 async def _do(instance: Instance, what: str, numbers: Collection[int]) -> int:
     if what == "drop":
-        return await instance.drop_dead_letters(numbers)
+        return await instance.admin.drop_dead_letters(numbers)
     count, after = 0, min(numbers, default=1) - 1
-    while page := await instance.dead_letters(after, _PAGE):
-        count += instance.replay([one for one in page if one.number in numbers])
+    while page := await instance.admin.dead_letters(after, _PAGE):
+        count += instance.admin.replay([one for one in page if one.number in numbers])
         after = page[-1].number
     return count

@@ -96,14 +96,14 @@ async def listen(
         runs: Runs | TypedRuns[Any] = (
             instance.message_runs("", "", subscribe=False)
             if codec is None
-            else instance.message_runs("", "", subscribe=False, codec=codec)
+            else instance.channel("", codec=codec).runs(subscribe=False)
         )
         if only:
             await _drop_earlier(instance, wanted)
         _say_where(instance)
         others = [partial(_dial, instance, remote) for remote in remotes]
         if acl is not None:
-            others.append(partial(reread_rules, acl, instance.set_acl))
+            others.append(partial(reread_rules, acl, instance.admin.set_acl))
         await alongside(partial(_print, runs, count, show, output), others)
 
 

@@ -169,7 +169,7 @@ class _Running:
                     await self._instance.subscribe(*one)
                     added.append(one)
             if options.tls is not None:
-                await self._instance.reload_tls()
+                await self._instance.admin.reload_tls()
             await self._bridging.change(bridge)
         except (OSError, TypeError, ValueError, TolliverError) as error:
             await self._deliveries.close_unused()
@@ -181,7 +181,7 @@ class _Running:
             self._instance.notice(NoticeKind.RELOAD_REFUSED, detail)
             return
         self._refused = ""
-        self._instance.set_acl(acl)
+        self._instance.admin.set_acl(acl)
         self._deliveries.change(now.destinations)
         if now.subscriptions != before.subscriptions:
             await self._drop_earlier(now)

@@ -124,6 +124,10 @@ class BaseEndpoint(ABC):
         """
 
     @abstractmethod
+    def describe(self, name: str) -> str:
+        """A line for `repr` of the program's object, whose class has this name."""
+
+    @abstractmethod
     def _start_work(self) -> None:
         """On the loop, when it listens and is open."""
 

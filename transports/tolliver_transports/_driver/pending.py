@@ -24,8 +24,8 @@ class PendingCall(Generic[T]):
         """`answer` makes what the waiters get of the value that it is resolved with."""
         self._answer = answer
         self.done = False
-        self.late: Callable[[], str] | None = None
-        """Words for whoever has waited too long: what is not done, and why."""
+        self.late: Callable[[], str] | str = ""
+        """Words for a waiter whose time is over: what is not done, and why."""
         self.abandoned: Callable[[], object] | None = None
         """Called when the last who waited waits no more, and there is no answer."""
         self.error: BaseException | None = None
@@ -55,7 +55,8 @@ class PendingCall(Generic[T]):
 
     def too_late(self, seconds: float) -> TimeoutError:
         """For a waiter whose time is over; what was asked for goes on."""
-        return TimeoutError(f"after {seconds:g} s {self.late() if self.late else 'it is not done, and goes on'}")
+        late = self.late if isinstance(self.late, str) else self.late()
+        return TimeoutError(f"after {seconds:g} s {late or 'it is not done, and goes on'}")
 
     def result(self) -> T:
         """The answer. Raises the error that it is."""

@@ -155,9 +155,10 @@ class NodeDriver(Driver):
 
     # Calls that wait.
 
-    def when_stored(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
-        """Answered when the commit of the receipt is done."""
+    def when_stored(self, receipt: Receipt, answer: Callable[[Receipt], T], late: str = "") -> PendingCall[T]:
+        """Answered when the commit of the receipt is done; `late` are the words for a caller whose time is over."""
         call = self._stored.of(receipt, answer)
+        call.late = late
         if not self.node.gathers:
             self.run_actions()
         return call
@@ -185,17 +186,20 @@ class NodeDriver(Driver):
             calls.give_up()
         super().give_up()
 
-    def when_read(self, job: Callable[[], R], answer: Callable[[R], T]) -> PendingCall[T]:
+    def when_read(self, job: Callable[[], R], answer: Callable[[R], T], late: str) -> PendingCall[T]:
         """Answered with what the job finds, off the loop and in its turn with what the store has to do."""
-        return self._when_run(self._storing, job, answer)
+        return self._when_run(self._storing, job, answer, late)
 
-    def when_done_beside(self, job: Job, answer: Callable[[Any], T]) -> PendingCall[T]:
+    def when_done_beside(self, job: Job, answer: Callable[[Any], T], late: str) -> PendingCall[T]:
         """As `when_read`, beside what the store has to do."""
-        return self._when_run(self._beside, job, answer)
+        return self._when_run(self._beside, job, answer, late)
 
-    def _when_run(self, run: Callable[[Job, Done], None], job: Job, answer: Callable[[Any], T]) -> PendingCall[T]:
+    def _when_run(
+        self, run: Callable[[Job, Done], None], job: Job, answer: Callable[[Any], T], late: str
+    ) -> PendingCall[T]:
         name = object()
         call = self.calls.of(name, answer)
+        call.late = late
         run(job, lambda result, error: self.calls.settle(name, result, error))
         return call
 

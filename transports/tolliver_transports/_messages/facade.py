@@ -6,7 +6,7 @@ An adapter's `Instance` holds a core and adds the calls that wait, in the form t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, NoticeKind, PeerInfo, RemoteInfo, Subscription
@@ -50,23 +50,6 @@ class BaseInstance(BaseFacade[C]):
         with self._core.lock:
             return self._core.subscriptions()
 
-    def replay(self, letters: Iterable[DeadLetter]) -> int:
-        """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed.
-
-        Raises ConnectionClosing where the instance is not open.
-        """
-        letters = tuple(letters)  # a generator may take its time
-        with self._core.lock:
-            return self._core.replay(letters)
-
-    def set_acl(self, acl: Acl) -> None:
-        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8).
-
-        Raises ConnectionClosing where the instance is not open.
-        """
-        with self._core.lock:
-            self._core.set_acl(acl)
-
     def peers(self) -> list[PeerInfo]:
         """Every peer that is known, connected or not: UUID, address, subscriptions, messages and bytes that wait."""
         with self._core.lock:
@@ -103,3 +86,24 @@ class BaseInstance(BaseFacade[C]):
     def status_address(self) -> tuple[str, int] | None:
         """Host and port of its status endpoint, None where the option `status` asks for none."""
         return self._core.status_address
+
+
+class BaseAdmin(Generic[C]):
+    """Calls of an operator, as far as nothing waits."""
+
+    def __init__(self, core: C) -> None:
+        self._core = core
+
+    def replay(self, letters: Iterable[DeadLetter]) -> int:
+        """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed."""
+        letters = tuple(letters)  # a generator may take its time
+        with self._core.lock:
+            return self._core.replay(letters)
+
+    def set_acl(self, acl: Acl) -> None:
+        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
+        with self._core.lock:
+            self._core.set_acl(acl)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._core}>"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 from uuid import UUID
 
 from tolliver_proto import (
@@ -45,7 +45,6 @@ from .._options.instance import InstanceOptions, Remote
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
-from ..codecs._codec import AnyCodec
 from .channels import ChannelTable
 from .driver import NodeDriver
 from .inbox import Handler, Mailbox
@@ -61,8 +60,10 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 _REMOTES_SAID = 3  # in one text
-_EVERYTHING = (Subscription("", ""),)
 _NO_BOUND = 2**63
+_GOES_ON = "it is not withdrawn, and may still be stored"
+_SENT_LATE = f"the message is not on disk yet: {_GOES_ON}"
+_READ_LATE = "the database has not answered: ask again"
 Item = tuple[str, str, bytes]
 T = TypeVar("T")
 To = UUID | Collection[UUID] | None
@@ -111,15 +112,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         """Register a handler."""
 
     @abstractmethod
-    def respond(
-        self,
-        channel: str,
-        key: str,
-        handler: Responding,
-        codec: AnyCodec[Any] | None = None,
-        reply_codec: AnyCodec[Any] | None = None,
-        concurrency: int = ...,
-    ) -> object:
+    def respond(self, channel: str, key: str, handler: Responding, concurrency: int = ...) -> object:
         """Register a handler of requests, and subscribe to them."""
 
     @abstractmethod
@@ -154,11 +147,19 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def subscribe(self, channel: str, key: str) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_stored(self.node.subscribe(channel, key, monotonic()), _nothing)
+        late = f"the subscription is not on disk yet: {_GOES_ON}"
+        return self._driver.when_stored(self.node.subscribe(channel, key, monotonic()), _nothing, late)
+
+    def subscribe_with(self, channel: str, key: str, handler: Handler | None, how: SideBySide) -> PendingCall[None]:
+        """Subscribe; the handler is registered first, where there is one."""
+        if handler is not None:
+            self.handle(channel, key, handler, how)
+        return self.subscribe(channel, key)
 
     def unsubscribe(self, channel: str, key: str) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_stored(self.node.unsubscribe(channel, key, monotonic()), _nothing)
+        late = f"the end of the subscription is not on disk yet: {_GOES_ON}"
+        return self._driver.when_stored(self.node.unsubscribe(channel, key, monotonic()), _nothing, late)
 
     def wait_subscribed(self, channel: str, key: str, peers: int, connected: bool) -> PendingCall[int]:
         self.check_open()
@@ -190,7 +191,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         receipt = self.node.send(
             channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
         )
-        return self._driver.when_stored(receipt, as_it_is)
+        return self._driver.when_stored(receipt, as_it_is, _SENT_LATE)
 
     def send_many(
         self, items: Iterable[Item], require_recipients: int, to: To, expire_after: float | None
@@ -200,15 +201,19 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         receipt = self.node.send_many(
             items, now, require_recipients=require_recipients, to=to, expire_after=expire_after
         )
-        return self._driver.when_stored(receipt, as_it_is)
+        return self._driver.when_stored(receipt, as_it_is, _SENT_LATE)
 
     def retain(self, channel: str, key: str, body: bytes | None) -> PendingCall[Receipt]:
         self.check_open()
-        return self._driver.when_stored(self.node.use(LastValues).retain(channel, key, body, monotonic()), as_it_is)
+        receipt = self.node.use(LastValues).retain(channel, key, body, monotonic())
+        return self._driver.when_stored(receipt, as_it_is, f"the value is not on disk yet: {_GOES_ON}")
 
-    def retained(self, after: tuple[str, str] | None, count: int) -> PendingCall[list[RetainedValue]]:
+    def retained(self, after: tuple[str, str] | None, count: int, channel: str) -> PendingCall[list[RetainedValue]]:
         self.check_open()
-        return self._driver.when_read(lambda: self._store.retained(_EVERYTHING, after, count, _NO_BOUND), self._told)
+        wanted = (Subscription(channel, ""),)
+        return self._driver.when_read(
+            lambda: self._store.retained(wanted, after, count, _NO_BOUND), self._told, _READ_LATE
+        )
 
     def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
         self.check_open()
@@ -258,27 +263,32 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def forget_peer(self, peer: UUID) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_stored(self.node.forget_peer(peer, monotonic()), _nothing)
+        late = f"peer {peer} is not forgotten on disk yet: {_GOES_ON}"
+        return self._driver.when_stored(self.node.forget_peer(peer, monotonic()), _nothing, late)
 
     def repin(self, peer: UUID, spki_sha256: bytes | None) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_stored(self.node.repin(peer, spki_sha256, monotonic()), _nothing)
+        late = f"the key of peer {peer} is not on disk yet: {_GOES_ON}"
+        return self._driver.when_stored(self.node.repin(peer, spki_sha256, monotonic()), _nothing, late)
 
     def retry(self, peer: UUID) -> PendingCall[int]:
         self.check_open()
-        return self._driver.when_stored(self.node.retry(peer, monotonic()), _total)
+        late = f"what was set aside for {peer} does not go out yet: {_GOES_ON}"
+        return self._driver.when_stored(self.node.retry(peer, monotonic()), _total, late)
 
     def drop_parked(self, peer: UUID) -> PendingCall[int]:
         self.check_open()
-        return self._driver.when_stored(self.node.drop_parked(peer, monotonic()), _total)
+        late = f"what was set aside for {peer} is not dropped on disk yet: {_GOES_ON}"
+        return self._driver.when_stored(self.node.drop_parked(peer, monotonic()), _total, late)
 
     def dead_letters(self, after: int, count: int) -> PendingCall[list[DeadLetter]]:
         self.check_open()
-        return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._told)
+        return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._told, _READ_LATE)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> PendingCall[int]:
         self.check_open()
-        return self._driver.when_stored(self.node.drop_dead_letters(letters, monotonic()), _total)
+        late = f"these dead letters are not dropped on disk yet: {_GOES_ON}"
+        return self._driver.when_stored(self.node.drop_dead_letters(letters, monotonic()), _total, late)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         self.check_open()
@@ -293,11 +303,14 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_done_beside(lambda: self._store.backup(path), as_it_is)
+        return self._driver.when_done_beside(
+            lambda: self._store.backup(path), as_it_is, f"{path} is not written yet: it goes on"
+        )
 
     def reload_tls(self) -> PendingCall[None]:
         self.check_open()
-        return self._driver.when_read(self._read_tls, self.use_tls)
+        late = "the certificate files are not read yet: they are a little later"
+        return self._driver.when_read(self._read_tls, self.use_tls, late)
 
     def use_tls(self, pumps: Pumps) -> None:
         super().use_tls(pumps)

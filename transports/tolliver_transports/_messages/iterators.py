@@ -41,7 +41,10 @@ class Receiver:
     def __repr__(self) -> str:
         box = self._mailbox
         state = " (closed)" if box.closed else ""
-        return f"<{type(self).__name__} of {box.channel!r:.100} {box.key!r:.100}{state}>"
+        return f"<{self._kind()} of {box.channel!r:.100} {box.key!r:.100}{state}>"
+
+    def _kind(self) -> str:
+        return type(self).__name__
 
 
 def name_of(handler: Callable[..., object]) -> str:

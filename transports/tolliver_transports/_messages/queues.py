@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Delivery, Job, JobList, Node, Queues, QueueWork, Receipt
@@ -16,7 +16,7 @@ from tolliver_proto import Delivery, Job, JobList, Node, Queues, QueueWork, Rece
 from .._driver.adapter import Wakeup
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items
-from ..codecs._codec import AnyCodec
+from ..codecs._codec import BYTES, AnyCodec, coding_of
 from .inbox import Core, Mailbox, Run
 from .iterators import AsyncCore, Messages
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .driver import NodeDriver
 
 T = TypeVar("T")
-NewJob = bytes | tuple[str, bytes]
-"""A body, or a key and a body."""
 Named = Receipt | Iterable[Job | int]
 """Jobs: those of a put, or each by itself or its number."""
 
@@ -43,9 +41,8 @@ class QueueCalls:
         self.node.use(Queues).work_queue(channel, lease, monotonic())
         self._driver.run_actions()
 
-    def put_jobs(self, channel: str, jobs: Iterable[NewJob]) -> PendingCall[Receipt]:
+    def put_jobs(self, channel: str, items: list[tuple[str, bytes]]) -> PendingCall[Receipt]:
         self.check_open()
-        items = [job if isinstance(job, tuple) else ("", job) for job in jobs]
         return self._driver.when_stored(self.node.use(Queues).put_many(channel, items, monotonic()), as_it_is)
 
     def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]:
@@ -53,9 +50,9 @@ class QueueCalls:
         token = self.node.use(Queues).pending_jobs(channel, count, monotonic())
         return self._driver.when_stored(token, _jobs_of)
 
-    def cancel_jobs(self, channel: str, jobs: Named) -> PendingCall[int]:
+    def cancel_jobs(self, channel: str, numbers: Iterable[int]) -> PendingCall[int]:
         self.check_open()
-        receipt = self.node.use(Queues).cancel_jobs(channel, _numbers(jobs), monotonic())
+        receipt = self.node.use(Queues).cancel_jobs(channel, numbers, monotonic())
         return self._driver.when_stored(receipt, _total)
 
     def reassign(self, channel: str, worker: UUID) -> PendingCall[int]:
@@ -63,44 +60,41 @@ class QueueCalls:
         return self._driver.when_stored(self.node.use(Queues).reassign(channel, worker, monotonic()), _total)
 
 
-class ProducerCore(Protocol):
-    """The core of an instance, as far as a producer's end knows it."""
-
-    def put_jobs(self, channel: str, jobs: Iterable[NewJob]) -> PendingCall[Receipt]: ...
-
-    def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]: ...
-
-    def cancel_jobs(self, channel: str, jobs: Named) -> PendingCall[int]: ...
-
-    def reassign(self, channel: str, worker: UUID) -> PendingCall[int]: ...
-
-
-class BaseQueue:
+class BaseQueue(Generic[T]):
     """A work queue, as far as nothing waits."""
 
-    def __init__(self, core: ProducerCore, channel: str) -> None:
-        self._queue_core = core
+    def __init__(self, core: QueueCalls, channel: str, codec: AnyCodec[T]) -> None:
+        coding_of(codec)  # which may refuse it
+        self._core = core
         self._channel = channel
+        self._codec = codec
 
     @property
     def channel(self) -> str:
         """The channel that its jobs are on."""
         return self._channel
 
+    def _jobs(self, jobs: Iterable[T | tuple[str, T]]) -> list[tuple[str, bytes]]:
+        """Jobs as they are put. Raises BodyNotEncoded, and TypeError for what is no pair (P-47)."""
+        items = encoded_items(self._codec, [(self._channel, *self._pair(job)) for job in jobs])
+        return [(key, body) for _, key, body in items]
+
+    def _pair(self, job: Any) -> tuple[str, T]:
+        if isinstance(job, tuple) and len(job) == 2:
+            return job
+        if self._codec is BYTES:
+            return "", job
+        raise TypeError(f"the job is {job!r:.100}: give a (key, value) pair, as a value may be a tuple itself")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._channel!r:.100}>"
 
 
-def encoded_jobs(codec: AnyCodec[T], channel: str, jobs: Iterable[tuple[str, T]]) -> list[NewJob]:
-    """(key, value) pairs as they are put. Raises BodyNotEncoded, and TypeError for what is no pair (P-47)."""
-    items = encoded_items(codec, [(channel, *_pair(job)) for job in jobs])
-    return [(key, body) for _, key, body in items]
-
-
-def _pair(job: tuple[str, T]) -> tuple[str, T]:
-    if not isinstance(job, tuple) or len(job) != 2:
-        raise TypeError(f"the job is {job!r:.100}: give a (key, value) pair, as a value may be a tuple itself")
-    return job
+def numbers_of(jobs: Named) -> Iterable[int]:
+    """The numbers of jobs that are named."""
+    if isinstance(jobs, Receipt):
+        return range(jobs.first_seq, jobs.last_seq + 1)
+    return [one if isinstance(one, int) else one.number for one in jobs]
 
 
 class JobBox(Mailbox):
@@ -177,9 +171,3 @@ def _jobs_of(token: Receipt) -> list[Job]:
 
 def _total(receipt: Receipt) -> int:
     return sum(receipt.counts)
-
-
-def _numbers(jobs: Named) -> Iterable[int]:
-    if isinstance(jobs, Receipt):
-        return range(jobs.first_seq, jobs.last_seq + 1)
-    return [one if isinstance(one, int) else one.number for one in jobs]

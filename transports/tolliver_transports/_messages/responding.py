@@ -9,22 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from time import monotonic
-from typing import Any
 
 from tolliver_proto import BodyNotDecoded, Delivery, LocalProtocolError, NoticeKind, Request, Requests, TolliverError
 
 from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt, told
-from ..codecs._codec import AnyCodec
-from ..codecs._requests import answering
 from .inbox import Core, Mailbox, Run, settle
 from .iterators import AsyncCore, Receiver, name_of
 
 Responding = Callable[[Request], object]
 """A function of a request that returns the reply's body, bytes. On a loop, its result may be awaitable."""
-
-Encode = Callable[[Delivery, Any], bytes] | None
-"""Makes the reply's body of what the handler returned, where that is a value. Raises BodyNotEncoded."""
 
 CONCURRENCY = 64
 _WORDS = 1000
@@ -59,9 +53,8 @@ class Responder(Receiver):
         """Answer no more: what is at work fails at its requester. A durable request waits for the next responder."""
         self._mailbox.leave()
 
-    def __repr__(self) -> str:
-        box = self._mailbox
-        return f"<Responder of {box.channel!r:.100} {box.key!r:.100}{' (closed)' if box.closed else ''}>"
+    def _kind(self) -> str:
+        return "Responder"
 
 
 def answer(core: Core, delivery: Delivery, result: object) -> None:
@@ -108,9 +101,8 @@ class RequestCalls:
 
     mailbox: RequestBox
 
-    def __init__(self, handler: Responding, encode: Encode, concurrency: int) -> None:
+    def __init__(self, handler: Responding, concurrency: int) -> None:
         self._handler = handler
-        self._encode = encode
         self._free = concurrency
         self._run: Run | None = None
         self._last: Delivery | None = None  # it has the last place
@@ -174,10 +166,8 @@ class _LoopCalls(RequestCalls):
     the next ones.
     """
 
-    def __init__(
-        self, core: AsyncCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
-    ) -> None:
-        super().__init__(handler, encode, concurrency)
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        super().__init__(handler, concurrency)
         self._core = core
         self._context = core.context()
         self._idle: list[_Worker] = []
@@ -203,7 +193,7 @@ class _LoopCalls(RequestCalls):
                 refuse(self._core, delivery, error)
             else:
                 if type(result) is bytes or not isinstance(result, Awaitable):
-                    self._returned(delivery, result)
+                    answer(self._core, delivery, result)
                 else:
                     self._await(delivery, result)
             if monotonic() > until:
@@ -245,35 +235,20 @@ class _LoopCalls(RequestCalls):
                 refuse(self._core, delivery, error)
         else:
             if not self.mailbox.closed:
-                self._returned(delivery, outcome)
-
-    def _returned(self, delivery: Delivery, result: object) -> None:
-        if self._encode is not None:
-            try:
-                result = self._encode(delivery, result)
-            except TolliverError as error:
-                refuse(self._core, delivery, error)
-                return
-        answer(self._core, delivery, result)
+                answer(self._core, delivery, outcome)
 
 
 class LoopResponder(Responder):
     """A responder on a loop."""
 
-    def __init__(
-        self, core: AsyncCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
-    ) -> None:
-        self._mailbox = _LoopCalls(core, channel, key, handler, encode, concurrency).mailbox
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        self._mailbox = _LoopCalls(core, channel, key, handler, concurrency).mailbox
 
 
-def checked_responder(
-    handler: Responding, codec: AnyCodec[Any] | None, reply_codec: AnyCodec[Any] | None, concurrency: int
-) -> tuple[Responding, Encode, int]:
-    """Handler, codecs and places of a responder, which will do. Raises TypeError, ValueError."""
+def checked_responder(handler: Responding, concurrency: int) -> tuple[Responding, int]:
+    """Handler and places of a responder, which will do. Raises TypeError, ValueError."""
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a request")
     if not isinstance(concurrency, int) or concurrency < 1:
         raise ValueError(f"concurrency={concurrency!r:.100}: give a number of requests, 1 or more")
-    if codec is None and reply_codec is None:
-        return handler, None, concurrency
-    return *answering(handler, codec, reply_codec), concurrency
+    return handler, concurrency

@@ -12,7 +12,7 @@ from tolliver_proto import BodyNotDecoded, Delivery, NoticeKind
 
 from ..codecs._bodies import Opener, TypedDelivery
 from ..codecs._codec import AnyCodec
-from .inbox import Core, Run
+from .inbox import Run
 from .iterators import BaseIterator, Messages, Receiver, Runs
 
 T = TypeVar("T")
@@ -67,8 +67,8 @@ class TypedRun(Sequence[TypedDelivery[T]]):
 class Opening(Generic[T]):
     """Typed deliveries for an iterator's user; None where there is nothing for him. Raises TypeError."""
 
-    def __init__(self, core: Core, codec: AnyCodec[T]) -> None:
-        self._core = core
+    def __init__(self, codec: AnyCodec[T], source: BaseIterator) -> None:
+        self._core = source._core
         self._open = Opener(codec)
 
     def of(self, delivery: Delivery) -> TypedDelivery[T] | None:
@@ -115,9 +115,9 @@ class _AsyncTyped(TypedReceiver):
 class TypedMessages(_AsyncTyped, Generic[T]):
     """As Messages, with the `value` of each delivery. A body that does not decode is failed, told, and left out."""
 
-    def __init__(self, opening: Opening[T], source: Messages) -> None:
+    def __init__(self, codec: AnyCodec[T], source: Messages) -> None:
         super().__init__(source)
-        self._opening = opening
+        self._opening = Opening(codec, source)
         self._next = source.__anext__
 
     async def __anext__(self) -> TypedDelivery[T]:
@@ -133,9 +133,9 @@ class TypedWork(TypedMessages[T]):
 class TypedRuns(_AsyncTyped, Generic[T]):
     """As Runs, with the `value` of each delivery."""
 
-    def __init__(self, opening: Opening[T], source: Runs) -> None:
+    def __init__(self, codec: AnyCodec[T], source: Runs) -> None:
         super().__init__(source)
-        self._opening = opening
+        self._opening = Opening(codec, source)
         self._next = source.__anext__
 
     async def __anext__(self) -> TypedRun[T]:

@@ -35,7 +35,7 @@ RespondingTo = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable
 
 _A_REVISION = f"give one of {', '.join(f'Revision.{revision.name}' for revision in Revision)}"
 _OF_A_HANDLER = frozenset({"concurrency", "ordered_by", "pending"})
-_OF_A_RESPONDER = frozenset({"codec", "reply_codec", "concurrency"})
+_OF_A_RESPONDER = frozenset({"concurrency"})
 _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
@@ -282,8 +282,7 @@ class InstanceOptions(EndpointOptions):
     - `handlers`: (channel, key, handler) of functions that are registered then, as by `register_callback`; a fourth
       part may be a dict of its choices, such as {"concurrency": 4, "ordered_by": "key"}.
     - `responders`: (channel, key, handler) of functions that answer requests from then on, as by `respond`, so that a
-      request which waits already finds them; a fourth part may be a dict of its choices, such as {"concurrency": 4} or
-      {"codec": Json(Load)}.
+      request which waits already finds them; a fourth part may be a dict of its choices, such as {"concurrency": 4}.
     - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
       may be async, on threads it has a thread of its own. A failure is logged with its traceback.
     - `revision`: the wire layout of all connections, but for remotes that have their own, and for peers that dial us

@@ -41,6 +41,8 @@ class StreamsOptions(EndpointOptions):
       the peer announces too, and `peer.send(frame)` sends their frames.
     - `on_frame`: called as `on_frame(peer, frame)` for each frame of an extension that comes, in order. It must not
       wait; on threads it is called on one of its own, and may.
+    - `max_feeds`: on threads, how many sources are read at once, each on a thread; a subscription beyond that is
+      refused (R-14). A source that blocks keeps its thread after a cancel, too, until it returns.
 
     Raises TypeError or ValueError, and LocalProtocolError where extensions cannot be announced together.
     """
@@ -55,6 +57,7 @@ class StreamsOptions(EndpointOptions):
     on_frame: Callable[[Any, Any], object] | None = field(
         default=None, validator=validators.optional(validators.is_callable())
     )
+    max_feeds: int = field(default=256, validator=[validators.instance_of(int), validators.ge(1)])
 
     def __attrs_post_init__(self) -> None:
         self.check_security(self.listen)

@@ -5,9 +5,14 @@ An adapter's `Streams` holds a core and adds the calls whose answers have the fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
+from tolliver_proto import PeerIdentity
+
 from .._driver.facade import BaseFacade
+from .._options.instance import Remote
 from .peers import BasePeer
 from .stats import StreamsStats
 from .streams import BaseStreamsCore
@@ -17,6 +22,12 @@ P = TypeVar("P", bound=BasePeer)
 
 class BaseStreams(BaseFacade[BaseStreamsCore[P]], Generic[P]):
     """Running streams, as far as nothing waits."""
+
+    _peer: Callable[[BaseStreamsCore[P], int, PeerIdentity, Remote | None], P]
+
+    def __init__(self, core: BaseStreamsCore[P]) -> None:
+        super().__init__(core)
+        core.make_peer = partial(type(self)._peer, core)
 
     def goodbye(self, peer: P, reason: str = "") -> None:
         """End a connection in order, and every stream on it; the peer sees the reason (R-28, R-29)."""

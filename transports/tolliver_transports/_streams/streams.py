@@ -50,7 +50,7 @@ from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from .._tls.policy import Pumps
-from ..codecs._codec import Coding
+from ..codecs._codec import Coding, coding_of
 from .events import StreamsDialFailed, StreamsPeerDown, StreamsPeerUp
 from .peers import BasePeer
 from .publishing import Catalogue, OutboundStream, Publication, check_name
@@ -68,6 +68,8 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     made_by = "create_streams"
     options: StreamsOptions
     hub: Hub
+    make_peer: Callable[[int, PeerIdentity, Remote | None], P]
+    """The other end of a connection that is up, as the program sees it."""
 
     def __init__(self, options: StreamsOptions) -> None:
         super().__init__(options)
@@ -93,10 +95,6 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         """A stream whose work has begun: it pulls from the publication."""
 
     @abstractmethod
-    def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> P:
-        """The other end of a connection that is up."""
-
-    @abstractmethod
     def call_on_event(self, function: OnEvent) -> None:
         """Have it called for each event."""
 
@@ -117,9 +115,9 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         self.hub.give_up(cid, monotonic())
         self.run_actions()
 
-    def publish(self, name: str, source: object, coding: Coding, element_size: int) -> Publication:
+    def publication(self, name: str, source: object, codec: object, element_size: int) -> Publication:
         self.check_open()
-        publication = Publication(name, source, coding, element_size, self._catalogue.remove)
+        publication = Publication(name, source, coding_of(codec), element_size, self._catalogue.remove)
         self._catalogue.add(publication)
         return publication
 

@@ -32,18 +32,16 @@ if TYPE_CHECKING:
     from ..codecs._requests import TypedReply, TypedRequest
     from ..codecs._retained import TypedRetainedValue
     from .connection import AsyncConnection, open_connection
-    from .instance import Instance, create_instance, run
-    from .queues import TypedWorkQueue, WorkQueue
-    from .streams import Peer, Streams, create_streams
-
-    Received = Delivery
-    """The former name of a delivery that an iterator hands out."""
+    from .instance import Admin, Channel, Instance, WorkQueue
+    from .opening import create_instance, run
+    from .streams import Peer, StreamChannel, Streams
+    from .streams_opening import create_streams
 else:
     __getattr__, __dir__ = door(
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received, Job, Reply, Request",
+            "tolliver_proto": "Delivery, Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.queues": "Work",
@@ -61,16 +59,19 @@ else:
             "..codecs._codec": "Codec",
             "..codecs._requests": "TypedReply, TypedRequest",
             "..codecs._retained": "TypedRetainedValue",
-            ".instance": "Instance, create_instance, run",
-            ".queues": "TypedWorkQueue, WorkQueue",
-            ".streams": "Peer, Streams, create_streams",
+            ".opening": "create_instance, run",
+            ".streams_opening": "create_streams",
+            ".instance": "Admin, Channel, Instance, WorkQueue",
+            ".streams": "Peer, StreamChannel, Streams",
         },
     )
 
 
 __all__ = [
     "TLS",
+    "Admin",
     "AsyncConnection",
+    "Channel",
     "Codec",
     "Delivery",
     "Handler",
@@ -81,7 +82,6 @@ __all__ = [
     "Peer",
     "Publication",
     "Pumps",
-    "Received",
     "Registration",
     "Remote",
     "Reply",
@@ -89,6 +89,7 @@ __all__ = [
     "Responder",
     "Run",
     "Runs",
+    "StreamChannel",
     "Streams",
     "StreamsOptions",
     "Subscription",
@@ -100,7 +101,6 @@ __all__ = [
     "TypedRun",
     "TypedRuns",
     "TypedWork",
-    "TypedWorkQueue",
     "Work",
     "WorkQueue",
     "bridge",

@@ -14,7 +14,7 @@ from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -22,6 +22,7 @@ import anyio.lowlevel
 from tolliver_proto import ConnectionClosing, OutOfThreads, Role
 
 from .._driver.endpoint import EndpointOptions
+from .._driver.facade import BaseFacade
 from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
 from .._driver.sockets import close_all, host_of, open_listeners, unreached
@@ -33,8 +34,20 @@ from .ends import asyncio_loop, ends_task, say_asyncio
 from .threads import loop_caller, off_loop
 from .wire import LoopWakeup, TaskTransport, Wakeup
 
+E = TypeVar("E", bound="Endpoint")
 T = TypeVar("T")
 AnyTransport = CallbackTransport | TaskTransport
+
+
+class Entered(BaseFacade[E]):
+    """`async with`, of whatever holds an endpoint."""
+
+    async def __aenter__(self) -> Self:
+        await self._core.open()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._core.close()
 
 
 class Endpoint(LoopEndpoint):

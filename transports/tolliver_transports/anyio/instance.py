@@ -1,133 +1,52 @@
-"""Instance on asyncio and trio: each call that waits is a coroutine.
+"""Calls of an instance on asyncio and trio, as coroutines.
 
-The connections and their tasks are the endpoint's; the core has a thread beside them, which keeps the store.
+Here the signatures and docstrings of all adapters are written. `scripts/draw_facades.py` draws those of Twisted and of
+threads from this file, so each call is one expression, and what it awaits stands at its end.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import threading
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple, Unpack, overload
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
-import anyio
+from tolliver_proto import DeadLetter, Job, Receipt, Reply, RetainedValue
 
-from tolliver_proto import DeadLetter, Receipt, Reply, RetainedValue, TolliverError
-
-from .._driver.adapter import Done, Job
-from .._driver.events import Events, OnEvent, call_on_loop
-from .._driver.jobs import Jobs
-from .._driver.threads import start
+from .._driver.events import Events
+from .._messages.channel import BaseChannel
 from .._messages.events import Event
-from .._messages.facade import BaseInstance
+from .._messages.facade import BaseAdmin, BaseInstance
 from .._messages.inbox import Handler
-from .._messages.instance import BaseInstanceCore, Item, RequestTerms, To, checked
+from .._messages.instance import Item, RequestTerms, To
 from .._messages.iterators import Messages, Registration, Runs
-from .._messages.queues import Work
-from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
-from .._messages.side_by_side import OrderedBy, SideBySide, chosen, chosen_with
-from .._messages.typed import Opening, TypedMessages, TypedRuns, TypedWork
-from .._options.instance import InstanceOptions, Registering, Remote, RespondingTo
-from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
-from ..codecs._codec import AnyCodec
-from ..codecs._requests import Asking, TypedReply, TypedResponding
-from ..codecs._retained import TypedRetainedValue, opened_values
-from .endpoint import Endpoint
-from .queues import TypedWorkQueue, WorkQueue
-from .threads import off_loop
+from .._messages.queues import BaseQueue, Named, Work, numbers_of
+from .._messages.responding import CONCURRENCY, Responder, Responding
+from .._messages.side_by_side import OrderedBy, chosen, chosen_with
+from .._messages.typed import TypedMessages, TypedRuns, TypedWork
+from .._options.instance import Remote
+from ..codecs._bodies import TypedHandler
+from ..codecs._codec import BYTES, AnyCodec
+from ..codecs._requests import TypedReply, TypedResponding
+from ..codecs._retained import TypedRetainedValue
+from .core import InstanceCore
+from .endpoint import Entered
 
 T = TypeVar("T")
 R = TypeVar("R")
-Arguments = TypeVarTuple("Arguments")
 
 
-class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its calls, and the thread that keeps its store."""
-
-    _storing: threading.Thread | None = None
-
-    def _start_work(self) -> None:
-        self._jobs = Jobs(self._ran)
-        self._storing = threading.Thread(target=self._keep_store, name="tolliver store", daemon=True)
-        start(self._storing)
-        super()._start_work()
-
-    def _keep_store(self) -> None:
-        try:
-            self._jobs.run()
-        except BaseException as error:
-            self.call_soon(partial(self.break_down, error))
-
-    def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
-        """On the store's thread."""
-        self._call_in_loop(partial(self._tell, result, error, done))
-
-    def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:
-        if not self._halted:
-            done(result, error)
-            self.run_actions()
-
-    def _finish(self) -> None:
-        if self._storing is not None:
-            self._jobs.stop()
-            self._storing.join()
-            self._storing = None
-        super()._finish()
-
-    async def _run(self, job: Job, done: Done) -> None:
-        result, error = None, None
-        try:
-            result = await off_loop(job)
-        except TolliverError as failure:  # of the job, or there is no thread for it
-            error = failure
-        self._tell(result, error, done)
-
-    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
-        return Registration(self, channel, key, checked(handler), how)
-
-    def respond(
-        self,
-        channel: str,
-        key: str,
-        handler: Responding,
-        codec: AnyCodec[Any] | None = None,
-        reply_codec: AnyCodec[Any] | None = None,
-        concurrency: int = CONCURRENCY,
-    ) -> Responder:
-        return LoopResponder(self, channel, key, *checked_responder(handler, codec, reply_codec, concurrency))
-
-    def call_on_event(self, function: OnEvent) -> None:
-        call_on_loop(self, self.feed, function)
-
-    def store(self, job: Job, done: Done) -> None:
-        self._jobs.put(job, done)
-
-    def beside(self, job: Job, done: Done) -> None:
-        self.start(partial(self._run, job, done))
-
-
-class Instance(BaseInstance[InstanceCore]):
+class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
     """A running instance: use `async with create_instance(options) as instance`.
 
     A call that waits may be cancelled; what it asked for goes on. Every call but `peers`, `notices`, `stats` and
     `subscriptions` raises ConnectionClosing where the instance is not open.
     """
 
-    def __init__(self, options: InstanceOptions) -> None:
-        super().__init__(InstanceCore(options))
-
-    async def __aenter__(self) -> Self:
-        await self._core.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._core.close()
+    @property
+    def admin(self) -> Admin:
+        """The calls of an operator: peers to forget, dead letters, backup, certificates, access rules."""
+        return Admin(self._core)
 
     async def new_connection(
         self, remote: str | Remote, *, timeout: float | None = None, keep_trying: bool = False
@@ -139,12 +58,30 @@ class Instance(BaseInstance[InstanceCore]):
         sides refuses the other, and RemoteProtocolError (MalformedFrame, UnexpectedFrame, LimitExceeded) where what
         answers is no peer of this protocol or contradicts itself, unless `keep_trying` (T-73). The dialling ends with
         that, but for a remote of the options, one that was once up, and one given with `keep_trying`: these are dialled
-        on, after a refusal every 1 to 5 minutes, and at once by this call, `reload_tls` and `set_acl`. Connected
-        already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
+        on, after a refusal every 1 to 5 minutes, and at once by this call, `admin.reload_tls` and `admin.set_acl`.
+        Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
         """
         return await self._core.wait(self._core.new_connection(remote, keep_trying), timeout)
 
     @overload
+    def channel(self, name: str) -> Channel[bytes, bytes]: ...
+
+    @overload
+    def channel(self, name: str, *, codec: AnyCodec[T]) -> Channel[T, T]: ...
+
+    @overload
+    def channel(self, name: str, *, codec: AnyCodec[T], reply_codec: AnyCodec[R]) -> Channel[T, R]: ...
+
+    def channel(
+        self, name: str, *, codec: AnyCodec[Any] | None = None, reply_codec: AnyCodec[Any] | None = None
+    ) -> Channel[Any, Any]:
+        """The calls of one channel, with values that the codec makes bytes of, and values out of what comes.
+
+        Replies to requests have the `reply_codec` where that is another one. Without a codec, values are bytes.
+        Nothing is sent or subscribed to by this call. Raises TypeError where a codec is none.
+        """
+        return Channel(self, name, codec, reply_codec)
+
     async def subscribe(
         self,
         channel: str,
@@ -154,49 +91,20 @@ class Instance(BaseInstance[InstanceCore]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
-    ) -> None: ...
-
-    @overload
-    async def subscribe(
-        self,
-        channel: str,
-        key: str = "",
-        *,
-        handler: TypedHandler[T],
-        codec: AnyCodec[T],
-        concurrency: int = 1,
-        ordered_by: OrderedBy = None,
-        pending: int | None = None,
-    ) -> None: ...
-
-    async def subscribe(
-        self,
-        channel: str,
-        key: str = "",
-        handler: Any = None,
-        *,
-        codec: AnyCodec[T] | None = None,
-        concurrency: int = 1,
-        ordered_by: OrderedBy = None,
-        pending: int | None = None,
     ) -> None:
         """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
 
-        `handler`, its `codec` and its choices are registered first, as by `register_callback`. Raises ReservedChannel,
+        `handler` and its choices are registered first, as by `register_callback`. Raises ReservedChannel,
         OwnLimitExceeded, StoreError, TypeError.
         """
-        if codec is not None:
-            handler = decoding(codec, handler)
-        how = chosen_with(handler, concurrency, ordered_by, pending)
-        if handler is not None:
-            self._core.handle(channel, key, handler, how)
-        await self._core.wait(self._core.subscribe(channel, key))
+        await self._core.wait(
+            self._core.subscribe_with(channel, key, handler, chosen_with(handler, concurrency, ordered_by, pending))
+        )
 
     async def unsubscribe(self, channel: str, key: str = "") -> None:
         """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
         await self._core.wait(self._core.unsubscribe(channel, key))
 
-    @overload
     async def send(
         self,
         channel: str,
@@ -206,165 +114,58 @@ class Instance(BaseInstance[InstanceCore]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
-    ) -> Receipt: ...
-
-    @overload
-    async def send(
-        self,
-        channel: str,
-        key: str,
-        body: T,
-        *,
-        codec: AnyCodec[T],
-        require_recipients: int = 0,
-        to: To = None,
-        expire_after: float | None = None,
-    ) -> Receipt: ...
-
-    async def send(
-        self,
-        channel: str,
-        key: str,
-        body: Any,
-        *,
-        codec: AnyCodec[T] | None = None,
-        require_recipients: int = 0,
-        to: To = None,
-        expire_after: float | None = None,
     ) -> Receipt:
         """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
 
         `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
         Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
         `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        With a `codec`, `body` is a value that it encodes. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError,
-        OutboxFull, StoreError, BodyNotEncoded, and TooFewRecipients where fewer than `require_recipients` are
-        subscribed: then nothing was stored.
+        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
+        fewer than `require_recipients` are subscribed: then nothing was stored.
         """
-        if codec is not None:
-            body = encoded(codec, channel, key, body)
         return await self._core.wait(self._core.send(channel, key, body, require_recipients, to, expire_after))
 
-    @overload
     async def send_many(
         self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
-    ) -> Receipt: ...
-
-    @overload
-    async def send_many(
-        self,
-        items: Iterable[tuple[str, str, T]],
-        *,
-        codec: AnyCodec[T],
-        require_recipients: int = 0,
-        to: To = None,
-        expire_after: float | None = None,
-    ) -> Receipt: ...
-
-    async def send_many(
-        self,
-        items: Iterable[Any],
-        *,
-        codec: AnyCodec[T] | None = None,
-        require_recipients: int = 0,
-        to: To = None,
-        expire_after: float | None = None,
     ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none; raises as `send`.
 
-        `receipt.counts` has each one's recipients; `codec` and `require_recipients` are for each of them.
+        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
         """
-        if codec is not None:
-            items = encoded_items(codec, items)
-        return await self._core.wait(self._core.send_many(items, require_recipients, to, expire_after))
+        return await self._core.wait(self._core.send_many(tuple(items), require_recipients, to, expire_after))
 
-    @overload
-    async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt: ...
-
-    @overload
-    async def retain(self, channel: str, key: str, body: T | None, *, codec: AnyCodec[T]) -> Receipt: ...
-
-    async def retain(self, channel: str, key: str, body: Any, *, codec: AnyCodec[T] | None = None) -> Receipt:
+    async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
         """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
 
         A peer gets it once for each subscription that it had not, before whatever is sent later under that name (P-30).
-        None clears the name and sends nothing. With a `codec`, `body` is a value that it encodes, and None clears the
-        name all the same. Returns when all is stored, with the receipt of the send. Raises as `send` does, and
-        OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed.
+        None clears the name and sends nothing. Returns when all is stored, with the receipt of the send. Raises as
+        `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed.
         """
-        if codec is not None and body is not None:
-            body = encoded(codec, channel, key, body)
         return await self._core.wait(self._core.retain(channel, key, body))
 
-    @overload
-    async def retained(self, after: tuple[str, str] | None = None, count: int = 1000) -> list[RetainedValue]: ...
-
-    @overload
     async def retained(
-        self, after: tuple[str, str] | None = None, count: int = 1000, *, codec: AnyCodec[T]
-    ) -> list[TypedRetainedValue[T]]: ...
-
-    async def retained(
-        self, after: tuple[str, str] | None = None, count: int = 1000, *, codec: AnyCodec[T] | None = None
-    ) -> list[RetainedValue] | list[TypedRetainedValue[T]]:
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, channel: str = ""
+    ) -> list[RetainedValue]:
         """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
 
-        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. With a `codec` each has a `value`, too,
-        which raises BodyNotDecoded where it has none (P-48). Raises StoreError.
+        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. `channel` has those of one channel
+        alone. Raises StoreError.
         """
-        values = await self._core.wait(self._core.retained(after, count))
-        return values if codec is None else opened_values(codec, self.instance_id, values)
+        return await self._core.wait(self._core.retained(after, count, channel))
 
-    @overload
-    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int: ...
-
-    @overload
-    def unreliable_send(self, channel: str, key: str, body: T, *, codec: AnyCodec[T], to: To = None) -> int: ...
-
-    def unreliable_send(
-        self, channel: str, key: str, body: Any, *, codec: AnyCodec[T] | None = None, to: To = None
-    ) -> int:
+    def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
 
-        `to` narrows them as with `send`. With a `codec`, `body` is a value that it encodes. Raises ReservedChannel,
-        OwnLimitExceeded, LocalProtocolError, BodyNotEncoded.
+        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
         """
-        if codec is not None:
-            body = encoded(codec, channel, key, body)
         return self._core.unreliable_send(channel, key, body, to)
 
-    @overload
     def register_callback(
         self,
         channel: str,
         key: str,
         handler: Handler,
         *,
-        concurrency: int = 1,
-        ordered_by: OrderedBy = None,
-        pending: int | None = None,
-    ) -> Registration: ...
-
-    @overload
-    def register_callback(
-        self,
-        channel: str,
-        key: str,
-        handler: TypedHandler[T],
-        *,
-        codec: AnyCodec[T],
-        concurrency: int = 1,
-        ordered_by: OrderedBy = None,
-        pending: int | None = None,
-    ) -> Registration: ...
-
-    def register_callback(
-        self,
-        channel: str,
-        key: str,
-        handler: Any,
-        *,
-        codec: AnyCodec[T] | None = None,
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
@@ -375,85 +176,36 @@ class Instance(BaseInstance[InstanceCore]):
         value or an exception means failed: it is sent again (T-45). One call at a time for each registration, or
         `concurrency` of them; with `ordered_by="key"` one follows the other inside a key (P-20, P-21).
         `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
-        With a `codec`, deliveries have a `value`, and a body that does not decode is a failure too.
         """
-        if codec is not None:
-            handler = decoding(codec, handler)
         return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
-    @overload
-    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages: ...
-
-    @overload
-    def messages(
-        self, channel: str, key: str = "", *, codec: AnyCodec[T], subscribe: bool = True
-    ) -> TypedMessages[T]: ...
-
-    def messages(
-        self, channel: str, key: str = "", *, codec: AnyCodec[T] | None = None, subscribe: bool = True
-    ) -> Messages | TypedMessages[T]:
+    def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """`async for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
 
-        Subscribes with the first one that is asked for, and raises there what that raises. With a `codec`, deliveries
-        have a `value`; one whose body does not decode is failed, told by a notice, and not handed out.
+        Subscribes with the first one that is asked for, and raises there what that raises.
         """
-        if codec is not None:
-            return TypedMessages(Opening(self._core, codec), Messages(self._core, channel, key, subscribe))
         return Messages(self._core, channel, key, subscribe)
 
-    @overload
-    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs: ...
-
-    @overload
-    def message_runs(
-        self, channel: str, key: str = "", *, codec: AnyCodec[T], subscribe: bool = True
-    ) -> TypedRuns[T]: ...
-
-    def message_runs(
-        self, channel: str, key: str = "", *, codec: AnyCodec[T] | None = None, subscribe: bool = True
-    ) -> Runs | TypedRuns[T]:
+    def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> Runs:
         """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
-        if codec is not None:
-            return TypedRuns(Opening(self._core, codec), Runs(self._core, channel, key, subscribe))
         return Runs(self._core, channel, key, subscribe)
 
-    @overload
-    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue: ...
-
-    @overload
-    def work_queue(self, channel: str, *, codec: AnyCodec[T], lease: float = 10.0) -> TypedWorkQueue[T]: ...
-
-    def work_queue(
-        self, channel: str, *, codec: AnyCodec[T] | None = None, lease: float = 10.0
-    ) -> WorkQueue | TypedWorkQueue[T]:
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue[bytes]:
         """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
         where it is cut off for `lease` seconds. Jobs of earlier lives go on.
 
-        With a `codec` values are put, which it encodes. Raises ReservedChannel, ValueError, TypeError,
-        LocalProtocolError.
+        Raises ReservedChannel, ValueError, TypeError, LocalProtocolError.
         """
-        queue = WorkQueue(self._core, channel) if codec is None else TypedWorkQueue(self._core, channel, codec)
         self._core.work_queue(channel, lease)
-        return queue
+        return WorkQueue(self._core, channel, BYTES)
 
-    @overload
-    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work: ...
-
-    @overload
-    def work(self, channel: str, *, codec: AnyCodec[T], concurrency: int = 1, lease: float = 10.0) -> TypedWork[T]: ...
-
-    def work(
-        self, channel: str, *, codec: AnyCodec[T] | None = None, concurrency: int = 1, lease: float = 10.0
-    ) -> Work | TypedWork[T]:
+    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0) -> Work:
         """`async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
 
         At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When a
         producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is let
-        go. With a `codec` jobs have a `value`; one that does not decode is failed, told, and left out (P-42). Raises
-        ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
+        go. Raises ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
         """
-        if codec is not None:
-            return TypedWork(Opening(self._core, codec), Work(self._core, channel, concurrency, lease))
         return Work(self._core, channel, concurrency, lease)
 
     async def wait_subscribed(
@@ -502,40 +254,18 @@ class Instance(BaseInstance[InstanceCore]):
         """
         await self._core.wait(self._core.wait_acked(receipt), timeout)
 
-    @overload
-    async def request(self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]) -> Reply: ...
-
-    @overload
-    async def request(
-        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
-    ) -> TypedReply[T]: ...
-
-    @overload
     async def request(
         self,
         channel: str,
-        body: T,
+        body: bytes,
         key: str = "",
         *,
-        codec: AnyCodec[T],
-        reply_codec: AnyCodec[R],
-        **terms: Unpack[RequestTerms],
-    ) -> TypedReply[R]: ...
-
-    async def request(
-        self,
-        channel: str,
-        body: Any,
-        key: str = "",
-        *,
-        codec: AnyCodec[Any] | None = None,
-        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
         wait: bool = True,
-    ) -> Reply | TypedReply[Any]:
+    ) -> Reply:
         """Ask the peers that `respond` to these names and return the first answer: `reply.body`, `reply.peer_id`.
 
         Where nobody responds it waits for a connected peer that does, within `timeout` seconds; with `wait=False` it
@@ -544,124 +274,219 @@ class Instance(BaseInstance[InstanceCore]):
         (P-16). Raises NoResponders where nobody was there in time, RequestFailed with the words of a handler that
         raised, ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises
         OutboxFull, StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
-
-        With a `codec`, `body` is a value that it encodes, and the reply has a `value`, of the `reply_codec` where that
-        is another one. A reply that does not decode is RequestFailed (P-46). Raises BodyNotEncoded, TypeError.
         """
-        terms: RequestTerms = {
-            "timeout": timeout,
-            "to": to,
-            "durable": durable,
-            "request_id": request_id,
-            "wait": wait,
-        }
-        if codec is None and reply_codec is None:
-            return await self._core.wait(self._core.request(channel, key, body, terms))
-        asking = Asking(codec, reply_codec, channel, key)
-        call = self._core.request(channel, key, asking.body(body), terms)
-        return asking.first(await self._core.wait(call))
-
-    @overload
-    async def gather(self, channel: str, body: bytes, key: str = "", **terms: Unpack[RequestTerms]) -> list[Reply]: ...
-
-    @overload
-    async def gather(
-        self, channel: str, body: T, key: str = "", *, codec: AnyCodec[T], **terms: Unpack[RequestTerms]
-    ) -> list[TypedReply[T]]: ...
-
-    @overload
-    async def gather(
-        self,
-        channel: str,
-        body: T,
-        key: str = "",
-        *,
-        codec: AnyCodec[T],
-        reply_codec: AnyCodec[R],
-        **terms: Unpack[RequestTerms],
-    ) -> list[TypedReply[R]]: ...
+        terms = RequestTerms(timeout=timeout, to=to, durable=durable, request_id=request_id, wait=wait)
+        return await self._core.wait(self._core.request(channel, key, body, terms))
 
     async def gather(
         self,
         channel: str,
-        body: Any,
+        body: bytes,
         key: str = "",
         *,
-        codec: AnyCodec[Any] | None = None,
-        reply_codec: AnyCodec[Any] | None = None,
         timeout: float = 5.0,
         to: To = None,
         durable: bool = False,
         request_id: int | None = None,
         wait: bool = True,
-    ) -> list[Reply] | list[TypedReply[Any]]:
+    ) -> list[Reply]:
         """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
         It waits for one responder, and asks those who are there then.
 
-        A handler that failed is a reply with an `error`, and so is, with a `codec`, a reply that does not decode: its
-        `value` raises that. Raises as `request` does, but no TimeoutError.
+        A handler that failed is a reply with an `error`. Raises as `request` does, but no TimeoutError.
         """
-        terms: RequestTerms = {
-            "timeout": timeout,
-            "to": to,
-            "durable": durable,
-            "request_id": request_id,
-            "wait": wait,
-        }
-        if codec is None and reply_codec is None:
-            return await self._core.wait(self._core.gather(channel, key, body, terms))
-        asking = Asking(codec, reply_codec, channel, key)
-        call = self._core.gather(channel, key, asking.body(body), terms)
-        return asking.each(await self._core.wait(call))
+        terms = RequestTerms(timeout=timeout, to=to, durable=durable, request_id=request_id, wait=wait)
+        return await self._core.wait(self._core.gather(channel, key, body, terms))
 
-    @overload
-    def respond(
-        self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY
-    ) -> Responder: ...
-
-    @overload
-    def respond(
-        self,
-        channel: str,
-        handler: TypedResponding[T, T],
-        key: str = "",
-        *,
-        codec: AnyCodec[T],
-        concurrency: int = CONCURRENCY,
-    ) -> Responder: ...
-
-    @overload
-    def respond(
-        self,
-        channel: str,
-        handler: TypedResponding[T, R],
-        key: str = "",
-        *,
-        codec: AnyCodec[T],
-        reply_codec: AnyCodec[R],
-        concurrency: int = CONCURRENCY,
-    ) -> Responder: ...
-
-    def respond(
-        self,
-        channel: str,
-        handler: Any,
-        key: str = "",
-        *,
-        codec: AnyCodec[Any] | None = None,
-        reply_codec: AnyCodec[Any] | None = None,
-        concurrency: int = CONCURRENCY,
-    ) -> Responder:
+    def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
         """Answer requests with what `handler(request)`, plain or async, returns: the reply's body, bytes.
 
         Subscribes to them; "" is any key. An exception of it reaches the requester as RequestFailed. At most
         `concurrency` requests are awaited at once. `close()` ends it. Raises ReservedChannel, OwnLimitExceeded,
         LocalProtocolError, TypeError, ValueError.
-
-        With a `codec` the request has a `value`, and what the handler returns is one, of the `reply_codec` where that
-        is another one. A request that does not decode is RequestFailed for its requester (P-46).
         """
-        return self._core.respond(channel, key, handler, codec, reply_codec, concurrency)
+        return self._core.respond(channel, key, handler, concurrency)
+
+
+class Channel(BaseChannel[T, R], Generic[T, R]):
+    """One channel of an instance, with values of type T, and replies of type R: `instance.channel(name, codec=codec)`.
+
+    Its calls are those of the instance without the channel's name, and raise what these raise; a value that the codec
+    does not encode raises BodyNotEncoded before anything is stored.
+    """
+
+    _instance: Instance
+
+    async def subscribe(
+        self,
+        key: str = "",
+        handler: TypedHandler[T] | None = None,
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> None:
+        """As `Instance.subscribe`; deliveries have a `value`, and a body that does not decode is a failure."""
+        await self._instance.subscribe(
+            self._name,
+            key,
+            self._decoding(handler),
+            concurrency=concurrency,
+            ordered_by=ordered_by,
+            pending=pending,
+        )
+
+    async def unsubscribe(self, key: str = "") -> None:
+        """As `Instance.unsubscribe`."""
+        await self._instance.unsubscribe(self._name, key)
+
+    async def send(
+        self,
+        key: str,
+        value: T,
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
+        """Store a value for every peer that subscribes to it, and return its receipt, as `Instance.send`."""
+        return await self._instance.send(
+            self._name,
+            key,
+            self._encoded(key, value),
+            require_recipients=require_recipients,
+            to=to,
+            expire_after=expire_after,
+        )
+
+    async def send_many(
+        self,
+        items: Iterable[tuple[str, T]],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+    ) -> Receipt:
+        """Store (key, value) items in one commit, all or none, as `Instance.send_many`."""
+        return await self._instance.send_many(
+            self._items(items), require_recipients=require_recipients, to=to, expire_after=expire_after
+        )
+
+    async def retain(self, key: str, value: T | None) -> Receipt:
+        """As `Instance.retain`; None clears the name, whatever the codec makes of it."""
+        return await self._instance.retain(self._name, key, None if value is None else self._encoded(key, value))
+
+    async def retained(self, after: str | None = None, count: int = 1000) -> list[TypedRetainedValue[T]]:
+        """Values of this channel that are kept, by key: at most `count` after the key `after`.
+
+        Each has a `value`, too, which raises BodyNotDecoded where it does not decode (P-48). Raises StoreError.
+        """
+        return self._opened(
+            await self._instance.retained(None if after is None else (self._name, after), count, channel=self._name)
+        )
+
+    def unreliable_send(self, key: str, value: T, *, to: To = None) -> int:
+        """Send to the connected subscribers, unstored; returns how many, as `Instance.unreliable_send`."""
+        return self._instance.unreliable_send(self._name, key, self._encoded(key, value), to=to)
+
+    def register_callback(
+        self,
+        key: str,
+        handler: TypedHandler[T],
+        *,
+        concurrency: int = 1,
+        ordered_by: OrderedBy = None,
+        pending: int | None = None,
+    ) -> Registration:
+        """As `Instance.register_callback`; a body that does not decode is a failure of the handler."""
+        return self._instance.register_callback(
+            self._name,
+            key,
+            self._decoding(handler),
+            concurrency=concurrency,
+            ordered_by=ordered_by,
+            pending=pending,
+        )
+
+    def messages(self, key: str = "", *, subscribe: bool = True) -> TypedMessages[T]:
+        """As `Instance.messages`; deliveries have a `value`. One that does not decode is failed, told by a notice, and
+        not handed out."""
+        return TypedMessages(self._codec, self._instance.messages(self._name, key, subscribe=subscribe))
+
+    def runs(self, key: str = "", *, subscribe: bool = True) -> TypedRuns[T]:
+        """As `messages`, for bulk: runs of what came together."""
+        return TypedRuns(self._codec, self._instance.message_runs(self._name, key, subscribe=subscribe))
+
+    async def request(
+        self,
+        value: T,
+        key: str = "",
+        *,
+        timeout: float = 5.0,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+        wait: bool = True,
+    ) -> TypedReply[R]:
+        """As `Instance.request`; the reply has a `value`, and one that does not decode is RequestFailed (P-46)."""
+        return self._reply(
+            key,
+            await self._instance.request(
+                self._name,
+                self._encoded(key, value),
+                key,
+                timeout=timeout,
+                to=to,
+                durable=durable,
+                request_id=request_id,
+                wait=wait,
+            ),
+        )
+
+    async def gather(
+        self,
+        value: T,
+        key: str = "",
+        *,
+        timeout: float = 5.0,
+        to: To = None,
+        durable: bool = False,
+        request_id: int | None = None,
+        wait: bool = True,
+    ) -> list[TypedReply[R]]:
+        """As `Instance.gather`; the `value` of a reply that does not decode raises RequestFailed."""
+        return self._replies(
+            key,
+            await self._instance.gather(
+                self._name,
+                self._encoded(key, value),
+                key,
+                timeout=timeout,
+                to=to,
+                durable=durable,
+                request_id=request_id,
+                wait=wait,
+            ),
+        )
+
+    def respond(self, handler: TypedResponding[T, R], key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
+        """As `Instance.respond`: the request has a `value`, and what the handler returns is one.
+
+        A request that does not decode is RequestFailed for its requester (P-46).
+        """
+        return self._instance.respond(self._name, self._answering(handler), key, concurrency=concurrency)
+
+    def queue(self, *, lease: float = 10.0) -> WorkQueue[T]:
+        """As `Instance.work_queue`, of values."""
+        return self._instance.work_queue(self._name, lease=lease).of(self._codec)
+
+    def work(self, *, concurrency: int = 1, lease: float = 10.0) -> TypedWork[T]:
+        """As `Instance.work`; jobs have a `value`. One that does not decode is failed, told, and left out (P-42)."""
+        return TypedWork(self._codec, self._instance.work(self._name, concurrency=concurrency, lease=lease))
+
+
+class Admin(BaseAdmin[InstanceCore]):
+    """The calls of an operator, `instance.admin`. They raise ConnectionClosing where the instance is not open."""
 
     async def forget_peer(self, peer: UUID) -> None:
         """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
@@ -694,7 +519,7 @@ class Instance(BaseInstance[InstanceCore]):
 
     async def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> int:
         """Give up these dead letters, or those of these numbers; returns how many were there. Raises StoreError."""
-        return await self._core.wait(self._core.drop_dead_letters(letters))
+        return await self._core.wait(self._core.drop_dead_letters(tuple(letters)))
 
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database as it is now to a new file, while everything goes on; returns when that is on disk.
@@ -714,24 +539,48 @@ class Instance(BaseInstance[InstanceCore]):
         await self._core.wait(self._core.reload_tls())
 
 
-def create_instance(
-    options: InstanceOptions,
-    *,
-    subscriptions: Iterable[str | tuple[str, str]] | None = None,
-    handlers: Iterable[Registering] | None = None,
-    responders: Iterable[RespondingTo] | None = None,
-) -> Instance:
-    """`async with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+class WorkQueue(BaseQueue[T], Generic[T]):
+    """A work queue: each job that is put is for one of the workers. Its jobs are bytes, or values of a channel's codec.
 
-    `subscriptions`, `handlers` and `responders` take the place of those of the options: they are in force before it
-    listens or dials (T-46).
-
-    Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
+    Every call raises ConnectionClosing where the instance is not open, and StoreError.
     """
-    return Instance(options.given(subscriptions, handlers, responders))
 
+    _core: InstanceCore
 
-def run(main: Callable[[Unpack[Arguments]], Awaitable[T]], *args: *Arguments, backend: str = "asyncio") -> T:
-    """As `anyio.run(main, *args)`; asyncio runs on uvloop where that is installed."""
-    fast = backend == "asyncio" and importlib.util.find_spec("uvloop") is not None
-    return anyio.run(main, *args, backend=backend, backend_options={"use_uvloop": True} if fast else {})
+    def of(self, codec: AnyCodec[R]) -> WorkQueue[R]:
+        """The same queue, of values of this codec."""
+        return WorkQueue(self._core, self._channel, codec)
+
+    async def put(self, body: T, key: str = "") -> Receipt:
+        """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` returns when it is done.
+
+        It waits on disk for as long as there is no worker. Raises BodyNotEncoded, OwnLimitExceeded, LocalProtocolError,
+        and OutboxFull where too many jobs wait that nobody has.
+        """
+        return await self._core.wait(self._core.put_jobs(self._channel, self._jobs([(key, body)])))
+
+    async def put_many(self, jobs: Iterable[T | tuple[str, T]]) -> Receipt:
+        """Store jobs in one commit, all or none; raises as `put`.
+
+        Each is (key, body), or bytes alone. With a codec each is (key, value), as a value may be a tuple itself;
+        raises TypeError for what is no such pair.
+        """
+        return await self._core.wait(self._core.put_jobs(self._channel, self._jobs(jobs)))
+
+    async def pending(self, count: int = 1000) -> list[Job]:
+        """The first `count` jobs that are not done, in order, each with the UUID of its worker, None for nobody."""
+        return await self._core.wait(self._core.pending_jobs(self._channel, count))
+
+    async def reassign(self, worker: UUID) -> int:
+        """Take all jobs from this worker and give them to others; returns how many.
+
+        It gets nothing more until it connects again. A job that it is at goes on there, and may be done twice.
+        """
+        return await self._core.wait(self._core.reassign(self._channel, worker))
+
+    async def cancel(self, jobs: Named) -> int:
+        """Give up jobs: those of a receipt, or Jobs or their numbers; returns how many were not done.
+
+        `wait_acked` raises Undelivered for them, with the reason `cancelled`. A worker that is at one goes on.
+        """
+        return await self._core.wait(self._core.cancel_jobs(self._channel, numbers_of(jobs)))

@@ -1,97 +1,43 @@
-"""Streams with demand on asyncio and trio: coroutines and async iterators."""
+"""Calls of streams with demand on asyncio and trio.
+
+Here the signatures and docstrings of all adapters are written, as in `instance`.
+"""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
-from tolliver_proto import PeerIdentity
-
-from .._driver.events import Events, OnEvent, call_on_loop
+from .._driver.events import Events
 from .._options.instance import Remote
-from .._options.streams import StreamsOptions
-from .._streams.async_streams import AsyncOutboundStream, Subscription
+from .._streams.async_streams import Subscription
+from .._streams.channel import BaseStreamChannel
 from .._streams.events import StreamsEvent
 from .._streams.facade import BaseStreams
-from .._streams.loop_streams import LoopStreamsCore
 from .._streams.peers import BasePeer
 from .._streams.publishing import Publication
 from .._streams.sources import Source
-from .._streams.streams import Key
-from ..codecs._codec import AnyCodec, coding_of
-from .endpoint import Endpoint
-from .threads import off_loop
+from ..codecs._codec import AnyCodec
+from .endpoint import Entered
+from .streams_core import StreamsCore
 
 T = TypeVar("T")
-
-
-class StreamsCore(Endpoint, LoopStreamsCore["Peer"]):
-    """Running streams without their calls."""
-
-    def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:
-        return AsyncOutboundStream(self, key, name, publication, grant)
-
-    def call_on_event(self, function: OnEvent) -> None:
-        call_on_loop(self, self.feed, function)
-
-    def make_peer(self, cid: int, identity: PeerIdentity, remote: Remote | None) -> Peer:
-        return Peer(self, cid, identity, remote)
-
-    def subscription(
-        self, name: str, demand: int | None, prefetch: int | None, codec: object, peer: Peer | None
-    ) -> Subscription[T]:
-        wakeup = self.wakeup()
-        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, wakeup), wakeup)
 
 
 class Peer(BasePeer):
     """The other end of a connection, until it is over. Its calls are those of the streams, for this peer alone."""
 
-    _core: StreamsCore
+    _core: StreamsCore[Peer]
 
-    @overload
-    def subscribe(
-        self, name: str, *, demand: int | None = None, prefetch: int | None = None, codec: None = None
-    ) -> Subscription[bytes]: ...
-
-    @overload
-    def subscribe(
-        self,
-        name: str,
-        *,
-        demand: int | None = None,
-        prefetch: int | None = None,
-        codec: AnyCodec[T],
-    ) -> Subscription[T]: ...
-
-    def subscribe(
-        self,
-        name: str,
-        *,
-        demand: int | None = None,
-        prefetch: int | None = None,
-        codec: AnyCodec[T] | None = None,
-    ) -> Subscription[T] | Subscription[bytes]:
+    def subscribe(self, name: str, *, demand: int | None = None, prefetch: int | None = None) -> Subscription[bytes]:
         """As `Streams.subscribe`, at this peer."""
-        return self._core.subscription(name, demand, prefetch, codec, self)
+        return self._core.subscription(name, demand, prefetch, None, self)
 
 
-class Streams(BaseStreams[Peer]):
+class Streams(Entered[StreamsCore[Peer]], BaseStreams[Peer]):
     """Running streams: use `async with create_streams(options) as streams`."""
 
-    _core: StreamsCore
-
-    def __init__(self, options: StreamsOptions) -> None:
-        super().__init__(StreamsCore(options))
-
-    async def __aenter__(self) -> Self:
-        await self._core.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._core.close()
+    _core: StreamsCore[Peer]
+    _peer = Peer
 
     async def connect(self, remote: str | Remote, *, timeout: float | None = None) -> Peer:
         """Dial a peer ("host" is port 7012), and return its `Peer` when it has said hello.
@@ -100,12 +46,7 @@ class Streams(BaseStreams[Peer]):
         Raises TimeoutError after `timeout` seconds (what was begun is given up), CertificateError, IdentityConflict,
         VersionMismatch, ConnectionLost, and ValueError for plaintext beyond this machine (D-15).
         """
-        cid, call = self._core.connect(remote)
-        try:
-            return await self._core.wait(call, timeout)
-        except BaseException:
-            self._core.give_up(cid)
-            raise
+        return await self._core.connected(remote, timeout)
 
     async def reload_tls(self) -> None:
         """Read the certificate files again: new connections show that certificate. Those that live stay, and are ended
@@ -113,10 +54,7 @@ class Streams(BaseStreams[Peer]):
 
         A file that does not fit changes nothing. Raises CertificateError, and ConnectionClosing.
         """
-        self._core.check_open()
-        pumps = await off_loop(self._core.read_tls)
-        self._core.check_open()
-        self._core.use_tls(pumps)
+        await self._core.reload_tls()
 
     def events(self) -> Events[StreamsEvent[Peer]]:
         """`async for event in streams.events()`: what happens from now on, until the streams are closed.
@@ -127,73 +65,42 @@ class Streams(BaseStreams[Peer]):
         return Events(self._core, self._core.feed)
 
     @overload
-    def publish(
-        self, name: str, source: Source[bytes], *, codec: None = None, element_size: int = 0
-    ) -> Publication: ...
+    def channel(self, name: str) -> StreamChannel[bytes]: ...
 
     @overload
-    def publish(self, name: str, source: Source[T], *, codec: AnyCodec[T], element_size: int = 0) -> Publication: ...
+    def channel(self, name: str, *, codec: AnyCodec[T]) -> StreamChannel[T]: ...
 
-    def publish(
-        self,
-        name: str,
-        source: Source[T] | Source[bytes],
-        *,
-        codec: AnyCodec[T] | None = None,
-        element_size: int = 0,
-    ) -> Publication:
-        """Offer elements under a name, to every peer, until the publication is closed.
+    def channel(self, name: str, *, codec: AnyCodec[Any] | None = None) -> StreamChannel[Any]:
+        """`publish` and `subscribe` of one name, with elements that the codec makes bytes of, or makes of bytes.
+
+        A codec is an object with `encode` and `decode`, or a protobuf message class. Without one, elements are bytes.
+        Nothing is offered or asked for by this call. Raises TypeError where the codec is none.
+        """
+        return StreamChannel(self._core, name, codec)
+
+    def publish(self, name: str, source: Source[bytes], *, element_size: int = 0) -> Publication:
+        """Offer elements, bytes, under a name, to every peer, until the publication is closed.
 
         - `name`: exact, or a pattern with `*`, `?` and `[...]`, as file names have; exact names come first.
         - `source`: an iterable or an async iterable of elements; one that can be read only once, such as a generator,
           goes to the first subscriber. Or a function of the requested name that returns one, or an awaitable of one:
           each subscriber has its own. It is pulled from while its subscriber wants more and the connection takes it
           (R-32); what it raises ends the stream, and the peer sees type and text of it, no traceback (R-34).
-        - `codec`: makes bytes of each element: an object with `encode` and `decode`, or a protobuf message class.
         - `element_size`: bytes of each element, where all have the same: they then go packed, many in one frame.
 
         Raises TypeError, and ValueError where the name is taken.
         """
-        return self._core.publish(name, source, coding_of(codec), element_size)
-
-    @overload
-    def subscribe(
-        self,
-        name: str,
-        *,
-        demand: int | None = None,
-        prefetch: int | None = None,
-        codec: None = None,
-        peer: Peer | None = None,
-    ) -> Subscription[bytes]: ...
-
-    @overload
-    def subscribe(
-        self,
-        name: str,
-        *,
-        demand: int | None = None,
-        prefetch: int | None = None,
-        codec: AnyCodec[T],
-        peer: Peer | None = None,
-    ) -> Subscription[T]: ...
+        return self._core.publication(name, source, None, element_size)
 
     def subscribe(
-        self,
-        name: str,
-        *,
-        demand: int | None = None,
-        prefetch: int | None = None,
-        codec: AnyCodec[T] | None = None,
-        peer: Peer | None = None,
-    ) -> Subscription[T] | Subscription[bytes]:
-        """Ask a peer for the elements under a name, and iterate over them.
+        self, name: str, *, demand: int | None = None, prefetch: int | None = None, peer: Peer | None = None
+    ) -> Subscription[bytes]:
+        """Ask a peer for the elements, bytes, under a name, and iterate over them.
 
         - `prefetch`: the window, in elements: so many may be on their way or wait here. When the application is
           through with half of them, the window is filled up again. 0: nothing is granted but by `request(count)`.
         - `demand`: what is granted with the subscription; the window, if it is not given. 0 is legal: the first grant
           then comes with the first element that is asked for. Given alone, it is the window too.
-        - `codec`: makes objects of the elements' bytes, as in `publish`.
         - `peer`: whom to ask; where there is one connection, it need not be said.
 
         Iterating raises StreamError with the peer's text where the publisher fails or refuses, ConnectionClosed after
@@ -201,12 +108,20 @@ class Streams(BaseStreams[Peer]):
         it cancels the stream, once. Raises TypeError, ValueError, LookupError where no one peer is meant,
         OwnLimitExceeded, and ConnectionClosing where the peer is gone.
         """
-        return self._core.subscription(name, demand, prefetch, codec, peer)
+        return self._core.subscription(name, demand, prefetch, None, peer)
 
 
-def create_streams(options: StreamsOptions) -> Streams:
-    """`async with create_streams(options) as streams:` listens, and closes in order.
+class StreamChannel(BaseStreamChannel[T], Generic[T]):
+    """The streams of one name, with elements of type T: `streams.channel(name, codec=codec)`."""
 
-    Entering raises CertificateError, and ConnectionLost where it cannot listen.
-    """
-    return Streams(options)
+    _core: StreamsCore[Peer]
+
+    def publish(self, source: Source[T], *, element_size: int = 0) -> Publication:
+        """Offer elements, as `Streams.publish`."""
+        return self._core.publication(self._name, source, self._codec, element_size)
+
+    def subscribe(
+        self, *, demand: int | None = None, prefetch: int | None = None, peer: Peer | None = None
+    ) -> Subscription[T]:
+        """Ask a peer for the elements, and iterate over them, as `Streams.subscribe`."""
+        return self._core.subscription(self._name, demand, prefetch, self._codec, peer)

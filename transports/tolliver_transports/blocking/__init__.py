@@ -30,22 +30,21 @@ if TYPE_CHECKING:
     from ..codecs._requests import TypedReply, TypedRequest
     from ..codecs._retained import TypedRetainedValue
     from .connection import BlockingConnection
-    from .instance import Instance, create_instance
+    from .instance import Admin, Channel, Instance, WorkQueue
     from .iterators import Messages, Registration, Runs
-    from .queues import TypedWorkQueue, Work, WorkQueue
-    from .streams import Peer, Streams, create_streams
+    from .opening import create_instance
+    from .streams import Peer, StreamChannel, Streams
+    from .streams_opening import create_streams
     from .subscription import Subscription
     from .typed import TypedMessages, TypedRuns, TypedWork
     from .waits import still_wanted
-
-    Received = Delivery
-    """The former name of a delivery that an iterator hands out."""
+    from .work import Work
 else:
     __getattr__, __dir__ = door(
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received, Job, Reply, Request",
+            "tolliver_proto": "Delivery, Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.responding": "Responder",
             ".._messages.typed": "TypedRun",
@@ -60,10 +59,12 @@ else:
             "..codecs._requests": "TypedReply, TypedRequest",
             "..codecs._retained": "TypedRetainedValue",
             ".connection": "BlockingConnection",
-            ".instance": "Instance, create_instance",
+            ".opening": "create_instance",
+            ".streams_opening": "create_streams",
+            ".instance": "Admin, Channel, Instance, WorkQueue",
             ".iterators": "Messages, Registration, Runs",
-            ".queues": "TypedWorkQueue, Work, WorkQueue",
-            ".streams": "Peer, Streams, create_streams",
+            ".work": "Work",
+            ".streams": "Peer, StreamChannel, Streams",
             ".subscription": "Subscription",
             ".typed": "TypedMessages, TypedRuns, TypedWork",
             ".waits": "still_wanted",
@@ -73,7 +74,9 @@ else:
 
 __all__ = [
     "TLS",
+    "Admin",
     "BlockingConnection",
+    "Channel",
     "Codec",
     "Delivery",
     "Handler",
@@ -84,7 +87,6 @@ __all__ = [
     "Peer",
     "Publication",
     "Pumps",
-    "Received",
     "Registration",
     "Remote",
     "Reply",
@@ -92,6 +94,7 @@ __all__ = [
     "Responder",
     "Run",
     "Runs",
+    "StreamChannel",
     "Streams",
     "StreamsOptions",
     "Subscription",
@@ -103,7 +106,6 @@ __all__ = [
     "TypedRun",
     "TypedRuns",
     "TypedWork",
-    "TypedWorkQueue",
     "Work",
     "WorkQueue",
     "bridge",

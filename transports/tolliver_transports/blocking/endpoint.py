@@ -14,11 +14,12 @@ from _thread import LockType
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from tolliver_proto import ConnectionClosing, Role, TolliverError
 
 from .._driver.endpoint import BaseEndpoint, Closable, EndpointOptions
+from .._driver.facade import BaseFacade
 from .._driver.pending import PendingCall
 from .._driver.sockets import host_of
 from .._driver.threads import start
@@ -32,6 +33,7 @@ from .waits import locked, release
 from .wire import BorrowerWakeup, Transport, Wakeup
 
 log = logging.getLogger("tolliver")
+E = TypeVar("E", bound="Endpoint")
 T = TypeVar("T")
 
 
@@ -43,6 +45,25 @@ class Worker(Protocol):
 
     def stop(self) -> None:
         """From any thread: `run` returns soon, or at once where it has not begun. Closing waits for that."""
+
+
+class Entered(BaseFacade[E]):
+    """`with` and `close`, of whatever holds an endpoint."""
+
+    def __enter__(self) -> Self:
+        self._core.open()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._core.close()
+
+    def close(self) -> None:
+        """End every connection in order, and then everything else: what leaving the `with` block does.
+
+        Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
+        Handlers that are running are not waited for.
+        """
+        self._core.close()
 
 
 class Endpoint(BaseEndpoint):
@@ -188,10 +209,10 @@ class Endpoint(BaseEndpoint):
             self.keep_time()
             return self._driver.arm()
 
-    def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None, late: str = "") -> T:
+    def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None) -> T:
         """The answer to a call that is made under the lock.
 
-        Raises TimeoutError after `timeout` seconds, with these words or else the call's own.
+        Raises TimeoutError after `timeout` seconds, with the call's own words.
         """
         answered = locked()
 
@@ -217,8 +238,6 @@ class Endpoint(BaseEndpoint):
             stop_if_interrupted()
             if not is_answered:
                 with self._lock:
-                    if late:
-                        pending.late = lambda: late
                     raise pending.too_late(timeout or 0.0)
             return pending.result()
 

@@ -125,7 +125,18 @@ class Runs(ThreadIterator[Run]):
 
 
 class Registration(Receiver):
-    """A handler at work, on a thread of its own. `close()` ends it; what it holds is failed and sent again."""
+    """A handler at work, on threads of its own. `close()` ends it; what it holds is failed and sent again."""
+
+    def close(self) -> None:
+        """A call that is running goes on, and what it says counts no more. The subscription stays."""
+        super().close()
+
+    def _kind(self) -> str:
+        return "Registration"
+
+
+class OneByOne(Registration):
+    """A handler that has one message at a time, on one thread."""
 
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
         self._core = core
@@ -142,10 +153,6 @@ class Registration(Receiver):
         except OutOfThreads:
             self.close()
             raise
-
-    def close(self) -> None:
-        """A call that is running goes on, and what it says counts no more. The subscription stays."""
-        super().close()
 
     def _work(self) -> None:
         took = 0.0

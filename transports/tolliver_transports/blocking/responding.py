@@ -16,7 +16,7 @@ from tolliver_proto import Delivery, OutOfThreads, Request
 from .._driver.ends import is_interrupt
 from .._driver.threads import interrupt_program, start
 from .._messages.iterators import name_of
-from .._messages.responding import Encode, RequestBox, RequestCalls, Responder, Responding, answer, refuse
+from .._messages.responding import RequestBox, RequestCalls, Responder, Responding, answer, refuse
 from .iterators import ThreadCore
 from .loop import PAUSE
 from .wire import BorrowerWakeup
@@ -28,12 +28,10 @@ _Result = tuple[object, BaseException | None]
 class _ThreadCalls(RequestCalls):
     """Calls of one responder's handler, and its threads."""
 
-    def __init__(
-        self, core: ThreadCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
-    ) -> None:
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
             raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
-        super().__init__(handler, encode, concurrency)
+        super().__init__(handler, concurrency)
         self._core = core
         self._concurrency = concurrency
         self._name = f"tolliver answers {getattr(handler, '__name__', handler)!s:.100}"
@@ -101,8 +99,6 @@ class _ThreadCalls(RequestCalls):
                 if inspect.iscoroutine(result):
                     result.close()
                 raise TypeError("an awaitable, which nobody awaits here: give a plain function")
-            if self._encode is not None:
-                result = self._encode(delivery, result)
         except BaseException as error:
             if is_interrupt(error):
                 self.mailbox.leave()
@@ -124,7 +120,5 @@ class _ThreadCalls(RequestCalls):
 class ThreadResponder(Responder):
     """A responder on threads of its own."""
 
-    def __init__(
-        self, core: ThreadCore, channel: str, key: str, handler: Responding, encode: Encode, concurrency: int
-    ) -> None:
-        self._mailbox = _ThreadCalls(core, channel, key, handler, encode, concurrency).mailbox
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Responding, concurrency: int) -> None:
+        self._mailbox = _ThreadCalls(core, channel, key, handler, concurrency).mailbox

@@ -12,13 +12,13 @@ from tolliver_proto import Delivery, OutOfThreads
 from .._driver.ends import is_interrupt
 from .._driver.threads import interrupt_program, start
 from .._messages.inbox import Handler
-from .._messages.iterators import Receiver, name_of
+from .._messages.iterators import name_of
 from .._messages.side_by_side import LaneMailbox, SideBySide
-from .iterators import ThreadCore, called, checked_plain
+from .iterators import Registration, ThreadCore, called, checked_plain
 
 
-class Registrations(Receiver):
-    """A handler at work, on threads of its own. `close()` ends it; what it holds is failed and sent again."""
+class SideBySideThreads(Registration):
+    """A handler that has several messages at a time, each on a thread."""
 
     _mailbox: LaneMailbox
 
@@ -35,10 +35,6 @@ class Registrations(Receiver):
         except OutOfThreads:
             self.close()
             raise
-
-    def close(self) -> None:
-        """Calls that are running go on, and what they say counts no more. The subscription stays."""
-        super().close()
 
     def _work(self) -> None:
         while (delivery := self._next()) is not None:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from .._messages.typed import Opening, TypedReceiver, TypedRun
 from ..codecs._bodies import TypedDelivery
+from ..codecs._codec import AnyCodec
 from .iteration import BlockingIterator
 from .iterators import Item, Messages, Runs, ThreadIterator
 
@@ -38,9 +39,9 @@ class TypedMessages(TypedReceiver, BlockingIterator[TypedDelivery[T]], Generic[T
     _source: Messages
     _closed_text = Messages._closed_text
 
-    def __init__(self, opening: Opening[T], source: Messages) -> None:
+    def __init__(self, codec: AnyCodec[T], source: Messages) -> None:
         super().__init__(source)
-        self._opening = opening
+        self._opening = Opening(codec, source)
         self._timeout = source._timeout
 
     def _take(self, timeout: float | None) -> TypedDelivery[T] | None:
@@ -57,9 +58,9 @@ class TypedRuns(TypedReceiver, BlockingIterator[TypedRun[T]], Generic[T]):
     _source: Runs
     _closed_text = Runs._closed_text
 
-    def __init__(self, opening: Opening[T], source: Runs) -> None:
+    def __init__(self, codec: AnyCodec[T], source: Runs) -> None:
         super().__init__(source)
-        self._opening = opening
+        self._opening = Opening(codec, source)
         self._timeout = source._timeout
 
     def _take(self, timeout: float | None) -> TypedRun[T] | None:

@@ -1,8 +1,8 @@
 """Codecs: typed values as bodies of messages and elements of streams.
 
-Give one as `codec=`: a value goes in where bytes did, and `.value` of a delivery is one. Any object with
-`encode(value) -> bytes` and `decode(bytes) -> value` is a codec, too; docs/patterns.md shows them at work. The
-libraries behind them are loaded when a codec is made.
+Give one to `instance.channel(name, codec=...)`: values go in where bytes did, and `.value` of a delivery is one. Any
+object with `encode(value) -> bytes` and `decode(bytes) -> value` is a codec, too; docs/patterns.md shows them at work.
+The libraries behind them are loaded when a codec is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._json import Json
     from ._msgspec import Msgspec
     from ._protobuf import Protobuf, ProtobufTypes
-    from ._requests import TypedReply, TypedRequest
+    from ._requests import TypedReply, TypedRequest, answering
     from ._retained import TypedRetainedValue
 else:
     __getattr__, __dir__ = door(
@@ -31,7 +31,7 @@ else:
             "._json": "Json",
             "._msgspec": "Msgspec",
             "._protobuf": "Protobuf, ProtobufTypes",
-            "._requests": "TypedReply, TypedRequest",
+            "._requests": "TypedReply, TypedRequest, answering",
             "._retained": "TypedRetainedValue",
         },
     )
@@ -51,5 +51,6 @@ __all__ = [
     "TypedReply",
     "TypedRequest",
     "TypedRetainedValue",
+    "answering",
     "decoding",
 ]

@@ -1,8 +1,8 @@
 """Bodies of messages by a codec, in both directions.
 
-This is the one place for every call that takes `codec=`. A value becomes a body before anything is stored, and a body a
-value before the program gets its delivery. A codec is foreign code and so are the bytes that it reads: whatever it
-raises is one clear error, which names the message.
+This is the one place for every call of a channel that has a codec. A value becomes a body before anything is stored,
+and a body a value before the program gets its delivery. A codec is foreign code and so are the bytes that it reads:
+whatever it raises is one clear error, which names the message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Delivery
 
-from ._codec import AnyCodec, coding_of
+from ._codec import BYTES, AnyCodec, coding_of
 
 T = TypeVar("T")
 
@@ -63,7 +63,9 @@ def encoded_items(codec: AnyCodec[T], items: Iterable[tuple[str, str, T]]) -> li
     return [(channel, key, _encoded(encode, codec, channel, key, value)) for channel, key, value in items]
 
 
-def _encoded(encode: Any, codec: object, channel: str, key: str, value: object) -> bytes:
+def _encoded(encode: Any, codec: object, channel: str, key: str, value: Any) -> bytes:
+    if codec is BYTES:
+        return cast(bytes, value)
     try:
         body = encode(value)
     except Exception as error:
@@ -101,28 +103,40 @@ def decoding(codec: AnyCodec[T], handler: TypedHandler[T]) -> Callable[[Delivery
 
     A body that does not decode is a failure of the handler (T-45). Raises TypeError where one of them is none.
     """
-    opened = Opener(codec)
+    return wrapped(handler, Opener(codec), None, "give a function of a delivery")
+
+
+def wrapped(
+    handler: Callable[[Any], object],
+    opened: Callable[[Any], Any],
+    closed: Callable[[Any, Any], object] | None,
+    give: str,
+) -> Callable[[Any], object]:
+    """The handler, plain or async as it is itself, of what is `opened` for it. Its result is `closed` where given.
+
+    Raises TypeError where the handler is none, with these words of what to give.
+    """
     if not callable(handler):
-        raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
-    return opening(opened, handler)
+        raise TypeError(f"the handler {handler!r:.200} cannot be called: {give}")
 
+    is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+    if closed is None and not is_async:
+        return _named(handler)(lambda given: handler(opened(given)))
 
-def opening(opened: Callable[[Any], Any], handler: Callable[[Any], object]) -> Callable[[Any], object]:
-    """The handler, plain or async as it is itself, of what is opened for it."""
-    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
-        wait_for = cast("Callable[[Any], Awaitable[object]]", handler)
+    async def later(given: Any, result: Awaitable[object]) -> object:
+        return await result if closed is None else closed(given, await result)
 
-        @_named(handler)
-        async def handle_async(given: Any) -> object:
-            return await wait_for(opened(given))
-
-        return handle_async
+    @_named(handler)
+    async def handle_async(given: Any) -> object:
+        return await later(given, cast("Awaitable[object]", handler(opened(given))))
 
     @_named(handler)
     def handle(given: Any) -> object:
-        return handler(opened(given))
+        assert closed is not None
+        result = handler(opened(given))
+        return later(given, result) if isinstance(result, Awaitable) else closed(given, result)
 
-    return handle
+    return handle_async if is_async else handle
 
 
 def _named(handler: object) -> Callable[[Callable[[Any], T]], Callable[[Any], T]]:

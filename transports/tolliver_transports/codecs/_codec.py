@@ -56,3 +56,20 @@ def coding_of(codec: object) -> Coding:
             "protobuf message class"
         )
     return Coding(encode, decode)
+
+
+class _Bytes:
+    """Bytes as they are."""
+
+    def encode(self, value: bytes) -> bytes:
+        return value
+
+    def decode(self, body: bytes) -> bytes:
+        return body
+
+    def __repr__(self) -> str:
+        return "bytes"
+
+
+BYTES: Codec[bytes] = _Bytes()
+"""The codec of a channel or queue that was given none: the node itself says what is wrong with a body."""

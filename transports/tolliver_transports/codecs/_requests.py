@@ -5,13 +5,12 @@ There is one for the question and, if that is another, one for the answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar, cast
 
-from tolliver_proto import BodyNotDecoded, Delivery, Reply, Request, RequestFailed
+from tolliver_proto import BodyNotDecoded, Reply, Request, RequestFailed
 
-from ._bodies import Opener, encoded, opening
+from ._bodies import Opener, encoded, wrapped
 from ._codec import AnyCodec, coding_of
 
 T = TypeVar("T")
@@ -52,65 +51,47 @@ class TypedReply(Reply, Generic[T]):
         return cast(T, self._value)
 
 
-class Asking(Generic[T, R]):
-    """A typed request: its body, and its replies when they have come."""
+def opened_reply(codec: AnyCodec[R], channel: str, key: str, reply: Reply) -> TypedReply[R]:
+    """The reply with its value. Raises RequestFailed where it does not decode."""
+    (typed,) = opened_replies(codec, channel, key, [reply])
+    if typed.error is not None:
+        raise typed.error
+    return typed
 
-    def __init__(self, codec: AnyCodec[T] | None, reply_codec: AnyCodec[R] | None, channel: str, key: str) -> None:
-        self._codec = codec
-        self._reply_codec = reply_codec
-        self._names = channel, key
 
-    def body(self, value: T) -> bytes:
-        """Raises BodyNotEncoded, and TypeError where a codec is none."""
-        codec, reply_codec = both(self._codec, self._reply_codec)
-        self._opener = Opener(reply_codec)
-        return encoded(codec, *self._names, value)
+def opened_replies(codec: AnyCodec[R], channel: str, key: str, replies: Iterable[Reply]) -> list[TypedReply[R]]:
+    """Replies with their values. One that does not decode has an error, as one whose handler failed."""
+    opener = Opener(codec)
+    return [_opened(opener, channel, key, reply) for reply in replies]
 
-    def first(self, reply: Reply) -> TypedReply[R]:
-        """Raises RequestFailed where it does not decode."""
-        typed = self._opened(reply)
-        if typed.error is not None:
-            raise typed.error
-        return typed
 
-    def each(self, replies: list[Reply]) -> list[TypedReply[R]]:
-        """One that does not decode has an error, as one whose handler failed."""
-        return [self._opened(reply) for reply in replies]
-
-    def _opened(self, reply: Reply) -> TypedReply[R]:
-        if reply.error is not None:
-            return TypedReply(reply, None, reply.error)
-        try:
-            return TypedReply(reply, self._opener.value(*self._names, reply.peer_id, reply.body))
-        except BodyNotDecoded as error:
-            failure = RequestFailed(reply.peer_id, f"the reply does not decode: {error}")
-            failure.__cause__ = error
-            return TypedReply(reply, None, failure)
+def _opened(opener: Opener[R], channel: str, key: str, reply: Reply) -> TypedReply[R]:
+    if reply.error is not None:
+        return TypedReply(reply, None, reply.error)
+    try:
+        return TypedReply(reply, opener.value(channel, key, reply.peer_id, reply.body))
+    except BodyNotDecoded as error:
+        failure = RequestFailed(reply.peer_id, f"the reply does not decode: {error}")
+        failure.__cause__ = error
+        return TypedReply(reply, None, failure)
 
 
 def answering(
-    handler: TypedResponding[T, R], codec: AnyCodec[T] | None, reply_codec: AnyCodec[R] | None
-) -> tuple[Callable[[Request], object], Callable[[Delivery, R], bytes]]:
-    """The handler as one of requests, and the bodies of what it returns. Raises TypeError where one of them is none."""
-    codec, other = both(codec, reply_codec)
+    codec: AnyCodec[T], handler: TypedResponding[T, R], reply_codec: AnyCodec[R] | None = None
+) -> Callable[[Request], object]:
+    """The handler as one of requests, plain or async as it is itself, such as `InstanceOptions(responders=...)` takes.
+
+    The reply's codec is the request's, where no other is given. A request that does not decode fails at its requester,
+    and so does a value that does not encode. Raises TypeError where one of them is none.
+    """
     opener = Opener(codec)
+    replies = cast("AnyCodec[R]", codec) if reply_codec is None else reply_codec
+    coding_of(replies)
 
     def opened(request: Request) -> TypedRequest[T]:
         return TypedRequest(request, opener.value(request.channel, request.key, request.peer_id, request.body))
 
-    return opening(opened, handler), partial(_reply_body, other)
+    def body(request: Request, value: R) -> bytes:
+        return encoded(replies, request.channel, request.key, value)
 
-
-def _reply_body(codec: AnyCodec[R], delivery: Delivery, value: R) -> bytes:
-    """Raises BodyNotEncoded."""
-    request = Request(delivery)
-    return encoded(codec, request.channel, request.key, value)
-
-
-def both(codec: AnyCodec[T] | None, reply_codec: AnyCodec[R] | None) -> tuple[AnyCodec[T], AnyCodec[R]]:
-    """The codec of a request, and that of its reply, which is the same where no other is given. Raises TypeError."""
-    if codec is None:
-        raise TypeError("reply_codec is given alone: give codec, too")
-    other = cast("AnyCodec[R]", codec) if reply_codec is None else reply_codec
-    coding_of(other)
-    return codec, other
+    return wrapped(handler, opened, body, "give a function of a request")

@@ -157,7 +157,7 @@ class Stager(StageLoop[Run]):
         """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
         self._started()
         assert self._instance is not None
-        self._instance.set_acl(acl)
+        self._instance.admin.set_acl(acl)
 
     def stats(self) -> dict[str, int]:
         """Since the start: messages `staged` and their `bytes`, `duplicates`, unreliable ones `dropped`, and `unwanted`

@@ -30,19 +30,18 @@ if TYPE_CHECKING:
     from ..codecs._codec import Codec
     from ..codecs._requests import TypedReply, TypedRequest
     from ..codecs._retained import TypedRetainedValue
-    from .instance import Instance, create_instance
-    from .queues import TypedWorkQueue, WorkQueue
+    from .instance import Admin, Channel, Instance, WorkQueue
+    from .opening import create_instance
     from .service import StreamsService, TolliverService
-    from .streams import EndOfStream, Peer, Streams, Subscription, create_streams
-
-    Received = Delivery
-    """The former name of a delivery that an iterator hands out."""
+    from .streams import Peer, StreamChannel, Streams
+    from .streams_opening import create_streams
+    from .subscription import EndOfStream, Subscription
 else:
     __getattr__, __dir__ = door(
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Delivery as Received, Job, Reply, Request",
+            "tolliver_proto": "Delivery, Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.queues": "Work",
@@ -57,16 +56,20 @@ else:
             "..codecs._codec": "Codec",
             "..codecs._requests": "TypedReply, TypedRequest",
             "..codecs._retained": "TypedRetainedValue",
-            ".instance": "Instance, create_instance",
-            ".queues": "TypedWorkQueue, WorkQueue",
+            ".opening": "create_instance",
+            ".streams_opening": "create_streams",
+            ".instance": "Admin, Channel, Instance, WorkQueue",
             ".service": "StreamsService, TolliverService",
-            ".streams": "EndOfStream, Peer, Streams, Subscription, create_streams",
+            ".streams": "Peer, StreamChannel, Streams",
+            ".subscription": "EndOfStream, Subscription",
         },
     )
 
 
 __all__ = [
     "TLS",
+    "Admin",
+    "Channel",
     "Codec",
     "Delivery",
     "EndOfStream",
@@ -77,7 +80,6 @@ __all__ = [
     "Messages",
     "Peer",
     "Publication",
-    "Received",
     "Registration",
     "Remote",
     "Reply",
@@ -85,6 +87,7 @@ __all__ = [
     "Responder",
     "Run",
     "Runs",
+    "StreamChannel",
     "Streams",
     "StreamsOptions",
     "StreamsService",
@@ -98,7 +101,6 @@ __all__ = [
     "TypedRun",
     "TypedRuns",
     "TypedWork",
-    "TypedWorkQueue",
     "Work",
     "WorkQueue",
     "bridge",

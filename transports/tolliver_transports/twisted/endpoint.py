@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, maybeDeferred
 from twisted.internet.task import deferLater
@@ -21,6 +21,7 @@ from tolliver_proto import OutOfThreads, Role
 from .._driver.adapter import Job
 from .._driver.endpoint import EndpointOptions
 from .._driver.ends import is_interrupt
+from .._driver.facade import BaseFacade
 from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
 from .._options.instance import Remote
@@ -28,7 +29,25 @@ from .._tls.pump import AnyPump
 from .dialing import connect, in_pool, listen
 from .wire import Transport, Wakeup, Wires, follow, wait_for
 
+E = TypeVar("E", bound="Endpoint")
 T = TypeVar("T")
+
+
+class Entered(BaseFacade[E]):
+    """`async with` and `close`, of whatever holds an endpoint that is open."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.close()
+
+    def close(self) -> Deferred[None]:
+        """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
+
+        Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
+        """
+        return self._core.close()
 
 
 class Endpoint(LoopEndpoint):

@@ -15,8 +15,10 @@ from tolliver_proto import ConnectionClosing
 from .._driver.pending import PendingCall
 from .._options.instance import InstanceOptions
 from .._options.streams import StreamsOptions
-from .instance import Instance, create_instance
-from .streams import Streams, create_streams
+from .instance import Instance
+from .opening import create_instance
+from .streams import Streams
+from .streams_opening import create_streams
 from .wire import follow, wait_for
 
 

@@ -1,0 +1,65 @@
+"""One channel's calls with values, as far as nothing waits.
+
+A channel is a layer on the calls of its instance: the codec works before a call or after its answer, never inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar, cast
+
+from tolliver_proto import Reply, RetainedValue
+
+from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
+from ..codecs._codec import BYTES, AnyCodec, coding_of
+from ..codecs._requests import TypedReply, TypedResponding, answering, opened_replies, opened_reply
+from ..codecs._retained import TypedRetainedValue, opened_values
+from .facade import BaseInstance
+from .responding import Responding
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class BaseChannel(Generic[T, R]):
+    """Name and codecs of a channel."""
+
+    def __init__(
+        self, instance: BaseInstance[Any], name: str, codec: AnyCodec[T] | None, reply_codec: AnyCodec[R] | None
+    ) -> None:
+        if codec is None and reply_codec is not None:
+            raise TypeError("reply_codec is given alone: give codec, too")
+        self._instance = instance
+        self._name = name
+        self._codec = cast("AnyCodec[T]", BYTES) if codec is None else codec
+        self._reply_codec = cast("AnyCodec[R]", self._codec) if reply_codec is None else reply_codec
+        coding_of(self._codec), coding_of(self._reply_codec)  # which may refuse them
+
+    @property
+    def name(self) -> str:
+        """Its name, as subscriptions have it."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r:.100}>"
+
+    def _encoded(self, key: str, value: T) -> bytes:
+        return encoded(self._codec, self._name, key, value)
+
+    def _items(self, items: Iterable[tuple[str, T]]) -> list[tuple[str, str, bytes]]:
+        return encoded_items(self._codec, [(self._name, key, value) for key, value in items])
+
+    def _decoding(self, handler: TypedHandler[T] | None) -> Any:
+        return None if handler is None else decoding(self._codec, handler)
+
+    def _opened(self, values: list[RetainedValue]) -> list[TypedRetainedValue[T]]:
+        return opened_values(self._codec, self._instance.instance_id, values)
+
+    def _answering(self, handler: TypedResponding[T, R]) -> Responding:
+        return answering(self._codec, handler, self._reply_codec)
+
+    def _reply(self, key: str, reply: Reply) -> TypedReply[R]:
+        return opened_reply(self._reply_codec, self._name, key, reply)
+
+    def _replies(self, key: str, replies: list[Reply]) -> list[TypedReply[R]]:
+        return opened_replies(self._reply_codec, self._name, key, replies)

@@ -1,0 +1,87 @@
+"""Core of an instance on asyncio and trio.
+
+The connections and their tasks are the endpoint's; the core has a thread beside them, which keeps the store.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+from tolliver_proto import TolliverError
+
+from .._driver.adapter import Done, Job
+from .._driver.events import OnEvent, call_on_loop
+from .._driver.jobs import Jobs
+from .._driver.threads import start
+from .._messages.inbox import Handler
+from .._messages.instance import BaseInstanceCore, checked
+from .._messages.iterators import Registration
+from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
+from .._messages.side_by_side import SideBySide
+from .endpoint import Endpoint
+from .threads import off_loop
+
+
+class InstanceCore(Endpoint, BaseInstanceCore):
+    """A running instance without its calls, and the thread that keeps its store."""
+
+    _storing: threading.Thread | None = None
+
+    def _start_work(self) -> None:
+        self._jobs = Jobs(self._ran)
+        self._storing = threading.Thread(target=self._keep_store, name="tolliver store", daemon=True)
+        start(self._storing)
+        super()._start_work()
+
+    def _keep_store(self) -> None:
+        try:
+            self._jobs.run()
+        except BaseException as error:
+            self.call_soon(partial(self.break_down, error))
+
+    def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
+        """On the store's thread."""
+        self._call_in_loop(partial(self._tell, result, error, done))
+
+    def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:
+        if not self._halted:
+            done(result, error)
+            self.run_actions()
+
+    def _finish(self) -> None:
+        if self._storing is not None:
+            self._jobs.stop()
+            self._storing.join()
+            self._storing = None
+        super()._finish()
+
+    async def _run(self, job: Job, done: Done) -> None:
+        result, error = None, None
+        try:
+            result = await off_loop(job)
+        except TolliverError as failure:  # of the job, or there is no thread for it
+            error = failure
+        self._tell(result, error, done)
+
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        return Registration(self, channel, key, checked(handler), how)
+
+    def respond(
+        self,
+        channel: str,
+        key: str,
+        handler: Responding,
+        concurrency: int = CONCURRENCY,
+    ) -> Responder:
+        return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_loop(self, self.feed, function)
+
+    def store(self, job: Job, done: Done) -> None:
+        self._jobs.put(job, done)
+
+    def beside(self, job: Job, done: Done) -> None:
+        self.start(partial(self._run, job, done))

@@ -1,0 +1,15 @@
+"""Opening of streams on asyncio and trio."""
+
+from __future__ import annotations
+
+from .._options.streams import StreamsOptions
+from .streams import Streams
+from .streams_core import StreamsCore
+
+
+def create_streams(options: StreamsOptions) -> Streams:
+    """`async with create_streams(options) as streams:` listens, and closes in order.
+
+    Entering raises CertificateError, and ConnectionLost where it cannot listen.
+    """
+    return Streams(StreamsCore(options))

@@ -1,0 +1,87 @@
+"""Core of an instance on threads.
+
+Calls may come from any thread. The thread with the sockets and the lock of the machine are the endpoint's; the core has
+one thread beside it, for the database. A call takes the lock for the moment in which it puts its question, lets it go,
+and waits for the answer. Handlers have threads of their own, so they may wait for whatever they like, calls to their
+instance included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tolliver_proto import TolliverError
+
+from .._driver.adapter import Done, Job
+from .._driver.events import OnEvent
+from .._driver.jobs import Jobs, perform
+from .._driver.threads import start
+from .._messages.inbox import Handler
+from .._messages.instance import BaseInstanceCore, To, checked
+from .._messages.responding import Responder, Responding, checked_responder
+from .._messages.side_by_side import SideBySide
+from .endpoint import Endpoint, Worker
+from .events import call_on_thread
+from .interrupts import made
+from .iterators import OneByOne, Registration
+from .process import thread_of
+from .responding import CONCURRENCY, ThreadResponder
+from .side_by_side import SideBySideThreads
+
+
+class InstanceCore(Endpoint, BaseInstanceCore):
+    """A running instance without its calls, and the thread that keeps its store."""
+
+    def subscribe_and_wait(self, channel: str, key: str, timeout: float | None = None) -> None:
+        self.ask(lambda: self.subscribe(channel, key), timeout)
+
+    def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
+        with self.lock:
+            return super().unreliable_send(channel, key, body, to)
+
+    def work_queue(self, channel: str, lease: float) -> None:
+        with self.lock:
+            super().work_queue(channel, lease)
+
+    # The store.
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._jobs = Jobs(self._stored)
+
+    def _more_workers(self) -> dict[str, Worker]:
+        return {"database": self._jobs}
+
+    def _stored(self, result: Any, error: TolliverError | None, done: Done) -> None:
+        self.tell(lambda: done(result, error))
+
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        if how.is_one:
+            return made(lambda: OneByOne(self, channel, key, checked(handler), how.pending), OneByOne.close)
+        return made(lambda: SideBySideThreads(self, channel, key, checked(handler), how), SideBySideThreads.close)
+
+    def respond(
+        self,
+        channel: str,
+        key: str,
+        handler: Responding,
+        concurrency: int = CONCURRENCY,
+    ) -> Responder:
+        terms = checked_responder(handler, concurrency)
+        return made(lambda: ThreadResponder(self, channel, key, *terms), Responder.close)
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_thread(self, self.feed, function)
+
+    def store(self, job: Job, done: Done) -> None:
+        self._jobs.put(job, done)
+
+    def beside(self, job: Job, done: Done) -> None:
+        def work() -> None:
+            result, error = perform(job)
+            with self._lock:
+                if self._open:  # nobody waits for it: a large database takes its time
+                    done(result, error)
+                    self.run_actions()
+
+        start(thread_of("beside", work, self._fail))

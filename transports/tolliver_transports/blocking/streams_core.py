@@ -1,0 +1,200 @@
+"""Core of streams on threads.
+
+As for an instance, calls may come from any thread, and a call takes the machine's lock for the moment in which it says
+what it wants, and waits without it. Each stream that is given has a thread for its source, so sources may block; so may
+whoever takes elements, on whatever thread it likes. None of the application's code runs on the thread of the sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from tolliver_proto import ConnectionClosing
+from tolliver_proto.reactive import OnError, Subscribe
+
+from .._driver.events import OnEvent
+from .._driver.pending import PendingCall
+from .._options.instance import Remote
+from .._options.streams import StreamsOptions
+from .._streams.peers import BasePeer
+from .._streams.publishing import Catalogue, Publication
+from .._streams.streams import BaseStreamsCore, Key
+from ..codecs._codec import coding_of
+from .endpoint import Endpoint, Worker
+from .events import call_on_thread
+from .feed import ThreadOutboundStream, is_async
+from .interrupts import made, undisturbed
+from .process import thread_of
+from .subscription import Subscription
+
+P = TypeVar("P", bound=BasePeer)
+T = TypeVar("T")
+_FRAMES_WAITING = 1000  # of extensions, for the application
+
+
+class _Refused(Exception):
+    """The subscriber is told so."""
+
+
+class _Names(Catalogue):
+    """A catalogue that any thread may withdraw a publication from."""
+
+    def __init__(self, owner: Endpoint) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def remove(self, publication: Publication) -> None:
+        with self._owner.lock:
+            super().remove(publication)
+
+
+class _Frames:
+    """Frames of extensions on their way to the application, which has a thread for them."""
+
+    def __init__(self, hand_over: Callable[[Any, Any], None]) -> None:
+        self._hand_over = hand_over
+        self._waiting: SimpleQueue[tuple[Any, Any] | None] = SimpleQueue()
+        self._stopped = False
+
+    def put(self, peer: object, frame: Any) -> bool:
+        """False where too many wait."""
+        if self._waiting.qsize() >= _FRAMES_WAITING:
+            return False
+        self._waiting.put((peer, frame))
+        return True
+
+    def run(self) -> None:
+        while (one := self._waiting.get()) is not None and not self._stopped:
+            self._hand_over(*one)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._waiting.put(None)
+
+
+class StreamsCore(Endpoint, BaseStreamsCore[P]):
+    """Running streams without their calls, and the threads that read sources."""
+
+    def __init__(self, options: StreamsOptions) -> None:  # for the type: an endpoint takes any options
+        super().__init__(options)
+        self._catalogue = _Names(self)
+        self._sources = 0  # threads
+        self._frames: _Frames | None = None
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_thread(self, self.feed, function)
+
+    def connected(self, remote: str | Remote, timeout: float | None) -> P:
+        cids: list[int] = []
+
+        def begin() -> PendingCall[P]:
+            cid, call = self.connect(remote)
+            cids.append(cid)
+            return call
+
+        with undisturbed:
+            try:
+                return self.ask(begin, timeout)
+            except BaseException:
+                with self.lock:
+                    for cid in cids:
+                        self.give_up(cid)
+                raise
+
+    def reload_tls(self) -> None:
+        self.check_open()
+        pumps = self.read_tls()
+        with self.lock:
+            self.check_open()
+            self.use_tls(pumps)
+
+    def publication(self, name: str, source: object, codec: object, element_size: int) -> Publication:
+        if is_async(source):
+            raise TypeError(
+                f"the source of {name!r:.100} is async: give a plain iterable or function, it may block; or use the "
+                "adapter of your event loop"
+            )
+
+        def publish() -> Publication:
+            with self.lock:
+                return super(StreamsCore, self).publication(name, source, codec, element_size)
+
+        return made(publish, Publication.close)
+
+    def subscription(
+        self,
+        name: str,
+        demand: int | None,
+        prefetch: int | None,
+        codec: object,
+        peer: P | None,
+        timeout: float | None,
+    ) -> Subscription[T]:
+        coding = coding_of(codec)
+
+        def begin() -> Subscription[T]:
+            with self.lock:
+                wakeup = self.wakeup()
+                stream = self.subscribe(name, demand, prefetch, coding._replace(decode=None), peer, wakeup)
+            return Subscription(self, stream, wakeup, coding, timeout)
+
+        return made(begin, Subscription.cancel)
+
+    def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
+        if self._sources >= self.options.max_feeds:
+            over = self._sources - len(self._outbound)
+            left = f" ({over} to subscribers that left, as their sources have not returned)" if over else ""
+            raise _Refused(
+                f"{self.options.max_feeds} streams are given here at once{left}, which is the limit: ask again later"
+            )
+        stream = ThreadOutboundStream(self, key, name, publication, grant)
+        try:
+            thread_of(f"reads {name!r:.100}", lambda: self._run(stream), self._fail).start()
+        except RuntimeError as error:
+            raise _Refused("there is no room for another thread here: ask again later") from error
+        self._sources += 1
+        return stream
+
+    def _run(self, stream: ThreadOutboundStream) -> None:
+        try:
+            stream.run()
+        finally:
+            with self._lock:
+                self._sources -= 1
+
+    def _on_subscribe(self, cid: int, event: Subscribe) -> None:
+        try:
+            super()._on_subscribe(cid, event)
+        except _Refused as refusal:
+            self.hub.error(cid, event.subscriber_id, f"{event.name!r:.200} is not given: {refusal} (R-14)")
+
+    def flush_soon(self, stream: Any) -> None:
+        self._unflushed.append(stream)
+        self._loop.wake()  # from a source's thread, without the lock: so whatever turn is running may not see it
+
+    def _more_workers(self) -> dict[str, Worker]:
+        return {}
+
+    def _start_work(self) -> None:
+        super()._start_work()
+        if self.options.on_frame is not None:
+            self._frames = _Frames(super().hand_over)
+            thread_of("frames of extensions", self._frames.run, self._fail).start()
+
+    def hand_over(self, peer: P, frame: Any) -> None:
+        assert self._frames is not None
+        if not self._frames.put(peer, frame):
+            self.hub.goodbye(peer.cid, "frames of extensions are not taken")
+
+    def _end_work(self) -> None:
+        if self._frames is not None:
+            self._frames.stop()
+        if self.hub.closing:
+            return  # each connection's end is that of its streams
+        for outbound in self._outbound.values():
+            outbound.cancelled()
+        error = ConnectionClosing("the streams have failed, as the log says: report this")
+        for inbound in list(self._inbound.values()):
+            inbound.on_error(OnError(inbound.key[1], str(error), error))

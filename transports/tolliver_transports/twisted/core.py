@@ -1,0 +1,77 @@
+"""Core of an instance on Twisted.
+
+The connections and their reactor are the endpoint's; the core adds the store, whose work goes to the reactor's thread
+pool, one job at a time and in order. Callbacks and coroutines are both served.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredList, DeferredLock
+from twisted.python.failure import Failure
+
+from tolliver_proto import TolliverError
+
+from .._driver.adapter import Done, Job
+from .._driver.events import OnEvent, call_on_loop
+from .._messages.inbox import Handler
+from .._messages.instance import BaseInstanceCore, checked
+from .._messages.iterators import Registration
+from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
+from .._messages.side_by_side import SideBySide
+from .._options.instance import InstanceOptions
+from .endpoint import Endpoint
+
+
+class InstanceCore(Endpoint, BaseInstanceCore):
+    """A running instance without its calls, and the order of its store's jobs."""
+
+    def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
+        super().__init__(options, reactor)
+        self._storing = DeferredLock()
+        self._beside: set[Deferred[None]] = set()
+
+    async def _finish_off_loop(self) -> None:
+        await DeferredList(list(self._beside))
+        await self._storing.run(super()._finish_off_loop)
+
+    def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
+        return Registration(self, channel, key, checked(handler), how)
+
+    def respond(
+        self,
+        channel: str,
+        key: str,
+        handler: Responding,
+        concurrency: int = CONCURRENCY,
+    ) -> Responder:
+        return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_loop(self, self.feed, function)
+
+    def store(self, job: Job, done: Done) -> None:
+        if not self._released:
+            self._tell(self._storing.run(self._off_loop, job), done)
+
+    def beside(self, job: Job, done: Done) -> None:
+        work = self._tell(self._off_loop(job), done)
+        self._beside.add(work)
+
+        def ended(result: None) -> None:
+            self._beside.discard(work)
+            return result
+
+        work.addBoth(ended)
+
+    def _tell(self, running: Deferred[Any], done: Done) -> Deferred[None]:
+        def ended(result: Any, error: Any = None) -> None:
+            done(result, error)
+            self.run_actions()
+
+        def failed(failure: Failure) -> None:
+            failure.trap(TolliverError)
+            ended(None, failure.value)
+
+        return running.addCallbacks(ended, failed)

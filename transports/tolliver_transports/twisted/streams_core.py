@@ -1,0 +1,56 @@
+"""Core of streams on Twisted."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+
+from .._driver.events import OnEvent, call_on_loop
+from .._options.instance import Remote
+from .._streams.loop_streams import LoopStreamsCore
+from .._streams.peers import BasePeer
+from .._streams.publishing import Publication
+from .._streams.streams import Key
+from ..codecs._codec import coding_of
+from .endpoint import Endpoint
+from .subscription import OutboundStream, Subscription
+
+P = TypeVar("P", bound=BasePeer)
+T = TypeVar("T")
+
+
+class StreamsCore(Endpoint, LoopStreamsCore[P]):
+    """Running streams without their calls."""
+
+    def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
+        return OutboundStream(self, key, name, publication, grant)
+
+    def call_on_event(self, function: OnEvent) -> None:
+        call_on_loop(self, self.feed, function)
+
+    def connected(self, remote: str | Remote, timeout: float | None) -> Deferred[P]:
+        return Deferred.fromCoroutine(self._connected(remote, timeout))
+
+    async def _connected(self, remote: str | Remote, timeout: float | None) -> P:
+        cid, call = self.connect(remote)
+        try:
+            return await self.wait(call, timeout)
+        except BaseException:
+            self.give_up(cid)
+            raise
+
+    def reload_tls(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._reload_tls())
+
+    async def _reload_tls(self) -> None:
+        self.check_open()
+        pumps = await self._off_loop(self.read_tls)
+        self.check_open()
+        self.use_tls(pumps)
+
+    def subscription(
+        self, name: str, demand: int | None, prefetch: int | None, codec: object, peer: P | None
+    ) -> Subscription[T]:
+        wakeup = self.wakeup()
+        return Subscription(self, self.subscribe(name, demand, prefetch, coding_of(codec), peer, wakeup), wakeup)
