@@ -16,7 +16,7 @@ KERNEL_MODULES = {module: path for module, path in MODULES.items() if f"{module}
 PATTERNS = {module: path for module, path in MODULES.items() if module.startswith("tolliver_proto._patterns.")}
 
 TOO_DEEP = {
-    "tolliver_proto._testing.field.Field": 7,
+    "tolliver_proto._testing.deployments.Deployments": 7,
     "tolliver_proto._testing.handlers.Handlers": 5,
     "tolliver_proto._testing.programs.Programs": 4,
     "tolliver_proto._testing.simnet.Simulation": 6,

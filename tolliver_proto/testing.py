@@ -14,19 +14,19 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from ._testing.adapter_loop import Weather
 from ._testing.app import App
 from ._testing.checks import SimFailure
-from ._testing.clockwork import Report
-from ._testing.dice import BeginAt
-from ._testing.driving import Weather
-from ._testing.field import Field
+from ._testing.deployments import Deployments
 from ._testing.memory import MemoryStore
 from ._testing.pair import ConnectionPair, Side
 from ._testing.programs import HARM, Programs, Question
+from ._testing.randomness import BeginAt
 from ._testing.shrink import Shrunk, shrink_from, shrink_seed
+from ._testing.virtual_clock import Report
 
 
-class SimNet(Field):
+class SimNet(Deployments):
     """`SimNet(seed).run()`: a whole life of a few nodes. Raises SimFailure for a broken promise.
 
     One seed is one trace. Further arguments are those of `Simulation`: the faults last for `seconds`, in which the

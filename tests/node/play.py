@@ -40,8 +40,8 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._node.actions import LOOK
-from tolliver_proto._testing.dice import BeginAt
 from tolliver_proto._testing.memory import MemoryStore
+from tolliver_proto._testing.randomness import BeginAt
 
 ME = UUID("01890000-0000-7000-8000-00000000000a")
 LOW = UUID("01890000-0000-7000-8000-000000000001")

@@ -22,7 +22,7 @@ from tolliver_proto import (
     Subscription,
 )
 from tolliver_proto._patterns.last_values import LastValues
-from tolliver_proto._testing.last_values import CHANNEL, ValueLedger
+from tolliver_proto._testing.value_checks import CHANNEL, ValueLedger
 from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.testing import SimFailure, SimNet
 

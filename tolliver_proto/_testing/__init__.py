@@ -1,6 +1,10 @@
 """Simulated networks of nodes: virtual clock, one random generator, every fault.
 
-One seed is one story, so a failure can be told again and made shorter. `checks` holds the nodes to their promises (I1
-to I6) from the outside, by the bytes and the stores alone. `tolliver_proto.testing` is its door and makes the
-generator: chance comes in from outside here too. The simulator of streams shares its clock, dice and checks.
+`virtual_clock`, `adapter_loop`, `network`, `faults`, `world`, `handlers` build the simulator layer by layer, `simnet`
+is a whole run of nodes, `deployments` adds second instances and restarts, and `programs` runs a user's own programs.
+`tolliver_proto.testing` is the public door. The simulator of streams shares clock, random choices and checks.
+
+State: one heap of events, the hosts with node and store, and one random generator that the door makes: this package has
+no chance of its own. Invariants: one seed is one trace, so that a failure can be repeated and made shorter (`shrink`);
+the checks (I1 to I6) read bytes and stores, and believe no node.
 """

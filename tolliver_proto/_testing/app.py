@@ -1,8 +1,12 @@
 """Instance of a user's program in a simulated world.
 
-It has the calls of an adapter. A program is a function of an `App`. It is called at each start of its instance, and
-again after each crash: what it keeps elsewhere than on `disk` and in the instance's own store is a variable of the
-test, not of the program.
+An `App` has the calls of an adapter. A program is a function of an `App`, and is called at each start of its instance,
+after each crash too.
+
+State: the callbacks that wait for answers, of this life alone. `disk` and the instance's store survive a crash; any
+other variable that a program keeps belongs to the test. Invariants: after the end of a life each call raises, and no
+callback of that life is called. A message is settled once, when all of its handlers have succeeded or one has failed
+(`Settlement`); a second verdict of a handler does nothing (`Ballot`).
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ Told = Callable[[TolliverError | None], object]
 
 
 class Stage(Protocol):
-    """The world that an App acts in."""
+    """The calls of the simulated world that an App needs."""
 
     def call(
         self, app: App, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None, **named: Any
@@ -52,8 +56,8 @@ class Stage(Protocol):
 
 
 class Calls:
-    """A handler of a program. With `settles` it says by `ack` or `fail` of each delivery, now or later, what became
-    of it, and `lanes` how many may be begun."""
+    """A handler of a program. With `settles` the handler calls `ack` or `fail` of each delivery, now or later, and
+    `lanes` bounds the number of unsettled deliveries."""
 
     def __init__(self, function: Handling, settles: bool, lanes: Lanes[Settlement] | None = None) -> None:
         self.function = function
@@ -65,21 +69,20 @@ class Calls:
 
 
 class App:
-    """One life of an instance. Every call raises ConnectionClosing when that is over.
+    """One life of an instance. Every call raises ConnectionClosing after the end of this life.
 
-    `disk` is a dict for what the program keeps beside the instance's store: it survives crashes, and a change of it is
-    there at once. Functions that are given to `later`, `every`, `when_stored`, `when_acked` and `when_answered` are
-    forgotten with this life.
+    `disk` is a dict for the program's own data: it survives crashes, and a change is kept at once. Functions that were
+    given to `later`, `every`, `when_stored`, `when_acked` and `when_answered` are forgotten with this life.
     """
 
     def __init__(self, stage: Stage, name: str, node: Node, disk: dict[Any, Any]) -> None:
         self.name = name
         self.node = node
-        """The machine itself, for whatever has no call here: give `now=app.clock` with each call."""
+        """The machine itself, for calls that an App lacks: give `now=app.clock` with each of them."""
         self.disk = disk
         self.over = False
         self.clock = 0.0
-        """Seconds by the instance's own monotonic clock, of its last input."""
+        """Time of the last input, in seconds of the instance's own monotonic clock."""
         self.asking: dict[Asked, list[Callable[[Answered], object]]] = {}
         self.waiting: dict[tuple[str, Receipt], list[Told]] = {}
         self._stage = stage
@@ -99,9 +102,9 @@ class App:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Give a message to be stored for every peer that subscribes to it; `when_stored` tells when it is (T-54).
+        """Gives a message to be stored for every peer that subscribes to it; `when_stored` tells the end (T-54).
 
-        `to` narrows it to one peer, or to some, by UUID (see `uuid_of`). Raises as an adapter's `send` does.
+        `to` narrows the recipients to one peer or some, by UUID (see `uuid_of`). Raises as an adapter's `send` does.
         """
         terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
         receipt: Receipt = self._call("send_many", [(channel, key, body)], **terms)
@@ -115,44 +118,45 @@ class App:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Give (channel, key, body) items to be stored in one commit, all or none."""
+        """Gives (channel, key, body) items to be stored in one commit, all or none."""
         terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
         receipt: Receipt = self._call("send_many", list(items), **terms)
         return receipt
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
-        """Send it, and keep it as the newest value for whoever subscribes later (P-30); None clears the name."""
+        """Sends a value, and keeps it as the last value for later subscribers (P-30); None clears the name."""
         receipt: Receipt = self._call("retain", channel, key, body, of=LastValues)
         return receipt
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
-        """Send to the connected subscribers, unstored; returns how many (T-55)."""
+        """Sends to the connected subscribers without storing; returns their number (T-55)."""
         sent: int = self._call("unreliable_send", channel, key, body, to=to)
         return sent
 
     def flush(self) -> Receipt:
-        """Ask for all that was sent until now to leave: `when_stored` tells when it has."""
+        """Asks for all messages sent until now to leave; `when_stored` tells when they have left."""
         receipt: Receipt = self._call("flush")
         return receipt
 
     def subscribed(self, channel: str, key: str = "", *, connected: bool = False) -> int:
-        """Peers that a message with these names would go to now; with `connected` those of them alone that are."""
+        """Returns the number of peers that a message would go to now; with `connected`, of connected peers alone."""
         self._check()
         return self.node.subscribed(channel, key, connected)
 
     def responders(self, channel: str, key: str = "") -> int:
-        """Connected peers that a request for these names would go to now."""
+        """Returns the number of connected peers that a request would go to now."""
         self._check()
         return self.node.use(Requests).responders(channel, key)
 
     def subscribe(self, channel: str, key: str = "", handler: Handling | None = None, *, settles: bool = False) -> None:
-        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). The handler comes first."""
+        """Subscribes at every peer, now and after a restart; "" is a wildcard (T-24). The handler is registered
+        first."""
         if handler is not None:
             self.register_callback(channel, key, handler, settles=settles)
         self._call("subscribe", channel, key)
 
     def unsubscribe(self, channel: str, key: str = "") -> None:
-        """No longer: removes exactly this entry (T-26)."""
+        """Removes exactly this entry of the subscriptions (T-26)."""
         self._call("unsubscribe", channel, key)
 
     def register_callback(
@@ -166,12 +170,12 @@ class App:
         ordered_by: Literal["key"] | None = None,
         pending: int | None = None,
     ) -> None:
-        """Call `handler(delivery)` for what matches. Its result says whether it went well, as with an adapter (T-45).
+        """Calls `handler(delivery)` for matching messages; the result tells the verdict, as with an adapter (T-45).
 
-        With `settles` the handler, or whatever it hands the delivery to, calls `delivery.ack()` or `delivery.fail()`;
-        the next call does not wait for that, but where `concurrency` says how many there may be at once, in order
-        inside a key with `ordered_by="key"` (P-20, P-21). `pending` bounds what it has (P-24). An AssertionError is a
-        failure of the test, any other exception one of the handler.
+        With `settles` the handler, or code that it gives the delivery to, calls `delivery.ack()` or `delivery.fail()`.
+        The next call does not wait for that, unless `concurrency` bounds the number of unsettled deliveries, in order
+        inside a key with `ordered_by="key"` (P-20, P-21). `pending` bounds the handler's messages (P-24). An
+        AssertionError is a failure of the test, any other exception a failure of the handler.
         """
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
@@ -196,20 +200,20 @@ class App:
         gathers: bool = False,
         wait: bool = True,
     ) -> Asked:
-        """Ask the peers that `respond` to these names; `when_answered` tells what comes of it. With `gathers` it waits
-        for the answers of all. Raises as an adapter's `request` does where nothing was asked."""
+        """Asks the peers that `respond` to these names; `when_answered` tells the answer. With `gathers` the answers
+        of all of them are awaited. Raises as an adapter's `request` does if no peer was asked."""
         terms = {"to": to, "durable": durable, "request_id": request_id, "gathers": gathers, "wait": wait}
         asked: Asked = self._call("request", channel, key, body, timeout, of=Requests, **terms)
         return asked
 
     def when_answered(self, asked: Asked, told: Callable[[Answered], object]) -> None:
-        """Call `told` with what has `replies` and an `error`, one of them, when the request is over."""
+        """Calls `told` at the end of the request, with an object that has `replies` or an `error`."""
         self._check()
         self.asking.setdefault(asked, []).append(told)
 
     def respond(self, channel: str, handler: Responding, key: str = "", *, delay: float = 0.0) -> None:
-        """Answer requests with what `handler(request)` returns, bytes, after so many seconds. An AssertionError is a
-        failure of the test, any other exception reaches the requester as RequestFailed."""
+        """Answers requests with the bytes that `handler(request)` returns, after `delay` seconds. An AssertionError is
+        a failure of the test; any other exception reaches the requester as RequestFailed."""
 
         def handle(delivery: Delivery) -> None:
             name: str
@@ -230,60 +234,60 @@ class App:
 
         self._call("respond", channel, key, Calls(handle, settles=True), of=Requests)
 
-    # QueueWork queues.
+    # Work queues.
 
     def work_queue(self, channel: str, *, lease: float = 10.0) -> AppQueue:
-        """Make this channel a work queue, or go on with it after a restart: each job that is put is for one worker."""
+        """Makes the channel a work queue, or goes on with the queue after a restart; each job is for one worker."""
         self._call("work_queue", channel, lease, of=Queues)
         return AppQueue(self, channel)
 
     def work(
         self, channel: str, handler: Handling, *, concurrency: int = 1, lease: float = 10.0, settles: bool = False
     ) -> None:
-        """Call `handler(job)` for jobs of that channel, as `register_callback` says. At most `concurrency` jobs that
-        it has been called for are unsettled at a time."""
+        """Calls `handler(job)` for jobs of the channel, as `register_callback` does. At most `concurrency` jobs are
+        unsettled at a time."""
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
         self._call("work", channel, Calls(handler, settles, Lanes(concurrency, None)), concurrency, lease, of=QueueWork)
 
     def stop_work(self, channel: str) -> None:
-        """Take no more jobs of it. Those that are unsettled are left to their producers."""
+        """Takes no more jobs of the channel; unsettled jobs are left to their producers."""
         self._call("stop_work", channel, of=QueueWork)
 
     # Connections.
 
     def connect(self, peer: str) -> None:
-        """Dial the instance of that name, and keep the connection."""
+        """Dials the instance of that name, and keeps the connection."""
         self._check()
         self._stage.connect(self, peer)
 
     def disconnect(self, peer: str) -> None:
-        """Dial it no more, and close the connection."""
+        """Closes the connection to that instance, and dials it no more."""
         self._check()
         self._stage.disconnect(self, peer)
 
     def uuid_of(self, peer: str) -> UUID:
-        """UUID of the instance of that name."""
+        """Returns the UUID of the instance of that name."""
         return self._stage.uuid_of(peer)
 
     def name_of(self, peer: UUID) -> str:
-        """Name of the instance with that UUID, such as a delivery's `peer_id`."""
+        """Returns the name of the instance with that UUID, such as a delivery's `peer_id`."""
         return self._stage.name_of(peer)
 
     # Time, and answers.
 
     @property
     def now(self) -> float:
-        """Seconds of the world's clock: nothing in the world takes time but what says so."""
+        """Seconds of the world's clock, which stands still during calls."""
         return self._stage.now
 
     def later(self, seconds: float, function: Callable[..., object], *arguments: object) -> None:
-        """Call it then, in this life."""
+        """Calls the function after so many seconds, if this life has not ended."""
         self._check()
         self._stage.later(self, seconds, function, *arguments)
 
     def every(self, seconds: float, function: Callable[..., object], *arguments: object) -> None:
-        """Call it again and again, for the first time after so many seconds."""
+        """Calls the function every so many seconds, the first time after that time."""
 
         def again() -> None:
             self.later(seconds, again)
@@ -292,11 +296,12 @@ class App:
         self.later(seconds, again)
 
     def when_stored(self, receipt: Receipt, told: Told) -> None:
-        """Call `told(None)` when the send is on disk, or `told(error)` when it was not stored."""
+        """Calls `told(None)` when the send is on disk, or `told(error)` if it was not stored."""
         self._when("stored", receipt, told)
 
     def when_acked(self, receipt: Receipt, told: Told) -> None:
-        """Call `told(None)` when every recipient has acknowledged it, or `told(Undelivered)`. Once it is stored."""
+        """Calls `told(None)` when every recipient has acknowledged the send, or `told(Undelivered)`. The send must be
+        stored."""
         self._when("acked", receipt, told)
         self.node.watch(receipt)
         self._call("handle_timeout")
@@ -306,13 +311,13 @@ class App:
         self.waiting.setdefault((what, receipt), []).append(told)
 
     def tell(self, what: str, receipts: Sequence[Receipt], error: TolliverError | None) -> None:
-        """The world has an answer."""
+        """Calls the functions that wait for these receipts."""
         for receipt in receipts:
             for told in self.waiting.pop((what, receipt), ()):
                 told(error)
 
     def tell_answered(self, answered: Answered) -> None:
-        """The world has what came of a request."""
+        """Calls the functions that wait for the end of this request."""
         for told in self.asking.pop(answered.asked, ()):
             told(answered)
 
@@ -333,33 +338,33 @@ class AppQueue:
         self.channel = channel
 
     def put(self, body: bytes, key: str = "") -> Receipt:
-        """Give a job to be stored; `when_stored` tells when it is, `when_acked` when it is done."""
+        """Gives a job to be stored; `when_stored` tells when the job is stored, `when_acked` when it is done."""
         return self.put_many([(key, body)])
 
     def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
-        """Give jobs, each a body or (key, body), to be stored in one commit, all or none."""
+        """Gives jobs, each a body or (key, body), to be stored in one commit, all or none."""
         items = [job if isinstance(job, tuple) else ("", job) for job in jobs]
         receipt: Receipt = self._app._call("put_many", self.channel, items, of=Queues)
         return receipt
 
     def pending(self, most: int = 1000) -> JobList:
-        """Ask for the jobs that are not done: the token has them in `jobs` once `when_stored` tells."""
+        """Asks for the jobs that are not done: after `when_stored` the token has them in `jobs`."""
         token: JobList = self._app._call("pending_jobs", self.channel, most, of=Queues)
         return token
 
     def cancel(self, numbers: Iterable[int] | None = None) -> Receipt:
-        """Give up jobs, by their numbers, or all."""
+        """Gives up jobs by their numbers, or all jobs."""
         receipt: Receipt = self._app._call("cancel_jobs", self.channel, numbers, of=Queues)
         return receipt
 
     def reassign(self, worker: str) -> Receipt:
-        """Take all jobs from the worker of that name."""
+        """Takes all jobs from the worker of that name."""
         receipt: Receipt = self._app._call("reassign", self.channel, self._app.uuid_of(worker), of=Queues)
         return receipt
 
 
 class Settlement:
-    """Fate of a delivery: settled when each of its handlers has said its word, or one that it failed."""
+    """Fate of a delivery: settled when all of its handlers have succeeded, or one has another verdict."""
 
     def __init__(self, delivery: Delivery, handlers: int, say: Callable[[Delivery, Verdict], None]) -> None:
         self.delivery = delivery
@@ -374,7 +379,7 @@ class Settlement:
 
 
 class Ballot:
-    """One handler's say: the second time does nothing."""
+    """Verdict of one handler: only the first one counts."""
 
     def __init__(self, settlement: Settlement, ended: Callable[[Settlement], None]) -> None:
         self._settlement: Settlement | None = settlement

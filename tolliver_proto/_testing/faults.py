@@ -1,19 +1,16 @@
-"""Simulated faults.
-
-Connections break, a network is split, disks are full, programs are gone.
-"""
+"""Simulated faults: broken connections, split networks, full disks, crashes."""
 
 from __future__ import annotations
 
-from .driving import H
+from .adapter_loop import H
 from .network import Network
 
 
 class Faults(Network[H]):
-    """Harm that may come to a host and its connections."""
+    """Network with faults of hosts and connections."""
 
     def _op_break(self, host: H) -> None:
-        """A connection drops, at any byte."""
+        """Breaks a connection at any byte."""
         if not host.ends:
             return
         self.counts["breaks"] += 1
@@ -25,7 +22,7 @@ class Faults(Network[H]):
             self._lose_later(side)
 
     def _op_split(self, host: H) -> None:
-        """The network falls into two for a while: nothing gets through, and some connections do not outlive it."""
+        """Splits the network in two for a while: no bytes get through, and some connections end."""
         if self.now < self._split_until:
             return
         self.counts["splits"] += 1
@@ -40,7 +37,7 @@ class Faults(Network[H]):
                     self._at(self._rng.random() * 15, self._time_out, end)
 
     def _op_fill(self, host: H) -> None:
-        """Its disk is full for a while: what stores no message still finds room (D-13)."""
+        """Fills a host's disk for a while: only commits without a message succeed (D-13)."""
         self.counts["filled"] += 1
         self._trace(f"{host.name} has a full disk")
         host.store.full = True
@@ -50,7 +47,7 @@ class Faults(Network[H]):
         host.store.full = host.store.spent = False
 
     def _halt(self, host: H) -> None:
-        """A crash: the commit that runs was applied or was not, as it happens."""
+        """Crashes a host: the running commit may or may not be applied."""
         self._trace(f"{host.name} is gone")
         host.node = None
         host.born += 1

@@ -1,8 +1,8 @@
 """Simulated handlers (T-45, D-9).
 
-They are quick, slow, stuck for a while, failing, or without an end until the faults stop. Messages of one run come to
-their calls in pieces, each after a while in which they queue. A message is never in two calls at once, unless the first
-has lasted for the handling timeout (T-48).
+Handlers are quick, slow, stuck for a while, failing, or without an end until the faults stop. The messages of one
+Deliver come to their calls in pieces, which queue before. A message is never in two calls at once, unless the first
+call has lasted for the handling timeout (T-48).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from .._node.actions import Deliver, Delivery, TakeBack
 from .checks import WireWitness, check
-from .last_values import CHANNEL
+from .value_checks import CHANNEL
 from .world import Host, World
 
 
@@ -19,7 +19,7 @@ class Handlers(World):
     """Calls of simulated handlers, from the delivery to its settlement."""
 
     again_chance = 0.0
-    """Chance that a message that failed is handled again here, after `again_in` seconds (P-22)."""
+    """Chance that a failed message is handled again by this instance, after `again_in` seconds (P-22)."""
     again_in = 3.0
 
     def _deliver(self, host: Host, action: Deliver) -> None:
@@ -36,7 +36,7 @@ class Handlers(World):
             start += size
 
     def _take_back(self, host: Host, action: TakeBack) -> None:
-        """The handler is stuck: what waits for it is let go."""
+        """Lets go of the queued messages of a peer, because the handler is stuck."""
         for some in [*host.queued]:
             gone = [one for one in some if one.peer_id == action.peer]
             some[:] = [one for one in some if one.peer_id != action.peer]
@@ -44,7 +44,7 @@ class Handlers(World):
             self._call(host, "let_go", gone)
 
     def _begin(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
-        """They are called now."""
+        """Begins the call of a piece."""
         if host.born != born:
             return
         host.queued.remove(deliveries)
@@ -62,17 +62,17 @@ class Handlers(World):
             self._at(wait, self._handle, host, host.born, deliveries)
 
     def _is_in_call(self, host: Host, delivery: Delivery) -> bool:
-        """True if the handler is at this message, and has been for so long that it may have it once more."""
+        """True if the message is in a call already, which the check allows after the handling timeout alone."""
         began, timeout = host.calls.get((delivery.peer_id, delivery.body)), self._policy.handling_timeout
-        if began is None or delivery.channel == CHANNEL:  # a value that is given anew is another message
+        if began is None or delivery.channel == CHANNEL:  # a last value may be sent again as another message
             return False
         is_overdue = timeout is not None and began + timeout <= host.time(self.now)
-        is_new = delivery.peer_id in host.ledger.forgot  # all of that peer is, since it was forgotten
+        is_new = delivery.peer_id in host.ledger.forgot  # all messages of a forgotten peer count as new
         check(is_overdue or is_new, f"{delivery} is handed out while it is handled (T-48)")
         return True
 
     def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
-        """Their calls end, one way or another."""
+        """Ends the call of a piece: each message is handled, failed, or to be handled again."""
         if host.born != born:
             return
         for one in deliveries:
@@ -97,4 +97,4 @@ class Handlers(World):
         self._call(host, "fail", [one for one in failed if one not in again])
         self._call(host, "acknowledge", handled)
         if handled and self._chance(0.02):
-            self._call(host, "acknowledge", handled)  # twice does no harm
+            self._call(host, "acknowledge", handled)  # a second call does nothing

@@ -1,6 +1,6 @@
-"""Door to the parts of a node, for its tests.
+"""Access to the parts of a node, for its tests.
 
-A test that has to know what a part knows asks here, so that a move of the parts changes one place.
+Tests that read the state of a part use this function, so that a move of the parts changes one place.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from .._node.parts import Parts
 
 
 def inside(node: Node) -> Parts:
-    """The parts of this node."""
+    """Returns the parts of a node."""
     return node._parts

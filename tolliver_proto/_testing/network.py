@@ -17,8 +17,8 @@ from .._node.actions import Commit, Find, FindRetained, WeighRetained
 from .._patterns.last_values import LastValues
 from .._wire.events import Revision, Unsubscribe
 from .._wire.layouts import LAYOUTS
+from .adapter_loop import AdapterLoop, End, H, StoreJob
 from .checks import AnyWitness, check
-from .driving import Driving, End, H, StoreJob
 from .inspection import inside
 
 _BURST, _DIALS_PER_SECOND = 5, 0.5
@@ -26,7 +26,7 @@ _LATE = 2  # dials more may be seen together, where an adapter takes its time fo
 _MINUTE = 60.0  # a burst is over by then
 
 
-class Network(Driving[H]):
+class Network(AdapterLoop[H]):
     """Connections and disks."""
 
     _revision = Revision.DRAFT_2

@@ -1,7 +1,7 @@
 """Pair of connections joined in memory.
 
-The bytes of one are the input of the other, cut as a network may cut them. `run` goes on until nothing moves; every
-event that came out stands in the transcript of its side.
+The output of each connection is the input of the other, cut as a network may cut bytes. `run` goes on until no bytes
+move; the transcript has all events of both sides.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from .._common.transport import Role
 from .._wire.connection import Connection
 from .._wire.events import Closed, Event
 from .._wire.state import HOLDING
-from .dice import Dice
+from .randomness import Dice
 
 Cut = Literal["whole", "bytes"] | Dice
-"""Form in which bytes arrive: a write at a time, one by one, or cut by a random generator."""
+"""Cut of arriving bytes: whole writes, single bytes, or random pieces."""
 
 
 _CLIENT = UUID("01890000-0000-7000-8000-000000000001")
@@ -26,7 +26,7 @@ _SERVER = UUID("01890000-0000-7000-8000-000000000002")
 
 
 class Side:
-    """One end: its connection, the events it handed out, the write units it made."""
+    """One end of a pair: its connection, the events that it handed out, the units that it wrote."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -40,16 +40,16 @@ class Side:
 
     @property
     def error(self) -> TolliverError | None:
-        """The error that ended it."""
+        """The error that ended the connection, or None."""
         last = self.events[-1] if self.events else None
         return last.error if isinstance(last, Closed) else None
 
 
 class ConnectionPair:
-    """A client and a server, plain ones where none is given. With `accept` (the default) every handshake that waits
-    for a decision is accepted.
+    """A client and a server, by default plain ones.
 
-    `decide` may be given instead: it is called with the side that waits.
+    With `accept` (the default) each handshake that waits for a decision is accepted. `decide(side)` is called instead,
+    if it is given.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ConnectionPair:
         self._decide = decide or (_accept if accept else None)
 
     def run(self, max_rounds: int = 1000) -> ConnectionPair:
-        """Move bytes until nothing moves. Raises RuntimeError if that does not end."""
+        """Moves bytes until none are left. Raises RuntimeError if that does not end."""
         for _ in range(max_rounds):
             if not (self._move(self.client, self.server) | self._move(self.server, self.client)):
                 return self
@@ -75,7 +75,7 @@ class ConnectionPair:
 
     @property
     def transcript(self) -> list[str]:
-        """All events of both sides, one line each."""
+        """All events of both sides, in a line each."""
         return [f"{name}: {event}" for name, side in self._sides() for event in side.events]
 
     def _sides(self) -> tuple[tuple[str, Side], tuple[str, Side]]:

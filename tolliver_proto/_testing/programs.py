@@ -39,13 +39,13 @@ from .._node.store import Operation, StoreMessages
 from .._patterns.kinds import PATTERNS
 from .._wire.events import Subscription
 from .._wire.limits import Limits
+from .adapter_loop import CALM, BaseHost, End, Weather, drawn
 from .app import App, Ballot, Calls, Settlement
 from .checks import check, check_owners
-from .clockwork import Report
-from .dice import Dice
-from .driving import CALM, BaseHost, End, Weather, drawn
 from .faults import Faults
 from .memory import MemoryStore
+from .randomness import Dice
+from .virtual_clock import Report
 
 Program = Callable[[App], object]
 Question = Callable[[], object]

@@ -1,8 +1,8 @@
 """Shrinking: from a failing simulation to a short one that fails alike.
 
-A smaller world is another story, so each simplification (fewer nodes, operations, seconds, one fault less) is tried
-with a few seeds and kept where one of them breaks the same promise in the same place. The number of lives is bounded,
-not their time: this package has no clock.
+A smaller world is another story. So each simplification (fewer nodes, operations, seconds, faults) is tried with a few
+seeds, and kept if one of them breaks the same promise at the same place. The number of simulations is bounded, not
+their time, because this package has no clock.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from .adapter_loop import Weather
 from .checks import SimFailure
-from .driving import Weather
-from .field import Field
+from .deployments import Deployments
 
-_SEEDS = 8  # other seeds that a simplification is tried with
-_LENGTHS = ("handler_patience", "half_open_for")  # of the weather: no chances, harmless by themselves
+_SEEDS = 8  # further seeds for each simplification
+_LENGTHS = ("handler_patience", "half_open_for")  # durations of the weather, which are no faults
 
-FAULTS = sorted(name.removeprefix("_op_") for name in dir(Field) if name.startswith("_op_"))
+FAULTS = sorted(name.removeprefix("_op_") for name in dir(Deployments) if name.startswith("_op_"))
 FAULTS += [name for name in Weather.__slots__ if name not in _LENGTHS]
-"""All that `never` may name."""
+"""Names that `never` may have."""
 
 Life = Callable[[int, dict[str, Any]], SimFailure | None]
 Kind = tuple[str, str, int]
@@ -35,11 +35,11 @@ class Shrunk:
     scenario: dict[str, Any]
     failure: SimFailure
     lives: int
-    """Number of simulations that were tried to find it."""
+    """Number of simulations that the search has run."""
 
 
 def kind(failure: SimFailure) -> Kind:
-    """Kind and place of a failure: failures of one kind have one cause, as a rule."""
+    """Returns class and place of a failure. Failures with the same ones have the same cause, as a rule."""
     error = failure.__cause__ or failure
     where, trace = ("", 0), error.__traceback__
     while trace is not None:
@@ -65,7 +65,7 @@ class Net(Story, Protocol):
 def shrink_seed(
     net: Callable[..., Net], seed: int, seconds: float, lives: int, faults: Collection[str] = tuple(FAULTS)
 ) -> Shrunk | None:
-    """A short life that fails as `net(seed)` does, or None if that does not fail."""
+    """Returns a short life that fails as `net(seed)` does, or None if that does not fail."""
     start = {"nodes": net(seed).size, "operations": 80, "seconds": seconds, "never": ()}
     return shrink_from(net, seed, start, lives, faults)
 
@@ -73,7 +73,7 @@ def shrink_seed(
 def shrink_from(
     net: Callable[..., Story], seed: int, start: dict[str, Any], lives: int, faults: Collection[str]
 ) -> Shrunk | None:
-    """The same, with the scenario that is made shorter."""
+    """Returns a short life that fails as `net(seed)` does, from the scenario `start` on, or None."""
 
     def live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
         try:
@@ -96,7 +96,7 @@ def shrink(
     lives: int,
     faults: Collection[str] = tuple(FAULTS),
 ) -> Shrunk:
-    """The shortest failing life that so many tries find; `live` runs one and returns its failure."""
+    """Returns the shortest failing life that `lives` tries find; `live` runs a life and returns its failure."""
     wanted = kind(failure)
     best = Shrunk(seed, scenario, failure, 0)
     tried = 0
@@ -115,7 +115,7 @@ def shrink(
         return False
 
     ways = (_fewer_nodes, partial(_fewer_faults, faults), _fewer_operations, _less_time)
-    while sum(improve(way) for way in ways):  # each has its turn
+    while sum(improve(way) for way in ways):  # each way has its turn
         pass
     return Shrunk(best.seed, best.scenario, best.failure, tried)
 

@@ -40,13 +40,13 @@ from .._patterns.kinds import PATTERNS
 from .._patterns.last_values import LastValues
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
+from .adapter_loop import CALM, Weather
 from .checks import Sent, SimFailure, WireWitness, audit, check
-from .clockwork import Report
-from .dice import BeginAt, Dice
-from .driving import CALM, Weather
 from .handlers import Handlers
 from .inspection import inside
-from .last_values import CHANNEL, ValueLedger
+from .randomness import BeginAt, Dice
+from .value_checks import CHANNEL, ValueLedger
+from .virtual_clock import Report
 from .world import Copy, Host
 
 WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing

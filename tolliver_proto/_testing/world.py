@@ -16,14 +16,14 @@ from .._node.policy import Policy, QuotaPolicy
 from .._node.store import AddOwnSubscription, Operation
 from .._wire.events import Subscription
 from .._wire.limits import Limits
-from .answers import Answers, check_drops
+from .adapter_loop import BaseHost, End, Weather, drawn
 from .checks import Ledger, Sent, WireWitness
-from .dice import Dice
-from .driving import BaseHost, End, Weather, drawn
 from .faults import Faults
 from .inspection import inside
-from .last_values import ValueLedger
 from .memory import MemoryStore
+from .randomness import Dice
+from .receipt_checks import Answers, check_drops
+from .value_checks import ValueLedger
 
 TIGHT = Limits(
     high_water=1500,

@@ -14,9 +14,9 @@ from typing import Any
 from .._common.errors import TolliverError
 from .._common.transport import Role
 from .._testing.checks import SimFailure
-from .._testing.clockwork import Report
 from .._testing.pair import Cut
 from .._testing.shrink import Shrunk, shrink_seed
+from .._testing.virtual_clock import Report
 from .._wire.events import Closed
 from ._connection import Connection
 from ._layout import DRAFT, Layout

@@ -19,8 +19,8 @@ from typing import Any
 from ..._common.errors import ConnectionClosing, LocalProtocolError, OwnLimitExceeded
 from ..._common.transport import Abort, Dial, PauseReading, ResumeReading, Role, ShutdownWrite, Transmit
 from ..._testing.checks import check
-from ..._testing.clockwork import Report
-from ..._testing.dice import Dice
+from ..._testing.randomness import Dice
+from ..._testing.virtual_clock import Report
 from .._actions import Drained, Happened, PeerDown, PeerUp
 from .._events import Cancel, Elements, OnComplete, OnError, Request, Subscribe, Subscribed
 from .._hub import Hub

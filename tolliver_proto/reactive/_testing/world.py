@@ -19,8 +19,8 @@ from typing import Any
 from ..._common.base_link import LinkState
 from ..._common.transport import Remote, Role, Transmit
 from ..._testing.checks import check
-from ..._testing.clockwork import Clockwork
-from ..._testing.dice import Dice
+from ..._testing.randomness import Dice
+from ..._testing.virtual_clock import VirtualClock
 from .._actions import Action, Happened
 from .._connection import Connection
 from .._events import Elements
@@ -207,7 +207,7 @@ class Host:
         check(not self.feeds and not self.intakes, f"streams that never ended: {[*self.feeds, *self.intakes]}")
 
 
-class World(Clockwork):
+class World(VirtualClock):
     """Hosts, and the loop that drives them. `_do` has a function for each class of action."""
 
     _do: dict[type, Callable[[Host, Any], None]]

@@ -19,10 +19,10 @@ from .._node.pattern import Pattern
 from .._node.store import Operation
 from .._wire.limits import Limits
 from .checks import AnyWitness, audit, check_memory
-from .clockwork import Clockwork
-from .dice import Dice
 from .inspection import inside
 from .memory import MemoryStore
+from .randomness import Dice
+from .virtual_clock import VirtualClock
 
 StoreJob = Commit | Fetch | Find | FindRetained | WeighRetained
 
@@ -125,7 +125,7 @@ class End(Generic[H]):
         return not self.over and self.host.born == self.born
 
 
-class Driving(Clockwork, Generic[H]):
+class AdapterLoop(VirtualClock, Generic[H]):
     """Hosts, and what drives them. `_do` says what becomes of each kind of action."""
 
     _do: dict[type, Callable[[H, Any], None]]

@@ -1,9 +1,9 @@
-"""Check of the answers to senders (T-54).
+"""Check of receipts: the answers that senders get (T-54).
 
-It holds what senders are told of their messages against what became of these. Every send is asked after as soon as it
-is stored. An answer is true if each recipient has acknowledged each message, and the receiver's side shows what for: a
-handler that succeeded, a dead letter, or a message that is counted as not wanted. A message that is given up must be
-told, with a reason that did occur.
+The check compares the answers with the fate of the messages. Each send is asked for as soon as it is stored. A good
+answer is true if each recipient has acknowledged each message, and the receiver shows the cause of the ack: a handler
+that succeeded, a dead letter, or a message that is counted as not wanted. A message that is given up must be in the
+answer, with a reason that did occur.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DROPPED = ("unwanted", "refused_messages")
 
 
 class Answers:
-    """Receipts of one life of an instance."""
+    """Receipts of one life of an instance, whose answers are checked."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -28,7 +28,7 @@ class Answers:
         self._receipts: dict[bytes, Receipt] = {}
 
     def begin(self) -> None:
-        """Another life: after a restart nothing can be asked."""
+        """Forgets all receipts at the start of a life."""
         self._asked.clear()
         self._receipts.clear()
 
@@ -36,12 +36,12 @@ class Answers:
         return len(self._asked)
 
     def ask(self, receipt: Receipt, batch: list[Sent]) -> None:
-        """It is stored: from now on somebody waits for it."""
+        """Waits for the answer of a receipt, whose messages are stored."""
         self._asked[receipt] = batch
         self._receipts.update((sent.body, receipt) for sent in batch)
 
     def take(self, receipt: Receipt, error: Undelivered | None, now: float) -> None:
-        """It is answered."""
+        """Checks the answer of a receipt."""
         batch = self._asked.pop(receipt, None)
         check(batch is not None, "{} is answered, and nobody waits for it (T-54)", receipt)
         assert batch is not None
@@ -57,7 +57,7 @@ class Answers:
             check(told.count <= possible, "{}: that did not occur, or only for {} messages (T-54)", told, possible)
 
     def _may_be_true(self, told: Undelivered, sent: Sent, now: float) -> bool:
-        if told.peer is None:  # its store has it for nobody (T-53)
+        if told.peer is None:  # the store has the message for no peer (T-53)
             return not self._ledger.stored_for.get(sent.body)
         return self._ledger.may_give_up(told.peer, sent, told.reason, now)
 
@@ -72,14 +72,14 @@ class Answers:
             check(settled, "{} is answered as acknowledged: {} has not handled it (T-54)", sent.body, peer)
 
     def given_up(self, peer: UUID, body: bytes) -> None:
-        """Its delivery is removed without an ack: who has its receipt is told."""
+        """Checks that a receipt has the delivery, which was removed without an ack."""
         receipt = self._receipts.get(body)
         told = receipt is None or any(one.peer == peer for one in receipt.undelivered)
         check(told, "{} for {} is given up, and its receipt does not say so (T-54)", body, peer)
 
 
 def check_drops(node: Node, ledger: Ledger) -> None:
-    """Each ack for a message that nobody handled is a count: somebody can see it (T-46)."""
+    """Checks that each ack of a message without a handler is in a counter (T-46)."""
     counts = inside(node).context.counts
     told = sum(number for name, number in counts.items() if name in _DROPPED or name.startswith("ignored_"))
     dropped = ledger.drops_in_this_life

@@ -1,7 +1,7 @@
-"""Base of the simulated worlds: clock, dice, trace, heap of events.
+"""Base of the simulated worlds: virtual clock, heap of events, trace.
 
-Everything that happens is an entry of one heap, and every choice is thrown with the same dice, so one seed is one
-story. The subject of the story, nodes of one protocol or hubs of the other, is the business of subclasses.
+Each event is an entry of one heap, and all choices come from one random generator, so that one seed is one trace. The
+subclasses have the subject: nodes of the messaging protocol, or hubs of the other.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from zlib import crc32
 
 from .checks import SimFailure, check
-from .dice import Dice
+from .randomness import Dice
 
 TAIL = 60  # lines of the trace in a failure's text
 _MOST_STEPS = 200_000
-_QUIET = 1.0  # seconds without an event: then it is worth a look whether all is done
+_QUIET = 1.0  # seconds without an event, after which `done` is called
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class Report:
     virtual_seconds: float
     counts: dict[str, int]
     handled: int = 0
-    """Checksum of the set of messages that each instance handled: it does not depend on the order of events."""
+    """Checksum of the set of messages that each instance handled, whatever the order of events."""
 
 
-class Clockwork:
-    """Time, chance, and what is said about them."""
+class VirtualClock:
+    """Virtual time, random choices, events, and the trace of them."""
 
     def __init__(self, seed: int, dice: Dice, trace: bool) -> None:
         self.seed = seed
@@ -75,7 +75,7 @@ class Clockwork:
         return bool(self._events) and self._events[0][0] - self.now > _QUIET
 
     def _failure(self, error: Exception) -> SimFailure:
-        """The error with its place in the story."""
+        """Returns the failure for an error: seed, time, and the last lines of the trace."""
         tail = "\n".join(list(self.lines)[-TAIL:])
         return SimFailure(f"seed {self.seed} at {self.now:.4f} s: {type(error).__name__}: {error}\n{tail}")
 

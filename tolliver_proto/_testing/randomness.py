@@ -1,6 +1,6 @@
 """Random choices of the simulation.
 
-The pure package makes no random numbers; `tolliver_proto.testing` alone may, and hands its generator down.
+Only `tolliver_proto.testing` makes random generators; all other modules of the package are given one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Dice(Protocol):
-    """Random generator of a simulation: `random.Random` satisfies it."""
+    """Random generator of a simulation, as `random.Random` is one."""
 
     def random(self) -> float: ...
 
@@ -28,7 +28,8 @@ class Dice(Protocol):
 
 
 class BeginAt:
-    """Random generator of a node whose ids are to begin at that place if it is clear (T-40). `dice` say all else."""
+    """Random generator of a node whose message ids begin at `first_id`, if that id is free (T-40). `dice` makes all
+    later choices."""
 
     def __init__(self, dice: Randomness, first_id: int) -> None:
         self._dice = dice

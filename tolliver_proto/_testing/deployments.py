@@ -1,8 +1,7 @@
-"""Simulated networks as they are in the field.
+"""Simulated networks with second instances, fresh disks, clones and restarts.
 
-There are second databases, fresh disks, clones, and programs that start again. A second instance of an identity is a
-host of its own beside the first. Both share what others see of them, and neither knows of the other. When one goes for
-good, what only its store owed is lost with it, and no more than that.
+A second instance of an identity (a twin) is a host of its own. The two hosts share the facts that other peers see, and
+neither knows of the other. If one of them goes for good, the messages that only its store owed are lost, and no more.
 """
 
 from __future__ import annotations
@@ -14,32 +13,32 @@ from uuid import UUID
 
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
-from .dice import Dice
 from .memory import MemoryStore
+from .randomness import Dice
 from .simnet import WORLDS, Simulation
 from .world import LOSSY, SMALL_QUOTA, Copy, Host
 
-_FIELD = (1, 5)  # of the worlds
-_LATEST = 4.5  # seconds until handlers come, which T-46 waits for
-_SUBSCRIBES_WITHIN = 20.0  # and subscriptions, where none were given
+_DEPLOYMENTS = (1, 5)  # the kinds of worlds with these operations
+_LATEST = 4.5  # seconds until handlers come, at most: within the grace of T-46
+_SUBSCRIBES_WITHIN = 20.0  # seconds until late subscriptions come, at most
 _SHORT_HOLD = 15.0
 _LIFE_OF_A_TWIN = 30.0
-_LARGEST = 100  # bytes of a body, to a peer that refuses larger ones
+_LARGEST = 100  # bytes of the largest body that a peer takes, if it refuses larger ones
 
 
-class Field(Simulation):
-    """A simulation in which some worlds are a field. `never` names its operations too: "fresh", "second", "move",
-    "copy", "restart", "loop", "forget", "drop"."""
+class Deployments(Simulation):
+    """A simulation in which some worlds have twins, fresh disks and restarts. `never` names these operations too:
+    "fresh", "second", "move", "copy", "restart", "loop", "forget", "drop"."""
 
     def __init__(self, seed: int, dice: Dice, *, refuse: bool = False, **scenario: Any) -> None:
-        """With `refuse` a peer takes no large messages until the faults stop."""
+        """With `refuse` a peer refuses large messages until the faults stop."""
         super().__init__(seed, dice, **scenario)
-        self._refuses = refuse and self.in_field
-        if self.in_field:
+        self._refuses = refuse and self.has_deployments
+        if self.has_deployments:
             self._draw(scenario)
 
     def _draw(self, scenario: dict[str, Any]) -> None:
-        """Its draft, the time of its holds, its quotas, and whether a peer takes no large messages."""
+        """Draws the draft, the time of holds, the quotas, and the peer that refuses large messages."""
         rng = self._rng
         self._revision = rng.choice((Revision.DRAFT_1, self._revision, self._revision))
         hold = rng.choice((3600.0, 3600.0, _SHORT_HOLD))
@@ -59,14 +58,14 @@ class Field(Simulation):
             self._patience = 3600.0
 
     @property
-    def in_field(self) -> bool:
-        return self.seed % WORLDS in _FIELD
+    def has_deployments(self) -> bool:
+        return self.seed % WORLDS in _DEPLOYMENTS
 
     def _by_weight(self) -> list[tuple[int, Callable[[Host], None]]]:
         operations = super()._by_weight()
-        if not self.in_field:
+        if not self.has_deployments:
             return operations
-        unwanted = (self._op_jump, self._op_stop_clock)  # holds and first moments are times
+        unwanted = (self._op_jump, self._op_stop_clock)  # holds and graces depend on the clock
         return [
             *(one for one in operations if one[1] not in unwanted),
             (20, self._op_send),
@@ -80,18 +79,18 @@ class Field(Simulation):
             (1, self._op_drop),
         ]
 
-    # Openings: subscriptions that are given, and those that come late (T-46).
+    # Openings: given subscriptions, and late ones (T-46).
 
     def _is_late(self, host: Host) -> bool:
-        if not self.in_field:
+        if not self.has_deployments:
             return super()._is_late(host)
         is_late = not self._calm and self._chance(3 * self._weather.late_handlers)
-        if is_late and host.limits.inbox_messages < self._operations:  # more may come than there is credit for
+        if is_late and host.limits.inbox_messages < self._operations:  # more messages may come than the inbox takes
             host.ledger.ordered = False
         return is_late
 
     def _given(self, host: Host) -> Sequence[Subscription] | None:
-        if not self.in_field:
+        if not self.has_deployments:
             return super()._given(host)
         if not self._calm and self._chance(0.5):
             self._at(self._rng.random() * _SUBSCRIBES_WITHIN, self._subscribe_late, host, host.born)
@@ -99,7 +98,7 @@ class Field(Simulation):
         return sorted(host.wants)
 
     def _subscribe_late(self, host: Host, born: int) -> None:
-        """All at once; and once more where that could not be stored."""
+        """Subscribes to all of a host's subscriptions, and tries again if they could not be stored."""
         if host.born != born or host.node is None or host.closing:
             return
         for subscription in sorted(host.wants.difference(host.node.subscriptions())):
@@ -110,7 +109,7 @@ class Field(Simulation):
             self._at(1.0, self._subscribe_late, host, born)
 
     def _change_own(self, host: Host, call: str) -> None:
-        """In the first draft a list that is not empty is all that a peer wants (T-61): one that comes late is whole."""
+        """Leaves an incomplete list of DRAFT_1 alone: a peer takes that list as all that we want (T-61)."""
         assert host.node is not None
         if self._can_unsubscribe or host.ledger.permanent.issubset(host.node.subscriptions()):
             super()._change_own(host, call)
@@ -118,15 +117,15 @@ class Field(Simulation):
     # Second instances.
 
     def _op_second(self, host: Host) -> None:
-        """A program with the same certificate and an empty database sends something and goes (T-61)."""
+        """Starts a program with the same certificate and an empty database, which sends messages and goes (T-61)."""
         self._add_twin(host, MemoryStore(), frozenset())
 
     def _op_move(self, host: Host) -> None:
-        """It is started on another disk while the first still runs."""
+        """Starts the instance on another disk while the first still runs."""
         self._add_twin(host, MemoryStore(), host.wants)
 
     def _op_copy(self, host: Host) -> None:
-        """Its machine is cloned, and both go on (T-70)."""
+        """Clones the instance with its store; both go on (T-70)."""
         self._add_twin(host, host.store.snapshot(), host.wants)
 
     def _add_twin(self, host: Host, store: MemoryStore, wants: frozenset[Subscription]) -> None:
@@ -145,7 +144,7 @@ class Field(Simulation):
         self._at(self._rng.random() * _LIFE_OF_A_TWIN, self._retire, host, twin)
 
     def _retire(self, host: Host, twin: Host) -> None:
-        """One of the two goes for good."""
+        """Ends a twin for good, or the first instance, whose place the twin takes."""
         if twin.retired:
             return
         host.twin, twin.retired = None, True
@@ -162,7 +161,7 @@ class Field(Simulation):
                 host.ledger.sent[body].lost_for.add(uuid)
 
     def _op_fresh(self, host: Host) -> None:
-        """Its disk is gone: it comes back with an empty database (T-61, T-46)."""
+        """Replaces a host's database by an empty one (T-61, T-46)."""
         self.counts["fresh"] += 1
         self._trace(f"{host.name} loses its database")
         self._stop(host)
@@ -172,12 +171,12 @@ class Field(Simulation):
     # Restarts.
 
     def _op_restart(self, host: Host) -> None:
-        """Its program is restarted in order, and is back at once."""
+        """Restarts a program, which is back at once."""
         self.counts["restarts"] += 1
         self._end_program(host, 0)
 
     def _op_loop(self, host: Host) -> None:
-        """Its program ends soon after each start (T-09)."""
+        """Restarts a program several times, soon after each start (T-09)."""
         self.counts["loops"] += 1
         self._end_program(host, self._rng.randint(3, 15))
 
@@ -202,7 +201,7 @@ class Field(Simulation):
         if host.born == born and not host.closing and not self._calm:
             self._end_program(host, times)
 
-    # Given up, as the operator asks for.
+    # Messages that the operator gives up.
 
     def _other(self, host: Host) -> UUID:
         return self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
@@ -214,7 +213,7 @@ class Field(Simulation):
         self._call(host, "forget_peer", peer)
 
     def _op_drop(self, host: Host) -> None:
-        """Parked messages of a peer are given up (T-09)."""
+        """Gives up the parked messages of a peer (T-09)."""
         peer = self._other(host)
         self._trace(f"{host.name} drops what it has set aside for {peer}")
         host.ledger.told_to_drop.add(peer)
@@ -236,7 +235,7 @@ class Field(Simulation):
             self._at(_SUBSCRIBES_WITHIN, self._reconnect)
 
     def _reconnect(self) -> None:
-        """New handshakes say what the first draft has no message for (T-21)."""
+        """Breaks all connections: in DRAFT_1 only a handshake tells that a subscription has ended (T-21)."""
         for host in self._hosts:
             for end in list(host.ends.values()):
                 self._lose_later(end)

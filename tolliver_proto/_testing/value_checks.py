@@ -1,7 +1,7 @@
 """Check of last values in a simulation (P-30).
 
-A new subscriber gets the newest of each name once, and then changes. The witness reads the commits: what is kept, whose
-list lacked what, and for whom messages are stored.
+A new subscriber gets the last value of each name once, and then changes. The check reads the commits: the kept values,
+the entries that a peer's list lacked before, and the messages stored for each peer.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from .._wire.events import Subscription
 from .checks import check
 
 CHANNEL = "r"
-"""Only values that are kept are sent on it."""
+"""Channel on which only retained values are sent."""
 Name = tuple[str, str]
 Lists = defaultdict[UUID, set[Subscription]]
 
 
 class _Commit:
-    """One commit, as far as values are concerned."""
+    """The rows and list entries of one commit that concern last values."""
 
     def __init__(self) -> None:
         self.rows: Counter[tuple[UUID, Name, bytes]] = Counter()  # messages that were stored for a peer
-        self.new: Lists = defaultdict(set)  # entries that lists lacked
-        self.held: Lists = defaultdict(set)  # or were held to have (T-61): it may be new, if that was over
+        self.new: Lists = defaultdict(set)  # entries that a peer's list lacked before
+        self.held: Lists = defaultdict(set)  # entries that were held (T-61): new ones, if the hold had ended
 
 
 class ValueLedger:
-    """One instance over all its lives: its values, and the lists of its peers as its store has them."""
+    """Last values of one instance over all its lives, and the lists of its peers in its store."""
 
     def __init__(self) -> None:
         self.newest: dict[Name, bytes] = {}
-        self.excused: set[tuple[UUID, bytes]] = set()  # there was no room for it (P-35)
+        self.excused: set[tuple[UUID, bytes]] = set()  # values that a peer lacks for want of room (P-35)
         self.given = 0
-        self._number: dict[bytes, int] = {}  # of each value, in the order of the calls
-        self._last: dict[Name, int] = {}  # the latest that was stored, whether or not it is kept
+        self._number: dict[bytes, int] = {}  # number of each value, in the order of the calls
+        self._last: dict[Name, int] = {}  # number of the last stored value, kept or not
         self._lists: Lists = defaultdict(set)
         self._held: Lists = defaultdict(set)
         self._waiting: defaultdict[UUID, dict[int, bytes]] = defaultdict(dict)  # deliveries of values, by seq
 
     def retained(self, body: bytes) -> None:
-        """The application retains this."""
+        """Notes a value that the application retains."""
         self._number[body] = len(self._number)
 
     def applied(self, operations: Sequence[Operation], may_skip: bool) -> None:
-        """The store took these. `may_skip` where the node says that it had no room for some value."""
+        """Checks a commit that was applied. `may_skip`: the node has counted values without room."""
         newest, last = dict(self.newest), dict(self._last)
         commit = _Commit()
-        queued = {peer: {*bodies.values()} for peer, bodies in self._waiting.items()}  # they are not queued again
+        queued = {peer: {*bodies.values()} for peer, bodies in self._waiting.items()}  # values not to be queued again
         for operation in operations:
             if isinstance(operation, StoreMessages):
                 self._store(operation, commit)
