@@ -124,7 +124,6 @@ class Node:
             tell_events,
             now,
         )
-        self._policy = context.policy
         self.timers = context.timers
         self._counts = context.counts
         self._actions = context.actions
@@ -137,24 +136,10 @@ class Node:
             parts.routing,
             parts.ledger,
         )
-        self._room, self._expiry, self._sender, self._connect_wait = (
-            parts.room,
-            parts.expiry,
-            parts.sender,
-            parts.connect_wait,
-        )
-        self._transmission, self._flushes, self._own, self._peer_lists = (
-            parts.transmission,
-            parts.flushes,
-            parts.own,
-            parts.peer_lists,
-        )
-        self._credit, self._delivering, self._letters, self._settling = (
-            parts.credit,
-            parts.delivering,
-            parts.letters,
-            parts.settling,
-        )
+        self._room, self._expiry, self._sender, self._flushes = parts.room, parts.expiry, parts.sender, parts.flushes
+        self._transmission, self._own, self._peer_lists = parts.transmission, parts.own, parts.peer_lists
+        self._credit, self._delivering, self._letters = parts.credit, parts.delivering, parts.letters
+        self._settling = parts.settling
         links = self._links = parts.links
         handshakes = self._handshakes = parts.handshakes
         self._remotes = parts.remotes
@@ -185,6 +170,7 @@ class Node:
             (context.flooding, links.end_flood),
             (context.writable, links.write),
         )
+        # The order of effects of a commit, by what its batch has, and of one that failed.
         parts.commits.lead_to(
             done=(
                 ("runs", parts.transmission.on_stored),

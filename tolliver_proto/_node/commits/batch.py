@@ -1,9 +1,14 @@
 """Contents of the next commit, and what follows its success or failure.
 
 While one commit runs, all changes gather in one batch; when the store reports the commit, the batch says what became
-durable. A change is an operation, with the calls that follow the commit (`then`) and the way to take the change back
-if the commit fails (`undo`). A removal is never taken back: an acknowledged delivery stays acknowledged, and the
-removal goes into the next commit.
+durable. Three kinds of changes are frequent and have runs of their own: messages to store, deliveries to remove, and
+received ids. A removal is never taken back: an acknowledged delivery stays acknowledged, and the removal goes into the
+next commit. Any other change is an operation, a call that follows the commit or its failure (`then`), and the way to
+take the change back (`undo`), each if needed. They are three lists, as all undone state must be back before `Stored`
+tells of a failure, and before the first call.
+
+The store performs stored messages and received ids first, removals last. Rejected: the order of the calls, as sends
+between other changes would be many small operations.
 """
 
 from __future__ import annotations
@@ -84,26 +89,28 @@ class Batch:
     """One commit in the making."""
 
     def __init__(self) -> None:
+        # Messages to store, with their recipients, and the receipts that tell of the commit.
         self.stored: list[StoreMessages] = []
-        self.operations: list[Operation] = []
-        self.tokens: list[Receipt] = []
-        self.acks: defaultdict[Link, list[int]] = defaultdict(list)  # ids that go out once this is durable
-        self.then: list[GoOn] = []  # called when the commit has succeeded or failed
-        self.undo: dict[Hashable, Callable[[], None]] = {}  # by subject: restores the state that the store has
-        # Messages.
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
+        self.tokens: list[Receipt] = []
+        # Deliveries that are removed or set aside, and messages without an owner.
+        self.put_away: list[RemoveDeliveries | ParkDelivery] = []
+        self.gone: list[Span] = []
+        # Received ids that deduplication remembers (T-48), and the acks that go out once this is durable.
+        self.handled: list[Handled] = []
+        self.acks: defaultdict[Link, list[int]] = defaultdict(list)
+        # Other changes.
+        self.operations: list[Operation] = []
+        self.then: list[GoOn] = []
+        self.undo: dict[Hashable, Callable[[], None]] = {}  # by subject: restores the state that the store has
+        self.stale: list[UUID] = []  # expired derived identities (T-72a), forgotten first
         self.linked: list[tuple[Peer, list[Kept]]] = []  # kept messages that a connecting peer claimed (T-62)
         self.values: dict[tuple[str, str], bytes | None] = {}  # retained values by channel and key; None clears (P-30)
-        # Subscriptions of peers.
+        # Subscriptions of peers: after a failure the stored lists come back, with the changes since.
         self.lists: dict[Peer, None] = {}  # peers whose whole list is stored, as of the commit's begin
         self.heard: list[tuple[Link, Operation]] = []  # changes that peers announced, and on which connection
         self.told: dict[Link, frozenset[Subscription]] = {}  # the list announced on the connection before this batch
         self.peer_lists: dict[Peer, PeerList] = {}  # lists as the store has them before this commit
-        # Deliveries that are removed or set aside.
-        self.put_away: list[RemoveDeliveries | ParkDelivery] = []
-        self.gone: list[Span] = []  # messages without an owner
-        self.handled: list[Handled] = []  # ids that deduplication remembers (T-48)
-        self.stale: list[UUID] = []  # expired derived identities (T-72a)
 
     @property
     def urgent(self) -> bool:

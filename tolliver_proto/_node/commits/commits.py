@@ -178,7 +178,7 @@ class Commits:
         return (self.batch,) if self.running is None else (self.batch, self.running[1])
 
     def committed(self, batch_id: int, now: float | None) -> None:
-        """Completes the running commit, which is durable."""
+        """Completes the running commit, which is durable: our own effects, those of the parts above, the calls."""
         self._context.tick(now)
         if self.running is None or self.running[0] != batch_id:
             return
