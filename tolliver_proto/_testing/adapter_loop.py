@@ -1,7 +1,7 @@
-"""Loop of the simulated adapters: hosts, and what drives their nodes.
+"""Loop of the simulated adapters, which drives the nodes of the hosts.
 
-Everything that happens is an entry of one heap. An input to a node goes through `_call`, which then carries out what
-the node asks for, as an adapter does: at once, or late, with more input in between.
+Each input to a node goes through `_call`, which carries out the node's actions as an adapter does: at once, or later
+with more input in between.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ StoreJob = Commit | Fetch | Find | FindRetained | WeighRetained
 class Weather:
     """Severity of faults: chances from 0 to 1, times in seconds of the virtual clock."""
 
-    delay: float = 0.02  # of bytes, writes and commits, at most and usually
-    slow: float = 0.05  # chance that a delay is a hundred times that
+    delay: float = 0.02  # the longest usual delay of bytes, writes and commits
+    slow: float = 0.05  # chance that a delay is a hundred times longer
     dial_fails: float = 0.2
     store_fails: float = 0.03
     handler_fails: float = 0.1
     handler_slow: float = 0.03
     handler_patience: float = 12.0  # the slowest handler
-    handler_hangs: float = 0.01  # chance that it says nothing until the faults stop
+    handler_hangs: float = 0.01  # chance that a handler does not return until the faults stop
     half_open: float = 0.3  # chance that a lost connection is noticed late
     half_open_for: float = 25.0
     late_drain: float = 0.2  # chance that actions wait for more input
@@ -58,14 +58,14 @@ CALM = Weather(
 
 
 def drawn(dice: Dice, never: Collection[str], given: Weather | None = None) -> Weather:
-    """That of a story: drawn where none is given, without the faults that never happen."""
+    """Returns the given weather, or a drawn one, without the faults that never happen."""
     usual = Weather()
     scaled = {name: getattr(usual, name) * dice.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
     return replace(given or Weather(**scaled), **{name: 0.0 for name in Weather.__slots__ if name in never})
 
 
 class BaseHost:
-    """One instance: its store, which survives, and its node, which may not."""
+    """One instance: its store, which survives crashes, and its node, which does not."""
 
     def __init__(self, name: str, uuid: UUID, store: MemoryStore, limits: Limits, version: int) -> None:
         self.name = name
@@ -75,26 +75,26 @@ class BaseHost:
         self.version = version
         self.node: Node | None = None
         self.born = 0
-        self.clock = 0.0  # its monotonic clock's lead over the world's
-        self.stopped: float | None = None  # where its clock stands still
+        self.clock = 0.0  # seconds by which its monotonic clock is ahead of the world's
+        self.stopped: float | None = None  # the time at which its clock stands still
         self.island = 0  # hosts on other islands cannot be reached while the network is split
-        self.ends: dict[int, Any] = {}  # an End of its own kind
+        self.ends: dict[int, Any] = {}  # each an End of this class of hosts
         self.jobs: deque[StoreJob] = deque()
-        self.wishes: set[tuple[int, int]] = set()  # remotes
+        self.wishes: set[tuple[int, int]] = set()  # remotes to be connected
         self.timer = float("inf")
         self.draining = False
         self.closing = False
-        self.dials: dict[tuple[int, int], list[float]] = {}  # since it began to dial each remote
+        self.dials: dict[tuple[int, int], list[float]] = {}  # times of the last dials of each remote
         self.quiet_points = 0
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
-        """Its store took these."""
+        """Called with the operations of a commit that its store took."""
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
-        """Its store refused these."""
+        """Called with the operations of a commit that its store refused."""
 
     def time(self, now: float) -> float:
-        """Its monotonic clock, when the world's says `now`."""
+        """Returns its monotonic clock at the world's time `now`."""
         return now + self.clock if self.stopped is None else self.stopped
 
 
@@ -102,7 +102,7 @@ H = TypeVar("H", bound=BaseHost)
 
 
 class End(Generic[H]):
-    """One side of a connection: what is on its way to it, and what has happened to it."""
+    """One end of a connection: the bytes on their way to this end, and its state."""
 
     def __init__(self, host: H, cid: int, witness: AnyWitness) -> None:
         self.host = host
@@ -113,7 +113,7 @@ class End(Generic[H]):
         self.arriving: deque[bytes | None] = deque()  # None is the end of the stream
         self.moving = False
         self.open = False
-        self.broken = False  # nothing that is written arrives any more
+        self.broken = False  # written bytes arrive no more
         self.paused = False
         self.in_transit = False
         self.shut = False
@@ -126,7 +126,7 @@ class End(Generic[H]):
 
 
 class AdapterLoop(VirtualClock, Generic[H]):
-    """Hosts, and what drives them. `_do` says what becomes of each kind of action."""
+    """Hosts, and the loop that drives them. `_do` has a function for each class of action."""
 
     _do: dict[type, Callable[[H, Any], None]]
 
@@ -147,7 +147,7 @@ class AdapterLoop(VirtualClock, Generic[H]):
     # The loop of an adapter.
 
     def _call(self, host: H, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None) -> Any:
-        """One input to the node, or to a pattern of it, then what it asks for."""
+        """Gives the node, or a pattern of it, one input, and carries out the actions."""
         assert host.node is not None
         called = host.node if of is None else host.node.use(of)
         result = getattr(called, name)(*arguments, now=host.time(self.now))
@@ -186,14 +186,14 @@ class AdapterLoop(VirtualClock, Generic[H]):
 
     def _timeout(self, host: H, born: int, due: float) -> None:
         if host.born != born or host.timer != due or host.node is None or host.time(self.now) < due - 1e-6:
-            return  # of another life, or set anew since, or its clock stood still in between
+            return  # a timeout of another life, or one that was replaced, or one that a stopped clock has not reached
         host.timer = float("inf")
-        host.node.handle_timeout(max(due, host.time(self.now)))  # two clocks never agree to the last bit
+        host.node.handle_timeout(max(due, host.time(self.now)))  # the sum of two clocks may be rounded down
         self._call(host, "handle_timeout")
 
 
 def _line(action: Action) -> str:
-    """An action in a line of the trace."""
+    """Returns an action as a line of the trace."""
     if isinstance(action, Transmit):
         return f"Transmit {action.cid}: {sum(map(len, action.units))} bytes in {len(action.units)}"
     if isinstance(action, Commit):

@@ -1,8 +1,13 @@
 """Invariants of a simulation, checked at every step (I1 to I6).
 
-The witness believes no node. It reads the bytes that leave and arrive with a decoder of its own, sees what the stores
-really hold, and keeps for every message who must have it. A node's own numbers are compared with its store's whenever
-nothing is on its way between the two.
+State: a `WireWitness` for each end of a connection decodes the bytes that leave and arrive; a `Ledger` for each
+instance keeps, over all its lives, its sent messages with their recipients, the rows that its store took, the acks, and
+the handled messages. Both get bytes and commits, and believe no node.
+
+Invariants of the checks: each complaint names the ruling that was broken; a message counts as promised from its commit
+on; an excuse (a quota, a hold that ended, a store that was rolled back) is noted at the event that causes it, and
+excuses the messages of that event alone. `audit` compares a node's numbers with its store's whenever no commit is on
+its way between the two. A comparison at the end of a run alone would find a failure far from its cause.
 """
 
 from __future__ import annotations
@@ -56,7 +61,7 @@ from .inspection import inside
 from .memory import MemoryStore
 
 LATE = 10.0
-"""Seconds by which a commit may be later than what it says."""
+"""Seconds by which a commit may come later than its decision."""
 
 _OF_ONE_INSTANCE = (
     "receipts",
@@ -73,11 +78,11 @@ _OF_ONE_INSTANCE = (
 
 
 class SimFailure(AssertionError):
-    """A promise was broken. The text names the seed and ends with the last lines of the trace."""
+    """A promise was broken. The text names the seed, and ends with the last lines of the trace."""
 
 
 def check(condition: object, complaint: str, *shown: object) -> None:
-    """`shown` fills the places of the complaint: put into words only where there is one."""
+    """Raises SimFailure if the condition is false. `shown` fills the places of the complaint, only in that case."""
     if not condition:
         raise SimFailure(complaint.format(*shown) if shown else complaint)
 
@@ -104,20 +109,20 @@ class Sent:
         self.channel = channel
         self.key = key
         self.body = body
-        self.waits = False  # until there is room, or a handshake is over
+        self.waits = False  # the send waits for room, or for a handshake
         self.stored = False  # its Stored was reported
-        self.damaged = False  # its row is unreadable: nobody can be promised anything
-        self.routed_to: set[UUID] = set()  # whom its sender knew to want it then
-        self.due_to: set[UUID] = set()  # these must have handled it in the end
-        self.full_for: set[UUID] = set()  # these may have been skipped, as their quota was used (D-10)
-        self.lost_for: set[UUID] = set()  # to whom a store owed it that is not there any more (D-13)
+        self.damaged = False  # its row is unreadable: no delivery is promised
+        self.routed_to: set[UUID] = set()  # peers that the sender knew as subscribers at the send
+        self.due_to: set[UUID] = set()  # peers that must have handled the message at the end
+        self.full_for: set[UUID] = set()  # peers at their quota, which may have been skipped (D-10)
+        self.lost_for: set[UUID] = set()  # peers to which a store owed the message that is gone (D-13)
 
     def wanted_by(self, subscriptions: Iterable[Subscription]) -> bool:
         return not set(matching(self.channel, self.key)).isdisjoint(subscriptions)
 
 
 class AnyWitness(Protocol):
-    """Reader of one end of one connection: it may complain of what passes."""
+    """Reader of the bytes at one end of a connection, which may raise SimFailure."""
 
     def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None: ...
 
@@ -127,7 +132,7 @@ class AnyWitness(Protocol):
 
 
 class WireWitness:
-    """One end of one connection, as its bytes show it."""
+    """Frames at one end of a connection, and the rules for them."""
 
     def __init__(self, ledger: Ledger, is_client: bool, revision: Revision) -> None:
         self._ledger = ledger
@@ -138,7 +143,7 @@ class WireWitness:
         self._begun = False
         self._may_talk = False
         self.peer: UUID | None = None
-        self.listed: frozenset[Subscription] = frozenset()  # by the peer, in its handshake
+        self.listed: frozenset[Subscription] = frozenset()  # the list of the peer's handshake
         self._received: dict[int, Decoded] = {}
         self.acknowledged: set[int] = set()
         self._bodies: dict[int, bytes] = {}
@@ -165,13 +170,13 @@ class WireWitness:
         self._in_socket = riding
 
     def taken(self, now: float) -> None:
-        """The socket has it."""
+        """Notes that the socket has taken the Transmit."""
         for message_id in self._in_socket:
             self._sent_at[message_id] = now
         self._in_socket = []
 
     def receive(self, data: bytes) -> None:
-        """Bytes that the node was given."""
+        """Reads bytes that the node is given."""
         self._incoming.feed(data)
         for frame in _frames(self._incoming):
             if isinstance(frame, HandshakeRequest | HandshakeResponse):
@@ -204,7 +209,7 @@ class WireWitness:
             return  # a probe (T-80)
         frame = self._received.get(message_id)
         check(frame is not None, f"Ack {message_id} for nothing that came over this connection (T-49)")
-        ledger = self._ledger  # with dedupe a copy may be of what another connection brought, or another life
+        ledger = self._ledger  # with dedupe the first copy may have come on another connection, or in another life
         if not isinstance(frame, Message):
             return
         handled = ledger.handled if ledger.remembers else ledger.handled_in_this_life
@@ -243,11 +248,11 @@ class WireWitness:
 
 
 class Ledger:
-    """One instance over all its lives: what it sent, what its store took, who acknowledged, what it handled."""
+    """One instance over all its lives: sent messages, rows that its store took, acks, handled messages."""
 
     def __init__(self, uuid: UUID, permanent: Iterable[Subscription]) -> None:
         self.uuid = uuid
-        self.permanent = frozenset(permanent)  # never unsubscribed: what matches must be handled
+        self.permanent = frozenset(permanent)  # never unsubscribed: matching messages must be handled
         self.sent: dict[bytes, Sent] = {}
         self.receipts: dict[Receipt, list[Sent]] = {}
         self.stored_for: dict[bytes, set[UUID]] = {}
@@ -255,29 +260,29 @@ class Ledger:
         self.handled: Counter[bytes] = Counter()
         self.delivered: set[bytes] = set()
         self.handled_in_this_life: set[bytes] = set()
-        self.remembers = False  # dedupe is durable
+        self.remembers = False  # True if dedupe is durable
         self.policy = Policy()
         self.others: dict[UUID, Ledger] = {}
         self.letters: set[bytes] = set()  # kept as dead letters (T-47)
-        self.dropped: set[bytes] = set()  # acknowledged, and no handler had them (T-46, D-5, T-10)
+        self.dropped: set[bytes] = set()  # acknowledged without a handler (T-46, D-5, T-10)
         self.drops_in_this_life = 0
-        self.left: set[Subscription] = set()  # the application has ever subscribed to or unsubscribed these
+        self.left: set[Subscription] = set()  # entries that the application has ever subscribed to or unsubscribed
         self.given_up: set[tuple[UUID, bytes]] = set()  # without an ack: for newer ones (D-10), or not wanted (T-61)
-        self.revived: set[tuple[UUID, bytes]] = set()  # given up, and owed again by a copy: after newer ones (D-13)
-        self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before that peer was to be forgotten (T-77)
-        self.forgot: set[UUID] = set()  # and with them what was handled
-        self.forgetting: set[UUID] = set()  # in this life, and it is not over
-        self.told_to_drop: set[UUID] = set()  # peers for which parked messages were to be dropped (T-09)
-        self.clock_jumped = False  # holds may have ended by that
-        self.said_gone: set[tuple[UUID, Subscription]] = set()  # unsubscribed from peers that its store knew
-        self.rolled_back = False  # it has had more than one store
-        self.knows: dict[UUID, set[Subscription]] = {}  # peers were heard to want these for good
-        self.largest = 2**31  # bytes of a body that it has always taken
-        self._held: dict[tuple[UUID, Subscription], float] = {}  # since when (T-61)
-        self._holds_over: set[tuple[UUID, Subscription]] = set()  # those whose time was over
-        self.set_aside: set[tuple[UUID, bytes]] = set()  # they come later than what was sent after them (T-09)
-        self.forked = False  # two stores have gone on from one: what one of them sent may come after the other's
-        self.failed: set[tuple[UUID, int]] = set()  # was to be removed by a commit that failed
+        self.revived: set[tuple[UUID, bytes]] = set()  # given up, and owed again by a copy, after newer ones (D-13)
+        self.forgotten: set[tuple[UUID, bytes]] = set()  # sent before `forget_peer` for that peer (T-77)
+        self.forgot: set[UUID] = set()  # forgotten peers, whose handled messages are forgotten too
+        self.forgetting: set[UUID] = set()  # peers whose ForgetPeer of this life is not committed yet
+        self.told_to_drop: set[UUID] = set()  # peers for which `drop_parked` was called (T-09)
+        self.clock_jumped = False  # the jump may have ended holds
+        self.said_gone: set[tuple[UUID, Subscription]] = set()  # entries that peers in the store were told to drop
+        self.rolled_back = False  # the instance has had more than one store
+        self.knows: dict[UUID, set[Subscription]] = {}  # permanent entries that were heard from each peer
+        self.largest = 2**31  # bytes of a body that the instance has always taken
+        self._held: dict[tuple[UUID, Subscription], float] = {}  # start of each hold (T-61)
+        self._holds_over: set[tuple[UUID, Subscription]] = set()  # holds that have ended
+        self.set_aside: set[tuple[UUID, bytes]] = set()  # parked: they come later than newer messages (T-09)
+        self.forked = False  # two stores have gone on from one, so that their messages come in any order
+        self.failed: set[tuple[UUID, int]] = set()  # deliveries whose removal was in a failed commit
         self.newest: dict[UUID, int] = {}
         self.ordered = True
         self._bodies: dict[int, bytes] = {}
@@ -286,7 +291,7 @@ class Ledger:
         return not self.permanent.isdisjoint(matching(message.channel, message.key))
 
     def applied(self, operations: Sequence[Operation], now: float = 0.0) -> list[tuple[UUID, bytes]]:
-        """The store took these. Returns what they give up without an ack, by peer."""
+        """Notes a commit that the store took; returns the messages that it gives up without an ack, by peer."""
         given_up: list[tuple[UUID, bytes]] = []
         for operation in operations:
             if isinstance(operation, StoreMessages):
@@ -318,7 +323,7 @@ class Ledger:
         return given_up
 
     def holds(self, store: MemoryStore, now: float = 0.0) -> None:
-        """This is its store now: the same number may be another message there, and its holds are in force (T-61)."""
+        """Takes over another store: its seqs may be of other messages, and its holds are in force (T-61)."""
         self._bodies.update((message.seq, message.body) for message in store.messages)
         self.knows, self._held = {}, {}
         for uuid, peer in store.load().peers.items():
@@ -330,20 +335,20 @@ class Ledger:
             self.knows.setdefault(peer, set()).update(self.others[peer].permanent.intersection(subscriptions))
 
     def routes_to(self, peer: UUID, now: float) -> set[Subscription]:
-        """Subscriptions that route to this peer, though its newer lists may lack them: holds go on routing (T-61)."""
+        """Returns the permanent entries that route to this peer, also entries that are held (T-61)."""
         self._look_at_holds(now)
         over = {subscription for uuid, subscription in self._holds_over if uuid == peer}
         return self.knows.get(peer, set()) - over
 
     def twin(self) -> Ledger:
-        """Ledger of a second instance with this identity: they share what others see of them, and no more."""
+        """Returns the ledger of a second instance of this identity, which shares the facts that peers see."""
         other = Ledger(self.uuid, self.permanent)
         own = {name: getattr(other, name) for name in _OF_ONE_INSTANCE}
         vars(other).update(vars(self), **own)
         return other
 
     def _gives_up(self, peer: UUID, seq: int, operations: Sequence[Operation], now: float) -> None:
-        """A delivery is removed that was not acknowledged: for a reason, or it is lost (I3)."""
+        """Checks that a delivery which is removed without an ack has a reason: else the message is lost (I3)."""
         body = self._bodies.get(seq, b"")
         sent = self.sent.get(body)
         reasons = [one for one in UndeliveredReason if sent is not None and self.may_give_up(peer, sent, one, now)]
@@ -354,7 +359,7 @@ class Ledger:
         self.given_up.add((peer, body))
 
     def may_give_up(self, peer: UUID, sent: Sent, reason: UndeliveredReason, now: float) -> bool:
-        """True if a message may have been given up for this reason, as far as others than the node know."""
+        """True if a message may have been given up for this reason, by the books of this ledger."""
         if reason is UndeliveredReason.FORGOTTEN:
             return (peer, sent.body) in self.forgotten
         if reason is UndeliveredReason.DROPPED:
@@ -368,11 +373,11 @@ class Ledger:
         return False
 
     def is_skipped(self, peer: UUID, sent: Sent) -> bool:
-        """True if it was left out for it, as there was no room (D-10)."""
+        """True if the message was not stored for the peer, which was at its quota (D-10)."""
         return peer in sent.full_for and peer not in self.stored_for.get(sent.body, ())
 
     def _is_left(self, peer: UUID, sent: Sent, now: float) -> bool:
-        """True if the peer may want it no more: it says so, or the hold is over (T-61)."""
+        """True if the peer may not want the message: it has said so, or the hold has ended (T-61)."""
         if self.clock_jumped or (peer in self.others and sent.wanted_by(self.others[peer].left)):
             return True
         self._look_at_holds(now)
@@ -389,31 +394,31 @@ class Ledger:
         self._held = {hold: since for hold, since in self._held.items() if hold[0] != peer} | held
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
-        """A commit failed: what it was to remove for others' sake goes with a later one."""
+        """Notes a failed commit: its removals are in a later commit."""
         for operation in operations:
             if isinstance(operation, RemoveDeliveries):
                 for first, last in operation.spans:
                     self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
 
     def _parks(self, peer: UUID, body: bytes) -> None:
-        """Only what cannot be read is ever set aside, and what is too large for its peer (T-09, V9)."""
+        """Checks a parked message: it cannot be read, or is too large for its peer (T-09, V9)."""
         is_refused = peer in self.others and len(body) > self.others[peer].largest
         check(self.sent[body].damaged or is_refused, f"{body!r} is set aside for {peer}, which refuses it not (T-09)")
         self.set_aside.add((peer, body))
 
     def revive(self, peer: UUID, body: bytes) -> None:
-        """A copy owes it again: if it had been given up, that is undone (D-13)."""
+        """Notes that a copy of the store owes the message again, although it was given up (D-13)."""
         if (peer, body) in self.given_up:
             self.given_up.discard((peer, body))
             self.revived.add((peer, body))
 
     def is_owed(self, sent: Sent, peer: UUID) -> bool:
-        """True but for what a peer's policy at its quota has kept from it (D-10), what was given up for a reason, and
-        what went with a store (D-13)."""
+        """True unless the message was skipped at the peer's quota (D-10), given up for a reason, or lost with a store
+        (D-13)."""
         return not self.is_skipped(peer, sent) and (peer, sent.body) not in self.given_up and peer not in sent.lost_for
 
     def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
-        """A node hands a message to its application."""
+        """Checks a message that a node hands to its application."""
         message, body = delivery.message, delivery.body
         sender = senders.get(delivery.peer_id)
         entry = sender.sent.get(body) if sender else None
@@ -439,10 +444,7 @@ class Ledger:
 
 
 def audit(node: Node, store: MemoryStore) -> None:
-    """The node's numbers against its store, at an instant when nothing is between the two.
-
-    This runs thousands of times in a life.
-    """
+    """Compares the node's numbers with its store, while no commit is on its way between the two."""
     loaded = store.load()
     stored = {message.seq for message in store.messages}
     owed = Counter({seq: number for first, last, number in loaded.owed for seq in range(first, last + 1)})
@@ -464,7 +466,7 @@ def audit(node: Node, store: MemoryStore) -> None:
     peers = {peer.uuid: peer for peer in node.peers()}
     for uuid, known in loaded.peers.items():
         if is_derived(uuid):
-            continue  # there for the sake of its handled messages and dead letters
+            continue  # stored for its handled messages and dead letters alone
         state = inside(node).context.peers[uuid]
         if state.is_owner:
             waiting = (state.outbox.pending, state.outbox.pending_bytes)
@@ -531,8 +533,8 @@ def audit(node: Node, store: MemoryStore) -> None:
 
 
 def check_owners(store: MemoryStore, shared: Container[int]) -> None:
-    """Each job of a queue has one owner, after every commit: a worker, or the queue. `shared` are seqs of messages that
-    were sent to several before there was a queue."""
+    """Checks that each job has one owner after every commit: a worker, or the queue. `shared` has the seqs of messages
+    that were sent to several peers before the channel was a queue."""
     peers = store.load().peers
     queues = {one.channel for uuid in filter(is_queue, peers) for one in peers[uuid].subscriptions}
     if not queues:
@@ -544,7 +546,7 @@ def check_owners(store: MemoryStore, shared: Container[int]) -> None:
 
 
 def check_memory(node: Node, limits: Limits) -> None:
-    """Bodies in memory stay within the windows (T-52)."""
+    """Checks that the bodies in memory are within the windows (T-52)."""
     for link in inside(node).context.up.values():
         assert link.sending.window is not None
         count, size = link.sending.window.in_window

@@ -1,7 +1,8 @@
 """In-memory store with atomic commits.
 
-A commit is checked first and applied after, so one that fails changes nothing. The object itself survives a crash:
-`reopen` it, make a new node from `load()` and go on.
+State: the rows of a database as dicts and sets of Python. Invariants: a commit is checked first and applied after, so
+that a failed commit changes no row; a delivery has its message. The object survives a simulated crash: `reopen` the
+store, make a new node from `load()` and go on.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from .._wire.events import Subscription
 
 
 class _Peer:
-    """One peer's rows: seqs in order, those that are parked, and what is known of it."""
+    """Rows of one peer: the seqs that it is owed, in order, the parked ones, its lists and its pin."""
 
     def __init__(self) -> None:
         self.seqs: list[int] = []
@@ -92,15 +93,15 @@ class _Peer:
 
 
 class MemoryStore:
-    """`Store` in memory. `fail_next_commit` and `fail_next_fetch` make one call raise; `corrupt` spoils a row.
+    """`Store` in memory. `fail_next_commit` and `fail_next_fetch` make one call raise; `corrupt` damages a row.
 
-    While it is `full`, what stores messages raises DiskFull, as where a reserve is kept for all else (D-13); while it
-    is `spent`, all does.
+    While the store is `full`, commits that store messages raise DiskFull: all other commits use a reserve (D-13). While
+    it is `spent`, every commit raises DiskFull.
 
-    `next_id` has no effect any more: ids begin at a fresh place at every opening (T-40).
+    `next_id` has no effect: ids begin at a fresh place at every opening (T-40).
     """
 
-    def __init__(self, next_id: int | None = None) -> None:  # programs still give it
+    def __init__(self, next_id: int | None = None) -> None:  # older programs give `next_id`
         self.commits = 0
         self.fail_next_commit: StoreError | None = None
         self.fail_next_fetch: StoreError | None = None
@@ -115,9 +116,9 @@ class MemoryStore:
         self._handled: dict[int, Handled] = {}
         self._last_handled = 0
         self.age = 0.0
-        """Seconds that everything in it is taken to be old, for `find` and `load`."""
+        """Age of all rows in seconds, for `find` and `load`."""
         self.now = 0.0
-        """Seconds of its clock, for what expires: whoever drives it lets them pass."""
+        """The store's clock in seconds, for expiry; the driver of the store sets it."""
         self._due: dict[int, float] = {}
         self._next_seq = 1
         self._id_spans: list[IdSpan] = []
@@ -150,7 +151,7 @@ class MemoryStore:
     # For a node.
 
     def load(self) -> Loaded:
-        """Load the stored state."""
+        """Returns the stored state."""
         owed = Counter(seq for peer in self._peers.values() for seq in peer.seqs)
         runs: list[tuple[int, int, int]] = []
         for seq, count in sorted(owed.items()):
@@ -174,7 +175,7 @@ class MemoryStore:
         )
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Apply all, in order, or none. Raises StoreError."""
+        """Applies all operations in order, or none. Raises StoreError."""
         error, self.fail_next_commit = self.fail_next_commit, None
         if error is not None:
             raise error
@@ -186,7 +187,7 @@ class MemoryStore:
         self.commits += 1
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
-        """The peer's unparked deliveries with a higher seq, in order. Raises StoreError."""
+        """Returns the peer's deliveries with a higher seq that are not parked, in order. Raises StoreError."""
         error, self.fail_next_fetch = self.fail_next_fetch, None
         if error is not None:
             raise error
@@ -204,7 +205,7 @@ class MemoryStore:
         return rows
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
-        """Deliveries to one peer or to any, by seq."""
+        """Returns deliveries to one peer or to all peers, by seq."""
         if self.age < min_age:
             return []
         rows = [
@@ -220,7 +221,7 @@ class MemoryStore:
         ]
 
     def expiring(self, max_count: int) -> list[Found]:
-        """Deliveries with an expiry of their own, soonest first."""
+        """Returns the deliveries with an expiry of their own, the soonest first."""
         rows = sorted(
             (self._due[seq], seq, uuid) for uuid, known in self._peers.items() for seq in known.seqs if seq in self._due
         )
@@ -231,13 +232,13 @@ class MemoryStore:
         ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
-        """Those with a higher number, in order."""
+        """Returns the dead letters with a higher number, in order."""
         return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
 
     def retained(
         self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
     ) -> list[RetainedValue]:
-        """Values that match one of these, by name. Raises StoreError."""
+        """Returns the retained values that match a subscription, in the order of their names. Raises StoreError."""
         error, self.fail_next_fetch = self.fail_next_fetch, None
         if error is not None:
             raise error
@@ -251,7 +252,7 @@ class MemoryStore:
         return found
 
     def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
-        """Size of each, None where nothing is kept. Raises StoreError."""
+        """Returns the size of each retained value, None for a name without one. Raises StoreError."""
         error, self.fail_next_fetch = self.fail_next_fetch, None
         if error is not None:
             raise error
@@ -260,11 +261,12 @@ class MemoryStore:
     # For a test.
 
     def corrupt(self, seq: int) -> None:
-        """From now on this row's checksum is wrong (V9)."""
+        """Damages a row: its checksum is wrong from now on (V9)."""
         self._corrupt.add(seq)
 
     def reopen(self) -> MemoryStore:
-        """As after a restart: what was held for connecting peers and nobody is owed is dropped (T-62)."""
+        """Opens the store as after a restart: messages kept for connecting peers that no peer is owed are dropped
+        (T-62)."""
         owed = {seq for peer in self._peers.values() for seq in peer.seqs}
         for seq in self._held - owed:
             self._forget(seq)
@@ -272,7 +274,7 @@ class MemoryStore:
         return self
 
     def snapshot(self) -> MemoryStore:
-        """A store of its own with what is committed now: what a crash at this instant would leave."""
+        """Returns a second store with the rows that are committed now, as a crash would leave them."""
         copy = MemoryStore()
         copy.commits = self.commits
         copy._messages = dict(self._messages)
@@ -294,29 +296,30 @@ class MemoryStore:
 
     @property
     def messages(self) -> list[StoredMessage]:
-        """All rows, in order."""
+        """All messages, by seq."""
         return [self._messages[seq] for seq in sorted(self._messages)]
 
     def deliveries(self, peer: UUID) -> list[int]:
-        """The seqs that this peer is owed, parked ones included."""
+        """Returns the seqs that the peer is owed, parked ones included."""
         return list(self._peers[peer].seqs) if peer in self._peers else []
 
     def owed(self, peer: UUID) -> set[bytes]:
-        """Bodies that this peer is owed, those that are set aside included."""
+        """Returns the bodies that the peer is owed, parked ones included."""
         return {self._messages[seq].body for seq in self.deliveries(peer)}
 
     def held(self) -> set[bytes]:
-        """Bodies that are kept for whoever is just connecting: a start drops those that nobody is owed (T-62)."""
+        """Returns the bodies that are kept for connecting peers (T-62)."""
         return {self._messages[seq].body for seq in self._held}
 
     def set_aside(self, peer: UUID) -> list[bytes]:
-        """Bodies that are set aside for this peer."""
+        """Returns the bodies that are parked for the peer."""
         return [self._messages[seq].body for seq in self._peers.get(peer, _Peer()).parked]
 
     # Private parts.
 
     def _check(self, operations: Sequence[Operation]) -> None:
-        """A delivery needs its message: refused before anything changes."""
+        """Raises StoreError for operations that cannot be applied: a delivery without its message, a seq that is
+        taken."""
         stored = set(self._messages)
         for operation in operations:
             if isinstance(operation, StoreMessages):

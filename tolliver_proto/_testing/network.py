@@ -1,8 +1,8 @@
 """Simulated connections that deliver late and break, and disks that fail.
 
-Bytes arrive in order and cut anywhere; a connection can end at any of them, and each side learns of it in its own time
-or much later (half-open). A disk does one job after the other and reports in that order; a crash falls before a job,
-after it, or between the job and its report.
+Bytes arrive in order, cut anywhere. A connection can end at any byte; each side learns of the end at its own time, or
+much later (half-open). A disk does one job after the other and reports in that order; a crash comes before a job, after
+it, or between the job and its report.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .checks import AnyWitness, check
 from .inspection import inside
 
 _BURST, _DIALS_PER_SECOND = 5, 0.5
-_LATE = 2  # dials more may be seen together, where an adapter takes its time for the first
-_MINUTE = 60.0  # a burst is over by then
+_LATE = 2  # further dials that may be seen at once, if an adapter is late with the first
+_MINUTE = 60.0  # seconds after which a burst is forgotten
 
 
 class Network(AdapterLoop[H]):
-    """Connections and disks."""
+    """Loop with connections and disks."""
 
     _revision = Revision.DRAFT_2
 
     @property
     def _can_unsubscribe(self) -> bool:
-        """False where only a handshake can say that a subscription has ended (T-21)."""
+        """False if only a handshake can tell that a subscription has ended (T-21)."""
         return Unsubscribe in LAYOUTS[self._revision].controls
 
     @abstractmethod
     def _witness(self, host: H, is_client: bool) -> AnyWitness:
-        """Reader of one end of a connection."""
+        """Returns the reader of one end of a connection."""
 
     # The network.
 
@@ -47,7 +47,7 @@ class Network(AdapterLoop[H]):
         self._at(self._delay(), self._connect, host, host.born, action.cid, action.remote)
 
     def _count_dial(self, host: H, remote: Any) -> None:
-        """No storm: as often as may be, and not more often."""
+        """Checks that a host does not dial a remote more often than T-76 allows."""
         now = host.time(self.now)
         dials = host.dials.setdefault(remote, [])
         dials[:] = [*(when for when in dials if now - when < _MINUTE), now]
@@ -57,7 +57,7 @@ class Network(AdapterLoop[H]):
             check(len(dials) - at <= most + _LATE, text, host.name, remote, len(dials) - at, now - since)
 
     def _reached(self, remote: tuple[int, int]) -> H:
-        """The instance that answers at this address."""
+        """Returns the instance that answers at this address."""
         return self._hosts[remote[0]]
 
     def _connect(self, host: H, born: int, cid: int, remote: tuple[int, int]) -> None:
@@ -65,7 +65,7 @@ class Network(AdapterLoop[H]):
             return
         target = self._reached(remote)
         if self._apart(host, target) and self._chance(0.5):
-            return  # it is never heard of again: the node must give up by itself (T-68)
+            return  # the dial is never answered: the node must give up by itself (T-68)
         refused = target.node is None or target.closing or self._apart(host, target)
         if target.node is None or refused or self._chance(self._weather.dial_fails):
             self._call(host, "dial_failed", cid, ConnectionLost("connection refused"))
@@ -95,14 +95,14 @@ class Network(AdapterLoop[H]):
         self._move(end)
 
     def _begun(self, end: End[H]) -> None:
-        """A client begins its handshake."""
+        """Called when a client begins its handshake."""
 
     def _apart(self, one: H, other: H) -> bool:
-        """True if nothing gets through between them now: what was sent comes late, if the connection lives."""
+        """True if the network is split between two hosts: bytes arrive after the split, if the connection lives."""
         return self.now < self._split_until and one.island != other.island
 
     def _with_end(self, do: Callable[[H, End[H], Any], None]) -> Callable[[H, Any], None]:
-        """Handler of an action on a connection, for one that is still there."""
+        """Makes a handler of actions, which ignores actions of ends that are gone."""
         return lambda host, action: do(host, host.ends[action.cid], action) if action.cid in host.ends else None
 
     def _transmit(self, host: H, end: End[H], action: Transmit) -> None:
@@ -157,7 +157,7 @@ class Network(AdapterLoop[H]):
         self._finish(end)
 
     def _finish(self, end: End[H]) -> None:
-        """Both halves are over: an orderly end."""
+        """Ends the transport in order once both halves have ended."""
         if end.shut and end.eof and end.alive:
             self._at(self._delay(), self._lose, end, None)
 
@@ -167,7 +167,7 @@ class Network(AdapterLoop[H]):
         self._lose_later(end.other)
 
     def _lose_later(self, end: End[H]) -> None:
-        """The other side is gone: this one notices soon, or much later where nothing tells it."""
+        """Loses an end whose other end is gone: soon, or much later if the connection is half-open."""
         end.broken = True
         late = self._chance(self._weather.half_open)
         wait = self._rng.random() * (self._weather.half_open_for if late else 0.5)
@@ -183,7 +183,7 @@ class Network(AdapterLoop[H]):
         self._call(end.host, "lost", end.cid, error)
 
     def _time_out(self, end: End[H]) -> None:
-        """One side gives it up; the other learns of that in its own time."""
+        """Loses a connection at one end by a timeout; the other end learns of that later."""
         if end.alive:
             self._lose(end, ConnectionLost("timed out"))
             self._lose_later(end.other)

@@ -1,8 +1,11 @@
 """Simulated network of a user's own programs, with every fault.
 
-The user brings a story: programs, which are functions of an `App`, and a question, whether all is done that should be.
-Connections break, the network is split, disks are full, instances crash and start again; then the faults stop, and the
-question must be answered with yes. One seed is one trace, and a failing story is made short.
+A story has programs, which are functions of an `App`, and a question: is all work done?
+
+State: an `Actor` for each instance, with its store, its `disk` and the App of its present life. In a run connections
+break, the network is split, disks are full, and instances crash and start again. Then the faults stop, and the question
+must become true. Invariants: one seed is one trace, and a failing story is made short; the programs are on trial, so
+that no reader checks the bytes (`NoWitness`); each job of a queue has one owner after every commit.
 """
 
 from __future__ import annotations
@@ -50,12 +53,12 @@ from .virtual_clock import Report
 Program = Callable[[App], object]
 Question = Callable[[], object]
 HARM = ("break", "crash", "restart", "split", "fill", "dial_fails", "store_fails", "slow", "half_open", "late_drain")
-"""All that `never` may name."""
-_DOWN = 8.0  # seconds until an instance that crashed is started again, at most
+"""Names that `never` may have."""
+_DOWN = 8.0  # seconds until a crashed instance starts again, at most
 
 
 class NoWitness:
-    """Reader that leaves the bytes unread: the programs are what is on trial."""
+    """Reader that does not read the bytes."""
 
     def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None: ...
 
@@ -78,10 +81,10 @@ class Actor(BaseHost):
         self.app: App | None = None
         self.ends: dict[int, End[Actor]] = {}
         self.calls: deque[tuple[Settlement, Calls]] = deque()  # deliveries that wait for their handlers
-        self.shared: set[int] = set()  # seqs of messages for several
+        self.shared: set[int] = set()  # seqs of messages to several peers
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
-        """Its store took these."""
+        """Checks the owners of jobs after a commit."""
         for stored in (one for one in operations if isinstance(one, StoreMessages)):
             pairs = zip(stored.messages, stored.recipients, strict=True)
             self.shared.update(message.seq for message, recipients in pairs if len(recipients) > 1)
@@ -89,7 +92,7 @@ class Actor(BaseHost):
 
 
 class Programs(Faults[Actor]):
-    """Instances with programs: `run()` is their whole life."""
+    """Network of instances with programs: `run()` is their whole life."""
 
     def __init__(
         self,
@@ -148,8 +151,8 @@ class Programs(Faults[Actor]):
         policy: Policy | None = None,
         crashes: bool = True,
     ) -> None:
-        """Another instance. `program(app)` is called at each start, before it dials `remotes`, which are names of
-        others, now or later there. With `crashes=False` faults come to its connections and its disk alone."""
+        """Adds an instance. `program(app)` is called at each start, before the instance dials `remotes`, the names of
+        other instances, which may be added later. With `crashes=False` it has faults of connections and disk alone."""
         check(all(name != one.name for one in self._hosts), "there are two instances with the name {}", name)
         uuid = UUID(f"01890000-0000-7000-8000-{len(self._hosts):012x}")
         actor = Actor(name, uuid, program, limits or Limits(), policy or Policy(), crashes)
@@ -158,14 +161,14 @@ class Programs(Faults[Actor]):
         self._hosts.append(actor)
 
     def disk(self, name: str) -> dict[Any, Any]:
-        """Data that the program of that instance has kept beside its store."""
+        """Returns the `disk` of an instance: data that its program keeps apart from the store."""
         return self._actor(name).disk
 
     # The run.
 
     def run(self) -> Report:
-        """Faults, then calm, until the story says that it is done. Raises SimFailure where it never does, or where a
-        program or a promise breaks."""
+        """Runs faults, then calm, until the story is done. Raises SimFailure if that never comes, or if a program or a
+        promise fails."""
         try:
             for actor in self._hosts:
                 self._start(actor)
@@ -183,7 +186,7 @@ class Programs(Faults[Actor]):
         return bool(self._question()) if self._question is not None else not self._pending()
 
     def _pending(self) -> dict[str, int]:
-        """Messages that are not acknowledged, by instance."""
+        """Returns the number of messages without an ack, by instance."""
         counted = {one.name: one.node.stats().pending for one in self._hosts if one.node is not None}
         return {name: pending for name, pending in counted.items() if pending}
 
@@ -236,7 +239,7 @@ class Programs(Faults[Actor]):
             self._at(self._rng.random() * _DOWN, self._start, actor)
 
     def _end_program(self, actor: Actor) -> None:
-        """Its functions are called no more, and nothing more comes to its handlers."""
+        """Ends a life: its functions and its handlers are called no more."""
         assert actor.app is not None
         actor.app.over = True
         actor.calls.clear()
@@ -248,13 +251,13 @@ class Programs(Faults[Actor]):
             self._rng.choices(operations, weights)[0](actor)
 
     def _op_crash(self, actor: Actor) -> None:
-        """Its program is killed, and started again a little later."""
+        """Kills a program, and starts it again a little later."""
         if actor.crashes:
             self.counts["crashes"] += 1
             self._stop(actor)
 
     def _op_restart(self, actor: Actor) -> None:
-        """Its program ends in order, and is started again."""
+        """Ends a program in order, and starts it again."""
         if actor.crashes:
             self.counts["restarts"] += 1
             actor.closing = True
@@ -321,7 +324,7 @@ class Programs(Faults[Actor]):
         self._at(0.0, self._do_later, actor.app, actor.app.tell_answered, (action,))
 
     def _deliver(self, actor: Actor, action: Deliver) -> None:
-        """Handlers are called one after the other, in the order in which messages have come."""
+        """Queues the calls of handlers, in the order in which messages have come."""
         handlers = [one for one in action.handlers if isinstance(one, Calls)]
         for delivery in action.deliveries:
             settlement = Settlement(delivery, len(handlers), partial(self._settle, actor, actor.born))
@@ -334,7 +337,7 @@ class Programs(Faults[Actor]):
                     self._at(self._delay(), self._handle, actor, actor.born)
 
     def _take_back(self, actor: Actor, action: TakeBack) -> None:
-        """The handler is stuck: what waits for it is let go."""
+        """Lets go of the queued messages of a peer, because the handler is stuck."""
         gone = [one for one, calls in actor.calls if calls is action.handler and one.delivery.peer_id == action.peer]
         actor.calls = deque(one for one in actor.calls if one[0] not in gone)
         calls = action.handler
@@ -343,18 +346,18 @@ class Programs(Faults[Actor]):
         self._call(actor, "let_go", [one.delivery for one in gone])
 
     def _handle(self, actor: Actor, born: int) -> None:
-        """The next call."""
+        """Makes the next queued call."""
         if actor.born == born and actor.calls:
             self._handle_one(actor, born, *actor.calls.popleft())
 
     def _begin_calls(self, actor: Actor, born: int, calls: Calls) -> None:
-        """All that may begin of a handler that has several at once."""
+        """Makes all calls that may begin for a handler with `lanes`."""
         assert calls.lanes is not None
         while actor.born == born and (settlement := calls.lanes.begin()) is not None:
             self._handle_one(actor, born, settlement, calls)
 
     def _handle_one(self, actor: Actor, born: int, settlement: Settlement, calls: Calls) -> None:
-        """An exception is a failed attempt, but for the test's own assertions (T-45)."""
+        """Calls a handler. An exception is a failed attempt (T-45), but a test's own AssertionError ends the run."""
         ballot = Ballot(settlement, partial(self._end, actor, born, calls))
         delivery = replace(settlement.delivery, settler=ballot)
         assert actor.app is not None

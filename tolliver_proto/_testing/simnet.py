@@ -1,9 +1,15 @@
 """Simulated network of nodes in one thread, with every fault.
 
-The simulator is the adapter, the disk, the network and the application of every node at once, and as unkind as each of
-them may be. A step is one event of a heap; after it the node's actions are carried out. At the end the faults stop,
-connections are restored, handlers succeed, and what was promised is compared with what was handled. One seed is one
-trace: the same seed fails the same way.
+The simulator is the adapter, the disk, the network and the application of every node, and uses every freedom that these
+have. A step is one event of a heap; after a step the node's actions are carried out.
+
+State: the hosts with their ledgers, the heap, the weather; the seed chooses one of the `WORLDS` kinds of worlds, so
+that rare features cost the other worlds nothing.
+
+A run has three parts. Under faults, applications do random operations, instances crash, and stores are copied, cut or
+damaged. In the calm, connections are restored and handlers succeed, until all messages are settled. Then the promised
+messages are compared with the handled ones. Invariant: one seed is one trace, so that the same seed fails in the same
+way.
 """
 
 from __future__ import annotations
@@ -49,25 +55,26 @@ from .value_checks import CHANNEL, ValueLedger
 from .virtual_clock import Report
 from .world import Copy, Host
 
-WORLDS = 8  # kinds of worlds, by their seeds: what is only in one of them costs the others nothing
-_RULED = 7  # with access rules
-_RETAINING = 6  # with last values
-_HARMED = 3  # with stores that are copied, cloned, put back, cut, or without any room
+WORLDS = 8  # number of kinds of worlds; the seed modulo this chooses the kind
+_RULED = 7  # the kind with access rules
+_RETAINING = 6  # the kind with last values
+_HARMED = 3  # the kind with stores that are copied, cloned, put back, cut, or without any room
 _LATEST = 5.0  # seconds until handlers come
 _WINDOW = 20.0  # seconds for which messages are kept for a remote that was never up
-_RETRIES = 3  # of what was set aside, in the end
+_RETRIES = 3  # calls of `retry` for parked messages, at the end
 _VOLATILE = (("v", "a"), ("v", "b"), ("v", ""), ("", "a"), ("", ""))
 _OF_VALUES = ((CHANNEL, "a"), (CHANNEL, ""), (CHANNEL, "b"))
 _RIGHTS = (Rights(), Rights(subscribe=(("p", "*"),)), Rights(subscribe=(("*", "a"),)), Rights.none())
 
 
 class Simulation(Handlers):
-    """A whole life of a few nodes: `run()`. Raises SimFailure where a promise is broken.
+    """A whole life of a few nodes: `run()`. Raises SimFailure for a broken promise.
 
-    `dice` decides everything; `seed` only names it. `seconds` is how long the faults go on, `operations` how much the
-    applications do in that time. Anything that `never` names does not happen: an operation ("crash", "break", "close",
-    "corrupt", "restore", "clone", "cut", "fill", "exhaust", "split", "jump", "stop_clock", "disconnect" ...) or a
-    chance of the weather. With `trace` every line is kept in `lines`, else the last few. All speak `revision`.
+    `dice` makes all choices; `seed` chooses the kind of world, and names the run. The faults last for `seconds`, in
+    which the applications do `operations` random operations. `never` names operations that do not happen ("crash",
+    "break", "close", "corrupt", "restore", "clone", "cut", "fill", "exhaust", "split", "jump", "stop_clock",
+    "disconnect" ...) and chances of the weather that are 0. With `trace` all lines are kept in `lines`, else the last
+    few. All nodes speak `revision`.
     """
 
     def __init__(
@@ -89,7 +96,7 @@ class Simulation(Handlers):
         self._revision = revision
         self._seconds = seconds
         self._operations = operations
-        self._patience = 300.0  # seconds until all must be done once the faults have stopped
+        self._patience = 300.0  # seconds after the faults in which all messages must be settled
         self._by_uuid = {host.ledger.uuid: host for host in self._hosts}
         self._do = {
             Transmit: self._with_end(self._transmit),
@@ -119,7 +126,7 @@ class Simulation(Handlers):
         self._operate_by = [(weight, do) for weight, do in self._by_weight() if do.__name__ not in unwanted]
 
     def _by_weight(self) -> list[tuple[int, Callable[[Host], None]]]:
-        """All that may happen to an instance, by weight."""
+        """Returns the operations of instances with their weights."""
         operations: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
             (5, self._op_send_many),
@@ -159,7 +166,7 @@ class Simulation(Handlers):
     # The run.
 
     def run(self) -> Report:
-        """Faults, then calm, then the reckoning."""
+        """Runs faults, calm and the comparison; returns the report."""
         try:
             for host in self._hosts:
                 self._start(host)
@@ -196,7 +203,7 @@ class Simulation(Handlers):
         host.ledger.handled_in_this_life.clear()
         host.ledger.drops_in_this_life = 0
         host.ledger.forgetting.clear()
-        host.ledger.receipts.clear()  # nobody is left to be told
+        host.ledger.receipts.clear()  # the application that waited for them is gone
         host.answers.begin()
         host.dials.clear()
         host.leaving.clear()
@@ -225,15 +232,15 @@ class Simulation(Handlers):
             self._ask_for(host, remote)
 
     def _is_late(self, host: Host) -> bool:
-        """True if its handlers come after its connections."""
+        """True if a host registers its handlers after its connections."""
         return not host.ledger.ordered and not self._calm
 
     def _given(self, _host: Host) -> Sequence[Subscription] | None:
-        """Subscriptions that it is given at its opening."""
+        """Returns the subscriptions that a host is given at its opening."""
         return None
 
     def _store_given(self, host: Host, node: Node) -> None:
-        """As adapters do: they are on disk before it dials or is dialled."""
+        """Stores the given subscriptions before the first connection, as adapters do."""
         while (action := node.next_action()) is not None:
             if isinstance(action, Commit):
                 host.store.commit(action.operations)
@@ -245,7 +252,7 @@ class Simulation(Handlers):
             host.node.register("", "", "handler")
 
     def _stop(self, host: Host) -> None:
-        """A crash: the commit that runs was applied or was not, as it happens."""
+        """Crashes a host: the running commit may or may not be applied."""
         host.opening.clear()
         host.asked.clear()
         self._halt(host)
@@ -276,7 +283,7 @@ class Simulation(Handlers):
             host.answers.take(receipt, action.error, self.now)
 
     def _notice(self, host: Host, action: Notice) -> None:
-        """Messages that are held go out later, after others (T-61), and so do those for a stuck handler (D-9)."""
+        """Notes notices that excuse the order: held messages (T-61) and those of a stuck handler (D-9) come later."""
         if action.kind is NoticeKind.HANDLER_STUCK:
             self.counts["stuck"] += 1
             host.ledger.ordered = False
@@ -288,18 +295,18 @@ class Simulation(Handlers):
             self._forgets(host, action.peer)
 
     def _forgets(self, host: Host, peer: UUID) -> None:
-        """Messages that wait for a peer are purged (T-77)."""
+        """Notes that the messages of a peer are purged (T-77)."""
         for sent in host.ledger.sent.values():
             host.ledger.forgotten.add((peer, sent.body))
             sent.lost_for.add(peer)
         host.ledger.knows.pop(peer, None)
         host.ledger.forgot.add(peer)
         host.ledger.forgetting.add(peer)
-        host.ledger.said_gone = {one for one in host.ledger.said_gone if one[0] != peer}  # nobody is left to be told
+        host.ledger.said_gone = {one for one in host.ledger.said_gone if one[0] != peer}  # the peer is not told
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
-        """Messages sent since the dial's request was queued are for this peer too, if it wants them; of a remote that
-        was never up, those that were sent since it was asked for, within 20 s (T-62)."""
+        """Promises kept messages to the peer (T-62): those sent since its request was queued; for a remote that was
+        never up, those sent since `connect`, within 20 s."""
         since, not_kept = host.opening.pop(action.cid, (0, -1))
         asked = host.asked.pop(action.remote, None) if not_kept >= 0 else None
         if asked is not None and host.time(self.now) < asked[0] + _WINDOW:
@@ -307,7 +314,7 @@ class Simulation(Handlers):
             self.counts["windows"] += since < len(host.log)
         peer, end = self._ledgers.get(action.peer), host.ends.get(action.cid)
         if host.node is None or inside(host.node).context.counts["not_kept"] != not_kept or peer is None or end is None:
-            return  # not one that we dialled, or a share was full, or it is lost already
+            return  # the peer dialled us, or a share was full, or the connection is lost already
         assert isinstance(end.witness, WireWitness)
         listed = peer.permanent & end.witness.listed
         allowed = host.acl.rights(peer.uuid).granted(listed)
@@ -362,7 +369,7 @@ class Simulation(Handlers):
         self._call(host, "handle_timeout")
 
     def _may_be_skipped(self, host: Host, peers: Collection[UUID], batch: Sequence[Sent]) -> set[UUID]:
-        """Those for whom there may be no room for all of it. A send that waits may find it used by others then."""
+        """Returns the peers that may lack room for the batch. Room that is free now may be used when the send ends."""
         assert host.node is not None
         skipped = {uuid for uuid in peers if self._policy.quota_of(uuid) is QuotaPolicy.SKIP}
         skipped |= {peer.uuid for peer in host.node.peers() if peer.held}  # T-61
@@ -404,7 +411,7 @@ class Simulation(Handlers):
         for subscription in [self._volatile() for _ in range(self._rng.choice((1, 1, 3)))]:
             self._trace(f"{host.name} {call} {subscription}")
             host.ledger.left.add(subscription)
-            told = [(uuid, subscription) for uuid in host.store.load().peers]  # to others nobody could say it
+            told = [(uuid, subscription) for uuid in host.store.load().peers]  # other peers cannot be told
             was_wanted = subscription in host.node.subscriptions()
             receipt = self._call(host, call, *subscription)
             if call == "unsubscribe" and was_wanted:
@@ -416,7 +423,7 @@ class Simulation(Handlers):
                 }
 
     def _op_retain(self, host: Host) -> None:
-        """The newest value of a name, or none any more (P-30)."""
+        """Retains a value of a name, or clears the name (P-30)."""
         assert host.node is not None
         assert host.values is not None
         name, body = (CHANNEL, self._rng.choice(("a", "b"))), None
@@ -457,8 +464,7 @@ class Simulation(Handlers):
             self._call(host, "disconnect", remote)
 
     def _op_restrict(self, host: Host) -> None:
-        """Other access rules about one of the others (D-4). Permission to publish is always kept: those messages are
-        promised."""
+        """Changes the access rules for a peer (D-4). Permission to publish stays, as those messages are promised."""
         uuid = self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
         rights = self._rng.choice(_RIGHTS)
         self.counts["restrictions"] += 1
@@ -467,9 +473,9 @@ class Simulation(Handlers):
 
     def _set_acl(self, host: Host, acl: Acl) -> None:
         host.acl = acl
-        host.opening.clear()  # those that are being made are promised nothing
+        host.opening.clear()  # connecting peers are promised no kept messages
         host.asked.clear()
-        for waiting in host.ledger.receipts.values():  # sends that wait are routed by the rules of later (T-62)
+        for waiting in host.ledger.receipts.values():  # sends that wait are routed by the new rules (T-62)
             for sent in waiting:
                 sent.due_to.clear()
         self._call(host, "set_acl", acl)
@@ -479,7 +485,7 @@ class Simulation(Handlers):
         self._stop(host)
 
     def _op_restore(self, host: Host) -> None:
-        """It goes, and its store is copied, or put back from the copy: then it gives ids again that it gave since."""
+        """Stops a host, and copies its store, or restores the copy: then the host gives some ids a second time."""
         self._stop(host)
         self._at(self._delay(), self._start, host)
         if host.copy is None:
@@ -491,7 +497,7 @@ class Simulation(Handlers):
         self._put_back(host, host.copy)
 
     def _op_clone(self, host: Host) -> None:
-        """It goes, and its copy goes on in its place, until that is copied back: both give the same ids (T-48)."""
+        """Stops a host, and lets a copy of its store go on in its place, so that both give the same ids (T-48)."""
         self._stop(host)
         self._at(self._delay(), self._start, host)
         if host.copy is None:
@@ -503,7 +509,7 @@ class Simulation(Handlers):
         self._put_back(host, clone)
 
     def _op_cut(self, host: Host) -> None:
-        """The disk confirms commits that it does not keep: the last ones are missing after a crash (D-13)."""
+        """Makes a disk confirm commits that it does not keep: they are missing after a crash (D-13)."""
         self._at(self._rng.random() * 3, self._cut, host, host.born, Copy(host.store, self._ledgers))
 
     def _cut(self, host: Host, born: int, copy: Copy) -> None:
@@ -516,7 +522,7 @@ class Simulation(Handlers):
         self._put_back(host, copy)
 
     def _put_back(self, host: Host, copy: Copy) -> None:
-        """Lost is what its store owes and the copy never knew, and no more (D-13); what the copy owes comes again."""
+        """Replaces a store by a copy (D-13): messages that the copy never owed are lost, those it owes come again."""
         before, host.store = host.store, copy.store.snapshot()
         host.ledger.rolled_back = True
         host.ledger.said_gone.clear()
@@ -531,7 +537,7 @@ class Simulation(Handlers):
                     sent.lost_for.add(uuid)
 
     def _op_exhaust(self, host: Host) -> None:
-        """Its disk has no room at all for a while: nothing can be removed either (D-13)."""
+        """Leaves a disk without any room for a while: no commit succeeds, not even a removal (D-13)."""
         self.counts["exhausted"] += 1
         self._trace(f"{host.name} has no room at all")
         host.store.spent = True
@@ -547,7 +553,7 @@ class Simulation(Handlers):
         self._at(60.0, self._closed, host, host.born)
 
     def _op_corrupt(self, host: Host) -> None:
-        """A row is damaged: it is set aside when it is read, if it is (V9)."""
+        """Damages a row, which is parked if it is read (V9)."""
         messages = host.store.messages
         if messages and self._chance(0.5):
             self.counts["corrupted"] += 1
@@ -558,12 +564,12 @@ class Simulation(Handlers):
             host.ledger.sent[spoilt.body].damaged = True
 
     def _op_retry(self, host: Host) -> None:
-        """Dead letters are sent again (T-09)."""
+        """Sends parked messages again (T-09)."""
         for uuid in sorted(self._ledgers.keys() - {host.ledger.uuid}):
             self._call(host, "retry", uuid)
 
     def _op_jump(self, host: Host) -> None:
-        """Its clock is set forward: whoever counts on it being right is wrong, and nobody may (V20)."""
+        """Sets a host's clock forward: no promise may depend on the clock (V20)."""
         if host.stopped is None:
             seconds = self._rng.choice((7.0, 3600.0, 10 * 365.25 * 86400))
             self.counts["jumps"] += 1
@@ -574,7 +580,7 @@ class Simulation(Handlers):
             self._call(host, "handle_timeout")
 
     def _op_stop_clock(self, host: Host) -> None:
-        """Its clock stands still for a while."""
+        """Stops a host's clock for a while."""
         if host.stopped is None:
             self.counts["stopped_clocks"] += 1
             host.stopped = host.time(self.now)
@@ -619,7 +625,7 @@ class Simulation(Handlers):
             self._op_retry(host)
 
     def _drain(self) -> None:
-        """The end of a story. Messages that were set aside are not lost: somebody asks for them again (T-09)."""
+        """Runs until all messages are settled. `retry` is called for parked messages, which are not lost (T-09)."""
         end = self.now + self._patience
         for retry in range(1, _RETRIES + 1):
             for host in self._hosts:
@@ -668,7 +674,7 @@ class Simulation(Handlers):
         return left
 
     def _set_aside(self, host: Host, other: Host) -> list[bytes]:
-        """But for those that cannot be read: they stay where they are (V9)."""
+        """Returns the parked messages for a host, without damaged ones, which stay parked (V9)."""
         bodies = host.store.set_aside(other.ledger.uuid)
         return [body for body in bodies if not host.ledger.sent[body].damaged]
 
@@ -694,7 +700,8 @@ class Simulation(Handlers):
                     )
 
     def _nothing_is_forgotten(self, host: Host) -> None:
-        """Messages stored for a peer are acknowledged, given up for a reason, gone with a store, or still there."""
+        """Checks that each message stored for a peer is acknowledged, given up for a reason, lost with a store, or
+        stored still."""
         ledger = host.ledger
         owed = {uuid: host.store.owed(uuid) for uuid in self._ledgers}
         for body, peers in ledger.stored_for.items():
@@ -704,7 +711,7 @@ class Simulation(Handlers):
                 check(settled or is_kept, "{} of {} for {} is forgotten (I3)", body, host.name, uuid)
 
     def _newest_are_known(self, host: Host, values: ValueLedger) -> None:
-        """The newest value of a name is known to each who subscribes to it (P-30)."""
+        """Checks that each subscriber has the last value of a name (P-30)."""
         for name, body in values.newest.items():
             wanted = {*matching(*name)}
             for other in self._hosts:
@@ -720,7 +727,7 @@ class Simulation(Handlers):
                 check(had or is_excused, text, body, host.name, other.name)
 
     def _nothing_is_held_in_vain(self, host: Host) -> None:
-        """No subscription is held that a peer has ended and could say so (T-61)."""
+        """Checks that no subscription is held which a peer has ended by a message (T-61)."""
         assert host.node is not None
         for peer in host.node.peers():
             ledger = self._ledgers[peer.uuid]

@@ -1,7 +1,4 @@
-"""Simulated world of nodes, drawn by the dice.
-
-Its instances have ledgers, weather, bounds and policies.
-"""
+"""Simulated world of nodes: hosts with ledgers, and random weather, bounds and policies."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ TIGHT = Limits(
     redial_max=5.0,
     attempts_remembered=3,
 )
-"""Bounds that even a short simulation meets."""
+"""Bounds that a short simulation meets too."""
 
 _WATCHFUL = Policy(
     dedupe=10_000,
@@ -51,17 +48,17 @@ _WATCHFUL = Policy(
     max_connection_age=40.0,
 )
 LOSSY = Policy(quota_policy=QuotaPolicy.DROP_OLDEST)
-"""At the quota of a peer something goes; a simulation draws for each peer what."""
+"""Policy that drops messages at a peer's quota; a simulation draws the way of dropping for each peer."""
 _IMPATIENT = Policy(stuck_after=2.0, handling_timeout=8.0)
 POLICIES = (Policy(), _IMPATIENT, Policy(dedupe=10_000), _WATCHFUL)
 _LOSSY_EACH = 9  # every ninth world is LOSSY
-SMALL_QUOTA = {"outbox_messages": 31}  # and room for no more than the most that is sent at once
+SMALL_QUOTA = {"outbox_messages": 31}  # one more than the largest send
 
 ROOMY = Limits(resend_first=2.0, resend_max=20.0)
 
 
 class Copy:
-    """Store as it was at a moment, and what it owed then, by peer."""
+    """Snapshot of a store, with the messages that it owed to each peer."""
 
     def __init__(self, store: MemoryStore, peers: Iterable[UUID]) -> None:
         self.store = store.snapshot()
@@ -69,7 +66,7 @@ class Copy:
 
 
 class Host(BaseHost):
-    """One instance that is watched: its ledger survives as its store does."""
+    """One instance with its ledger, which survives crashes as the store does."""
 
     def __init__(self, name: str, ledger: Ledger, store: MemoryStore, limits: Limits, version: int) -> None:
         super().__init__(name, ledger.uuid, store, limits, version)
@@ -78,18 +75,18 @@ class Host(BaseHost):
         self.copy: Copy | None = None
         self.ends: dict[int, End[Host]] = {}
         self.acl = Acl()
-        self.opening: dict[int, tuple[int, int]] = {}  # cid -> how many were sent, and not kept, when it opened (T-62)
-        self.asked: dict[object, tuple[float, int, int]] = {}  # remote -> when it was asked for, and the same
+        self.opening: dict[int, tuple[int, int]] = {}  # by cid: numbers of sent and not kept messages then (T-62)
+        self.asked: dict[object, tuple[float, int, int]] = {}  # by remote: time of `connect`, and the same numbers
         self.log: list[Sent] = []
-        self.retired = False  # it never comes back
+        self.retired = False  # True if the instance never comes back
         self.twin: Host | None = None  # a second instance with this identity
         self.wants = ledger.permanent
         self.leaving: dict[Receipt, list[tuple[UUID, Subscription]]] = {}  # unsubscribes that are not stored yet
-        self.queued: list[list[Delivery]] = []  # handlers have not begun these
-        self.calls: dict[tuple[UUID, bytes], float] = {}  # and what they are at, since when
-        self.again: set[bytes] = set()  # of these, what was handed out once more
-        self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # handlers say nothing about these, and their life
-        self.values: ValueLedger | None = None  # where the application retains any
+        self.queued: list[list[Delivery]] = []  # pieces whose call has not begun
+        self.calls: dict[tuple[UUID, bytes], float] = {}  # messages in a call, with its beginning
+        self.again: set[bytes] = set()  # messages in a call that were handed out a second time
+        self.hanging: list[tuple[int, Sequence[Delivery]]] = []  # calls without an end, with the life they began in
+        self.values: ValueLedger | None = None  # None if the application retains no values
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
         for peer, body in self.ledger.applied(operations, now):
@@ -102,7 +99,7 @@ class Host(BaseHost):
 
 
 class World(Faults[Host]):
-    """Hosts with ledgers, their weather and their policies, as the dice have them."""
+    """Hosts with ledgers; weather, bounds and policies are drawn at random."""
 
     def __init__(
         self,
@@ -131,7 +128,7 @@ class World(Faults[Host]):
             host.ledger.others = self._ledgers
 
     def _set_policy(self, policy: Policy) -> None:
-        """Of a lossy one each peer has its own way."""
+        """Sets the policy; with a lossy one, each peer gets a random way of dropping."""
         self._policy = policy
         if policy.quota_policy is LOSSY.quota_policy and not policy.quota_policies:
             policies = {host.ledger.uuid: self._rng.choice(tuple(QuotaPolicy)) for host in self._hosts}
@@ -157,7 +154,7 @@ class World(Faults[Host]):
         return WireWitness(host.ledger, is_client, self._revision)
 
     def _reached(self, remote: tuple[int, int]) -> Host:
-        """A second instance has an address of its own."""
+        """Returns the host at an address; a second instance has an address of its own."""
         host = self._hosts[remote[0]]
         return host.twin if remote[1] and host.twin is not None else host
 
