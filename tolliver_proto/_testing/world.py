@@ -1,4 +1,4 @@
-"""Simulated world of nodes: hosts with ledgers, and random weather, bounds and policies."""
+"""Simulated world of nodes: hosts with ledgers, weather, bounds and policies."""
 
 from __future__ import annotations
 
