@@ -1,7 +1,7 @@
 """Rooms of the code in their order, and their imports.
 
-The order is data. A room may import from rooms on lower floors, never from one beside or above it: so nothing runs in a
-circle, and two adapters cannot know each other. `scripts/draw_rooms.py` draws the order and the arrows into
+The order is data. A room may import from rooms on lower floors, never from one on its own floor or above: so no imports
+run in a circle, and two adapters cannot know each other. `scripts/draw_rooms.py` draws the order and the arrows into
 docs/architecture.md, `tests/test_rooms.py` holds every import against it.
 """
 
@@ -45,7 +45,7 @@ CORE: tuple[tuple[Room, ...], ...] = (
     ),
     (
         Room("tolliver_proto", "door: every public name of the messaging core"),
-        Room("tolliver_proto.layouts", "door: wire layouts and sets of ids, for whoever reads or writes in bulk"),
+        Room("tolliver_proto.layouts", "door: wire layouts and sets of ids, for programs that read or write in bulk"),
         Room("tolliver_proto._testing", "simulated networks of nodes with every fault, and the checks of the promises"),
     ),
     (
@@ -74,7 +74,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (
         Room("tolliver_transports._tls", "TLS policy, TLS without I/O, and the reading of certificates"),
         Room("tolliver_transports.certs", "door: a private CA and certificates in PEM files"),
-        Room("tolliver_transports.sqlite", "door: the store, for whoever drives a node without an adapter"),
+        Room("tolliver_transports.sqlite", "door: the store, for programs that drive a node without an adapter"),
     ),
     (Room("tolliver_transports._driver", "adapter code common to both protocols and all loops"),),
     (
@@ -259,7 +259,7 @@ def room_of(module: str) -> str | None:
 
 
 def upward(drawn: Iterable[Arrow]) -> list[Arrow]:
-    """Arrows that lead to a room above or beside one's own."""
+    """Returns the arrows that lead to a room on the same floor or above."""
     return [
         arrow
         for arrow in drawn

@@ -1,9 +1,8 @@
 """Wire layouts and sets of ids and messages, for bulk processing.
 
-`LAYOUTS` has each revision's bytes, `Fields` describes a fixed-size head, `Shape` fields and the parts between them,
-`IntervalSet` holds ids as few intervals,
-`RefCounts` how many peers are owed each message, `MessageSet` messages by sender, id and checksum (`checksum_of`),
-whichever ids follow one another.
+`LAYOUTS` has the bytes of each revision. `Fields` describes a head of fixed size, `Shape` fields and the parts between
+them. `IntervalSet` holds ids as few intervals, `RefCounts` the number of peers that each message is owed to, and
+`MessageSet` messages by sender, id and checksum (`checksum_of`), in any order of their ids.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class State(Enum):
     DECIDING = auto()  # a request was handed out: accept() or reject()
     CONFIRMING = auto()  # the peer is OLDER: accept() or reject()
     AWAITING_FINAL = auto()  # we said OLDER
-    AGREED = auto()  # the handshake is over, Established is the next event
+    AGREED = auto()  # the handshake has ended well, Established is the next event
     ESTABLISHED = auto()
     RENEWING = auto()  # a request on a live connection was handed out (T-66)
     RENEWED = auto()  # that request was answered with OLDER: a final may follow (T-66)

@@ -1,4 +1,4 @@
-"""Lanes of a handler: at most so many at once, and in order inside a lane (P-20, P-21)."""
+"""Lanes of a handler: a bound on unsettled messages, and order inside a lane (P-20, P-21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts of handlers besides good and bad: again in a while, and never (P-22, P-23)."""
+"""Verdicts of handlers that are no success or failure: handle again later, and give up (P-22, P-23)."""
 
 from __future__ import annotations
 
