@@ -53,8 +53,8 @@ from tolliver_proto import (
     WeighRetained,
 )
 from tolliver_proto._node.subscriptions import matching
-from tolliver_proto._testing.checks import Ledger, Sent, WireWitness, audit, check, check_memory
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import Ledger, Sent, WireWitness, audit, check, check_memory
 from tolliver_proto._testing.world import LOSSY, POLICIES, ROOMY, TIGHT
 from tolliver_proto.testing import BeginAt, MemoryStore
 

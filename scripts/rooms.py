@@ -147,7 +147,7 @@ INSIDERS = (
         "fuzz/node_program.py",
         (
             "tolliver_proto._node.subscriptions",
-            "tolliver_proto._testing.checks",
+            "tolliver_proto._testing.invariants",
             "tolliver_proto._testing.inspection",
             "tolliver_proto._testing.world",
         ),

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from ._common.certificate_watch import CertificateExpires
+    from ._common.counters import Snapshot, counter, gauge
     from ._common.derived_ids import is_derive_prefix, is_derived
     from ._common.dial_causes import DialCause
     from ._common.dial_failures import DialFailure, failure_of
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from ._common.histogram import Histogram
     from ._common.intervals import Span
     from ._common.queue_ids import is_queue, queue_id
-    from ._common.snapshot import Snapshot, counter, gauge
     from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
     from ._node.access import Acl, Rights
     from ._node.actions import (
@@ -185,7 +185,7 @@ else:
                 "UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
             ),
             "._common.dial_failures": "DialFailure, failure_of",
-            "._common.snapshot": "Snapshot, counter, gauge",
+            "._common.counters": "Snapshot, counter, gauge",
             "._common.transport": (
                 "Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit"
             ),

@@ -16,9 +16,9 @@ from typing import Any
 
 from ._testing.adapter_loop import Weather
 from ._testing.app import App
-from ._testing.checks import SimFailure
 from ._testing.deployments import Deployments
-from ._testing.memory import MemoryStore
+from ._testing.invariants import SimFailure
+from ._testing.memory_store import MemoryStore
 from ._testing.pair import ConnectionPair, Side
 from ._testing.programs import HARM, Programs, Question
 from ._testing.randomness import BeginAt

@@ -40,7 +40,7 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._node.actions import LOOK
-from tolliver_proto._testing.memory import MemoryStore
+from tolliver_proto._testing.memory_store import MemoryStore
 from tolliver_proto._testing.randomness import BeginAt
 
 ME = UUID("01890000-0000-7000-8000-00000000000a")

@@ -37,8 +37,8 @@ from tolliver_proto import (
     Transmit,
     WeighRetained,
 )
-from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import audit
 from tolliver_proto.testing import BeginAt, MemoryStore
 
 LIMITS = Limits(resend_first=1.0, resend_max=8.0, redial_max=2.0)

@@ -25,8 +25,8 @@ from tolliver_proto import (
     UndeliveredReason,
     encode,
 )
-from tolliver_proto._testing.checks import Ledger, Sent, WireWitness
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import Ledger, Sent, WireWitness
 from tolliver_proto._testing.receipt_checks import Answers, check_drops
 from tolliver_proto.testing import MemoryStore, SimFailure, SimNet
 

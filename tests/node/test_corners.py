@@ -33,8 +33,8 @@ from tolliver_proto import (
 from tolliver_proto._node.inboxes.dedupe import DedupeCache
 from tolliver_proto._node.outboxes.outbox import Outbox, Window
 from tolliver_proto._node.outboxes.transmission import Transmission
-from tolliver_proto._testing.checks import check
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import check
 from tolliver_proto._testing.pair import Side
 from tolliver_proto._testing.shrink import FAULTS
 from tolliver_proto._testing.shrink import shrink as shrink_life

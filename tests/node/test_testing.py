@@ -28,8 +28,8 @@ from tolliver_proto import (
     StoreMessages,
     Subscription,
 )
-from tolliver_proto._testing.checks import SimFailure, audit, check_memory
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import SimFailure, audit, check_memory
 from tolliver_proto.testing import ConnectionPair, MemoryStore
 
 from ..store.contract import StoreContract

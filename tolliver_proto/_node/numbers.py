@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from uuid import UUID
 
+from .._common.counters import Snapshot, counter, counters_by, gauge
 from .._common.dial_causes import DialCause
 from .._common.errors import ConnectionLost, RemoteProtocolError, TolliverError, UndeliveredReason
 from .._common.records import frozen
-from .._common.snapshot import Snapshot, counter, counters_by, gauge
 from .._wire.events import IgnoreReason, Subscription
 from .actions import NoticeKind
 

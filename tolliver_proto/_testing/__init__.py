@@ -6,5 +6,5 @@ is a whole run of nodes, `deployments` adds second instances and restarts, and `
 
 State: one heap of events, the hosts with node and store, and one random generator that the door makes: this package has
 no chance of its own. Invariants: one seed is one trace, so that a failure can be repeated and made shorter (`shrink`);
-the checks (I1 to I6) read bytes and stores, and believe no node.
+the checks (`invariants`, I1 to I6) read bytes and stores, and believe no node.
 """

@@ -18,9 +18,9 @@ from .._node.node import Node, PatternKind
 from .._node.pattern import Pattern
 from .._node.store import Operation
 from .._wire.limits import Limits
-from .checks import AnyWitness, audit, check_memory
 from .inspection import inside
-from .memory import MemoryStore
+from .invariants import AnyWitness, audit, check_memory
+from .memory_store import MemoryStore
 from .randomness import Dice
 from .virtual_clock import VirtualClock
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
-from .memory import MemoryStore
+from .memory_store import MemoryStore
 from .randomness import Dice
 from .simnet import WORLDS, Simulation
 from .world import LOSSY, SMALL_QUOTA, Copy, Host

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._node.actions import Deliver, Delivery, TakeBack
-from .checks import WireWitness, check
+from .invariants import WireWitness, check
 from .value_checks import CHANNEL
 from .world import Host, World
 

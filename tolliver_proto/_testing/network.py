@@ -18,8 +18,8 @@ from .._patterns.last_values import LastValues
 from .._wire.events import Revision, Unsubscribe
 from .._wire.layouts import LAYOUTS
 from .adapter_loop import AdapterLoop, End, H, StoreJob
-from .checks import AnyWitness, check
 from .inspection import inside
+from .invariants import AnyWitness, check
 
 _BURST, _DIALS_PER_SECOND = 5, 0.5
 _LATE = 2  # further dials that may be seen at once, if an adapter is late with the first

@@ -44,9 +44,9 @@ from .._wire.events import Subscription
 from .._wire.limits import Limits
 from .adapter_loop import CALM, BaseHost, End, Weather, drawn
 from .app import App, Ballot, Calls, Settlement
-from .checks import check, check_owners
 from .faults import Faults
-from .memory import MemoryStore
+from .invariants import check, check_owners
+from .memory_store import MemoryStore
 from .randomness import Dice
 from .virtual_clock import Report
 

@@ -13,8 +13,8 @@ from uuid import UUID
 from .._common.errors import Undelivered
 from .._node.actions import Receipt
 from .._node.node import Node
-from .checks import Ledger, Sent, check
 from .inspection import inside
+from .invariants import Ledger, Sent, check
 
 _DROPPED = ("unwanted", "refused_messages")
 

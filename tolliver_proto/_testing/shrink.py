@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from .adapter_loop import Weather
-from .checks import SimFailure
 from .deployments import Deployments
+from .invariants import SimFailure
 
 _SEEDS = 8  # further seeds for each simplification
 _LENGTHS = ("handler_patience", "half_open_for")  # durations of the weather, which are no faults

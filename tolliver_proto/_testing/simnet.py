@@ -47,9 +47,9 @@ from .._patterns.last_values import LastValues
 from .._wire.events import Revision, Subscription
 from .._wire.limits import Limits
 from .adapter_loop import CALM, Weather
-from .checks import Sent, SimFailure, WireWitness, audit, check
 from .handlers import Handlers
 from .inspection import inside
+from .invariants import Sent, SimFailure, WireWitness, audit, check
 from .randomness import BeginAt, Dice
 from .value_checks import CHANNEL, ValueLedger
 from .virtual_clock import Report

@@ -23,7 +23,7 @@ from .._node.store import (
 )
 from .._node.subscriptions import matching
 from .._wire.events import Subscription
-from .checks import check
+from .invariants import check
 
 CHANNEL = "r"
 """Channel on which only retained values are sent."""

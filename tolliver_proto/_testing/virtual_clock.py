@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Any
 from zlib import crc32
 
-from .checks import SimFailure, check
+from .invariants import SimFailure, check
 from .randomness import Dice
 
 TAIL = 60  # lines of the trace in a failure's text

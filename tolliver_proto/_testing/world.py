@@ -14,10 +14,10 @@ from .._node.store import AddOwnSubscription, Operation
 from .._wire.events import Subscription
 from .._wire.limits import Limits
 from .adapter_loop import BaseHost, End, Weather, drawn
-from .checks import Ledger, Sent, WireWitness
 from .faults import Faults
 from .inspection import inside
-from .memory import MemoryStore
+from .invariants import Ledger, Sent, WireWitness
+from .memory_store import MemoryStore
 from .randomness import Dice
 from .receipt_checks import Answers, check_drops
 from .value_checks import ValueLedger

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .._common.counters import Snapshot, counter, counters_by, gauge
 from .._common.dial_causes import DialCause
 from .._common.records import frozen
-from .._common.snapshot import Snapshot, counter, counters_by, gauge
 
 
 @frozen

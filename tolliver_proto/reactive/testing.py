@@ -13,7 +13,7 @@ from typing import Any
 
 from .._common.errors import TolliverError
 from .._common.transport import Role
-from .._testing.checks import SimFailure
+from .._testing.invariants import SimFailure
 from .._testing.pair import Cut
 from .._testing.shrink import Shrunk, shrink_seed
 from .._testing.virtual_clock import Report

@@ -20,7 +20,7 @@ from tolliver_proto import (
     Undelivered,
     UndeliveredReason,
 )
-from tolliver_proto._testing.checks import audit
+from tolliver_proto._testing.invariants import audit
 from tolliver_proto.testing import App, ProgramNet, SimNet, rehearse
 
 from ..play import HIGH, LOW, OTHER, Play, Wire, notices, only

@@ -34,8 +34,8 @@ from tolliver_proto import (
 )
 from tolliver_proto._common.handshake_limiter import ALL, HandshakeLimiter
 from tolliver_proto._node.subscriptions import matching
-from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import audit
 from tolliver_proto.testing import SimNet
 
 from ..play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, deliveries, every, notices, only

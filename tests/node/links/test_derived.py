@@ -40,8 +40,8 @@ from tolliver_proto import (
     is_derived,
 )
 from tolliver_proto._common.derived_ids import FIRST_PREFIX
-from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import audit
 
 from ..play import HIGH, LOW, Play, Wire, deliveries, every, notices, only
 

@@ -25,8 +25,8 @@ from tolliver_proto import (
     Subscribe,
 )
 from tolliver_proto._node.outboxes.ids import LAST_ID, NO_ID
-from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import audit
 
 from ..play import LOW, OTHER, Play, Wire, aborted, deliveries, every, only
 

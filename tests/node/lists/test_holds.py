@@ -28,8 +28,8 @@ from tolliver_proto import (
     Unsubscribe,
 )
 from tolliver_proto._node.outboxes.outbox import Outbox, Window
-from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import audit
 
 from ..play import LOW, OTHER, Play, Wire, every, notices, only, subscribed
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tolliver_proto import Acked, Limits, NoticeKind, Policy, StoreError, Undelivered, UndeliveredReason
-from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import audit
 from tolliver_proto.testing import App, ProgramNet, rehearse
 
 from ..links.test_connecting import connecting

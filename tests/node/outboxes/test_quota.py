@@ -28,7 +28,7 @@ from tolliver_proto import (
     StoreError,
     StoreMessages,
 )
-from tolliver_proto._testing.checks import Ledger, Sent, SimFailure, audit
+from tolliver_proto._testing.invariants import Ledger, Sent, SimFailure, audit
 from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.testing import SimNet
 

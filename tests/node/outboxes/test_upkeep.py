@@ -25,8 +25,8 @@ from tolliver_proto import (
     Subscribe,
     Unsubscribe,
 )
-from tolliver_proto._testing.checks import audit
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto._testing.invariants import audit
 from tolliver_proto.testing import MemoryStore
 
 from ..play import LOW, OTHER, Play, Wire, every, notices, only

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from ..._testing.checks import check
+from ..._testing.invariants import check
 from .._events import Elements, OnComplete, OnError
 from .._hub import ELEMENT_COST
 from .._varint import MAX_LONG

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._common.errors import CertificateError, ConnectionLost, TolliverError
 from ..._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
-from ..._testing.checks import check
+from ..._testing.invariants import check
 from .._ids import ONE_BYTE
 from .monitor import WireMonitor
 from .world import End, Host, World

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..._common.errors import ConnectionClosing, LocalProtocolError, OwnLimitExceeded
 from ..._common.transport import Abort, Dial, PauseReading, ResumeReading, Role, ShutdownWrite, Transmit
-from ..._testing.checks import check
+from ..._testing.invariants import check
 from ..._testing.randomness import Dice
 from ..._testing.virtual_clock import Report
 from .._actions import Drained, Happened, PeerDown, PeerUp

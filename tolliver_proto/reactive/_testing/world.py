@@ -18,7 +18,7 @@ from typing import Any
 
 from ..._common.base_link import LinkState
 from ..._common.transport import Remote, Role, Transmit
-from ..._testing.checks import check
+from ..._testing.invariants import check
 from ..._testing.randomness import Dice
 from ..._testing.virtual_clock import VirtualClock
 from .._actions import Action, Happened

@@ -58,7 +58,7 @@ from .._wire.frames import Decoder
 from .._wire.layouts import LAYOUTS
 from .._wire.limits import Limits
 from .inspection import inside
-from .memory import MemoryStore
+from .memory_store import MemoryStore
 
 LATE = 10.0
 """Seconds by which a commit may come later than its decision."""
