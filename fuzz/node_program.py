@@ -28,9 +28,7 @@ from tolliver_proto import (
     Dialect,
     Fetch,
     Find,
-    FindRetained,
     ForgetPeer,
-    LastValues,
     Limits,
     Message,
     Node,
@@ -50,7 +48,6 @@ from tolliver_proto import (
     StoreError,
     Subscription,
     Transmit,
-    WeighRetained,
 )
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.inspection import inside
@@ -107,7 +104,7 @@ class Site:
         self.blocked: set[int] = set()  # remotes
         self.stale: set[Delivery] = set()  # handed out before their peer was forgotten
         self.audited = 0  # commits that the audit has seen
-        self.jobs: deque[Commit | Fetch | Find | FindRetained | WeighRetained] = deque()
+        self.jobs: deque[Commit | Fetch | Find] = deque()
         self.opening: dict[int, int] = {}  # cid -> how many messages had been sent when it opened (T-62)
         self.log: list[Sent] = []
 
@@ -359,9 +356,6 @@ class Program:
         elif isinstance(job, Find):
             found = [] if error else job.ask(host.store)
             self.call(number, "found", job.search_id, found, error)
-        elif isinstance(job, FindRetained | WeighRetained):
-            values = self.node(number).use(LastValues)
-            values.retained_found(job.search_id, [] if error else job.answer(host.store), error, now=self.now)
         elif error is None:
             rows = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
             self.call(number, "fetched", job.peer, rows)
@@ -547,7 +541,7 @@ def _transmit(run: Program, number: int, action: Transmit) -> None:
         end.other.arriving += data
 
 
-def _job(run: Program, number: int, action: Commit | Fetch | Find | FindRetained | WeighRetained) -> None:
+def _job(run: Program, number: int, action: Commit | Fetch | Find) -> None:
     running = [job for job in run.hosts[number].jobs if isinstance(job, Commit)]
     check(not (running and isinstance(action, Commit)), "a second Commit while one is outstanding")
     run.hosts[number].jobs.append(action)
@@ -626,8 +620,6 @@ _ACTIONS: dict[type, Callable[[Program, int, Any], None]] = {
     Commit: _job,
     Fetch: _job,
     Find: _job,
-    FindRetained: _job,
-    WeighRetained: _job,
     ShutdownWrite: _shutdown,
     Abort: _abort,
     PauseReading: _pause,

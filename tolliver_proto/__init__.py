@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from ._common.histogram import Histogram
     from ._common.intervals import Span
-    from ._common.queue_ids import is_queue, queue_id
+    from ._common.owner_ids import VALUES, is_keeper, is_queue, queue_id
     from ._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
     from ._node.access import Acl, Rights
     from ._node.actions import (
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
         DialFailed,
         Fetch,
         Find,
-        FindRetained,
         GiveUp,
         HandleAgain,
         Notice,
@@ -85,7 +84,6 @@ if TYPE_CHECKING:
         SubscriptionsChanged,
         TakeBack,
         Verdict,
-        WeighRetained,
     )
     from ._node.links.dialing import RemoteInfo, RemoteState
     from ._node.node import Node
@@ -116,22 +114,19 @@ if TYPE_CHECKING:
         RemoveMessages,
         RemoveOwnSubscription,
         RemovePeerSubscription,
-        RemoveRetained,
         ReplacePeerSubscriptions,
         ReserveIds,
-        RetainedValue,
         Row,
         Store,
         StoredMessage,
         StoreMessages,
-        StoreRetained,
         UnparkDeliveries,
         UnpinPeer,
         bytes_of,
     )
     from ._patterns.envelopes import Request
     from ._patterns.kinds import PATTERNS
-    from ._patterns.last_values import LastValues
+    from ._patterns.last_values import LastValues, RetainedValue, ValueList
     from ._patterns.queues import Queues
     from ._patterns.requests import Requests
     from ._patterns.work import QueueWork
@@ -175,7 +170,7 @@ else:
             "._common.certificate_watch": "CertificateExpires",
             "._common.derived_ids": "is_derive_prefix, is_derived",
             "._common.histogram": "Histogram",
-            "._common.queue_ids": "is_queue, queue_id",
+            "._common.owner_ids": "VALUES, is_keeper, is_queue, queue_id",
             "._common.errors": (
                 "AccessDenied, AlreadyClosed, Blocked, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
                 "ConnectionClosing, ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, IdentityConflict, "
@@ -192,8 +187,8 @@ else:
             "._node.access": "Acl, Rights",
             "._node.actions": (
                 "Acked, Action, Answered, Asked, Commit, Deliver, Delivery, DialEnded, DialFailed, Fetch, Find, "
-                "FindRetained, GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeersMoved, PeerUp, Receipt, Reply, "
-                "Stored, SubscriptionsChanged, TakeBack, Verdict, WeighRetained"
+                "GiveUp, HandleAgain, Notice, NoticeKind, PeerDown, PeersMoved, PeerUp, Receipt, Reply, "
+                "Stored, SubscriptionsChanged, TakeBack, Verdict"
             ),
             "._node.links.dialing": "RemoteInfo, RemoteState",
             "._node.outboxes.ids": "Randomness, begin_elsewhere",
@@ -205,13 +200,13 @@ else:
                 "STORING, AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, "
                 "DeadLetter, ForgetPeer, ForgetUnsubscribe, Found, KeepUnsubscribe, Loaded, LoadedPeer, Operation, "
                 "ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, RemoveMessages, "
-                "RemoveOwnSubscription, RemovePeerSubscription, RemoveRetained, ReplacePeerSubscriptions, ReserveIds, "
-                "RetainedValue, Row, Store, StoredMessage, StoreMessages, StoreRetained, UnparkDeliveries, "
+                "RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, "
+                "Row, Store, StoredMessage, StoreMessages, UnparkDeliveries, "
                 "UnpinPeer, bytes_of"
             ),
             "._patterns.envelopes": "Request",
             "._patterns.kinds": "PATTERNS",
-            "._patterns.last_values": "LastValues",
+            "._patterns.last_values": "LastValues, RetainedValue, ValueList",
             "._patterns.queues": "Queues",
             "._patterns.requests": "Requests",
             "._patterns.work": "QueueWork",
@@ -234,6 +229,7 @@ __all__ = [
     "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
     "STORING",
+    "VALUES",
     "Abort",
     "AccessDenied",
     "Ack",
@@ -276,7 +272,6 @@ __all__ = [
     "Event",
     "Fetch",
     "Find",
-    "FindRetained",
     "ForgetPeer",
     "ForgetUnsubscribe",
     "ForkedProcess",
@@ -343,7 +338,6 @@ __all__ = [
     "RemoveMessages",
     "RemoveOwnSubscription",
     "RemovePeerSubscription",
-    "RemoveRetained",
     "ReplacePeerSubscriptions",
     "Reply",
     "Request",
@@ -365,7 +359,6 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreMessages",
-    "StoreRetained",
     "Stored",
     "StoredMessage",
     "Subscribe",
@@ -385,8 +378,8 @@ __all__ = [
     "UnpinPeer",
     "Unsubscribe",
     "UnsubscribeMany",
+    "ValueList",
     "Verdict",
-    "WeighRetained",
     "begin_elsewhere",
     "bytes_of",
     "counter",
@@ -396,6 +389,7 @@ __all__ = [
     "gauge",
     "is_derive_prefix",
     "is_derived",
+    "is_keeper",
     "is_queue",
     "queue_id",
 ]

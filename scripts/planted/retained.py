@@ -9,7 +9,8 @@ from .bug import Bug
 
 FLUSHES = "tolliver_proto/_node/outboxes/flushes.py"
 SENDER = "tolliver_proto/_node/outboxes/sender.py"
-SIZES = "tolliver_proto/_patterns/retained_sizes.py"
+INDEX = "tolliver_proto/_patterns/value_index.py"
+VALUES = "tolliver_proto/_patterns/last_values.py"
 COPIES = "tolliver_proto/_patterns/value_copies.py"
 
 _NODE = "tests/patterns/test_retained.py::"
@@ -18,7 +19,7 @@ _FLUSH = "tests/node/outboxes/test_flushing.py::"
 BUGS = (
     Bug(
         "a value for every entry of a list, new or not",
-        "tolliver_proto/_patterns/last_values.py",
+        VALUES,
         "before_list",
         "wanted - known.lists.subscriptions - known.lists.held.keys()",
         "wanted",
@@ -26,7 +27,7 @@ BUGS = (
     ),
     Bug(
         "a subscription that was held is new",
-        "tolliver_proto/_patterns/last_values.py",
+        VALUES,
         "before_list",
         "wanted - known.lists.subscriptions - known.lists.held.keys()",
         "wanted - known.lists.subscriptions",
@@ -73,24 +74,24 @@ BUGS = (
         (f"{_NODE}test_a_value_that_still_waits_is_not_queued_again",),
     ),
     Bug(
-        "a change that is not stored yet is given",
-        "tolliver_proto/_patterns/last_values.py",
-        "_look_at",
-        "running is not None and not look.changed.keys().isdisjoint(running.values)",
+        "a value is given while its change is being stored",
+        INDEX,
+        "_go_on",
+        "any(map(reading.wants, self._running))",
         "False",
-        (f"{_NODE}test_a_change_that_is_not_stored_is_not_given",),
+        (f"{_NODE}test_a_change_while_values_are_looked_up_counts_in_the_state_of_the_end",),
     ),
     Bug(
-        "changes while values are looked up are not seen",
-        SIZES,
-        "take",
-        "look.matches(name)",
+        "a change while values are read is not seen",
+        INDEX,
+        "_enter",
+        "reading.wants(name)",
         "False",
         (f"{_NODE}test_a_change_while_values_are_looked_up_counts_in_the_state_of_the_end",),
     ),
     Bug(
         "two lists of one peer at once",
-        "tolliver_proto/_patterns/last_values.py",
+        VALUES,
         "before_list",
         "giving is not None",
         "False",
@@ -98,19 +99,43 @@ BUGS = (
     ),
     Bug(
         "values on a full disk keep a peer out",
-        "tolliver_proto/_patterns/last_values.py",
-        "_give_values",
-        "(0, 0) if self._kernel.apart else self._room_of(peer)",
-        "self._room_of(peer)",
+        VALUES,
+        "_room_of",
+        "self._kernel.apart",
+        "False",
         (f"{_NODE}test_on_a_full_disk_a_peer_connects_and_the_values_are_left_out",),
     ),
     Bug(
         "sizes of what was not stored are believed",
-        SIZES,
-        "_restore",
-        "self._set(name, size)",
+        INDEX,
+        "_ended",
+        "self._recount()",
         "pass",
         (f"{_NODE}test_a_change_that_is_not_stored_is_not_given",),
+    ),
+    Bug(
+        "older values stay on the disk",
+        INDEX,
+        "_begin",
+        "name in self.entries",
+        "False",
+        (f"{_NODE}test_each_value_is_on_disk_once_however_often_it_changes",),
+    ),
+    Bug(
+        "the older value counts as gone, though the commit failed",
+        "tolliver_proto/_node/outboxes/ledger.py",
+        "withdrawn",
+        "error is None",
+        "True",
+        (f"{_NODE}test_a_commit_that_fails_leaves_the_older_value",),
+    ),
+    Bug(
+        "last values expire",
+        "tolliver_proto/_testing/memory_store.py",
+        "find",
+        "not is_keeper(uuid)",
+        "True",
+        (f"{_NODE}test_values_wait_for_no_peer",),
     ),
     Bug(
         "what is next in a flush is not waited for",

@@ -15,7 +15,7 @@ from tolliver_transports.anyio import InstanceOptions, create_instance
 
 from tests.cli.commands import tolliver
 from tests.store.given import OTHER, PEER, open_store, storing
-from tolliver_proto import AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery, StoreRetained, Subscription
+from tolliver_proto import VALUES, AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery, Subscription
 
 
 @pytest.fixture
@@ -146,12 +146,14 @@ def test_what_is_no_database_is_told_and_nothing_made(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_retained_value_that_is_damaged_is_a_line_without_its_body(database: Path) -> None:
+def test_a_last_value_that_is_damaged_is_a_line_without_its_body(tmp_path: Path) -> None:
+    database = tmp_path / "alice.db"
     with closing(open_store(database)) as store:
-        store.commit([StoreRetained([("c", "k", b"secret"), ("c", "other", b"x")])])
-    change(database, "UPDATE retained SET body = CAST('secrets' AS BLOB) WHERE key = 'k'")
+        store.commit([storing([1], (VALUES,), body=b"secret")])
+    change(database, "UPDATE batch SET bodies = CAST('secreT' AS BLOB)")
     with left_as_it_is(database):
         told = tolliver("check", database)
     assert told.exit_code == 1
-    assert "1 rows of table retained have a wrong checksum" in told.stdout
-    assert "secret" not in told.stdout
+    assert "message 1 for peer efffffff-ffff-8001-8000-000000000000" in told.stdout
+    assert "is damaged: retain it again (P-36)" in told.stdout
+    assert "secre" not in told.stdout

@@ -18,6 +18,7 @@ from tolliver_transports.anyio import InstanceOptions, create_instance
 from tests.cli.commands import Result, tolliver
 from tests.store.given import OTHER, PEER, everything, message, open_store, seqs, storing
 from tolliver_proto import (
+    VALUES,
     AddDeadLetter,
     DeadLetter,
     Loaded,
@@ -170,6 +171,14 @@ def test_jobs_that_no_worker_has_are_a_queues(tmp_path: Path) -> None:
     assert (row["peer"], row["messages"]) == (str(queue), 2)
     assert "no worker has" in row["why"]
     assert shown("peers", tmp_path / "alice.db") == "no peer is known\n"
+
+
+def test_last_values_wait_for_no_peer(tmp_path: Path) -> None:
+    path = tmp_path / "alice.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing([1], (VALUES,))])
+    assert objects("outbox", "show", path) == objects("outbox", "list", path) == []
+    assert shown("peers", path) == "no peer is known\n"
 
 
 def test_retry_puts_back_what_was_set_aside(database: Path) -> None:

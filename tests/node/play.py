@@ -166,7 +166,9 @@ class Play:
             action = self.node.next_action()
             if action is None:
                 return left
-            if isinstance(action, Transmit):
+            if self._takes(action):
+                pass
+            elif isinstance(action, Transmit):
                 self._transmit(action)
             elif isinstance(action, Commit):
                 self.commits.append(action)
@@ -185,7 +187,7 @@ class Play:
                 self.searches.append(action)
                 if not self.hold_searches:
                     self._search()
-            elif not self._takes(action):
+            else:
                 left.append(action)
         raise AssertionError(f"the node is never done: {action}")
 

@@ -23,8 +23,6 @@ from tolliver_proto import (
     Dial,
     Fetch,
     Find,
-    FindRetained,
-    LastValues,
     Limits,
     Node,
     PeerIdentity,
@@ -35,7 +33,6 @@ from tolliver_proto import (
     Stored,
     Subscription,
     Transmit,
-    WeighRetained,
 )
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
@@ -190,7 +187,7 @@ class Table:
                 self._on_connection(seat, end, action)
         elif isinstance(action, Dial):
             self._put(("dial", seat, action.cid), seat, partial(self._dial, seat, action))
-        elif isinstance(action, Commit | Fetch | Find | FindRetained | WeighRetained):
+        elif isinstance(action, Commit | Fetch | Find):
             self._put(("disk", seat), seat, partial(self._store, seat, action))
         elif isinstance(action, Deliver):
             self._put(("handlers", seat), seat, partial(self._handle, seat, action))
@@ -245,7 +242,7 @@ class Table:
         for end in list(seat.ends.values()):
             self.drop(end)
 
-    def _store(self, seat: Seat, action: Commit | Fetch | Find | FindRetained | WeighRetained) -> None:
+    def _store(self, seat: Seat, action: Commit | Fetch | Find) -> None:
         life = seat.life
         self.at_store(seat, "before")
         if seat.life != life:
@@ -254,8 +251,6 @@ class Table:
             seat.store.commit(action.operations)
         elif isinstance(action, Find):
             found = action.ask(seat.store)
-        elif isinstance(action, FindRetained | WeighRetained):
-            values = action.answer(seat.store)
         else:
             rows = seat.store.fetch(action.peer, action.after_seq, action.max_count, action.max_bytes)
         self.at_store(seat, "after")
@@ -265,9 +260,6 @@ class Table:
             seat.call("committed", action.batch_id)
         elif isinstance(action, Find):
             seat.call("found", action.search_id, found)
-        elif isinstance(action, FindRetained | WeighRetained):
-            seat.node.use(LastValues).retained_found(action.search_id, values, now=seat.now)
-            seat.call("handle_timeout")
         else:
             seat.call("fetched", action.peer, rows)
 

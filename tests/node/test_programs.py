@@ -10,7 +10,16 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import ConnectionClosing, Delivery, Limits, LocalProtocolError, Policy, TolliverError
+from tolliver_proto import (
+    VALUES,
+    ConnectionClosing,
+    Delivery,
+    Limits,
+    LocalProtocolError,
+    Policy,
+    StoredMessage,
+    TolliverError,
+)
 from tolliver_proto.testing import App, ProgramNet, SimFailure, Weather, rehearse
 
 JOBS = 12
@@ -99,7 +108,8 @@ def last_values(net: ProgramNet) -> Done:
         net.instance(name, program, remotes=["source"], policy=policy)
 
     def is_done() -> bool:
-        values = {key: body for (_, key), body in net._actor("source").store._retained.items()}
+        rows = net._actor("source").store.fetch(VALUES, 0, 100, 10_000)
+        values = {row.key: row.body for row in rows if isinstance(row, StoredMessage)}
         seen = {name: net.disk(name).get("seen", {}) for name in ("wide", "exact", "fickle")}
         wanted = {"wide": {"a", "b", "c"}, "exact": {"a", "b"}, "fickle": {"c"}}
         stepped = net.disk("source").get("step", 0) >= rounds and net.disk("fickle").get("turn", 0) > 9

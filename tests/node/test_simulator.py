@@ -110,12 +110,12 @@ def _forgetful(transmission: Transmission, runs: Iterable[tuple[Recipients, Sequ
 
 
 def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that loses messages: the story that shows it has two nodes, and few lines."""
+    """A node that loses messages: the story that shows it has few nodes, and few lines."""
     assert shrink(1) is None, "what does not fail is not made short"
     monkeypatch.setattr(Transmission, "on_stored", _forgetful)
     found = next(filter(None, (shrink(seed, lives=300) for seed in range(65, 85))))
     assert found.lives <= 300
-    assert found.scenario["nodes"] == 2
+    assert found.scenario["nodes"] <= 3
     assert found.scenario["operations"] <= 60
     net = SimNet(found.seed, **found.scenario, trace=True)
     with pytest.raises(SimFailure, match=r"not drained|first copy of") as caught:

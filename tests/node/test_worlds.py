@@ -33,8 +33,6 @@ from tolliver_proto import (
     Dial,
     Fetch,
     Find,
-    FindRetained,
-    LastValues,
     Limits,
     Node,
     OutboxFull,
@@ -48,7 +46,6 @@ from tolliver_proto import (
     Stored,
     StoreError,
     Transmit,
-    WeighRetained,
 )
 from tolliver_proto._node.link import Hold
 from tolliver_proto._testing.inspection import inside
@@ -113,7 +110,7 @@ class Host:
         self.store = MemoryStore()
         self.node: Node | None = None
         self.ends: dict[int, End] = {}
-        self.jobs: deque[Commit | Fetch | Find | FindRetained | WeighRetained] = deque()
+        self.jobs: deque[Commit | Fetch | Find] = deque()
         self.unsettled: list[Delivery] = []
         self.in_transit: list[int] = []
 
@@ -174,7 +171,7 @@ class TwoNodes(RuleBasedStateMachine):
             host.in_transit.append(end.cid)
         elif isinstance(action, Dial):
             self.dial(host, action.cid)
-        elif isinstance(action, Commit | Fetch | Find | FindRetained | WeighRetained):
+        elif isinstance(action, Commit | Fetch | Find):
             host.jobs.append(action)
         elif isinstance(action, Deliver):
             for delivery in action.deliveries:
@@ -386,11 +383,6 @@ class TwoNodes(RuleBasedStateMachine):
             self.call(
                 host, "found", job.search_id, host.store.find(job.peer, job.after_seq, 1000, 0.0) if well else [], error
             )
-        elif isinstance(job, FindRetained | WeighRetained):
-            assert host.node is not None
-            found = job.answer(host.store) if well else []
-            host.node.use(LastValues).retained_found(job.search_id, found, error, now=self.now)
-            self.act(host)
         elif well:
             rows = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
             self.call(host, "fetched", job.peer, rows)

@@ -6,14 +6,15 @@ from typing import Any
 
 from tolliver_proto import (
     PATTERNS,
+    VALUES,
     Action,
-    FindRetained,
+    Fetch,
+    Find,
     LastValues,
     Queues,
     QueueWork,
     Requests,
     StoreError,
-    WeighRetained,
 )
 
 from ..node.play import HIGH, LOW, ME, OTHER, Dice, Wire, deliveries, every, notices, only, subscribed
@@ -27,7 +28,7 @@ class Play(KernelPlay):
 
     def __init__(self, **options: Any) -> None:
         self.hold_looks = False
-        self.looks: list[FindRetained | WeighRetained] = []
+        self.looks: list[Fetch | Find] = []
         self.look_error: StoreError | None = None
         super().__init__(patterns=PATTERNS, **options)
 
@@ -56,12 +57,12 @@ class Play(KernelPlay):
         return self.run()
 
     def seen(self) -> list[Action]:
-        """The look at retained values that was held back is done."""
+        """The read of last values that was held back is done."""
         self._look()
         return self.run()
 
     def _takes(self, action: Action) -> bool:
-        if not isinstance(action, FindRetained | WeighRetained):
+        if not isinstance(action, Fetch | Find) or action.peer != VALUES:
             return False
         self.looks.append(action)
         if not self.hold_looks:
@@ -70,5 +71,11 @@ class Play(KernelPlay):
 
     def _look(self) -> None:
         look = self.looks.pop(0)
-        found = look.answer(self.store) if self.look_error is None else []
-        self.values.retained_found(look.search_id, found, self.look_error, now=self.now)
+        if isinstance(look, Find):
+            found = look.ask(self.store) if self.look_error is None else []
+            self.node.found(look.search_id, found, self.look_error, now=self.now)
+        elif self.look_error is None:
+            rows = self.store.fetch(look.peer, look.after_seq, look.max_count, look.max_bytes)
+            self.node.fetched(look.peer, rows, now=self.now)
+        else:
+            self.node.fetch_failed(look.peer, self.look_error, now=self.now)

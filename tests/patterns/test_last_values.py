@@ -9,16 +9,16 @@ from uuid import UUID
 import pytest
 
 from tolliver_proto import (
+    VALUES,
     AddPeerSubscription,
     ForgetPeer,
     Operation,
     OutboxFull,
+    RemoveDeliveries,
     RemovePeerSubscription,
-    RemoveRetained,
     ReplacePeerSubscriptions,
     StoredMessage,
     StoreMessages,
-    StoreRetained,
     Subscription,
 )
 from tolliver_proto._patterns.last_values import LastValues
@@ -30,12 +30,16 @@ from .play import HIGH, LOW
 
 SEEDS = range(6, 102, 8)  # of the worlds that retain
 ONE, ALL = Subscription(CHANNEL, "a"), Subscription(CHANNEL, "")
-KEPT = StoreRetained([(CHANNEL, "a", b"1")])
 ANEW = AddPeerSubscription(LOW, ONE)
 
 
 def row(body: bytes, *recipients: UUID) -> StoreMessages:
     return StoreMessages([StoredMessage(1, 1, CHANNEL, "a", body, 20)], [recipients])
+
+
+KEPT = row(b"1", VALUES)
+CHANGED = (RemoveDeliveries(VALUES, [(1, 1)]), row(b"2", VALUES))
+CLEARED = RemoveDeliveries(VALUES, [(1, 1)])
 
 
 def witness(*commits: list[Operation], may_skip: bool = False) -> ValueLedger:
@@ -62,10 +66,10 @@ GOOD: dict[str, list[list[Operation]]] = {
     "given with a list": [[KEPT], [row(b"1", LOW), ReplacePeerSubscriptions(LOW, (ONE, ALL), ())]],
     "a change follows in the same commit": [
         [KEPT],
-        [ANEW, row(b"1", LOW), row(b"2", LOW), StoreRetained([(CHANNEL, "a", b"2")])],
+        [ANEW, row(b"1", LOW), row(b"2", LOW), *CHANGED],
     ],
-    "a change": [[ANEW], [row(b"1", LOW), KEPT], [row(b"2", LOW), StoreRetained([(CHANNEL, "a", b"2")])]],
-    "cleared": [[KEPT], [RemoveRetained([(CHANNEL, "a"), (CHANNEL, "b")])], [ANEW]],
+    "a change": [[ANEW], [row(b"1", LOW), KEPT], [row(b"2", LOW), *CHANGED]],
+    "cleared": [[KEPT], [CLEARED], [ANEW]],
     "given again": [
         [KEPT],
         [ANEW, row(b"1", LOW)],
@@ -89,10 +93,10 @@ BAD: dict[str, tuple[list[list[Operation]], str]] = {
     "given twice": ([[KEPT], [ANEW, row(b"1", LOW), row(b"1", LOW)]], "1 times too often"),
     "given to who had it": ([[KEPT, ANEW, row(b"1", LOW)], [row(b"1", LOW)]], "too often"),
     "an old one": (
-        [[KEPT], [StoreRetained([(CHANNEL, "a", b"2")])], [ANEW, row(b"1", LOW), row(b"2", LOW)]],
+        [[KEPT], [*CHANGED], [ANEW, row(b"1", LOW), row(b"2", LOW)]],
         "b'1' is stored 1 times",
     ),
-    "one that was cleared": ([[KEPT], [RemoveRetained([(CHANNEL, "a")])], [ANEW, row(b"1", LOW)]], "too often"),
+    "one that was cleared": ([[KEPT], [CLEARED], [ANEW, row(b"1", LOW)]], "too often"),
 }
 
 

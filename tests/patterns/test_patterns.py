@@ -151,7 +151,7 @@ def test_a_hook_that_is_not_overridden_is_not_called_and_changes_nothing() -> No
 
 
 OF_MORE = re.compile(
-    r"tolliver_proto\.testing|_testing\.(?:checks|world)|import proofs|\.table|test_(?:upkeep|derived)|LastValues"
+    r"tolliver_proto\.testing|_testing\.(?:invariants|world)|import proofs|\.table|test_(?:upkeep|derived)|LastValues"
 )
 """Signs of a file of tests that is not of the kernel alone: networks of nodes use all patterns."""
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from tolliver_proto import (
+    VALUES,
     Ack,
     Acked,
     Acl,
@@ -16,12 +17,15 @@ from tolliver_proto import (
     Dial,
     DiskFull,
     Limits,
+    LocalProtocolError,
     Message,
     Notice,
     NoticeKind,
     OwnLimitExceeded,
     PeerIdentity,
+    Policy,
     Receipt,
+    RetainedValue,
     Rights,
     Stored,
     StoreError,
@@ -30,7 +34,7 @@ from tolliver_proto import (
     UndeliveredReason,
     Unsubscribe,
 )
-from tolliver_proto.testing import MemoryStore
+from tolliver_proto._testing.invariants import audit
 
 from .play import HIGH, LOW, Play, Wire, every, notices, only
 
@@ -46,6 +50,18 @@ def bodies(wire: Wire) -> list[bytes]:
     messages = [frame for frame in wire.got() if isinstance(frame, Message)]
     wire.ack(*messages)
     return [message.body for message in messages]
+
+
+def kept(play: Play, after: tuple[str, str] | None = None, count: int = 1000, channel: str = "") -> list[RetainedValue]:
+    """The last values that the application lists; the node began at 1000 s."""
+    token = play.values.retained(after, count, channel, play.now, 1000.0)
+    play.run()
+    return token.values
+
+
+def waiting(play: Play) -> list[Any]:
+    """Deliveries on disk, without the last values themselves."""
+    return play.store.find(None, 0, 100, 0.0)
 
 
 def errors(actions: list[Action]) -> list[Exception]:
@@ -169,7 +185,7 @@ def test_one_that_unsubscribes_gets_no_more_of_the_values_and_their_disk_is_free
         got += batch
     assert got == [b"sent", b"0", b"sent", b"sent"]
     play.wait(1)
-    assert play.store.messages == []
+    assert waiting(play) == []
 
 
 def test_a_value_that_still_waits_is_not_queued_again() -> None:
@@ -225,7 +241,7 @@ def test_values_of_one_who_is_forgotten_go_with_all_else() -> None:
     retain(play, ("c", "a", b"1"), ("c", "b", b"2"))
     play.peer(LOW, ("c", ""))
     play.call("forget_peer", LOW)
-    assert play.store.messages == []
+    assert waiting(play) == []
     wire = play.accepted()
     wire.request(("c", ""))
     assert bodies(wire) == [b"1"]
@@ -297,7 +313,7 @@ def test_it_comes_once_to_a_peer_that_was_connecting() -> None:
     wire.respond(("c", "k"))
     assert bodies(wire) == [b"kept", b"2"]
     play.wait(1)
-    assert play.store.messages == []
+    assert waiting(play) == []
 
 
 def test_clearing_sends_nothing_and_nobody_gets_it_any_more() -> None:
@@ -347,10 +363,23 @@ def test_a_change_that_is_not_stored_is_not_given() -> None:
     retain(play, ("c", "k", b"never stored"))
     play.seen()
     play.fail()
-    play.seen()  # once more
     play.finish()
     assert bodies(wire) == [b"1"]
     assert play.node.stats().retained_bytes == 3
+
+
+def test_changes_that_gather_go_with_the_list() -> None:
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "gone", b"1"))
+    play.hold_looks = True
+    wire = play.accepted()
+    wire.request(("c", ""))
+    for name, body in (("a", b"2"), ("gone", None), ("new", b"3")):
+        play.values.retain("c", name, body, now=play.now)
+    play.seen()
+    assert bodies(wire) == [b"2", b"3"]
+    play.hold_looks = False
+    assert [one.body for one in kept(play)] == [b"2", b"3"]
 
 
 def test_a_change_that_gathers_while_another_fails_goes_with_the_list() -> None:
@@ -571,11 +600,11 @@ def test_there_is_a_bound_for_names_and_bytes_and_a_change_needs_no_more() -> No
     retain(play, ("c", "a", b"123"), ("c", "b", b"1"))
     with pytest.raises(OwnLimitExceeded, match=r"max_retained.*P-35|P-35.*max_retained"):
         play.values.retain("c", "a", b"1" * 20, now=play.now)
-    play.values.retain("c", "new", b"1", now=play.now)
-    assert isinstance(errors(play.run())[0], OwnLimitExceeded)
+    with pytest.raises(OwnLimitExceeded, match="3 values"):
+        play.values.retain("c", "new", b"1", now=play.now)
     retain(play, ("c", "a", b"12"), ("c", "b", None), ("c", "new", b"1"))
     assert (play.node.stats().retained, play.node.stats().retained_bytes) == (2, 9)
-    assert play.store.load().retained == (2, 9)
+    assert play.restart().node.stats().retained_bytes == 9
 
 
 def test_bounds_that_were_lowered_let_values_become_smaller() -> None:
@@ -586,7 +615,14 @@ def test_bounds_that_were_lowered_let_values_become_smaller() -> None:
     assert later.node.stats().retained == 2
 
 
-def test_names_that_are_not_in_use_are_looked_up_first_in_order() -> None:
+def test_values_of_an_earlier_run_are_counted_before_they_are_read() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    later = Play(store=play.store)
+    assert (later.node.stats().retained, later.node.stats().retained_bytes) == (1, 3)
+
+
+def test_retains_wait_in_order_until_the_values_of_an_earlier_run_are_known() -> None:
     play = Play()
     retain(play, ("c", "k", b"1"))
     later = play.restart()
@@ -594,38 +630,142 @@ def test_names_that_are_not_in_use_are_looked_up_first_in_order() -> None:
     receipts = [later.values.retain("c", "k", body, now=0.0) for body in (b"2", b"3", None, b"4")]
     receipts.append(later.values.retain("d", "", b"5", now=0.0))
     assert later.run() == []
-    assert not later.node.idle
+    is_idle = [later.node.idle]
     actions = later.seen()
-    actions += later.seen()
     assert {token for stored in every(actions, Stored) for token in stored.tokens} == {*receipts}
-    assert later.store.load().retained == (2, 5)
-    assert later.node.idle
+    assert [*is_idle, later.node.idle] == [False, True]
+    later.hold_looks = False
+    assert [one.body for one in kept(later)] == [b"4", b"5"]
+    assert len(later.store.messages) == 2, "the older values have gone"
 
 
-def test_names_that_cannot_be_looked_up_are_not_retained() -> None:
+def test_nothing_is_retained_while_the_values_of_an_earlier_run_cannot_be_read() -> None:
     play = Play()
-    play.look_error = StoreError("unreadable")
-    play.values.retain("c", "k", b"1", now=play.now)
-    assert isinstance(errors(play.run())[0], StoreError)
-    play.look_error = None
     retain(play, ("c", "k", b"1"))
-    assert play.node.stats().retained == 1
+    later = play.restart()
+    later.look_error = StoreError("unreadable")
+    later.values.retain("c", "k", b"2", now=0.0)
+    assert isinstance(errors(later.run())[0], StoreError)
+    wire = later.accepted()
+    wire.request(("c", "k"))
+    assert bodies(wire) == []
+    later.values.retained(now=0.0)
+    assert isinstance(errors(later.run())[0], StoreError)
+    later.look_error = None
+    retain(later, ("c", "k", b"3"))
+    assert [one.body for one in kept(later)] == [b"3"]
 
 
-def test_a_few_thousand_names_are_in_memory_and_those_on_their_way() -> None:
+def test_a_retain_that_waits_is_refused_as_any_other() -> None:
     play = Play()
-    retain(play, ("c", "first", b"1"))
+    retain(play, ("c", "k", b"1"))
+    later = Play(store=play.store, limits=Limits(max_retained=1))
+    later.values.retain("c", "new", b"2", now=0.0)
+    assert isinstance(errors(later.run())[0], OwnLimitExceeded)
+
+
+def test_each_value_is_on_disk_once_however_often_it_changes() -> None:
+    play = Play()
+    for number in range(5):
+        retain(play, ("c", "a", b"%d" % number), ("c", "b", b"x"), ("c", "b", b"y"))
+    assert sorted(one.body for one in play.store.messages) == [b"4", b"y"]
+    retain(play, ("c", "a", None), ("c", "b", None))
+    assert play.store.messages == []
+
+
+def test_a_commit_that_fails_leaves_the_older_value() -> None:
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "b", b"1"), ("c", "c", b"1"))
     play.hold_commits = True
-    retain(play, ("c", "first", b"2"), ("c", "second", b"1"))
-    for start in range(0, 9000, 1000):
-        retain(play, *[("d", str(number), b"") for number in range(start, start + 1000)])
-        play.finish()
-    retain(play, ("c", "first", b"33"))
-    while play.held:
-        play.finish()
-    assert len(play.values._sizes._sizes) <= 6000
-    assert play.node.stats().retained == 9002
-    assert play.store.load().retained == (9002, play.node.stats().retained_bytes)
+    retain(play, ("c", "a", b"2"), ("c", "b", None))
+    retain(play, ("c", "c", b"22"), ("c", "new", None))
+    play.fail()
+    assert (play.node.stats().retained, play.node.stats().retained_bytes) == (3, 10)
+    play.finish()
+    audit(play.node, play.store)
+    for later in (play, play.restart()):
+        assert [one.body for one in kept(later)] == [b"1", b"1", b"22"]
+
+
+def test_a_full_disk_takes_no_value_and_loses_none() -> None:
+    """A change that gathers while another one finds no room fails with it (D-13)."""
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "b", b"1"))
+    play.store.full = play.hold_commits = True
+    receipts = retain(play, ("c", "a", b"2"))
+    receipts += retain(play, ("c", "b", b"2"))
+    actions = play.finish()
+    assert {token for stored in every(actions, Stored) if stored.error for token in stored.tokens} == {*receipts}
+    assert play.node.stats().retained_bytes == 6
+    play.store.full = play.hold_commits = False
+    retain(play, ("c", "b", b"33"))
+    assert [one.body for one in kept(play)] == [b"1", b"33"]
+
+
+def test_values_wait_for_no_peer() -> None:
+    """No answer waits for them, they do not expire, and they are not pending."""
+    play = Play(policy=Policy(expire_after=10.0))
+    wire = play.peer(LOW, ("c", ""))
+    (receipt,) = retain(play, ("c", "k", b"1"))
+    assert play.node.stats().pending == 1
+    assert bodies(wire) == [b"1"]
+    assert told(play, receipt) == [None]
+    play.store.age = 100.0
+    play.wait(60)
+    assert play.node.stats().pending == play.node.stats().pending_bytes == 0
+    assert [one.body for one in kept(play)] == [b"1"]
+    with pytest.raises(LocalProtocolError, match="owner of the last values"):
+        play.node.forget_peer(VALUES, now=play.now)
+    play.call("forget_peer", LOW)
+
+
+def test_no_peer_is_taken_for_the_owner_of_the_values() -> None:
+    play = Play()
+    wire = play.accepted(VALUES)
+    wire.request(("c", ""))
+    assert play.node.peers() == []
+
+
+# The list of the application.
+
+
+def test_values_are_listed_by_name_from_a_name_on() -> None:
+    play = Play()
+    retain(play, ("d", "a", b"3"), ("c", "b", b"2"), ("c", "a", b"1"))
+    play.wait(5)
+    assert [(one.channel, one.key, one.body) for one in kept(play, count=2)] == [("c", "a", b"1"), ("c", "b", b"2")]
+    assert [(one.key, one.size, one.stored_at) for one in kept(play, ("c", "b"))] == [("a", 3, 1000.0)]
+    assert kept(play, ("d", "a")) == []
+    assert [one.key for one in kept(play, channel="c")] == ["a", "b"]
+
+
+def test_a_list_has_what_is_on_disk() -> None:
+    """A value that changes while the list is read is taken from its commit, and one that gathers is not in the list."""
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "b", b"1"))
+    play.hold_looks = play.hold_commits = True
+    token = play.values.retained(now=play.now)
+    play.run()
+    retain(play, ("c", "a", b"2"))
+    play.finish()
+    retain(play, ("c", "b", b"not stored yet"))
+    assert not play.node.idle
+    assert not is_answered(play.seen(), token), "a commit runs that may change what is listed"
+    play.fail()
+    assert [one.body for one in token.values] == [b"2", b"1"]
+
+
+def test_a_damaged_value_is_left_out_and_told() -> None:
+    play = Play()
+    retain(play, ("c", "a", b"1"), ("c", "b", b"2"))
+    play.store.corrupt(play.store.messages[0].seq)
+    wire = play.accepted()
+    actions = wire.request(("c", ""))
+    assert bodies(wire) == [b"2"]
+    assert notices(actions) == [NoticeKind.STORE_ERROR]
+    assert [one.body for one in kept(play)] == [b"2"]
+    retain(play, ("c", "a", b"3"))
+    assert [one.body for one in kept(play)] == [b"3", b"2"]
 
 
 def test_a_value_waits_with_the_sends_that_wait() -> None:
@@ -644,7 +784,7 @@ def test_a_value_waits_with_the_sends_that_wait() -> None:
         if play.held:
             play.finish()
     assert (sent.recipients, receipt.recipients) == (1, 1)
-    assert play.store.retained([Subscription("", "")], None, 10, 10)[0].body == b"2"
+    assert [one.body for one in kept(play)] == [b"2"]
 
 
 def test_nothing_is_retained_once_the_instance_is_closing() -> None:
@@ -652,23 +792,6 @@ def test_nothing_is_retained_once_the_instance_is_closing() -> None:
     play.call("close")
     with pytest.raises(ConnectionClosing):
         play.values.retain("c", "k", b"1", now=play.now)
-
-
-def test_an_answer_that_nobody_waits_for_is_passed_over() -> None:
-    play = Play()
-    play.values.retained_found(77, [], now=play.now)
-    assert play.run() == []
-
-
-def test_a_store_that_cannot_be_read_says_so() -> None:
-    store = MemoryStore()
-    for read in (
-        lambda: store.retained([Subscription("", "")], None, 1, 1),
-        lambda: store.retained_sizes([("c", "k")]),
-    ):
-        store.fail_next_fetch = StoreError("cannot be read")
-        with pytest.raises(StoreError, match="cannot be read"):
-            read()
 
 
 def is_answered(actions: list[Action], receipt: Receipt) -> bool:
@@ -699,6 +822,9 @@ def test_sends_that_wait_inside_come_first() -> None:
         actions += play.finish()
     tokens = [token for stored in every(actions, Stored) for token in stored.tokens]
     assert tokens.index(waits) < tokens.index(receipt)
+    play.hold_commits = False
+    retain(play, ("c", "k", b"0"))
+    play = play.restart()
     play.hold_looks = True
     play.values.retain("c", "k", b"1", now=play.now)
     receipt = play.node.flush(now=play.now)
@@ -730,7 +856,7 @@ def test_nothing_is_kept_of_what_is_retained_or_for_nobody() -> None:
     retained = play.values.retain("c", "k", b"value", now=play.now)
     play.run()
     nobody = play.send("c", "k", b"x", to=())
-    assert play.store.messages == []
+    assert waiting(play) == []
     assert [told(play, one) for one in (retained, nobody)] == [[None], [None]]
 
 

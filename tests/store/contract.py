@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tolliver_proto import (
+    VALUES,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -42,13 +43,11 @@ from tolliver_proto import (
     RemoveMessages,
     RemoveOwnSubscription,
     RemovePeerSubscription,
-    RemoveRetained,
     ReplacePeerSubscriptions,
     ReserveIds,
     Store,
     StoredMessage,
     StoreMessages,
-    StoreRetained,
     Subscription,
     UnparkDeliveries,
     UnpinPeer,
@@ -60,7 +59,7 @@ Span = tuple[int, int]
 
 OVERHEAD = 17  # bytes of a frame besides channel, key and body: any number would do
 LAST_ID = 2**31 - 2  # T-40
-PEERS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number in range(3)]
+PEERS = [*(UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number in range(3)), VALUES]
 
 names = st.text(st.characters(codec="utf-8"), max_size=4)
 subscriptions = st.builds(Subscription, names, names)
@@ -99,7 +98,6 @@ class Model:
     unsaid: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     pins: dict[UUID, bytes] = field(default_factory=dict)
     own: set[Subscription] = field(default_factory=set)
-    retained: dict[tuple[str, str], bytes] = field(default_factory=dict)
     id_spans: list[tuple[int, int]] = field(default_factory=list)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     last_letter: int = 0
@@ -174,11 +172,6 @@ class Model:
                 self.own.add(subscription)
             case RemoveOwnSubscription(subscription):
                 self.own.discard(subscription)
-            case StoreRetained(values):
-                self.retained.update({(channel, key): body for channel, key, body in values})
-            case RemoveRetained(gone):
-                for name in gone:
-                    self.retained.pop(name, None)
             case PinPeer(peer, spki_sha256):
                 self.pins[peer] = spki_sha256
             case ReserveIds(first, count, keep):
@@ -187,9 +180,6 @@ class Model:
                 else:
                     self.id_spans.append((first, count))
                 self.id_spans = self.id_spans[-keep:]
-
-    def size(self, name: tuple[str, str]) -> int:
-        return len(name[0].encode()) + len(name[1].encode()) + len(self.retained[name])
 
     def restart(self) -> None:
         """Held messages that nobody came for are gone (T-62)."""
@@ -245,7 +235,7 @@ class Model:
                 queued.message.key,
             )
             for uuid, queue in self.queues.items()
-            if peer in (None, uuid)
+            if peer == uuid or (peer is None and uuid != VALUES)
             for seq, queued in queue.items()
             if seq > after_seq
         ]
@@ -415,15 +405,6 @@ class StoreContract(RuleBasedStateMachine):
     def remove_own_subscription(self, data: st.DataObject, other: Subscription) -> None:
         self.do(RemoveOwnSubscription(data.draw(st.sampled_from([*sorted(self.model.own), other]))))
 
-    @rule(values=st.lists(st.tuples(names, names, st.binary(max_size=40)), min_size=1, max_size=5))
-    def retain(self, values: list[tuple[str, str, bytes]]) -> None:
-        self.do(StoreRetained(list({value[:2]: value for value in values}.values())))
-
-    @rule(data=st.data(), other=st.tuples(names, names))
-    def clear(self, data: st.DataObject, other: tuple[str, str]) -> None:
-        known = [*self.model.retained, other]
-        self.do(RemoveRetained(data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))))
-
     @rule(peer=peers, digest=st.binary(min_size=32, max_size=32))
     def pin_peer(self, peer: UUID, digest: bytes) -> None:
         self.do(PinPeer(peer, digest))
@@ -459,7 +440,6 @@ class StoreContract(RuleBasedStateMachine):
         assert {peer: ageless.get(peer, LoadedPeer()) for peer in PEERS} == {p: model.peer(p) for p in PEERS}
         assert set(loaded.peers) <= set(PEERS)
         assert list(loaded.id_spans) == model.id_spans
-        assert loaded.retained == (len(model.retained), sum(model.size(name) for name in model.retained))
         assert loaded.next_seq > max([*model.messages, *model.owed_to()], default=0)
         assert list(loaded.live_ids) == model.live_ids()
         assert list(loaded.owed) == model.owed()
@@ -493,7 +473,7 @@ class StoreContract(RuleBasedStateMachine):
     def expiring(self, max_count: int) -> None:
         self.flush()
         due = self.model.due
-        rows = [row for row in self.model.find(None, 0) if row[1] in due]
+        rows = [row for peer in PEERS for row in self.model.find(peer, 0) if row[1] in due]
         soonest = sorted(due[row[1]] for row in rows)
         assert self.store.load().expires_in == (pytest.approx(soonest[0], abs=1000.0) if rows else None)
         found = self.store.expiring(max_count)
@@ -508,46 +488,3 @@ class StoreContract(RuleBasedStateMachine):
         self.flush()
         letters = [replace(one, failed_at=0.0) for one in self.store.dead_letters(after_number, max_count)]
         assert letters == [one for one in self.model.letters.values() if one.number > after_number][:max_count]
-
-    @rule(
-        data=st.data(),
-        wanted=st.lists(subscriptions | st.just(Subscription("", "")), max_size=3),
-        after=st.none() | st.tuples(names, names),
-        max_count=st.integers(1, 9),
-        max_bytes=st.integers(1, 90),
-    )
-    def retained(
-        self,
-        data: st.DataObject,
-        wanted: list[Subscription],
-        after: tuple[str, str] | None,
-        max_count: int,
-        max_bytes: int,
-    ) -> None:
-        """Piece by piece they are all that match, each once."""
-        self.flush()
-        if self.model.retained:  # else hardly anything would match
-            channel, key = data.draw(st.sampled_from(sorted(self.model.retained)))
-            wanted += [Subscription(*data.draw(st.sampled_from([(channel, key), (channel, ""), ("", key)])))]
-        expected = [
-            (*name, body)
-            for name, body in sorted(self.model.retained.items())
-            if (after is None or name > after) and not set(wanted).isdisjoint(matching(*name))
-        ]
-        while True:
-            found = self.store.retained(wanted, after, max_count, max_bytes)
-            size = sum(one.size for one in found)
-            assert [(one.channel, one.key, one.body) for one in found] == expected[: len(found)]
-            assert size - (found[-1].size if found else 0) < max_bytes
-            expected = expected[len(found) :]
-            if len(found) < max_count and size < max_bytes:
-                break
-            after = found[-1].channel, found[-1].key
-        assert expected == []
-
-    @rule(asked=st.lists(st.tuples(names, names), max_size=3))
-    def retained_sizes(self, asked: list[tuple[str, str]]) -> None:
-        self.flush()
-        asked += sorted(self.model.retained)
-        sizes = [self.model.size(name) if name in self.model.retained else None for name in asked]
-        assert self.store.retained_sizes(asked) == sizes

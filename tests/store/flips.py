@@ -31,7 +31,6 @@ from tolliver_proto import (
     ReplacePeerSubscriptions,
     ReserveIds,
     StoreError,
-    StoreRetained,
     Subscription,
     UnparkDeliveries,
 )
@@ -56,7 +55,6 @@ def fill(store: SQLiteStore) -> None:
     store.commit([AddOwnSubscription(Subscription(f"own {number}", "")) for number in range(20)])
     store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"letter %d" % n, 70 + n, 20)) for n in range(20)])
     store.commit([RememberHandled([(OTHER, 5000 + number, number * 40503001) for number in range(100)], 1000)])
-    store.commit([StoreRetained([("values", f"{n}", b"value %d" % n) for n in range(20)] + [("large", "", LARGE)])])
     store.commit([ReserveIds(span * 10000, 4096, 20) for span in range(1, 21)])
     store.commit([ParkDelivery(OTHER, seq) for seq in PARKED])
     store.commit([RemoveDeliveries(PEER, [(100, 120)])])
@@ -89,7 +87,6 @@ def ask(store: SQLiteStore) -> Answers:
         "next_seq": loaded.next_seq > max(one[1] for one in found),
         "loaded": replace(loaded, next_seq=0),
         "letters": letters,
-        "retained": [replace(one, stored_at=0.0) for one in store.retained([Subscription("", "")], None, 1000, 2**40)],
         "news": store.news(),
         "found": sorted(found),
         "old": store.find(None, 0, 10_000, 1e6),  # nothing is: what is would expire

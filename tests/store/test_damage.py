@@ -25,7 +25,6 @@ from tolliver_proto import (
     StoredMessage,
     StoreError,
     StoreMessages,
-    StoreRetained,
     Subscription,
 )
 
@@ -394,23 +393,3 @@ def test_a_log_that_ends_too_early_is_told_of(scratch: Path, where: str, told: s
     assert (told in complaints[0]) if told else (complaints == [])
     with closing(open_store(image)) as store:
         assert store.check() == []
-
-
-def test_a_value_that_is_not_what_was_retained_is_left_out_and_told(scratch: Path) -> None:
-    """Found at the opening, or as it is read where it changes later; the others stay."""
-    path = scratch / "node.db"
-    with closing(open_store(path)) as store:
-        store.commit([StoreRetained([("c", "a", b"1"), ("c", "b", b"22222"), ("c", "d", LARGE)])])
-    changed(path, "UPDATE retained SET body = x'31' WHERE key = 'b'")
-    with closing(open_store(path)) as store:
-        assert store.unclean
-        (told,) = store.check()
-        assert "1 rows of table retained have a wrong checksum" in told
-        assert "22222" not in told
-        assert store.load().retained == (2, 2 + 1 + 2 + len(LARGE))
-        changed(path, "UPDATE retained SET stored_at = 7 WHERE key = 'a'")
-        assert [one.body for one in store.retained([Subscription("", "")], None, 9, 2**40)] == [LARGE]
-        [(_kind, detail)] = store.news()
-        assert "what is retained of" in detail
-        store.commit([StoreRetained([("c", "a", b"again")])])
-        assert [one.key for one in store.retained([Subscription("c", "")], None, 9, 2**40)] == ["a", "d"]

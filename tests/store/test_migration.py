@@ -51,12 +51,12 @@ def test_a_step_of_a_migration_is_taken_whole_or_not_at_all(scratch: Path, monke
     with closing(open_store(path)) as store:
         store.commit([storing([1, 2]), AddOwnSubscription(Subscription("c", "k"))])
     marked(path, "CREATE TABLE wanted AS SELECT * FROM own_subscription", "DROP TABLE own_subscription")
-    marked(path, "DROP TABLE retained", f"PRAGMA user_version = {LAYOUT - 1}")
+    marked(path, "DROP TABLE id_span", f"PRAGMA user_version = {LAYOUT - 1}")
     older = header_of(path)
     failures = [sqlite3.OperationalError("a made-up failure")]
 
     def step(connection: sqlite3.Connection) -> None:
-        for table in ("own_subscription", "retained"):
+        for table in ("own_subscription", "id_span"):
             connection.execute(TABLES[table])
         connection.execute("INSERT INTO own_subscription SELECT * FROM wanted")
         connection.execute("DROP TABLE wanted")

@@ -26,7 +26,7 @@ from .._common.errors import LocalProtocolError, RequestFailed, TolliverError, U
 from .._common.records import record
 from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
-from .store import Found, Operation, RetainedValue, Store
+from .store import Found, Operation, Store
 
 Handler = Hashable
 """The argument of `register`; the node only compares and hashes handlers."""
@@ -338,32 +338,6 @@ LOOK = Find(0, None, 0, 0, inf, True)
 
 
 @record
-class FindRetained:
-    """List kept values (see `Store.retained`); answer `retained_found(search_id, answer(store))`, or
-    `retained_found(search_id, [], error)`. In order with fetches and commits."""
-
-    search_id: int
-    wanted: Collection[Subscription]
-    after: tuple[str, str] | None
-    max_count: int
-    max_bytes: int
-
-    def answer(self, store: Store) -> Sequence[RetainedValue]:
-        return store.retained(self.wanted, self.after, self.max_count, self.max_bytes)
-
-
-@record
-class WeighRetained:
-    """Look up the sizes of kept values (see `Store.retained_sizes`); answered like FindRetained."""
-
-    search_id: int
-    names: Sequence[tuple[str, str]]
-
-    def answer(self, store: Store) -> Sequence[int | None]:
-        return store.retained_sizes(self.names)
-
-
-@record
 class Deliver:
     """Give each delivery to each handler; then `acknowledge` those that all handlers handled and `fail` the others.
 
@@ -494,8 +468,6 @@ Action = (
     | Commit
     | Fetch
     | Find
-    | FindRetained
-    | WeighRetained
     | Deliver
     | TakeBack
     | Stored

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from .._common.base_link import BaseLink
 from .._common.derived_ids import is_derived
-from .._common.queue_ids import is_queue
+from .._common.owner_ids import is_owner
 from .._common.token_bucket import TokenBucket
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
@@ -99,7 +99,7 @@ class Peer:
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
         self.uuid = uuid
         self.derived = is_derived(uuid)  # only writes, over any number of connections; forgotten with the last
-        self.is_owner = is_queue(uuid)  # the UUID of a queue: messages are owed to it, no peer may claim it
+        self.is_owner = is_owner(uuid)  # messages are owed to it, and no peer may claim its UUID
         self.outbox = Outbox(loaded)
         self.lists = PeerSubscriptions(loaded)
         self.inbox = Inbox()

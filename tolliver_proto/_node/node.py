@@ -31,6 +31,7 @@ from uuid import UUID
 from .._common.derived_ids import is_derived
 from .._common.errors import TolliverError
 from .._common.histogram import Histogram
+from .._common.owner_ids import is_keeper
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.events import (
@@ -216,6 +217,8 @@ class Node:
     def _begin_commit(self) -> None:
         if self._commits.apart and self._sender.waits_alone:
             self._sender.store_blocked()
+        for call in self._commits.batch.at_begin:
+            call()
         batch = self._commits.take()
         if batch.empty:
             return
@@ -349,13 +352,14 @@ class Node:
 
     def stats(self) -> NodeStats:
         """Counters since the start, and current sizes."""
+        waiting = [peer.outbox for peer in self._peers.values() if not is_keeper(peer.uuid)]
         return NodeStats.of(
             self._counts,
             connections=len(self._context.links),
             peers=sum(not peer.is_owner for peer in self._peers.values()),
             peers_up=len({link.peer for link in self._context.up.values()}),
-            pending=sum(peer.outbox.pending for peer in self._peers.values()),
-            pending_bytes=sum(peer.outbox.pending_bytes for peer in self._peers.values()),
+            pending=sum(outbox.pending for outbox in waiting),
+            pending_bytes=sum(outbox.pending_bytes for outbox in waiting),
             parked=sum(peer.outbox.parked for peer in self._peers.values()),
             dead_letters=len(self._letters.numbers),
             own_subscriptions=len(self._own.entries),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any
 from uuid import UUID
 
 from .._wire.events import Message, Subscription
 from .actions import GoOn, Receipt, Rider
-from .commits.batch import Batch
 from .inboxes.inbox import Fate
 from .link import Link, Peer, Recipients
-from .outboxes.outbox import Window
 from .outboxes.sender import Terms
 from .parts import Parts
 from .pattern import Pattern
@@ -37,7 +35,8 @@ class Services:
         )
         self.quota, self.notice = parts.room.quota, parts.context.notice
         self.search, self.move = parts.commits.searches.begin, parts.ledger.move
-        self.give_up, self.take_rows = parts.ledger.remove, parts.transmission.take_rows
+        self.give_up, self.withdraw = parts.ledger.remove, parts.ledger.withdraw
+        self.take_rows, self.read_for = parts.transmission.take_rows, parts.transmission.read_for
         self.check_body, self.check_list, self.name_size = (
             parts.sizes.check_body,
             parts.own.check_list,
@@ -56,6 +55,11 @@ class Services:
     def after_commit(self, go_on: GoOn) -> None:
         """Calls `go_on` once the gathering commit is durable, or with the error that prevented it."""
         self._parts.commits.batch.then.append(go_on)
+
+    def at_commit(self, call: Callable[[], None], stores: bool) -> None:
+        """Calls `call` once, as the gathering commit begins, to add operations; `stores` if those store messages."""
+        calls = self._parts.commits.batch.at_begin
+        calls[call] = calls.get(call, False) or stores
 
     def recipients(self, channel: str, key: str, to: frozenset[UUID] | None) -> Recipients:
         """Peers that get a reliable message with these names, of those in `to` if given."""
@@ -76,11 +80,9 @@ class Services:
 
     # Owners that are no peers, and their messages.
 
-    def owner(self, uuid: UUID) -> tuple[Peer, Window]:
-        """The owner with this UUID, and the window that reads its messages from now on."""
-        peer = self.peers.get(uuid) or Peer(uuid, LoadedPeer())
-        self.peers[uuid] = peer
-        return peer, self._parts.transmission.read_for(peer)
+    def owner(self, uuid: UUID) -> Peer:
+        """The owner with this UUID, known or new."""
+        return self.peers.setdefault(uuid, Peer(uuid, LoadedPeer()))
 
     def operate(self, operation: Operation) -> None:
         """Adds an operation to the next commit."""
@@ -135,27 +137,6 @@ class Services:
     def refuse_names(self) -> None:
         """Clears the remembered sizes, after a pattern has changed the channels that it refuses."""
         self._parts.sizes.pair_sizes.clear()
-
-    # Values by name, which the store keeps beside the messages.
-
-    @property
-    def stored_values(self) -> tuple[int, int]:
-        """Number and bytes of the stored values at the opening."""
-        return self._parts.ledger.stored_values
-
-    @property
-    def values(self) -> dict[tuple[str, str], bytes | None]:
-        """Changes of values in the next commit; None clears a name."""
-        return self._parts.commits.batch.values
-
-    @property
-    def running(self) -> Batch | None:
-        """The commit that the store performs now."""
-        return None if self._parts.commits.running is None else self._parts.commits.running[1]
-
-    def undo(self, what: Hashable, undo: Callable[[], None]) -> None:
-        """Calls `undo` if the next commit fails, unless a later one changes the same thing."""
-        self._parts.commits.batch.undo.setdefault(what, undo)
 
     def send_with(self, rider: Rider, items: Sequence[Item]) -> None:
         """Sends these items, or queues them behind the sends that wait. Raises like `send_many`."""

@@ -8,13 +8,13 @@ Terms: sizes are in bytes of the encoded frame. `seq` is the node's own 64-bit o
 the wire (T-41). A span is (first, last), both included.
 
 Invariants: operations are plain data and apply in order. Ages, expiry and dates are by the store's wall clock, as the
-node has no clock. Lists of deliveries and the state at start come without bodies: only `fetch`, `dead_letters` and
-`retained` read bodies.
+node has no clock. Lists of deliveries and the state at start come without bodies: only `fetch` and `dead_letters` read
+bodies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 from uuid import UUID
@@ -229,35 +229,6 @@ class RememberHandled:
 
 
 @record
-class StoreRetained:
-    """The newest values of these names, (channel, key, body): each replaces the previous one (P-30)."""
-
-    values: Sequence[tuple[str, str, bytes]]
-
-
-@record
-class RemoveRetained:
-    """Removes the values of these names, (channel, key)."""
-
-    names: Sequence[tuple[str, str]]
-
-
-@record
-class RetainedValue:
-    """A value that is kept (P-30). `stored_at` is wall-clock seconds, set by the store."""
-
-    channel: str
-    key: str
-    body: bytes
-    stored_at: float = 0.0
-
-    @property
-    def size(self) -> int:
-        """Bytes of channel, key and body, as `Limits.max_retained_bytes` counts them."""
-        return len(self.channel.encode()) + len(self.key.encode()) + len(self.body)
-
-
-@record
 class Found:
     """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time. The names are
     empty if they cannot be read. `expires_in` are the seconds until expiry, in a list of `Store.expiring`."""
@@ -307,11 +278,9 @@ Operation = (
     | RemoveDeadLetters
     | RememberHandled
     | ReserveIds
-    | StoreRetained
-    | RemoveRetained
 )
 
-STORING = (StoreMessages, AddDeadLetter, StoreRetained)
+STORING = (StoreMessages, AddDeadLetter)
 """Operations that store messages. A commit with none of these takes little room, and mostly makes some: a store keeps a
 reserve for it (D-13)."""
 
@@ -319,7 +288,6 @@ reserve for it (D-13)."""
 def bytes_of(operations: Sequence[Operation]) -> int:
     """Bytes of the messages that these operations store."""
     stored = sum(message.size for one in operations if isinstance(one, StoreMessages) for message in one.messages)
-    stored += sum(len(value[-1]) for one in operations if isinstance(one, StoreRetained) for value in one.values)
     return stored + sum(len(one.letter.body) for one in operations if isinstance(one, AddDeadLetter))
 
 
@@ -351,10 +319,9 @@ class Loaded:
     for runs of messages owed to equally many peers. Both ascend and never overlap. `handled` are the messages of
     RememberHandled, oldest first. A store may give an `IntervalSet`, `RefCounts` and a `MessageSet` with room for one
     more, which the node takes over. `dead_letters` has (number, size) of each, ascending, `next_letter` the number of
-    the next one, above all that were ever given. `id_spans` are those of ReserveIds, oldest first. `retained` has the
-    number and the bytes of the kept values. `expires_in` are the seconds until the first message stored with an
-    `expire_after` expires; None if there is none. `ages` has some of the messages, ascending, and for each the seconds
-    since it, and all since the one before, were stored.
+    the next one, above all that were ever given. `id_spans` are those of ReserveIds, oldest first. `expires_in` are the
+    seconds until the first message stored with an `expire_after` expires; None if there is none. `ages` has some of the
+    messages, ascending, and for each the seconds since it, and all since the one before, were stored.
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -366,7 +333,6 @@ class Loaded:
     dead_letters: Sequence[tuple[int, int]] = ()
     next_letter: int = 1
     id_spans: Sequence[IdSpan] = ()
-    retained: tuple[int, int] = (0, 0)
     expires_in: float | None = None
     ages: Sequence[tuple[int, float]] = field(default=(), compare=False)
 
@@ -392,7 +358,7 @@ class Store(Protocol):
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """Deliveries, parked ones too, to one peer or to all, with a higher seq and at least `min_age` seconds old, by
-        seq."""
+        seq. All peers are those whose messages wait for somebody: no keepers (`is_keeper`)."""
 
     def expiring(self, max_count: int) -> list[Found]:
         """Deliveries of messages stored with an `expire_after`, parked ones too: soonest first (P-27).
@@ -403,15 +369,3 @@ class Store(Protocol):
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Dead letters with a higher number, in order (T-47)."""
-
-    def retained(
-        self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
-    ) -> list[RetainedValue]:
-        """Values whose names match one of `wanted` (T-24), each once, by channel and key, those after `after`.
-
-        Returns up to `max_count`, or until they have `max_bytes` or more together: fewer are the last ones. Called only
-        if values were retained.
-        """
-
-    def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
-        """The size of the value of each of these exact names, None if none is kept."""

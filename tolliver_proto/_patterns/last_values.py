@@ -1,75 +1,102 @@
 """Last values of names, for new subscribers (P-30 to P-36).
 
 The newest value of each name is kept, and given once to each new subscriber. A value goes to current subscribers like
-any reliable message, and the same commit keeps it in the store. An entry that a peer's list lacked before is new:
-before the list counts, the matching values are looked up, and the commit that stores the list stores them as messages
-for that peer. So they come before any later message, and a crash leaves both or neither. During that time nothing else
-is read from the peer.
+any reliable message, and the same commit keeps it: as a message owed to an owner that is no peer, in place of the
+message with the older value. An entry that a peer's list lacked before is new: before the list counts, the matching
+values are read, and the commit that stores the list stores them as messages for that peer. So they come before any
+later message, and a crash leaves both or neither. During that time nothing else is read from the peer.
+
+Rejected: to owe the kept message itself to subscribers, as a peer that subscribes again would take it for a copy
+(T-48), and `wait_acked` would wait for the owner.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, count
+from heapq import nsmallest
+from itertools import accumulate
 from uuid import UUID
 
-from .._common.errors import ConnectionClosing, TolliverError
-from .._node.actions import FindRetained, GoOn, NoticeKind, Receipt, Rider, Stored, WeighRetained
+from .._common.errors import ConnectionClosing, LocalProtocolError, TolliverError
+from .._common.owner_ids import VALUES
+from .._common.records import record
+from .._node.actions import GoOn, NoticeKind, Receipt, Rider, Stored
 from .._node.link import Link, Peer
 from .._node.node import Node
 from .._node.pattern import Pattern
 from .._node.services import Services
-from .._node.store import RetainedValue
+from .._node.store import Row
 from .._wire.events import Subscription
-from .retained_sizes import Look, Name, RetainedSizes
 from .value_copies import ValueCopies
+from .value_index import Name, Reading, ValueIndex
 
-_PIECE = 1000  # values per search
-_PIECE_BYTES = 2**20
-_WEIGHED = 1000  # names per lookup
+
+@record
+class RetainedValue:
+    """A value that is kept (P-30). `stored_at` is wall-clock seconds, by the store's clock."""
+
+    channel: str
+    key: str
+    body: bytes
+    stored_at: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes of channel, key and body, as `Limits.max_retained_bytes` counts them."""
+        return len(self.channel.encode()) + len(self.key.encode()) + len(self.body)
+
+
+class ValueList(Receipt):
+    """Token of a call that lists values: `values` has them once the token is Stored."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        super().__init__(0, -1, [])
+        self.values: list[RetainedValue] = []
 
 
 class Retention(Rider):
-    """Receipt of a `retain`, with its change of the stored value: `size` is None if the name is cleared."""
+    """Receipt of a `retain`, with its change of the value: `size` is None if the name is cleared."""
 
-    __slots__ = ("_copies", "_sizes", "body", "name", "size")
+    __slots__ = ("_values", "body", "name", "size")
 
-    def __init__(
-        self, sizes: RetainedSizes, copies: ValueCopies, name: Name, body: bytes | None, size: int | None
-    ) -> None:
+    def __init__(self, values: LastValues, name: Name, body: bytes | None, size: int | None) -> None:
         super().__init__(0, -1, [])
-        self._sizes, self._copies = sizes, copies
-        self.name = name
-        self.body = body
-        self.size = size
+        self._values, self.name, self.body, self.size = values, name, body, size
 
     def check(self) -> None:
-        self._sizes.check(self.name, self.size)
+        self._values.index.check(self.name, self.size)
 
     def ride(self) -> None:
-        self._sizes.take(self.name, self.body, self.size)
-        self._copies.changes(self.name, self.first_seq)
+        self._values.index.change(self.name, self.body, self.size)
+        self._values.copies.changes(self.name, self.first_seq)
 
 
 class Giving:
-    """A peer's new entries and the values for them, which are looked up, then stored with its list."""
+    """A peer's new entries and the values for them, which are read, then stored with its list."""
 
-    __slots__ = ("after", "go_on", "is_ready", "look", "queued", "room", "search_id", "storing", "uuid", "waiting")
+    __slots__ = ("go_on", "is_ready", "queued", "reading", "storing", "uuid", "waiting", "wanted")
 
     def __init__(self, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> None:
-        self.uuid = uuid
-        self.look = Look(wanted)
-        self.go_on = go_on
-        self.room = (0, 0)  # values and bytes that fit the peer's outbox: the search ends beyond
-        self.after: tuple[str, str] | None = None
+        self.uuid, self.wanted, self.go_on = uuid, wanted, go_on
+        self.reading: Reading  # once the copies that wait are known
         self.queued: dict[Name, int] = {}  # seqs of copies in the peer's outbox
-        self.search_id = 0
         self.is_ready = False  # its list takes effect now
         self.storing = False
         self.waiting: list[GoOn] = []  # other lists of this peer that wait
+
+
+def _matcher(wanted: Collection[Subscription]) -> Callable[[Name], bool]:
+    """Returns a test whether a name matches one of these: in few steps, as each name is tested (T-24)."""
+    channels = {one.channel for one in wanted if not one.key}
+    keys = {one.key for one in wanted if not one.channel}
+    if ("", "") in wanted:
+        return lambda _name: True
+    return lambda name: name in wanted or name[0] in channels or name[1] in keys
 
 
 class LastValues(Pattern):
@@ -77,26 +104,26 @@ class LastValues(Pattern):
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel, self._limits = node, services, services.limits
-        self._sizes = RetainedSizes(services)
-        self._copies = ValueCopies(services)
-        self._questions = count(1)
+        self.index = ValueIndex(services)
+        self.copies = ValueCopies(services)
         self._givings: dict[UUID, Giving] = {}
-        self._unweighed: deque[Retention] = deque()  # in order; the sizes of the first are being looked up
-        self._weighing: WeighRetained | None = None
+        self._early: deque[Retention] = deque()  # in order: they wait until the index is known
+        self._ready: deque[tuple[Giving, TolliverError | None]] = deque()  # givings whose values are read
+        self._lists: list[ValueList] = []
 
     @staticmethod
     def is_stored(services: Services) -> bool:
         """True if values of an earlier run are kept."""
-        return services.stored_values[0] > 0
+        return VALUES in services.peers and services.peers[VALUES].outbox.pending > 0
 
     def stats(self) -> Mapping[str, int]:
-        return {"retained": self._sizes.count, "retained_bytes": self._sizes.bytes}
+        return {"retained": self.index.count, "retained_bytes": self.index.bytes}
 
     def unsent(self) -> Collection[Receipt]:
-        return self._unweighed
+        return self._early
 
     def busy(self) -> bool:
-        return bool(self._givings or self._unweighed)
+        return bool(self._givings or self._early or self._lists)
 
     # The application's calls.
 
@@ -104,87 +131,95 @@ class LastValues(Pattern):
         """Sends this value to current subscribers and keeps it for later ones, in place of the previous value.
 
         None clears the name and sends nothing. `Stored` names the receipt, which is that of the send. Raises as `send`
-        does, and OwnLimitExceeded above `Limits.max_retained` or `max_retained_bytes`. A name that was not in use
-        lately is looked up first: then `Stored` has the error.
+        does, and OwnLimitExceeded above `Limits.max_retained` or `max_retained_bytes`. Until the values of an earlier
+        run are known, which is soon after the opening, `Stored` has the error.
         """
         self._kernel.tick(now)
         if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         self._kernel.size(channel, key, b"" if body is None else body)
         size = None if body is None else self._kernel.name_size(channel) + self._kernel.name_size(key) + len(body)
-        change = Retention(self._sizes, self._copies, (channel, key), body, size)
-        if self._unweighed or change.name not in self._sizes:
-            self._unweighed.append(change)
-            self._weigh()
+        change = Retention(self, (channel, key), body, size)
+        if self.index.is_known:
+            self._send(change)
         else:
-            self._send_change(change)
+            self._early.append(change)
+            self.index.when_known(self._send_early)
         return change
 
-    def _weigh(self) -> None:
-        """Asks the store for the sizes of values whose names are not in use."""
-        if self._weighing is None and self._unweighed:
-            names = dict.fromkeys(change.name for change in self._unweighed if change.name not in self._sizes)
-            self._weighing = WeighRetained(next(self._questions), [*names][:_WEIGHED])
-            self._kernel.tell(self._weighing)
-
-    def _send_change(self, change: Retention) -> None:
+    def _send(self, change: Retention) -> None:
         self._kernel.send_with(change, [] if change.body is None else [(*change.name, change.body)])
 
-    def _weighed(self, asked: WeighRetained, sizes: Sequence[int | None], error: TolliverError | None) -> None:
-        self._weighing = None
-        if error is not None:
-            self._kernel.notice(NoticeKind.STORE_ERROR, None, f"reading the retained values failed: {error}")
-            self._kernel.tell(Stored([*self._unweighed], error))
-            self._unweighed.clear()
-            return
-        self._sizes.learn(asked.names, sizes, self._needed())
-        while self._unweighed and self._unweighed[0].name in self._sizes:
-            change = self._unweighed.popleft()
-            try:
-                self._send_change(change)
-            except TolliverError as failure:
-                self._kernel.tell(Stored([change], failure))
-        self._weigh()
+    def _send_early(self, error: TolliverError | None) -> None:
+        change = self._early.popleft()
+        try:
+            if error is not None:
+                raise error
+            self._send(change)
+        except TolliverError as failure:
+            self._kernel.tell(Stored([change], failure))
 
-    def _needed(self) -> set[tuple[str, str]]:
-        """Names with pending changes, whose sizes must stay known."""
-        names = set(self._kernel.values)
-        if self._kernel.running is not None:
-            names |= self._kernel.running.values.keys()
-        names.update(one.name for one in self._kernel.waiting_sends() if isinstance(one, Retention))
-        return names.union(change.name for change in self._unweighed if change.name in self._sizes)
-
-    def retained_found(
+    def retained(
         self,
-        search_id: int,
-        found: Sequence[RetainedValue] | Sequence[int | None],
-        error: TolliverError | None = None,
+        after: Name | None = None,
+        count: int = 1000,
+        channel: str = "",
         now: float | None = None,
-    ) -> None:
-        """Takes the answer to a FindRetained or a WeighRetained."""
+        clock: float = 0.0,
+    ) -> ValueList:
+        """The first `count` values that are on disk, by name, of the names behind `after`, and of the channel if one is
+        given. `values` of the token has them, once `Stored`.
+
+        `clock` is the wall-clock time at second 0 of the node, for `stored_at`. A damaged value is left out.
+        """
         self._kernel.tick(now)
-        if self._weighing is not None and self._weighing.search_id == search_id:
-            self._weighed(self._weighing, found, error)  # type: ignore[arg-type]  # the answer fits the question
-            return
-        for giving in self._givings.values():
-            if giving.search_id == search_id:
-                self._found_values(giving, found, error)  # type: ignore[arg-type]  # as above
-                return
+        token, entries = ValueList(), self.index.entries
+        self._lists.append(token)
+
+        def wants(name: Name) -> bool:
+            return channel in ("", name[0]) and (after is None or name > after)
+
+        def names() -> list[Name]:
+            return nsmallest(count, filter(wants, entries))
+
+        def done(error: TolliverError | None) -> None:
+            for name in names() if error is None else ():
+                body = reading.bodies[entries[name].seq]
+                if body is not None:
+                    token.values.append(RetainedValue(*name, body, entries[name].stored_at + clock))
+            self._lists.remove(token)
+            self._kernel.tell(Stored([token], error))
+
+        reading = Reading(wants, names, done)
+        self.index.begin(reading)
+        return token
+
+    def rows(self, owner: UUID, rows: Sequence[Row], error: TolliverError | None) -> bool:
+        if owner == VALUES:
+            self.index.rows(rows, error)
+        return owner == VALUES
+
+    def forgets(self, peer: Peer) -> None:
+        """Raises LocalProtocolError for the owner of the values."""
+        if peer.uuid == VALUES:
+            raise LocalProtocolError(
+                "last_values", f"{peer.uuid} is the owner of the last values: clear names, retain(channel, key, None)"
+            )
 
     # Values for a peer that subscribes anew.
 
     def before_list(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
-        """Delays the list until the values for its new entries are looked up (P-31)."""
+        """Delays the list until the values for its new entries are read (P-31)."""
         giving = self._givings.get(uuid)
         known = self._kernel.peers.get(uuid)
         new = wanted if known is None else wanted - known.lists.subscriptions - known.lists.held.keys()
         if giving is not None:
-            if giving.is_ready and new <= giving.look.wanted:  # else more is new, as a hold has ended meanwhile (T-61)
+            if giving.is_ready and new <= giving.wanted:  # else more is new, as a hold has ended meanwhile (T-61)
                 return False
             giving.waiting.append(go_on)
-        elif new and self._keeps_values():
+        elif new and self.index:
             giving = self._givings[uuid] = Giving(uuid, new, go_on)
-            self._copies.find(known, giving.queued, partial(self._begin_look, giving))
+            self.copies.find(known, giving.queued, partial(self._read, giving))
         else:
             return False
         return True
@@ -194,67 +229,52 @@ class LastValues(Pattern):
         return giving is not None and giving.is_ready and self._give_values(peer, giving)
 
     def rerouted(self, peer: Peer) -> None:
-        self._copies.rerouted(peer)
+        self.copies.rerouted(peer)
 
     def left(self, peer: Peer, seqs: Collection[int]) -> None:
-        self._copies.left(peer, seqs)
-
-    def _keeps_values(self) -> bool:
-        running = self._kernel.running
-        return bool(self._sizes.count or self._kernel.values or (running is not None and running.values))
+        self.copies.left(peer, seqs)
 
     def _room_of(self, peer: Peer | None) -> tuple[int, int]:
+        """Number and bytes of the messages that fit the peer's outbox; none while the disk is full."""
+        if self._kernel.apart:
+            return 0, 0
         pending, size = (0, 0) if peer is None else (peer.outbox.pending, peer.outbox.pending_bytes)
-        return self._limits.outbox_messages - pending, self._limits.outbox_bytes - size
+        return max(self._limits.outbox_messages - pending, 0), self._limits.outbox_bytes - size
 
-    def _begin_look(self, giving: Giving, error: TolliverError | None = None) -> None:
-        """Begins the search. By now the store has the changes of the running commit, or never will; those of the
-        gathering batch are added here."""
-        if error is not None:
-            self._give(giving, error)
-            return
-        giving.look.begin(self._kernel.values)
-        if giving.look not in self._sizes.looks:
-            self._sizes.looks.append(giving.look)
-        giving.after, giving.room = None, self._room_of(self._kernel.peers.get(giving.uuid))
-        self._look_for_values(giving)
-
-    def _look_for_values(self, giving: Giving) -> None:
-        giving.search_id = next(self._questions)
-        question = FindRetained(giving.search_id, giving.look.wanted, giving.after, _PIECE, _PIECE_BYTES)
-        self._kernel.tell(question)
-
-    def _found_values(self, giving: Giving, found: Sequence[RetainedValue], error: TolliverError | None) -> None:
-        giving.search_id = 0
-        if error is not None:
-            self._kernel.notice(NoticeKind.STORE_ERROR, giving.uuid, f"reading the retained values failed: {error}")
-            self._give(giving, error)
-            return
-        looked = giving.look.found
-        looked.update(((one.channel, one.key), one.body) for one in found)
-        size = sum(one.size for one in found)
-        giving.room = giving.room[0], giving.room[1] - size
-        is_last = len(found) < _PIECE and size < _PIECE_BYTES
-        if is_last or len(looked) > giving.room[0] or giving.room[1] < 0:
-            self._look_at(giving)
+    def _read(self, giving: Giving, error: TolliverError | None = None) -> None:
+        giving.reading = Reading(_matcher(giving.wanted), partial(self._fitting, giving), partial(self._give, giving))
+        if error is None:
+            self.index.begin(giving.reading)
         else:
-            giving.after = found[-1].channel, found[-1].key
-            self._look_for_values(giving)
+            self._give(giving, error)
 
-    def _look_at(self, giving: Giving, _error: TolliverError | None = None) -> None:
-        """Ends the search. Waits for a running commit with a change that the search has seen; starts over if such a
-        change failed."""
-        look, running = giving.look, self._kernel.running
-        if look.spoilt:
-            self._begin_look(giving)
-        elif running is not None and not look.changed.keys().isdisjoint(running.values):
-            running.then.append(partial(self._look_at, giving))
-        else:
-            self._give(giving, None)
+    def _names(self, giving: Giving, peer: Peer | None) -> list[Name]:
+        """The names of the values to give, in order: not of those that are damaged, or that wait for the peer."""
+        names = self.index.names(giving.reading)
+        if peer is not None and giving.queued:
+            queued, is_queued = giving.queued, self.copies.is_queued
+            names = [name for name in names if not is_queued(peer, name, queued.get(name, 0))]
+        return names
+
+    def _fitting(self, giving: Giving) -> Sequence[Name]:
+        peer = self._kernel.peers.get(giving.uuid)
+        names = self._that_fit(self._names(giving, peer), peer)
+        return [name for name in names if name not in self.index.changes]
+
+    def _that_fit(self, names: Sequence[Name], peer: Peer | None) -> Sequence[Name]:
+        most, room = self._room_of(peer)
+        sizes = accumulate(self.index.message_size(name) for name in names)
+        return names[: min(bisect_right([*sizes], room), most)]
 
     def _give(self, giving: Giving, error: TolliverError | None) -> None:
-        if giving.look in self._sizes.looks:
-            self._sizes.looks.remove(giving.look)
+        """Lets the list go on in a turn: there may have been nothing to read, and then the list does not wait yet."""
+        self._ready.append((giving, error))
+        self._kernel.ask_turn(self)
+
+    def turn(self) -> None:
+        giving, error = self._ready.popleft()
+        if self._ready:
+            self._kernel.ask_turn(self)
         giving.is_ready = True
         giving.go_on(error)
         giving.is_ready = False
@@ -270,20 +290,19 @@ class LastValues(Pattern):
     def _give_values(self, peer: Peer, giving: Giving) -> bool:
         """Stores the values that the peer may have as messages, in the commit of its list. Returns False if there are
         none."""
-        queued, is_queued = giving.queued, self._copies.is_queued
-        values = [one for one in giving.look.values() if not is_queued(peer, one[:2], queued.get(one[:2], 0))]
-        items = self._kernel.wanted_by(peer, values)
-        most, room = (0, 0) if self._kernel.apart else self._room_of(peer)
-        sizes = [self._kernel.encoded_size(*item) for item in items]
-        fits = min(bisect_right([*accumulate(sizes)], room), max(most, 0))
-        left_out = len(items) - fits
+        wanted = self._kernel.wanted_by(peer, [(*name, b"") for name in self._names(giving, peer)])
+        names = [(channel, key) for channel, key, _ in wanted]
+        bodies = ((name, self.index.body_of(name, giving.reading)) for name in self._that_fit(names, peer))
+        items = [(*name, body) for name, body in bodies if body is not None]
+        left_out = len(names) - len(items)
         if left_out:
             self._kernel.counts["skipped"] += left_out
             text = "retained values were not given to this peer, as it is at its quota, or the disk is full (P-35)"
             self._kernel.tally(NoticeKind.SKIPPED, peer.uuid, left_out, text, self._kernel.now)
-        if not (items and fits):
+        if not items:
             return False
-        self._copies.add(peer, self._kernel.store_for([(peer.alone, fits)], items[:fits], sizes[:fits], None))
+        sizes = [self._kernel.encoded_size(*item) for item in items]
+        self.copies.add(peer, self._kernel.store_for([(peer.alone, len(items))], items, sizes, None))
         self._kernel.look_at_filling([peer])
         giving.storing = True
         self._kernel.after_commit(partial(self._end_giving, giving))

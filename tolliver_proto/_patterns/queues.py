@@ -28,7 +28,7 @@ from uuid import UUID
 from .._common.base_link import LinkState
 from .._common.derived_ids import is_derived
 from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, TolliverError, UndeliveredReason
-from .._common.queue_ids import queue_id
+from .._common.owner_ids import is_queue, queue_id
 from .._node.actions import Fetch, NoticeKind, Receipt, Stored
 from .._node.link import Link, Peer
 from .._node.node import Node
@@ -61,7 +61,7 @@ class Queues(Pattern):
     @staticmethod
     def is_stored(services: Services) -> bool:
         """True if jobs of an earlier run may wait, in a queue or with workers."""
-        return any(peer.is_owner for peer in services.peers.values())
+        return any(map(is_queue, services.peers))
 
     # Calls of the application.
 
@@ -84,8 +84,8 @@ class Queues(Pattern):
         if known is not None:
             known.lease = lease
             return
-        peer, window = self._kernel.owner(queue_id(channel))
-        queue = self._queues[channel] = WorkQueue(channel, lease, peer, window)
+        peer = self._kernel.owner(queue_id(channel))
+        queue = self._queues[channel] = WorkQueue(channel, lease, peer, self._kernel.read_for(peer))
         self._queued[channel] = peer
         self._kernel.refuse_names()
         for one in self._kernel.peers.values():
@@ -520,7 +520,7 @@ class Queues(Pattern):
 
     def forgets(self, peer: Peer) -> None:
         """Ends a queue that is not declared. Raises LocalProtocolError for one in use."""
-        if not peer.is_owner:
+        if not is_queue(peer.uuid):
             return
         if peer.outbox.reader is not None:
             raise LocalProtocolError(

@@ -19,7 +19,7 @@ from .._node.services import Services
 from .._node.store import Found, StoredMessage
 from .._node.subscriptions import matching
 from .._wire.events import Subscription
-from .retained_sizes import Name
+from .value_index import Name
 
 
 class _Copies:

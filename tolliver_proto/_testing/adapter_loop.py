@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from .._common.transport import Transmit
-from .._node.actions import Action, Commit, Deliver, Fetch, Find, FindRetained, Stored, WeighRetained
+from .._node.actions import Action, Commit, Deliver, Fetch, Find, Stored
 from .._node.node import Node, PatternKind
 from .._node.pattern import Pattern
 from .._node.store import Operation
@@ -24,7 +24,7 @@ from .memory_store import MemoryStore
 from .randomness import Dice
 from .virtual_clock import VirtualClock
 
-StoreJob = Commit | Fetch | Find | FindRetained | WeighRetained
+StoreJob = Commit | Fetch | Find
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

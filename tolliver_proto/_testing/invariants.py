@@ -21,7 +21,7 @@ from uuid import UUID
 from .._common.derived_ids import is_derived
 from .._common.errors import UndeliveredReason
 from .._common.intervals import IntervalSet
-from .._common.queue_ids import is_queue
+from .._common.owner_ids import VALUES, is_queue
 from .._node.actions import Delivery, Receipt
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -297,11 +297,11 @@ class Ledger:
             if isinstance(operation, StoreMessages):
                 for message, recipients in zip(operation.messages, operation.recipients, strict=True):
                     self._bodies[message.seq] = message.body
-                    self.stored_for.setdefault(message.body, set()).update(recipients)
+                    self.stored_for.setdefault(message.body, set()).update({*recipients} - {VALUES})
             elif isinstance(operation, AddDeliveries):
                 for seq, _, _ in operation.deliveries:
                     self.stored_for[self._bodies[seq]].add(operation.peer)
-            elif isinstance(operation, RemoveDeliveries):
+            elif isinstance(operation, RemoveDeliveries) and operation.peer != VALUES:
                 for first, last in operation.spans:
                     for seq in range(first, last + 1):
                         proof = (operation.peer, self._bodies.get(seq, b""))
@@ -472,7 +472,7 @@ def audit(node: Node, store: MemoryStore) -> None:
             waiting = (state.outbox.pending, state.outbox.pending_bytes)
             stored_there = (known.pending, known.pending_bytes)
             check(
-                waiting == stored_there, "queue {}: the node counts {}, its store holds {}", uuid, waiting, stored_there
+                waiting == stored_there, "owner {}: the node counts {}, its store holds {}", uuid, waiting, stored_there
             )
             continue
         peer = peers[uuid]
@@ -509,8 +509,14 @@ def audit(node: Node, store: MemoryStore) -> None:
             jobs = {seq for seq in jobs if inside(node).ledger.refcounts.count_of(seq) == 1}
             check(not worker.is_known or worker.jobs == jobs, "{} has {} and not {}", peer_of.uuid, jobs, worker.jobs)
     values = node.used(LastValues)
-    retained = (values._sizes.count, values._sizes.bytes) if values else (0, 0)
-    check(retained == loaded.retained, "retained values and bytes: {} counted, {} stored", retained, loaded.retained)
+    rows = store.find(VALUES, 0, 2**31, 0.0)
+    if values and values.index.is_known:
+        index = {name: (one.seq, one.wire_id, one.size) for name, one in values.index.entries.items()}
+        found = {(one.channel, one.key): (one.seq, one.wire_id, one.size) for one in rows}
+        check(index == found, "last values: {} are in the index, {} in the store", index, found)
+    in_memory = (values.index.count, values.index.bytes) if values else (0, 0)
+    in_all = (len(rows), sum(one.size - inside(node).context.encoder.overhead for one in rows))
+    check(in_memory == in_all, "last values and their bytes: {} counted, {} stored", in_memory, in_all)
     counted = {seq: number for first, last, number in inside(node).ledger.refcounts for seq in range(first, last + 1)}
     check(
         counted == owed + Counter(kept.keys()),

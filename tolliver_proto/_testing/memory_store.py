@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from .._common.errors import DiskFull, StoreError
 from .._common.intervals import spans_of
+from .._common.owner_ids import is_keeper
 from .._node.message_set import Handled
 from .._node.store import (
     STORING,
@@ -41,14 +42,11 @@ from .._node.store import (
     RemoveMessages,
     RemoveOwnSubscription,
     RemovePeerSubscription,
-    RemoveRetained,
     ReplacePeerSubscriptions,
     ReserveIds,
-    RetainedValue,
     Row,
     StoredMessage,
     StoreMessages,
-    StoreRetained,
     UnparkDeliveries,
     UnpinPeer,
 )
@@ -122,7 +120,6 @@ class MemoryStore:
         self._due: dict[int, float] = {}
         self._next_seq = 1
         self._id_spans: list[IdSpan] = []
-        self._retained: dict[tuple[str, str], bytes] = {}
         self._apply: dict[type, Callable[[Any], None]] = {
             StoreMessages: self._store_messages,
             AddDeliveries: self._add_deliveries,
@@ -144,8 +141,6 @@ class MemoryStore:
             RemoveDeadLetters: self._remove_letters,
             RememberHandled: self._remember,
             ReserveIds: self._reserve,
-            StoreRetained: self._store_retained,
-            RemoveRetained: self._remove_retained,
         }
 
     # For a node.
@@ -169,7 +164,6 @@ class MemoryStore:
             [(number, letter.size) for number, letter in self._letters.items()],
             self._last_letter + 1,
             list(self._id_spans),
-            (len(self._retained), sum(self._value(name).size for name in self._retained)),
             min((self._due[seq] - self.now for seq in owed.keys() & self._due.keys()), default=None),
             [(max(self._messages), self.age)] if self._messages else [],
         )
@@ -211,7 +205,7 @@ class MemoryStore:
         rows = [
             (seq, uuid, seq in known.parked)
             for uuid, known in self._peers.items()
-            if peer in (None, uuid)
+            if peer == uuid or (peer is None and not is_keeper(uuid))
             for seq in known.seqs[bisect_right(known.seqs, after_seq) :]
         ]
         return [
@@ -234,29 +228,6 @@ class MemoryStore:
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Returns the dead letters with a higher number, in order."""
         return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
-
-    def retained(
-        self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
-    ) -> list[RetainedValue]:
-        """Returns the retained values that match a subscription, in the order of their names. Raises StoreError."""
-        error, self.fail_next_fetch = self.fail_next_fetch, None
-        if error is not None:
-            raise error
-        wanted, found, size = frozenset(wanted), list[RetainedValue](), 0
-        for name in sorted(self._retained):
-            if len(found) >= max_count or size >= max_bytes:
-                break
-            if (after is None or name > after) and not wanted.isdisjoint(matching(*name)):
-                found.append(self._value(name))
-                size += found[-1].size
-        return found
-
-    def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
-        """Returns the size of each retained value, None for a name without one. Raises StoreError."""
-        error, self.fail_next_fetch = self.fail_next_fetch, None
-        if error is not None:
-            raise error
-        return [self._value(name).size if name in self._retained else None for name in names]
 
     # For a test.
 
@@ -291,7 +262,6 @@ class MemoryStore:
         copy._due = dict(self._due)
         copy._next_seq = self._next_seq
         copy._id_spans = list(self._id_spans)
-        copy._retained = dict(self._retained)
         return copy
 
     @property
@@ -440,16 +410,6 @@ class MemoryStore:
 
     def _pin(self, operation: PinPeer) -> None:
         self._peer(operation.peer).spki_sha256 = operation.spki_sha256
-
-    def _value(self, name: tuple[str, str]) -> RetainedValue:
-        return RetainedValue(*name, self._retained[name])
-
-    def _store_retained(self, operation: StoreRetained) -> None:
-        self._retained.update({(channel, key): body for channel, key, body in operation.values})
-
-    def _remove_retained(self, operation: RemoveRetained) -> None:
-        for name in operation.names:
-            self._retained.pop(name, None)
 
     def _reserve(self, operation: ReserveIds) -> None:
         if self._id_spans and self._id_spans[-1][0] == operation.first:

@@ -13,8 +13,7 @@ from typing import Any
 
 from .._common.errors import ConnectionLost, DiskFull, StoreError, TolliverError
 from .._common.transport import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
-from .._node.actions import Commit, Find, FindRetained, WeighRetained
-from .._patterns.last_values import LastValues
+from .._node.actions import Commit, Find
 from .._wire.events import Revision, Unsubscribe
 from .._wire.layouts import LAYOUTS
 from .adapter_loop import AdapterLoop, End, H, StoreJob
@@ -220,8 +219,6 @@ class Network(AdapterLoop[H]):
                 host.not_applied(job.operations)
         elif isinstance(job, Find):
             result = [] if error else job.ask(host.store)
-        elif isinstance(job, FindRetained | WeighRetained):
-            result = [] if error else job.answer(host.store)
         elif error is None:
             result = host.store.fetch(job.peer, job.after_seq, job.max_count, job.max_bytes)
         self._at(self._delay(), self._report, host, born, result, error)
@@ -240,8 +237,6 @@ class Network(AdapterLoop[H]):
                 self._call(host, "store_failed", job.batch_id, error)
         elif isinstance(job, Find):
             self._call(host, "found", job.search_id, result, error)
-        elif isinstance(job, FindRetained | WeighRetained):
-            self._call(host, "retained_found", job.search_id, result, error, of=LastValues)
         elif error is None:
             self._call(host, "fetched", job.peer, result)
         else:

@@ -26,14 +26,12 @@ from .._node.actions import (
     Delivery,
     Fetch,
     Find,
-    FindRetained,
     GiveUp,
     HandleAgain,
     Receipt,
     Stored,
     TakeBack,
     Verdict,
-    WeighRetained,
 )
 from .._node.node import Node, PatternKind
 from .._node.pattern import Pattern
@@ -117,8 +115,6 @@ class Programs(Faults[Actor]):
             Commit: self._store_job,
             Fetch: self._store_job,
             Find: self._store_job,
-            FindRetained: self._store_job,
-            WeighRetained: self._store_job,
             Deliver: self._deliver,
             TakeBack: self._take_back,
             ShutdownWrite: self._with_end(self._shutdown_write),

@@ -29,13 +29,11 @@ from .._node.actions import (
     Deliver,
     Fetch,
     Find,
-    FindRetained,
     Notice,
     NoticeKind,
     PeerUp,
     Stored,
     TakeBack,
-    WeighRetained,
 )
 from .._node.links.dialing import RemoteState
 from .._node.node import Node
@@ -104,8 +102,6 @@ class Simulation(Handlers):
             Commit: self._store_job,
             Fetch: self._store_job,
             Find: self._store_job,
-            FindRetained: self._store_job,
-            WeighRetained: self._store_job,
             Deliver: self._deliver,
             TakeBack: self._take_back,
             ShutdownWrite: self._with_end(self._shutdown_write),
@@ -373,10 +369,8 @@ class Simulation(Handlers):
         assert host.node is not None
         skipped = {uuid for uuid in peers if self._policy.quota_of(uuid) is QuotaPolicy.SKIP}
         skipped |= {peer.uuid for peer in host.node.peers() if peer.held}  # T-61
-        values = [(sent.channel, sent.key) for sent in batch if sent.channel == CHANNEL]
-        kept = host.node.use(LastValues)
-        is_looked_up = kept._unweighed or any(name not in kept._sizes for name in values)
-        if inside(host.node).sender.blocked or inside(host.node).ledger.keeping or is_looked_up:
+        is_known = host.node.use(LastValues).index.is_known
+        if inside(host.node).sender.blocked or inside(host.node).ledger.keeping or not is_known:
             return skipped
         waiting = {peer.uuid: (peer.pending, peer.pending_bytes) for peer in host.node.peers()}
         count, size = len(batch), sum(len(sent.body) + 100 for sent in batch)
@@ -562,6 +556,8 @@ class Simulation(Handlers):
             host.store.corrupt(spoilt.seq)
             host.ledger.sent[spoilt.body].due_to.clear()
             host.ledger.sent[spoilt.body].damaged = True
+            if host.values is not None:
+                host.values.damaged.add(spoilt.body)
 
     def _op_retry(self, host: Host) -> None:
         """Sends parked messages again (T-09)."""

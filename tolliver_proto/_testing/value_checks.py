@@ -10,16 +10,15 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from uuid import UUID
 
+from .._common.owner_ids import VALUES
 from .._node.store import (
     AddPeerSubscription,
     ForgetPeer,
     Operation,
     RemoveDeliveries,
     RemovePeerSubscription,
-    RemoveRetained,
     ReplacePeerSubscriptions,
     StoreMessages,
-    StoreRetained,
 )
 from .._node.subscriptions import matching
 from .._wire.events import Subscription
@@ -46,6 +45,7 @@ class ValueLedger:
     def __init__(self) -> None:
         self.newest: dict[Name, bytes] = {}
         self.excused: set[tuple[UUID, bytes]] = set()  # values that a peer lacks for want of room (P-35)
+        self.damaged: set[bytes] = set()  # values that cannot be read from the disk (P-36)
         self.given = 0
         self._number: dict[bytes, int] = {}  # number of each value, in the order of the calls
         self._last: dict[Name, int] = {}  # number of the last stored value, kept or not
@@ -65,13 +65,6 @@ class ValueLedger:
         for operation in operations:
             if isinstance(operation, StoreMessages):
                 self._store(operation, commit)
-            elif isinstance(operation, StoreRetained):
-                for channel, key, body in operation.values:
-                    self.newest[channel, key] = body
-                    self._is_stored((channel, key), body)
-            elif isinstance(operation, RemoveRetained):
-                for name in operation.names:
-                    self.newest.pop(name, None)
             else:
                 self._change_lists(operation, commit)
         for (peer, name, body), count in commit.rows.items():
@@ -84,7 +77,9 @@ class ValueLedger:
         for peer, wanted in commit.new.items():
             for name, body in self.newest.items():
                 if _match(name, wanted) and not commit.rows[peer, name, body] and body not in queued.get(peer, ()):
-                    check(may_skip, "{} subscribes anew, and is not given {} (P-31)", peer, body)
+                    check(
+                        may_skip or body in self.damaged, "{} subscribes anew, and is not given {} (P-31)", peer, body
+                    )
                     self.excused.add((peer, body))
 
     def _store(self, operation: StoreMessages, commit: _Commit) -> None:
@@ -92,8 +87,11 @@ class ValueLedger:
             if message.channel == CHANNEL:
                 name = message.channel, message.key
                 for peer in recipients:
-                    commit.rows[peer, name, message.body] += 1
                     self._waiting[peer][message.seq] = message.body
+                    if peer == VALUES:
+                        self.newest[name] = message.body
+                    else:
+                        commit.rows[peer, name, message.body] += 1
                 self._is_stored(name, message.body)
 
     def _is_stored(self, name: Name, body: bytes) -> None:
@@ -115,7 +113,9 @@ class ValueLedger:
             waiting = self._waiting[operation.peer]
             for first, last in operation.spans:
                 for seq in [seq for seq in waiting if first <= seq <= last]:
-                    del waiting[seq]
+                    body = waiting.pop(seq)
+                    if operation.peer == VALUES:
+                        self.newest = {name: kept for name, kept in self.newest.items() if kept != body}
         elif isinstance(operation, ForgetPeer):
             self._waiting.pop(operation.peer, None)
             for lists in (self._lists, self._held, commit.new):

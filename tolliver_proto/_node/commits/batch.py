@@ -14,7 +14,7 @@ between other changes would be many small operations.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -31,11 +31,9 @@ from ..store import (
     RememberHandled,
     RemoveDeliveries,
     RemoveMessages,
-    RemoveRetained,
     ReplacePeerSubscriptions,
     StoredMessage,
     StoreMessages,
-    StoreRetained,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +103,7 @@ class Batch:
         self.undo: dict[Hashable, Callable[[], None]] = {}  # by subject: restores the state that the store has
         self.stale: list[UUID] = []  # expired derived identities (T-72a), forgotten first
         self.linked: list[tuple[Peer, list[Kept]]] = []  # kept messages that a connecting peer claimed (T-62)
-        self.values: dict[tuple[str, str], bytes | None] = {}  # retained values by channel and key; None clears (P-30)
+        self.at_begin: dict[Callable[[], None], bool] = {}  # called as the commit begins; True: stores messages then
         # Subscriptions of peers: after a failure the stored lists come back, with the changes since.
         self.lists: dict[Peer, None] = {}  # peers whose whole list is stored, as of the commit's begin
         self.heard: list[tuple[Link, Operation]] = []  # changes that peers announced, and on which connection
@@ -119,11 +117,11 @@ class Batch:
 
     @property
     def stores(self) -> bool:
-        """True if the commit stores messages or retained values, and so needs disk space (D-13)."""
+        """True if the commit stores messages, and so needs disk space (D-13)."""
         return (
             bool(self.stored)
             or any(isinstance(operation, STORING) for operation in self.operations)
-            or any(body is not None for body in self.values.values())
+            or any(self.at_begin.values())
         )
 
     @property
@@ -155,8 +153,6 @@ class Batch:
         if self.handled:
             operations.append(RememberHandled(self.handled, dedupe))
         operations += self.operations
-        if self.values:
-            operations += _changes_of(self.values)
         for peer in self.lists:
             operations.append(
                 ReplacePeerSubscriptions(peer.uuid, tuple(peer.lists.subscriptions), tuple(peer.lists.held))
@@ -183,12 +179,3 @@ class Batch:
                 self.undo[what] = undo
             else:
                 undo()
-
-
-def _changes_of(values: Mapping[tuple[str, str], bytes | None]) -> Iterator[Operation]:
-    kept = [(*name, body) for name, body in values.items() if body is not None]
-    if kept:
-        yield StoreRetained(kept)
-    cleared = [name for name, body in values.items() if body is None]
-    if cleared:
-        yield RemoveRetained(cleared)

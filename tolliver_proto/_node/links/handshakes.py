@@ -24,7 +24,7 @@ from uuid import UUID
 from ..._common.base_link import LinkState
 from ..._common.derived_ids import is_derived
 from ..._common.errors import ConnectionLost, IdentityConflict, TolliverError, UndeliveredReason, UnexpectedFrame
-from ..._common.queue_ids import is_queue
+from ..._common.owner_ids import is_owner
 from ..._common.transport import PeerIdentity, Role
 from ..._wire.events import (
     RESERVED_CHANNEL,
@@ -150,7 +150,7 @@ class Handshakes:
                 self._accept(link)  # so that the dialling end, which is us too, learns that it has reached itself
             self._links.refuse_self(link, "is this instance itself, or a copy of it")
             return False
-        if is_queue(claimed):
+        if is_owner(claimed):
             self._links.refuse(link, IdentityConflict(f"{link.identity.address} claims the UUID of a queue, {claimed}"))
             return False
         known = self._peers.get(claimed)

@@ -27,7 +27,16 @@ from ..commits.batch import Kept
 from ..commits.commits import Commits
 from ..context import Context
 from ..link import Peer, Recipients
-from ..store import AddDeliveries, Found, Loaded, ParkDelivery, RemoveDeliveries, StoredMessage, UnparkDeliveries
+from ..store import (
+    AddDeliveries,
+    Found,
+    Loaded,
+    ParkDelivery,
+    RemoveDeliveries,
+    RemoveMessages,
+    StoredMessage,
+    UnparkDeliveries,
+)
 from .connect_windows import Keeping
 from .ids import IdAllocator
 from .outbox import Outbox
@@ -146,7 +155,6 @@ class Ledger:
         self.ids = IdAllocator.opened(loaded, None if is_derived(context.instance_id) else context.rng)
         self.refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
         self.stored_times = StoredTimes((seq, context.now - age) for seq, age in loaded.ages)
-        self.stored_values = loaded.retained
         self._watched: set[Receipt] = set()
         self.keeping = Keeping(context.limits.keep_bytes)
         self.receipts = HeldReceipts(self.keeping.first)
@@ -222,6 +230,21 @@ class Ledger:
         self._drop(peer, ids)
         for pattern in self._hooks.left:
             pattern.left(peer, [one.seq for one in found])
+
+    def withdraw(self, owner: Peer, ids: Mapping[int, int], size: int) -> None:
+        """Removes messages, given as wire ids by seq, with the next commit: this owner alone is owed them. They stay if
+        the commit fails. `size` is of all together, in bytes."""
+        spans = spans_of(ids)
+        self._commits.batch.operations.extend([RemoveDeliveries(owner.uuid, spans), RemoveMessages(spans)])
+
+        def withdrawn(error: TolliverError | None) -> None:
+            if error is None:
+                owner.outbox.add(-len(ids), -size)
+                for first, last in spans:
+                    self.refcounts.take(first, last)
+                self.ids.give_back(spans_of(ids.values()))
+
+        self._commits.batch.then.append(withdrawn)
 
     def _drop(self, peer: Peer, ids: Mapping[int, int]) -> None:
         """Has the peer's window drop these messages, given as wire ids by seq."""

@@ -27,7 +27,6 @@ from tolliver_proto import (
     DialFailed,
     Fetch,
     Find,
-    FindRetained,
     GiveUp,
     HandleAgain,
     Node,
@@ -45,7 +44,6 @@ from tolliver_proto import (
     TakeBack,
     Transmit,
     Verdict,
-    WeighRetained,
 )
 
 from .._driver import logs
@@ -104,8 +102,6 @@ class NodeDriver(Driver):
                 Commit: jobs.commit,
                 Fetch: jobs.fetch,
                 Find: jobs.find,
-                FindRetained: jobs.look_at_retained,
-                WeighRetained: jobs.look_at_retained,
                 Deliver: self._deliver,
                 TakeBack: self._take_back,
                 Stored: self._on_stored,

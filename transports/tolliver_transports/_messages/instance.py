@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 from uuid import UUID
 
@@ -33,6 +33,7 @@ from tolliver_proto import (
     RetainedValue,
     Subscription,
     TolliverError,
+    ValueList,
     Verdict,
 )
 
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 _REMOTES_SAID = 3  # in one text
-_NO_BOUND = 2**63
 _GOES_ON = "it is not withdrawn, and may still be stored"
 _SENT_LATE = f"the message is not on disk yet: {_GOES_ON}"
 _READ_LATE = "the database has not answered: ask again"
@@ -210,10 +210,9 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def retained(self, after: tuple[str, str] | None, count: int, channel: str) -> PendingCall[list[RetainedValue]]:
         self.check_open()
-        wanted = (Subscription(channel, ""),)
-        return self._driver.when_read(
-            lambda: self._store.retained(wanted, after, count, _NO_BOUND), self._told, _READ_LATE
-        )
+        now = monotonic()
+        token = self.node.use(LastValues).retained(after, count, channel, now, time() - now)
+        return self._driver.when_stored(token, _values, _READ_LATE)
 
     def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
         self.check_open()
@@ -549,6 +548,11 @@ def words_of(remote: RemoteInfo) -> str:
     tries = f"tried {remote.tries} times" if remote.tries > 1 else "tried once"
     again = "" if remote.next_try is None else f", again in {remote.next_try:.1f} s"
     return f"{remote.error}; {tries}{again}"
+
+
+def _values(token: Receipt) -> list[RetainedValue]:
+    assert isinstance(token, ValueList)
+    return token.values
 
 
 def _nothing(_receipt: Receipt) -> None:

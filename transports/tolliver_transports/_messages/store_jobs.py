@@ -13,15 +13,12 @@ from tolliver_proto import (
     Commit,
     Fetch,
     Find,
-    FindRetained,
     Histogram,
-    LastValues,
     Node,
     NoticeKind,
     Store,
     StoreMessages,
     TolliverError,
-    WeighRetained,
 )
 
 from .._driver.adapter import Done, Job
@@ -137,13 +134,6 @@ class StoreJobs:
             self._node.found(action.search_id, rows or [], error, monotonic())
 
         self._run(lambda: action.ask(self._store), done)
-
-    def look_at_retained(self, action: FindRetained | WeighRetained) -> None:
-        def done(found: Any, error: TolliverError | None) -> None:
-            self._node.use(LastValues).retained_found(action.search_id, found or [], error, monotonic())
-            self._tell_news()
-
-        self._run(lambda: action.answer(self._store), done)
 
     def _tell_news(self) -> None:
         for kind, detail in self._news():

@@ -28,7 +28,6 @@ def row_check(*values: int | bytes | None) -> int:
 
 
 _LETTER = Struct(">qII")
-_VALUE = Struct(">qII")
 
 
 def letter_check(numbers: Sequence[int], cause: bytes, channel: bytes, key: bytes, body: bytes) -> int:
@@ -36,11 +35,6 @@ def letter_check(numbers: Sequence[int], cause: bytes, channel: bytes, key: byte
     number, peer, wire_id, attempts, failed_at = numbers
     content = crc32(cause, crc32(body, crc32(_LETTER.pack(wire_id, len(channel), len(key)) + channel + key)))
     return (content + number * 65537 + peer * 40503001 + attempts * 1000003 + failed_at * 69061) % _PRIME
-
-
-def value_check(channel: bytes, key: bytes, stored_at: int, body: bytes) -> int:
-    """The check of a value that is retained, also in SQL."""
-    return crc32(body, crc32(_VALUE.pack(stored_at, len(channel), len(key)) + channel + key))
 
 
 def batch_check(first_seq: int, last_seq: int) -> int:
@@ -67,7 +61,6 @@ def owed_check(
 def make_known(connection: sqlite3.Connection) -> None:
     """Define the SQL functions that these checks call."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
-    connection.create_function("value_check", 4, partial(_checked, value_check), deterministic=True)
     connection.create_function("owed_check", 7, partial(_checked, owed_check), deterministic=True)
 
 
@@ -86,7 +79,6 @@ _COLUMNS = {
     "id_span": ("number", "first", "count"),
     "clock": ("correction",),
     "own_subscription": ("channel", "key"),
-    "retained": ("channel", "key", "stored_at", "body"),
     "peer_subscription": ("peer", "channel", "key"),
     "held_subscription": ("peer", "channel", "key", "since"),
     "unsaid": ("peer", "channel", "key", "since"),
@@ -105,7 +97,6 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "id_span": "row_check({}, {}, {})",
     "clock": "row_check({})",
     "own_subscription": "row_check(CAST({} AS BLOB), CAST({} AS BLOB))",
-    "retained": "value_check(CAST({} AS BLOB), CAST({} AS BLOB), {}, {})",
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
     "held_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {})",
     "unsaid": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {}, 1)",
@@ -130,7 +121,6 @@ SEALED = (
     "clock",
     "expiry",
     "own_subscription",
-    "retained",
     "peer_subscription",
     "held_subscription",
     "unsaid",
@@ -171,13 +161,11 @@ _THEN = {
     "clock": "messages are as old as the wall clock says",
     "expiry": "messages of that batch do not expire when their send said, but as the policy says (P-27)",
     "own_subscription": "subscribe to it again if it is wanted",
-    "retained": "retain it again: until then a new subscriber does not get it (P-36)",
     "held_subscription": "messages that were held for it are sent to that peer (T-61)",
     "unsaid": "that peer is not told again that it is wanted no more (T-61)",
     "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
 }
 _SHOWN = 3
-_SHOWN_COLUMNS = {"retained": "channel, key, crc, stored_at"}  # no body
 
 
 def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[int]]) -> Iterator[str]:
@@ -185,8 +173,7 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
     bad = []
     if table in GOOD:
         query = f"FROM {table} WHERE NOT {GOOD[table]}"
-        shown_columns = _SHOWN_COLUMNS.get(table, "*")
-        bad = connection.execute(f"SELECT {shown_columns} {query} LIMIT {_SHOWN}").fetchall()
+        bad = connection.execute(f"SELECT * {query} LIMIT {_SHOWN}").fetchall()
     if table in sealed:
         yield from _broken_seal(table, sealed[table], _sums(connection, table), bool(bad))
     if bad:

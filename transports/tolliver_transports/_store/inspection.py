@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from uuid import UUID
 
-from tolliver_proto import CorruptMessage, NoticeKind, StoreError, UnparkDeliveries
+from tolliver_proto import CorruptMessage, NoticeKind, StoreError, UnparkDeliveries, is_keeper
 
 from .._private import open_private
 from .file import failing, probe
@@ -79,9 +79,9 @@ def _findings(path: Path) -> Iterator[str]:
 def _unreadable(store: SQLiteStore, peer: UUID) -> Iterator[str]:
     """Deliveries that it is owed, and those set aside for it."""
     store.commit([UnparkDeliveries(peer, [(0, _LAST)])])
-    seq = 0
+    seq, then = 0, "retain it again (P-36)" if is_keeper(peer) else "it will be set aside"
     while rows := store.fetch(peer, seq, _ROWS, _BYTES):
         for row in rows:
             if isinstance(row, CorruptMessage):
-                yield f"message {row.seq} for peer {peer}, with id {row.wire_id}, is damaged: it will be set aside"
+                yield f"message {row.seq} for peer {peer}, with id {row.wire_id}, is damaged: {then}"
         seq = rows[-1].seq

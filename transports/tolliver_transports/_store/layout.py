@@ -67,10 +67,6 @@ TABLES = {
     "clock": f"""CREATE TABLE clock(
         id INTEGER PRIMARY KEY CHECK(id = 1), correction INTEGER NOT NULL, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
-    "retained": f"""CREATE TABLE retained(
-        channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, stored_at INTEGER NOT NULL, body BLOB NOT NULL,
-        PRIMARY KEY(channel, key)
-    ) {_BY_KEY}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
     ) {_BY_KEY}""",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_proto import StoreError, Subscription
+from tolliver_proto import StoreError, Subscription, is_keeper
 
 from .checks import letter_check
 from .layout import LAYOUT, refuse_unknown
@@ -86,8 +86,9 @@ class DatabaseScan:
         self._deliveries = Deliveries(connection, lambda: 0)
 
     def peers(self) -> dict[int, UUID]:
-        """By their numbers."""
-        return {number: UUID(bytes=uuid) for number, uuid in self._connection.execute("SELECT id, uuid FROM peer")}
+        """By their numbers; not the owner of the last values, whose messages wait for no peer."""
+        rows = self._connection.execute("SELECT id, uuid FROM peer")
+        return {number: peer for number, uuid in rows if not is_keeper(peer := UUID(bytes=uuid))}
 
     def known(self) -> list[Known]:
         """All peers, in the order in which they came."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -46,23 +46,21 @@ from tolliver_proto import (
     RemoveMessages,
     RemoveOwnSubscription,
     RemovePeerSubscription,
-    RemoveRetained,
     ReplacePeerSubscriptions,
     ReserveIds,
-    RetainedValue,
     StoreError,
     StoreMessages,
-    StoreRetained,
     Subscription,
     UnparkDeliveries,
     UnpinPeer,
     begin_elsewhere,
     bytes_of,
+    is_keeper,
 )
 from tolliver_proto.layouts import MessageSet
 
 from .causes import FAILURES, MALFORMED, primary_code, store_error
-from .checks import check_of, letter_check, value_check
+from .checks import check_of, letter_check
 from .clock import StoreClock
 from .copying import write_copy
 from .file import DatabaseFile
@@ -70,7 +68,6 @@ from .health import StoreHealth
 from .memory import MemoryDatabase, is_in_memory
 from .owed import NOBODY, Deliveries, Holds, Row, Span, joined
 from .pieces import in_pieces
-from .retained import REMOVE, matching, size_of, total_of
 
 _Values = tuple[Any, ...]
 _T = TypeVar("_T")
@@ -296,7 +293,6 @@ class SQLiteStore:
             due = self._deliveries.next_due()
             expires_in = None if due is None else due - self._clock.now()
             letters, next_letter = self._letters()
-            retained = total_of(connection)
             ages = [*self._deliveries.ages(self._clock.now())]
             id_spans = [(first % 2**64, int(count)) for first, count in connection.execute(_ID_SPANS)]
         return Loaded(
@@ -309,7 +305,6 @@ class SQLiteStore:
             letters,
             next_letter,
             id_spans,
-            retained,
             expires_in,
             ages,
         )
@@ -348,7 +343,8 @@ class SQLiteStore:
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
         """As `Store.find`. With several peers owed one message, a piece may end between them only at `max_count`."""
         now = int(self._clock.now())
-        uuids = {number: uuid for uuid, number in self._peers.items() if peer in (None, uuid)}
+        asked = [peer] if peer is not None else [uuid for uuid in self._peers if not is_keeper(uuid)]
+        uuids = {self._peers[uuid]: uuid for uuid in asked if uuid in self._peers}
         with self._file.failing("search", *MALFORMED), ExitStack() as stack:
             # Each peer's deliveries lie in the order of seq: what is not asked for is not read.
             queues = []
@@ -397,34 +393,6 @@ class SQLiteStore:
                     text = f"dead letter {number} has a wrong checksum and is left out: its text is lost"
                     self._file.tell_damage(text)
         return letters
-
-    def retained(
-        self, wanted: Collection[Subscription], after: tuple[str, str] | None, max_count: int, max_bytes: int
-    ) -> list[RetainedValue]:
-        """As `Store.retained`. One whose checksum is wrong is left out, and `news` tells of it (V9)."""
-        values: list[RetainedValue] = []
-        size = 0
-        with self._file.failing("read", *MALFORMED), closing(matching(self._file.connection, wanted, after)) as rows:
-            while len(values) < max_count and size < max_bytes and (row := next(rows, None)) is not None:
-                channel, key, crc, stored_at, body = row
-                try:
-                    good = crc == value_check(channel, key, stored_at, body)
-                except (*MALFORMED, struct_error):
-                    good = False
-                if good:
-                    values.append(RetainedValue(channel.decode(), key.decode(), body, float(stored_at)))
-                    size += values[-1].size
-                else:
-                    self._file.tell_damage(
-                        f"what is retained of {channel!r:.100} {key!r:.100} has a wrong checksum "
-                        "and is left out: retain it again"
-                    )
-        return values
-
-    def retained_sizes(self, names: Sequence[tuple[str, str]]) -> list[int | None]:
-        """As `Store.retained_sizes`."""
-        with self._file.failing("read", *MALFORMED):
-            return [size_of(self._file.connection, name) for name in names]
 
     def _letters(self) -> tuple[list[tuple[int, int]], int]:
         """Number and size of each dead letter, and the next number. Opening has told where the table cannot be read."""
@@ -670,21 +638,6 @@ class SQLiteStore:
         self._insert("INSERT INTO handled", rows, _NEW_HANDLED)
         self._execute("DELETE FROM handled WHERE number <= (SELECT MAX(number) FROM handled) - ?", (kept,))
 
-    def _store_retained(self, run: list[StoreRetained]) -> None:
-        now = int(self._clock.now())
-        rows = [
-            (channel, key, value_check(channel.encode(), key.encode(), now, body), now, body)
-            for op in run
-            for channel, key, body in op.values
-        ]
-        for some in _by_bytes(rows):
-            self._insert("INSERT OR REPLACE INTO retained", some)
-
-    def _remove_retained(self, run: list[RemoveRetained]) -> None:
-        for op in run:
-            for name in op.names:
-                self._execute(REMOVE, name)
-
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
         for op in run:
             first = op.first - (op.first >> 63 << 64)  # a column has a sign
@@ -713,6 +666,4 @@ class SQLiteStore:
         RemoveDeadLetters: _remove_dead_letters,
         RememberHandled: _remember_handled,
         ReserveIds: _reserve_ids,
-        StoreRetained: _store_retained,
-        RemoveRetained: _remove_retained,
     }

@@ -1,0 +1,45 @@
+"""Identities of owners that are no peers: queues and last values.
+
+The outbox knows owners by their UUIDs, so that each queue has a UUID, made of its channel, and the last values have
+one. The form tells these UUIDs from all others: the first 64 bits, of version 8, begin no UUID of a clock and no
+derived identity. A peer that claims such a UUID is refused.
+
+The messages of a queue wait for a worker. Those of a keeper, such as the last values, wait for no peer: they are not
+pending, and they do not expire.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+_QUEUES = 0xEFFFFFFFFFFF8000  # below the derived identities, above the times of UUIDv7
+_KEEPERS = _QUEUES + 1
+_VARIANT = 0x8000000000000000
+_HASHED = 2**62 - 1
+_OFFSET, _PRIME = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, 64 bits
+
+VALUES = UUID(int=_KEEPERS << 64 | _VARIANT)
+"""Owner of the last values, the same in every instance."""
+
+
+def is_queue(uuid: UUID) -> bool:
+    """True if the UUID has the form of a queue's."""
+    return uuid.int >> 64 == _QUEUES
+
+
+def is_keeper(uuid: UUID) -> bool:
+    """True if the messages of this owner are kept, and wait for no peer."""
+    return uuid.int >> 64 == _KEEPERS
+
+
+def is_owner(uuid: UUID) -> bool:
+    """True if no peer is taken under this UUID."""
+    return is_queue(uuid) or is_keeper(uuid)
+
+
+def queue_id(channel: str) -> UUID:
+    """Returns the UUID of the channel's queue, the same in every instance."""
+    number = _OFFSET
+    for byte in channel.encode():
+        number = (number ^ byte) * _PRIME % 2**64
+    return UUID(int=_QUEUES << 64 | _VARIANT | (number ^ number >> 62) & _HASHED)
