@@ -107,7 +107,7 @@ WAYS = (
     Way(
         "ack_to_row",
         (
-            Hop("_messages/inbox.py", "Run.settle", "receiver: the handler has returned"),
+            Hop("_messages/inbox.py", "Mailbox.settle", "receiver: the handler has returned"),
             Hop("_node/inboxes/settling.py", "Settling.acknowledge", "receiver: the verdict; the credit is given back"),
             Hop("_node/commits/commits.py", "Commits.ack", "receiver: at once; with a durable `dedupe` once stored"),
             Hop("_wire/connection.py", "Connection.send_acks", "receiver: one frame for the acks of a run"),

@@ -11,7 +11,6 @@ ROUTING = "tolliver_proto/_node/outboxes/routing.py"
 KEEPING = "tolliver_proto/_node/outboxes/connect_windows.py"
 LANES = "tolliver_proto/_node/ordered_handling.py"
 OWED = "transports/tolliver_transports/_store/owed.py"
-LANE_MAILBOX = "transports/tolliver_transports/_messages/side_by_side.py"
 
 BUGS = (
     Bug(
@@ -79,10 +78,10 @@ BUGS = (
         ("tests/node/inboxes/test_pending.py::test_one_more_for_each_peer_and_all_go_on",),
     ),
     Bug(
-        "a call side by side never ends for its lane",
-        LANE_MAILBOX,
-        "end_call",
-        "self._lanes.end(delivery)",
+        "the place of a call is never free again",
+        "transports/tolliver_transports/_messages/inbox.py",
+        "end",
+        "self._places.end(one)",
         "pass",
         ("tests/adapters/test_side_by_side.py::test_so_many_calls_at_once_and_no_more[asyncio]",),
     ),

@@ -141,7 +141,7 @@ BUGS = (
         "an iterator that is held is never stuck",
         DRIVER,
         "begin",
-        "self.is_timed",
+        "self._timed is Timed.EACH",
         "False",
         (OVER_LOOPS + "test_an_iterator_that_is_held_and_not_read_is_stuck[messages-asyncio]",),
     ),

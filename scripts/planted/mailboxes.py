@@ -5,11 +5,11 @@ from __future__ import annotations
 from .bug import Bug
 
 TURNS = "tests/anyio/test_turns.py::"
-VOTES = "transports/tolliver_transports/_messages/votes.py"
+COPIES = "transports/tolliver_transports/_messages/copies.py"
 INBOX = "transports/tolliver_transports/_messages/inbox.py"
 LOOP = "transports/tolliver_transports/_driver/loop_endpoint.py"
 ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
-THREAD_ITERATORS = "transports/tolliver_transports/blocking/iterators.py"
+THREAD_CALLS = "transports/tolliver_transports/blocking/handler_calls.py"
 ENDS = "transports/tolliver_transports/anyio/ends.py"
 ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
 
@@ -24,7 +24,7 @@ BUGS = (
     ),
     Bug(
         "one handler is enough",
-        VOTES,
+        COPIES,
         "decided",
         "shared.left == 0",
         "True",
@@ -32,7 +32,7 @@ BUGS = (
     ),
     Bug(
         "a handler that failed is outvoted",
-        VOTES,
+        COPIES,
         "decided",
         "max(shared.verdict, verdict, key=_gravity)",
         "shared.verdict",
@@ -40,7 +40,7 @@ BUGS = (
     ),
     Bug(
         "several handlers share what each of them settles",
-        VOTES,
+        COPIES,
         "copies",
         "[[_Copy(one) for one in shared] for _ in range(handlers)]",
         "[[_Copy(one) for one in shared]] * handlers",
@@ -49,15 +49,15 @@ BUGS = (
     Bug(
         "a run settles a delivery twice",
         INBOX,
-        "Run.settle",
-        "one.settler is self",
+        "Mailbox.settle",
+        "self._out.pop(one, False)",
         "True",
         ("tests/adapters/test_handlers.py::test_a_handler_that_settles_twice_has_one_vote[asyncio-message_runs]",),
     ),
     Bug(
         "a handler is called for all of one peer first",
         INBOX,
-        "take",
+        "_take_waiting",
         "peer != self._served",
         "peer == self._served",
         ("tests/adapters/test_fair.py::test_a_handler_that_many_wait_for_is_called_for_each_of_them_in_turn[asyncio]",),
@@ -74,7 +74,7 @@ BUGS = (
         "gathered: a message that is kept is never told as begun",
         INBOX,
         "tell",
-        "self._box.begin(begun)",
+        "self.core.begin(self, begun)",
         "pass",
         (TURNS + "test_a_message_that_is_kept_from_a_turn_to_the_next_is_being_handled[asyncio]",),
     ),
@@ -82,7 +82,7 @@ BUGS = (
         "gathered: they are settled, and nobody is told",
         INBOX,
         "tell",
-        "self._box.settled(well, True)",
+        "self._say(well, True)",
         "pass",
         (TURNS + "test_acknowledgements_before_a_failure_in_one_turn_stand[asyncio]",),
     ),
@@ -97,9 +97,9 @@ BUGS = (
     Bug(
         "leaving an iterator acknowledges",
         INBOX,
-        "_leave",
-        "run.fail()",
-        "run.ack()",
+        "close",
+        "self._say(out, False)",
+        "self._say(out, True)",
         ("tests/adapters/test_handlers.py::test_leaving_an_iterator_fails_what_it_holds[asyncio]",),
     ),
     Bug(
@@ -136,7 +136,7 @@ BUGS = (
     ),
     Bug(
         "a thread's interrupt is a failure of its handler",
-        THREAD_ITERATORS,
+        THREAD_CALLS,
         "_call",
         "is_interrupt(error)",
         "False",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import Delivery, Limits, NoticeKind
+from tolliver_proto import Delivery, Limits, NoticeKind, Request
 
 from .facade import Facade, until
 from .kinds import EVERY_LOOP
@@ -87,3 +87,33 @@ def test_an_iterator_that_is_held_and_not_read_is_stuck(nodes: Nodes, in_runs: b
         until(lambda: not right.stats()["stuck_handlers"], "that it goes on")
         left.wait_acked(left.send("news", "", b"0"))
         messages.close()
+
+
+@EVERY_LOOP
+def test_a_responder_is_stuck_where_each_of_its_places_is_taken(nodes: Nodes) -> None:
+    """One slow request of several is not: a handler that begins later is stuck before."""
+    with nodes.pair(channels=(), right=SOON) as (left, right, _):
+        gates = {b"%d" % number: nodes.gate() for number in range(3)}
+        at_work: list[bytes] = []
+
+        def slow(message: Delivery | Request) -> Any:
+            at_work.append(message.body)
+            return gates[message.body]
+
+        def stuck() -> list[str]:
+            return noticed(right, NoticeKind.HANDLER_STUCK)
+
+        right.respond("asked", slow, concurrency=2)
+        right.subscribe("stays", handler=slow)
+        subscribed(left, 2)
+        requests = [left.start("request", "asked", b"0", timeout=50)]
+        until(lambda: at_work == [b"0"], "the first request")
+        left.send("stays", "", b"2")
+        until(stuck, "the notice of the handler")
+        assert "for 'stays' ''" in "".join(stuck())
+        assert "for 'asked' ''" not in "".join(stuck())
+        requests.append(left.start("request", "asked", b"1", timeout=50))
+        until(lambda: "for 'asked' ''" in "".join(stuck()), "the notice of the responder")
+        for gate in gates.values():
+            gate.open(b"done")
+        assert [one.wait().body for one in requests] == [b"done"] * 2

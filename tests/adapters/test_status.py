@@ -116,7 +116,9 @@ def test_handlers_that_fail_take_their_time_or_run_side_by_side_are_counted(node
         right.subscribe("waits", handler=lambda _: gate)
         right.subscribe("many")
         right.register_callback("many", "", Inbox(), concurrency=4)
-        subscribed(left, 3)
+        right.respond("asked", lambda _request: b"")
+        subscribed(left, 4)
+        left.request("asked", b"x")
         for channel in ("fails", "waits", "many"):
             left.send(channel, "", b"x")
 
@@ -126,6 +128,7 @@ def test_handlers_that_fail_take_their_time_or_run_side_by_side_are_counted(node
 
         until(lambda: told_of("fails") == (1, 1, 0, 2), "the handler that fails once")
         until(lambda: told_of("many") == (1, 0, 0, 1), "the one with lanes")
+        until(lambda: told_of("asked") == (1, 0, 0, 1), "the responder")
         assert told_of("waits") == (0, 0, 1, 0)
         gate.open()
         # A copy that was on its way when it was acknowledged is handled once more.

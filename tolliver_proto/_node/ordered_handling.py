@@ -33,6 +33,11 @@ class Lanes(Generic[T]):
         """True if one more item may begin."""
         return len(self._at_work) < self._most
 
+    @property
+    def may_begin(self) -> bool:
+        """True if `begin` returns an item."""
+        return bool(self._ready) and self.has_place
+
     def add(self, item: T) -> None:
         """Adds an item behind the others of its lane."""
         if self._lane is None:
@@ -47,7 +52,7 @@ class Lanes(Generic[T]):
 
     def begin(self) -> T | None:
         """Begins and returns the next item; None if no item may begin."""
-        if not self._ready or not self.has_place:
+        if not self.may_begin:
             return None
         item = self._ready.popleft()
         self._at_work.add(item)

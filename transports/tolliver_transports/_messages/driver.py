@@ -50,10 +50,10 @@ from .._driver import logs
 from .._driver.adapter import Done, Job, StoringAdapter
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall, PendingCalls
+from .copies import copies, decided, originals
 from .events import Event
 from .inbox import Mailbox
 from .store_jobs import News, StoreJobs
-from .votes import are_copies, copies, decided, originals
 from .waits import Connected, Waits
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class NodeDriver(Driver):
         self._recorder = recorder
         self._tell = tell
         self.delivered = 0  # messages that were given to handlers
+        self._has_copies = False  # or had: several handlers match what has come
         jobs = StoreJobs(node, store, world.store, news, synced)
         self.commits = jobs.counts
         self.try_store_again = jobs.try_again
@@ -124,9 +125,9 @@ class NodeDriver(Driver):
         self.node.receive_data(cid, plaintext, time.monotonic())
 
     def settle(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
-        """A handler says this of deliveries of one run."""
+        """A handler says this of these."""
         node, now = self.node, time.monotonic()
-        found = decided(deliveries, verdict) if are_copies(deliveries) else {verdict: deliveries}
+        found = decided(deliveries, verdict) if self._has_copies else {verdict: deliveries}
         for final, known in found.items():
             if isinstance(final, HandleAgain):
                 node.handle_again(known, final.seconds, now)
@@ -219,6 +220,7 @@ class NodeDriver(Driver):
         if len(mailboxes) == 1:
             mailboxes[0].put(action.deliveries)
             return
+        self._has_copies = True
         for mailbox, own in zip(mailboxes, copies(action.deliveries, len(mailboxes)), strict=True):
             mailbox.put(own)
 

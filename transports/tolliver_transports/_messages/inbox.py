@@ -1,21 +1,39 @@
 """Mailboxes: deliveries to one handler, and their acknowledgements back.
 
 A message is acknowledged when every matching handler has handled it well (T-45); a handler is a function or an
-iterator. A `Run` is what came together for one handler, and knows what of it is not settled. A `Mailbox` takes runs
-without waiting. It needs no bound of its own: what is handed out and not settled is the peer's credit, and the node
-stops reading when that is used up. It says which messages its handler is at, and gives the others back when that one is
-stuck (D-9).
+iterator. There is one mailbox for all of them, and a `Policy` says in data what differs. Its state: runs that wait, by
+their peers, who take turns; of one run, or of the lanes, what is to be handed out next; and what is out, that is handed
+out and not settled. A delivery is in one of these, and settling takes what is out: so it counts once.
+
+A mailbox takes runs without waiting. It needs no bound of its own: what is handed out and not settled is the peer's
+credit, and the node stops reading when that is used up. It says which messages its handler is at, and gives the others
+back when that one is stuck (D-9).
+
+An iterator on a loop gathers: the first verdict of a turn is told at once, so that it does not wait, and the others
+together when the turn ends: before a timer, an end of a connection, and the close. A message that is begun and
+acknowledged in one turn is never told as begun: no handler can be stuck on it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from enum import Enum
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from tolliver_proto import BodyNotDecoded, Delivery, GiveUp, HandleAgain, Node, NoticeKind, Verdict
+from tolliver_proto import (
+    BodyNotDecoded,
+    Delivery,
+    GiveUp,
+    HandleAgain,
+    Lanes,
+    Node,
+    NoticeKind,
+    Verdict,
+)
 
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt, shown, told
@@ -25,29 +43,15 @@ Handler = Callable[[Delivery], object]
 """A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
 
 
-class _Settled:
-    """Settler of deliveries that are settled already: saying it again changes nothing."""
-
-    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
-        pass
-
-
-_SETTLED = _Settled()
-
-
 class Run(Sequence[Delivery]):
     """Deliveries that came together, for bulk work. `ack()` and `fail()` settle all that is not settled yet, and so do
     those of each delivery."""
 
-    __slots__ = ("_box", "_deliveries", "_given", "_left")
+    __slots__ = ("_box", "_deliveries")
 
     def __init__(self, deliveries: Sequence[Delivery], box: Mailbox) -> None:
         self._deliveries = deliveries
         self._box = box
-        self._left = len(deliveries)  # those that are not settled
-        self._given = 0  # those that were taken out one by one, or all
-        for one in deliveries:
-            one.settler = self
 
     def __len__(self) -> int:
         return len(self._deliveries)
@@ -75,60 +79,12 @@ class Run(Sequence[Delivery]):
 
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
         """Say it of these, once each."""
-        with self._box.core.lock:
-            fresh = []
-            for one in deliveries:
-                if one.settler is self:
-                    one.settler = _SETTLED  # which held this run, as the run holds it
-                    fresh.append(one)
-            if fresh:
-                self._left -= len(fresh)
-                self._box.settled(fresh, verdict)
+        self._box.settle(deliveries, verdict)
 
     @property
     def settled(self) -> bool:
         """True if all of it is."""
-        return not self._left
-
-    # Handing out.
-
-    def next(self) -> Delivery | None:
-        """The next of them that is to be handled, for whoever takes one after the other."""
-        while self._given < len(self._deliveries):
-            delivery = self._deliveries[self._given]
-            self._given += 1
-            if delivery.settler is self:
-                return delivery
-        return None
-
-    def next_begun(self) -> Delivery | None:
-        """As `next`, and from now on it is being handled (D-9)."""
-        delivery = self.next()
-        if delivery is not None:
-            self._box.begin((delivery,))
-        return delivery
-
-    def begin_all(self) -> None:
-        """All of it is handed out, and being handled from now on."""
-        self._given = len(self._deliveries)
-        self._box.begin(self._deliveries)
-
-    def let_go(self) -> None:
-        """Let go what nobody has begun."""
-        self.settle([*self._deliveries[self._given :]], None)
-
-    def take_back(self, peer: UUID) -> None:
-        """Let go what nobody has begun and came from this peer: its bodies are needed no more."""
-        left = [*self._deliveries[self._given :]]
-        gone = [one for one in left if one.peer_id == peer]
-        self.settle(gone, None)
-        self._deliveries = [*self._deliveries[: self._given], *(one for one in left if one.peer_id != peer)]
-
-
-def settle(delivery: Delivery, verdict: Verdict) -> None:
-    """Say it of one that is in a run."""
-    assert delivery.settler is not None
-    delivery.settler.settle((delivery,), verdict)
+        return not any(map(self._box.is_out, self._deliveries))
 
 
 class Core(Protocol):
@@ -158,110 +114,267 @@ class Core(Protocol):
 
     @property
     def settle(self) -> Callable[[Sequence[Delivery], Verdict], None]:
-        """Says of these deliveries, which are of one run, what became of them."""
+        """Says of these deliveries what became of them."""
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None: ...
+
+
+class Turns(Protocol):
+    """The turns of a loop, at whose ends a mailbox may tell what it has gathered."""
+
+    ends_soon: bool
+
+    def tell_at_end(self, telling: Any) -> None:
+        """Have it tell at the end of this turn of the loop."""
+
+
+class Timed(Enum):
+    """The calls that the node times, as a handler may be stuck in them (D-9)."""
+
+    EACH = "each"
+    FULL = "full"  # the last place is taken: one slow call of many holds up no other
+    NONE = "none"
+
+
+def _register(box: Mailbox) -> None:
+    box.core.node.register(box.channel, box.key, box, box.policy.pending)
+
+
+def _unregister(box: Mailbox, is_over: bool) -> None:
+    box.core.node.unregister(box.channel, box.key, box)
+
+
+def _judge(box: Mailbox, delivery: Delivery, result: object) -> bool:
+    return box.is_well(delivery, result)
+
+
+def _returned(box: Mailbox, delivery: Delivery, is_well: object) -> None:
+    if is_well:
+        box.settle((delivery,), True)
+
+
+def _raised(box: Mailbox, delivery: Delivery, error: BaseException) -> None:
+    text = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
+    box.failed(delivery, text, error)
+
+
+class Policy(NamedTuple):
+    """The differences of mailboxes. `taker` is in words; `pending` is as `Node.register` has it. The functions are of
+    the pattern: how the node knows the mailbox, and what the calls of its handler say."""
+
+    taker: str = "an iterator"
+    pending: int | None = None
+    places: int | None = None  # deliveries that are out at once; without them, as many as are taken
+    is_ordered: bool = False  # inside a key: the next one is handed out when the call of the one before has ended
+    timed: Timed = Timed.EACH
+    ends_by_settling: bool = True  # calls end with it; else the taker says so
+    turns: Turns | None = None  # at whose ends acknowledgements are told; without them, at once
+    lets_go: bool = False  # when it is closed, of what was not handed out; else that fails
+    register: Callable[[Mailbox], None] = _register
+    unregister: Callable[[Mailbox, bool], None] = _unregister
+    judge: Callable[[Mailbox, Delivery, object], object] = _judge  # outside the lock: it runs the application's code
+    returned: Callable[[Mailbox, Delivery, object], None] = _returned  # with what was judged
+    raised: Callable[[Mailbox, Delivery, BaseException], None] = _raised
 
 
 class Mailbox:
     """Deliveries that match one registration. The node knows it as a handler from `open` to `close`."""
 
-    _run_of: Callable[[Sequence[Delivery], Any], Run] = Run
-
-    def __init__(
-        self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str = "", pending: int | None = None
-    ) -> None:
-        """`calls` is the function that gets them, in words; none for an iterator, whose calls end with settling.
-
-        `pending` is as `Node.register` has it.
-        """
+    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, policy: Policy) -> None:
+        self.core = core
         self.channel = channel
         self.key = key
         self.wakeup = wakeup
         self.closed = True  # until it is opened
-        self.is_timed = True
-        self._ends_by_settling = not calls
-        self.core = core
-        self._calls = calls
-        self._pending = pending
-        self._runs: dict[UUID, deque[Run]] = {}  # by their peers, who take turns
+        self.policy = policy
+        self._timed = policy.timed
+        self._turns = policy.turns
+        self._waiting: dict[UUID, deque[Sequence[Delivery]]] = {}  # by their peers, who take turns
         self._served: UUID | None = None  # the peer that had the last turn
-        self._held: list[Run] = []
+        self._next: deque[Delivery] = deque()  # its run, where there are no places
+        self._places: Lanes[Delivery] | None = None
+        self._last: Delivery | None = None  # it has the last place, where that is timed
+        self._out: dict[Delivery, bool] = {}  # handed out, and not settled
+        self._gathers = False  # the end of this turn tells the rest of it
+        self._well: list[Delivery] = []  # acknowledged, and not told
+        self._begun: list[Delivery] = []  # and not told
 
     def open(self) -> None:
         """Take from now on. Deliveries that wait already come within this call: the taker is to be ready for them."""
         with self.core.lock:
             self.core.check_open()
-            self._register()
+            self.policy.register(self)
+            if self.policy.places is not None:  # which it has checked
+                self._places = Lanes(self.policy.places, attrgetter("key") if self.policy.is_ordered else None)
             self.closed = False
             self.core.mailboxes.add(self)
             self._counts = self.core.channels.begin(self.channel)
             self.core.run_actions()
 
     def __str__(self) -> str:
-        return f"{self._calls or 'an iterator'} for {self.channel!r:.100} {self.key!r:.100}"
-
-    def _register(self) -> None:
-        self.core.node.register(self.channel, self.key, self, self._pending)
-
-    def _unregister(self) -> None:
-        self.core.node.unregister(self.channel, self.key, self)
+        return f"{self.policy.taker} for {self.channel!r:.100} {self.key!r:.100}"
 
     def put(self, deliveries: Sequence[Delivery]) -> None:
         """These have come together. They are in no other mailbox: where several handlers match, each has copies."""
-        run = self._run_of(deliveries, self)
+        for one in deliveries:
+            one.settler = self
         self._counts.queued += len(deliveries)
-        self._runs.setdefault(deliveries[0].peer_id, deque()).append(run)
+        self._waiting.setdefault(deliveries[0].peer_id, deque()).append(deliveries)
         self.wakeup.set()
+
+    # Handing out.
 
     @property
     def waiting(self) -> bool:
         """True if there is something to take."""
-        return bool(self._runs)
+        if self._places is None:
+            return bool(self._next or self._waiting)
+        return self._places.may_begin or bool(self._waiting and self._places.has_place)
 
-    def take(self) -> Run | None:
-        """The next deliveries that came together, if there are any. Peers take turns: none waits for another's lot."""
-        if not self._runs:
+    def take(self) -> Delivery | None:
+        """The next delivery; None where there is none, or no place. Its taker settles it."""
+        if self._places is None:
+            if not self._next:
+                if not self._waiting:
+                    return None
+                self._next.extend(self._take_waiting())
+            delivery = self._next.popleft()
+        else:
+            while (head := self._places.begin()) is None:
+                if not (self._waiting and self._places.has_place):
+                    return None
+                for one in self._take_waiting():
+                    self._places.add(one)
+            delivery = head
+        self._out[delivery] = True
+        return delivery
+
+    def take_begun(self) -> Delivery | None:
+        """As `take`, and from now on it is being handled (D-9)."""
+        delivery = self.take()
+        if self._gathers and delivery is not None:
+            self._begun.append(delivery)
+        elif delivery is not None:
+            self.begin((delivery,))
+        return delivery
+
+    def take_run(self) -> Run | None:
+        """The next deliveries that came together, if there are any; all of them are being handled from now on."""
+        if not self._waiting:
             return None
-        for peer in self._runs:
+        deliveries = self._take_waiting()
+        self._out.update(dict.fromkeys(deliveries, True))
+        self.begin(deliveries)
+        return Run(deliveries, self)
+
+    def _take_waiting(self) -> Sequence[Delivery]:
+        """Peers take turns: none waits for another's lot."""
+        for peer in self._waiting:
             if peer != self._served:
                 break
         self._served = peer  # the same again where there is no other
-        runs = self._runs.pop(peer)
+        runs = self._waiting.pop(peer)
         run = runs.popleft()
         if runs:
-            self._runs[peer] = runs
-        self._held = [one for one in self._held if not one.settled]
-        self._held.append(run)
+            self._waiting[peer] = runs
         return run
+
+    def take_back(self, peer: UUID) -> None:
+        """Let go what nobody has begun and came from this peer: others need its credit."""
+        self.tell()
+        self._say(self._take_out(lambda one: one.peer_id == peer), None)
+
+    def _take_out(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Those of these that were not handed out."""
+        left, self._waiting = self._waiting, {}
+        gone = [] if self._places is None else self._places.take_out(wanted)
+        gone += filter(wanted, self._next)
+        self._next = deque(one for one in self._next if not wanted(one))
+        for peer, runs in left.items():
+            gone += [one for run in runs for one in run if wanted(one)]
+            kept = [rest for run in runs if (rest := [one for one in run if not wanted(one)])]
+            if kept:
+                self._waiting[peer] = deque(kept)
+        return gone
 
     # Calls (D-9).
 
     def be_patient(self) -> None:
         """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
-        self.is_timed = False
+        self._timed = Timed.NONE
         with self.core.lock:
             self.core.node.hand_out_once(self)
 
     def begin(self, deliveries: Sequence[Delivery]) -> None:
         """Its handler is at these from now on."""
-        if self.is_timed:
+        if self._timed is Timed.EACH:
+            if self._gather():
+                self._begun += deliveries
+            else:
+                self.core.begin(self, deliveries)
+        elif self._timed is Timed.FULL and self._places is not None and not self._places.has_place:
+            self._last = deliveries[0]
             self.core.begin(self, deliveries)
 
     def end(self, deliveries: Sequence[Delivery]) -> None:
-        """Its handler has ended with these, settled or not: for calls that do not end with settling."""
-        self.core.end(self, deliveries)
+        """Its handler has ended with these, settled or not."""
+        if self._places is not None:
+            for one in deliveries:
+                self._places.end(one)
+        if self.policy.timed is Timed.EACH:
+            self.core.end(self, deliveries)
+        elif self._last is not None:
+            self.core.end(self, (self._last,))
+            self._last = None
 
-    def settled(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
-        """These of one run are, each for the first time."""
+    # Verdicts.
+
+    def is_out(self, delivery: Delivery) -> bool:
+        """True if it is handed out, and not settled."""
+        return delivery in self._out
+
+    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
+        """Say it of those of these that are out: what is settled already stays so."""
+        with self.core.lock:
+            fresh = [one for one in deliveries if self._out.pop(one, False)]
+            if verdict is True and self._turns is not None and (self._gathers or self._gather()):
+                self._well += fresh
+            elif fresh:
+                self.tell()
+                self._say(fresh, verdict)
+
+    def _gather(self) -> bool:
+        """Gather from now on, until the end of this turn; False where it has not begun yet."""
+        turns = self._turns
+        if turns is not None and turns.ends_soon:
+            self._gathers = True
+            turns.tell_at_end(self)
+        return self._gathers
+
+    def tell(self) -> None:
+        """All that was gathered in this turn."""
+        if not self._gathers:
+            return
+        self._gathers = False
+        well, self._well = self._well, []
+        self._say(well, True)
+        begun, self._begun = [one for one in self._begun if one in self._out], []
+        if begun and self._timed is Timed.EACH:  # its user may be patient since
+            self.core.begin(self, begun)
+
+    def _say(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
+        if not deliveries:
+            return
         counts = self._counts
         counts.queued -= len(deliveries)
         if verdict is True:
             counts.handled += len(deliveries)
         elif verdict is not None:  # a message that is let go was not begun: neither handled nor failed
             counts.failed += len(deliveries)
-        if self._ends_by_settling:
+        if self.policy.ends_by_settling:
             self.end(deliveries)
+            if self._places is not None:
+                self.wakeup.set()  # one is free
         self.core.settle(deliveries, verdict)
 
     def is_well(self, delivery: Delivery, result: object) -> bool:
@@ -278,145 +391,44 @@ class Mailbox:
             if is_interrupt(error):
                 raise
             text = f"returned {shown(result)}, and whether that is true raises {told(error)}: return None or a bool"
-            self._failed(delivery, text, error)
+            self.failed(delivery, text, error)
         else:
-            self._failed(delivery, f"returned {shown(result)}")
+            self.failed(delivery, f"returned {shown(result)}")
         return False
 
-    def raised(self, delivery: Delivery, error: BaseException) -> None:
-        """Its handler has: it has failed, and that is told."""
-        text = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
-        self._failed(delivery, text, error)
-
-    def _failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
+    def failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
+        """Its handler has not handled it, and that is told."""
         self.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
-        delivery.fail()
+        self.settle((delivery,), False)
+
+    def returned(self, delivery: Delivery, result: object) -> None:
+        """Its handler has, and this says what becomes of it."""
+        self.policy.returned(self, delivery, self.policy.judge(self, delivery, result))
+
+    def raised(self, delivery: Delivery, error: BaseException) -> None:
+        """Its handler has: it has failed."""
+        self.policy.raised(self, delivery, error)
 
     def took(self, seconds: float, calls: int) -> None:
         """So many calls of the handler have lasted for so long in all."""
         if calls:
             self._counts.seconds.add(seconds / calls, calls)
 
-    def take_back(self, peer: UUID) -> None:
-        """Let go what nobody has begun and came from this peer: others need its credit."""
-        for run in self._held:
-            run.take_back(peer)
-        self._take_back_waiting(peer)
+    def close(self, is_over: bool = True) -> None:
+        """Take no more, and fail what is not settled, so that it is sent again.
 
-    def _take_back_waiting(self, peer: UUID) -> None:
-        runs = self._runs.pop(peer, deque())
-        for run in runs:
-            run.take_back(peer)
-        if left := deque(run for run in runs if not run.settled):
-            self._runs[peer] = left
-
-    def close(self) -> None:
-        """Take no more, and fail what is not settled, so that it is sent again."""
+        Its user wants no more, or, where it is not over, the instance closes, and the next one goes on.
+        """
         with self.core.lock:
             if self.closed:
                 return
+            self.tell()
             self.closed = True
             self.core.mailboxes.discard(self)
-            self._unregister()
-            self._leave([*self._held, *(one for runs in self._runs.values() for one in runs)])
-            self._runs.clear()
+            self.policy.unregister(self, is_over)
+            out, self._out = [*self._out], {}
+            left = self._take_out(lambda _one: True)
+            self._say(out, False)
+            self._say(left, None if self.policy.lets_go else False)
             self._counts.handlers -= 1
             self.wakeup.set()
-
-    def _leave(self, runs: Iterable[Run]) -> None:
-        for run in runs:
-            run.fail()
-
-
-class GatheringCore(Core, Protocol):
-    """The core of an instance on a loop, which has ends of turns."""
-
-    ends_soon: bool
-
-    def tell_at_end(self, telling: Any) -> None:
-        """Have it tell at the end of this turn of the loop."""
-
-
-class GatheredRun(Run):
-    """A run that is taken one by one on a loop: what is acknowledged is told together at the end of the turn."""
-
-    __slots__ = ("_told", "_well")
-
-    _box: GatheringMailbox
-
-    def __init__(self, deliveries: Sequence[Delivery], box: GatheringMailbox) -> None:
-        super().__init__(deliveries, box)
-        self._told = 0  # of those that were taken out
-        self._well: list[Delivery] = []  # acknowledged, and not told
-
-    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
-        if verdict is True and (self._box.gathers or self._box.gather()):
-            for one in deliveries:
-                if one.settler is self:
-                    one.settler = _SETTLED
-                    self._well.append(one)
-        else:
-            self._box.tell()
-            super().settle(deliveries, verdict)
-
-    def next_begun(self) -> Delivery | None:
-        deliveries, box = self._deliveries, self._box
-        while self._given < len(deliveries):  # as `next`, once for each message
-            delivery = deliveries[self._given]
-            self._given += 1
-            if delivery.settler is self:
-                if not (box.gathers or box.gather()):
-                    self.tell()
-                return delivery
-        return None
-
-    def tell(self) -> None:
-        """Tell the node what was acknowledged, and what was taken out and is not settled."""
-        if self._well:
-            well, self._well = self._well, []
-            self._left -= len(well)
-            self._box.settled(well, True)
-        if self._told < self._given:
-            begun = [one for one in self._deliveries[self._told : self._given] if one.settler is self]
-            self._told = self._given
-            if begun:
-                self._box.begin(begun)
-
-
-class GatheringMailbox(Mailbox):
-    """Mailbox of an iterator on a loop, which gathers what is begun and acknowledged in one turn of the loop.
-
-    The first of a turn is told at once, so that it does not wait, and the others together when the turn ends: before a
-    timer, an end of a connection, and the close. A message that is begun and acknowledged in one turn is never told as
-    begun: nobody can be stuck on it.
-    """
-
-    core: GatheringCore
-    _run_of = GatheredRun
-
-    def __init__(self, core: GatheringCore, channel: str, key: str, wakeup: Wakeup) -> None:
-        self.gathers = False
-        super().__init__(core, channel, key, wakeup)
-
-    def gather(self) -> bool:
-        """Gather from now on, until the end of this turn; False where it has not begun yet."""
-        if self.core.ends_soon:
-            self.gathers = True
-            self.core.tell_at_end(self)
-        return self.gathers
-
-    def tell(self) -> None:
-        """All that was gathered."""
-        if self.gathers:
-            self.gathers = False
-            for run in self._held:
-                if isinstance(run, GatheredRun):
-                    run.tell()
-
-    def close(self) -> None:
-        self.tell()
-        super().close()
-
-    def take_back(self, peer: UUID) -> None:
-        self.tell()
-        super().take_back(peer)

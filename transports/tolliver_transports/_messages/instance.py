@@ -489,7 +489,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def _end_work(self) -> None:
         self._store.end()
         for mailbox in list(self.mailboxes):
-            mailbox.close()  # a connection whose credit they hold could not end
+            mailbox.close(is_over=False)  # a connection whose credit they hold could not end
 
     def _on_checked(self, lines: Iterable[str] | None, error: TolliverError | None = None) -> None:
         """After a crash, or where opening found damage, it was looked for beside everything else (D-13)."""

@@ -6,22 +6,22 @@ mailbox's wakeup, the application's own awaitable and `yield_to_loop()`, and eac
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import Context
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import iscoroutinefunction
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Generic, Self, TypeVar
 
 from tolliver_proto import Delivery
 
-from .._driver.adapter import AwaitableWakeup, Wakeup
+from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt
-from .._driver.loop_endpoint import SLICE, Handling
-from .._driver.pending import PendingCall
-from .inbox import Core, GatheringCore, GatheringMailbox, Handler, Mailbox, Run
-from .side_by_side import SideBySide, SideBySideCalls
+from .._driver.loop_endpoint import SLICE
+from .inbox import Core, Handler, Mailbox, Policy, Run
+from .side_by_side import AsyncCore, SideBySide, SideBySideCalls
 
+Item = TypeVar("Item", Delivery, Run)
 _Awaited = tuple[Delivery, Awaitable[object]]
 
 
@@ -41,10 +41,7 @@ class Receiver:
     def __repr__(self) -> str:
         box = self._mailbox
         state = " (closed)" if box.closed else ""
-        return f"<{self._kind()} of {box.channel!r:.100} {box.key!r:.100}{state}>"
-
-    def _kind(self) -> str:
-        return type(self).__name__
+        return f"<{type(self).__name__} of {box.channel!r:.100} {box.key!r:.100}{state}>"
 
 
 def name_of(handler: Callable[..., object]) -> str:
@@ -54,71 +51,37 @@ def name_of(handler: Callable[..., object]) -> str:
 class BaseIterator(Receiver):
     """An iterator over a mailbox, which does not know it: so it can be seen when nobody does any more."""
 
-    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> None:
+    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, policy: Policy) -> None:
         self._core = core
-        self._mailbox = self._make_mailbox(core, channel, key, wakeup)
+        self._mailbox = Mailbox(core, channel, key, wakeup, policy)
         self._mailbox.open()
-
-    def _make_mailbox(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
-        return Mailbox(core, channel, key, wakeup)
 
     def __del__(self) -> None:
         if hasattr(self, "_mailbox"):  # it was refused, where there is none
             self._core.abandon(self._mailbox)
 
 
-class AsyncCore(GatheringCore, Protocol):
-    """The core of an instance whose users await."""
-
-    run_follows: bool
-
-    def wakeup(self) -> AwaitableWakeup: ...
-
-    def context(self) -> Context: ...
-
-    def call_at_end(self, handling: Handling) -> None:
-        """Have it called when what comes together has come."""
-
-    def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
-
-    def wait(self, call: PendingCall[None]) -> Awaitable[None]: ...
-
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
-        """Run it beside everything else; what is returned cancels it."""
-
-    def yield_to_loop(self) -> Awaitable[object]:
-        """Let others run."""
-
-    def is_outside(self, error: BaseException) -> bool:
-        """True for what ends the task that it was raised in, and not only what that task has awaited."""
-
-
-class AsyncIterator(BaseIterator):
+class AsyncIterator(BaseIterator, Generic[Item]):
     """An iterator for any number of tasks."""
 
-    _in_bulk = True
-
-    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
+    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool, policy: Policy | None = None) -> None:
         self._wakeup = core.wakeup()
         self._loop = core
-        super().__init__(core, channel, key, self._wakeup)
+        super().__init__(core, channel, key, self._wakeup, policy or Policy())
         self._subscribe = subscribe
 
-    async def next_run(self) -> Run:
-        """The next deliveries that came together. Raises StopAsyncIteration when it is closed."""
-        await self._begin()
-        while (run := self._take()) is None:
-            await self._wakeup.wait()
-        if self._in_bulk:
-            run.begin_all()
-        return run
+    @abstractmethod
+    def _take(self) -> Item | None:
+        """The next that has come, which is being handled from now on; None where there is none."""
 
-    def _take(self) -> Run | None:
-        """The run that has come, or None. Raises StopAsyncIteration when it is closed."""
-        run = self._mailbox.take()
-        if run is None and self._mailbox.closed:
-            raise StopAsyncIteration
-        return run
+    async def __anext__(self) -> Item:
+        if self._subscribe:
+            await self._begin()
+        while (item := self._take()) is None:
+            if self._mailbox.closed:
+                raise StopAsyncIteration
+            await self._wakeup.wait()
+        return item
 
     async def _begin(self) -> None:
         if self._subscribe:
@@ -136,61 +99,42 @@ class AsyncIterator(BaseIterator):
         self.close()
 
 
-class Messages(AsyncIterator):
+class Messages(AsyncIterator[Delivery]):
     """An iterator over what matches, one delivery at a time. Leaving it fails what it still holds.
 
     Several tasks may share one: each delivery goes to one of them.
     """
 
-    _in_bulk = False
+    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool, policy: Policy | None = None) -> None:
+        super().__init__(core, channel, key, subscribe, policy or Policy(turns=core))
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool) -> None:
-        super().__init__(core, channel, key, subscribe)
-        self._current: Run | None = None
-
-    def _make_mailbox(self, _core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
-        return GatheringMailbox(self._loop, channel, key, wakeup)
-
-    async def __anext__(self) -> Delivery:
-        if self._subscribe:
-            await self._begin()
-        while (run := self._current) is None or (delivery := run.next_begun()) is None:
-            if (run := self._take()) is not None:
-                self._current = run
-            else:
-                await self._wakeup.wait()
-        return delivery
-
-    def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
-        self._current = None
-        super().close()
+    def _take(self) -> Delivery | None:
+        return self._mailbox.take_begun()
 
 
-class Runs(AsyncIterator):
+class Runs(AsyncIterator[Run]):
     """As Messages, a run at a time: `async for run in instance.message_runs(...)`."""
 
-    async def __anext__(self) -> Run:
-        return await self.next_run()
+    def _take(self) -> Run | None:
+        return self._mailbox.take_run()
 
 
 class _HandlerCalls:
-    """Calls of one handler.
+    """Calls of one handler, one after the other.
 
     The loop makes them at the end of the turn that has read its messages. There is a task while the handler takes its
     time, or has given back something to await; a coroutine function has one always.
     """
 
-    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, pending: int | None) -> None:
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
         self._core = core
         self._handler = handler
         self._wakeup = core.wakeup()  # the task's
         self._context = core.context()
         self._cancel: Callable[[], object] | None = None  # the task
         self._keeps_task = iscoroutinefunction(handler)
-        self._run: Run | None = None
-        self._well: list[Delivery] = []  # of its run: handled well, and not settled yet
-        self.mailbox = Mailbox(core, channel, key, self, name_of(handler), pending)
+        self._well: list[Delivery] = []  # handled well, and not settled yet
+        self.mailbox = Mailbox(core, channel, key, self, policy)
         self.mailbox.open()
         if self._keeps_task:
             self._begin_work()
@@ -210,55 +154,37 @@ class _HandlerCalls:
     def call(self, until: float) -> None:
         if self._cancel is None:
             awaited = self._context.run(self._call_each, until)
-            if awaited is not None or self._has_more():
+            if awaited is not None or self.mailbox.waiting:
                 self._begin_work(awaited)
 
     def _begin_work(self, awaited: _Awaited | None = None) -> None:
         self._cancel = self._context.run(self._core.spawn, partial(self._work, awaited))
 
-    def _has_more(self) -> bool:
-        return not self.mailbox.closed and (self._run is not None or self.mailbox.waiting)
-
-    def _next_run(self) -> Run | None:
-        """The run to be handled, if there is one."""
-        if self._run is None:
-            self._run = self.mailbox.take()
-        return self._run
-
-    def _settle(self) -> None:
-        """Settle together the messages that went well so far."""
-        if self._well and self._run is not None:
-            well, self._well = self._well, []
-            self._run.settle(well, True)
-
     def _call_each(self, until: float) -> _Awaited | None:
         """Call the handler for what is there, one after the other, until then, or until it gives back an awaitable."""
         handler, mailbox = self._handler, self.mailbox
-        while not mailbox.closed and (run := self._next_run()) is not None:
-            began, calls = monotonic(), 0
-            while not mailbox.closed and (delivery := run.next()) is not None:
-                try:
-                    result = handler(delivery)
-                except BaseException as error:
-                    if is_interrupt(error):
-                        raise
-                    self._raised(delivery, error)
-                else:
-                    if result is not None and isinstance(result, Awaitable):
-                        mailbox.took(monotonic() - began, calls)
-                        return delivery, result
-                    if result is None or mailbox.is_well(delivery, result):  # None is nearly always
-                        self._well.append(delivery)
-                calls += 1
-                if monotonic() > until:
-                    mailbox.took(monotonic() - began, calls)
-                    self._settle()
-                    return None
-            mailbox.took(monotonic() - began, calls)
-            if not mailbox.closed:  # else what it holds has failed
-                self._settle()
-                self._run = None
-        return None
+        began, calls = monotonic(), 0
+        awaited = None
+        while (delivery := mailbox.take()) is not None:
+            try:
+                result = handler(delivery)
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                self._raised(delivery, error)
+            else:
+                if result is not None and isinstance(result, Awaitable):
+                    awaited = delivery, result
+                    break
+                if result is None or mailbox.is_well(delivery, result):  # None is nearly always
+                    self._well.append(delivery)
+            calls += 1
+            if monotonic() > until:
+                break
+        mailbox.took(monotonic() - began, calls)
+        well, self._well = self._well, []
+        mailbox.settle(well, True)
+        return awaited
 
     async def _work(self, awaited: _Awaited | None) -> None:
         try:
@@ -274,7 +200,7 @@ class _HandlerCalls:
                 self._core.run_actions()
                 if awaited is not None:
                     continue
-                if self._has_more():
+                if self.mailbox.waiting:
                     await self._core.yield_to_loop()
                 elif self._keeps_task:
                     await self._wakeup.wait()
@@ -284,27 +210,24 @@ class _HandlerCalls:
             self._cancel = None
 
     async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> None:
-        self._settle()  # a message that is done must not wait for one that takes its time
-        self._core.run_actions()
-        try:
-            outcome = await self._awaited(delivery, result)
-        except BaseException as error:
-            if self._core.is_outside(error):
-                raise
-            self._raised(delivery, error)
-        else:
-            if self.mailbox.is_well(delivery, outcome):
-                self._well.append(delivery)
-
-    async def _awaited(self, delivery: Delivery, result: Awaitable[object]) -> object:
         """The handler is at it until then (D-9)."""
         began = monotonic()
         self.mailbox.begin((delivery,))
         try:
-            return await result
-        finally:
-            self.mailbox.end((delivery,))
-            self.mailbox.took(monotonic() - began, 1)
+            outcome = await result
+        except BaseException as error:
+            self._ended(delivery, began)
+            if self._core.is_outside(error):
+                raise
+            self._raised(delivery, error)
+        else:
+            self._ended(delivery, began)
+            if self.mailbox.is_well(delivery, outcome):
+                self._well.append(delivery)
+
+    def _ended(self, delivery: Delivery, began: float) -> None:
+        self.mailbox.end((delivery,))
+        self.mailbox.took(monotonic() - began, 1)
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
         if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
@@ -315,11 +238,8 @@ class Registration(Receiver):
     """A handler at work. `close()` ends it; what it holds is failed and sent again."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
-        self._calls: _HandlerCalls | SideBySideCalls
-        if how.is_one:
-            self._calls = _HandlerCalls(core, channel, key, handler, how.pending)
-        else:
-            self._calls = SideBySideCalls(core, channel, key, handler, name_of(handler), how)
+        calls = _HandlerCalls if how.is_one else SideBySideCalls
+        self._calls = calls(core, channel, key, handler, how.policy(name_of(handler)))
         self._mailbox = self._calls.mailbox
 
     def close(self) -> None:

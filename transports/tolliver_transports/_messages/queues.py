@@ -6,19 +6,19 @@ works on at a time: the next one when one of these is settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
-from tolliver_proto import Delivery, Job, JobList, Node, Queues, QueueWork, Receipt
+from tolliver_proto import Job, JobList, Node, Queues, QueueWork, Receipt
 
-from .._driver.adapter import Wakeup
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of
-from .inbox import Core, Mailbox, Run
-from .iterators import AsyncCore, Messages
+from .inbox import Mailbox, Policy, Timed
+from .iterators import Messages
+from .side_by_side import AsyncCore
 
 if TYPE_CHECKING:
     from .driver import NodeDriver
@@ -97,43 +97,25 @@ def numbers_of(jobs: Named) -> Iterable[int]:
     return [one if isinstance(one, int) else one.number for one in jobs]
 
 
-class JobBox(Mailbox):
-    """Jobs of one channel, for an iterator that hands out so many at a time."""
+def policy_of_work(concurrency: int, lease: float) -> Policy:
+    """The policy of a worker's mailbox. A job may take its time: who is at one is never stuck (D-9)."""
 
-    def __init__(self, core: Core, channel: str, wakeup: Wakeup, concurrency: int, lease: float) -> None:
-        self._concurrency = concurrency
-        self._lease = lease
-        self._begun: set[Delivery] = set()
-        super().__init__(core, channel, "", wakeup)
+    def register(box: Mailbox) -> None:
+        box.core.node.use(QueueWork).work(box.channel, box, concurrency, lease, monotonic())
 
-    def __str__(self) -> str:
-        return f"a worker on {self.channel!r:.100}"
+    return Policy(
+        "a worker",
+        places=concurrency,
+        timed=Timed.NONE,
+        lets_go=True,
+        register=register,
+        unregister=_unregister,
+    )
 
-    def _register(self) -> None:
-        self.core.node.use(QueueWork).work(self.channel, self, self._concurrency, self._lease, monotonic())
 
-    def _unregister(self) -> None:
-        self.core.node.use(QueueWork).stop_work(self.channel, monotonic())
-        self.core.run_actions()
-
-    @property
-    def has_room(self) -> bool:
-        """True if it may hand out one more."""
-        return len(self._begun) < self._concurrency
-
-    def begin(self, deliveries: Sequence[Delivery]) -> None:
-        """A job may take its time: who is at one is never stuck (D-9)."""
-        self._begun.update(deliveries)
-
-    def end(self, deliveries: Sequence[Delivery]) -> None:
-        self._begun.difference_update(deliveries)
-        self.wakeup.set()
-
-    def _leave(self, runs: Iterable[Run]) -> None:
-        """Jobs that were not begun are let go, the rest has failed."""
-        for run in runs:
-            run.let_go()
-            run.fail()
+def _unregister(box: Mailbox, _is_over: bool) -> None:
+    box.core.node.use(QueueWork).stop_work(box.channel, monotonic())
+    box.core.run_actions()
 
 
 class Work(Messages):
@@ -143,25 +125,7 @@ class Work(Messages):
     """
 
     def __init__(self, core: AsyncCore, channel: str, concurrency: int, lease: float) -> None:
-        self._concurrency, self._lease = concurrency, lease
-        super().__init__(core, channel, "", subscribe=False)
-
-    def _make_mailbox(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
-        self._box = JobBox(core, channel, wakeup, self._concurrency, self._lease)
-        return self._box
-
-    async def __anext__(self) -> Delivery:
-        while not self._box.has_room or (job := self._next_begun()) is None:
-            await self._wakeup.wait()
-        return job
-
-    def _next_begun(self) -> Delivery | None:
-        while (job := self._current.next_begun() if self._current is not None else None) is None:
-            run = self._take()
-            if run is None:
-                return None
-            self._current = run
-        return job
+        super().__init__(core, channel, "", subscribe=False, policy=policy_of_work(concurrency, lease))
 
 
 def _jobs_of(token: Receipt) -> list[Job]:

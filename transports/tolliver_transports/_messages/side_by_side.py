@@ -1,25 +1,27 @@
 """Handlers side by side.
 
-One handler has several messages at once, in order inside a key where that is asked for. `Lanes` of the core says which
-may begin. Here are the mailbox that asks it, on loops and in threads, and the calls on a loop: a task for each that
-gives back something to await.
+One handler has several calls at once, in order inside a key where that is asked for.
+
+The mailbox says which message may begin. Here are the calls on a loop, of handlers and of responders. The loop makes
+them at the end of the turn that has read their messages. Awaitables that they give back are for tasks, of which there
+are as many as were at work at once; they stay for the next ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from functools import partial
-from operator import attrgetter
 from time import monotonic
-from typing import Any, Literal, NamedTuple
-from uuid import UUID
+from typing import Any, Literal, NamedTuple, Protocol
 
-from tolliver_proto import Delivery, Lanes
+from tolliver_proto import Delivery
 
-from .._driver.adapter import Wakeup
+from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt
-from .._driver.loop_endpoint import SLICE
-from .inbox import Core, Handler, Mailbox, settle
+from .._driver.loop_endpoint import Handling
+from .._driver.pending import PendingCall
+from .inbox import Core, Handler, Mailbox, Policy, Turns
 
 OrderedBy = Literal["key"] | None
 
@@ -35,6 +37,12 @@ class SideBySide(NamedTuple):
     def is_one(self) -> bool:
         """True if one call follows the other, which keeps all in order."""
         return self.concurrency == 1
+
+    def policy(self, name: str) -> Policy:
+        """The policy of the mailbox of a handler of that name."""
+        places = None if self.is_one else self.concurrency
+        is_ordered = self.ordered_by is not None
+        return Policy(name, self.pending, places, is_ordered, ends_by_settling=False)
 
 
 def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None) -> SideBySide:
@@ -56,118 +64,138 @@ def chosen_with(handler: object, concurrency: int, ordered_by: OrderedBy, pendin
     return how
 
 
-class LaneMailbox(Mailbox):
-    """Deliveries that match one registration, for several calls at once."""
+class AsyncCore(Core, Turns, Protocol):
+    """The core of an instance whose users await."""
 
-    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, calls: str, how: SideBySide) -> None:
-        self._lanes: Lanes[Delivery] = Lanes(how.concurrency, attrgetter("key") if how.ordered_by else None)
-        self._began: dict[Delivery, float] = {}  # when the call of each began
-        super().__init__(core, channel, key, wakeup, calls, how.pending)
+    run_follows: bool
 
-    def begin_next(self) -> Delivery | None:
-        """The next delivery whose call begins now, or None where none may."""
-        while not self.closed:
-            delivery = self._lanes.begin()
-            if delivery is None:
-                run = self.take() if self._lanes.has_place else None
-                if run is None:
-                    return None
-                for one in run:
-                    self._lanes.add(one)
-            else:
-                self.begin((delivery,))
-                self._began[delivery] = monotonic()
-                return delivery
-        return None
+    def wakeup(self) -> AwaitableWakeup: ...
 
-    def returned(self, delivery: Delivery, result: object) -> None:
-        """Its call has."""
-        if self.is_well(delivery, result):
-            delivery.ack()
+    def context(self) -> Context: ...
 
-    def end_call(self, delivery: Delivery) -> None:
-        """Its call is over (D-9)."""
-        self.end((delivery,))
-        self.took(monotonic() - self._began.pop(delivery), 1)
-        self._lanes.end(delivery)
+    def call_at_end(self, handling: Handling) -> None:
+        """Have it called when what comes together has come."""
 
-    def take_back(self, peer: UUID) -> None:
-        """Let go what nobody has begun and came from this peer: others need its credit."""
-        for one in self._lanes.take_out(lambda delivery: delivery.peer_id == peer):
-            settle(one, None)
-        self._take_back_waiting(peer)
+    def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
+
+    def wait(self, call: PendingCall[None]) -> Awaitable[None]: ...
+
+    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
+        """Run it beside everything else; what is returned cancels it."""
+
+    def yield_to_loop(self) -> Awaitable[object]:
+        """Let others run."""
+
+    def is_outside(self, error: BaseException) -> bool:
+        """True for what ends the task that it was raised in, and not only what that task has awaited."""
+
+
+class _Begun(NamedTuple):
+    """A call that has given back something to await."""
+
+    delivery: Delivery
+    result: Awaitable[object]
+    at: float
+
+
+class _Worker:
+    """A task that awaits what handlers have returned, one after the other."""
+
+    __slots__ = ("call", "cancel", "wakeup")
+
+    def __init__(self, wakeup: AwaitableWakeup) -> None:
+        self.wakeup = wakeup
+        self.call: _Begun | None = None
+        self.cancel: Callable[[], object] = wakeup.set
+
+    def end(self) -> None:
+        """It awaits nothing more. A coroutine that it has not begun will not be."""
+        call, self.call = self.call, None
+        if call is not None and isinstance(call.result, Coroutine):
+            call.result.close()
+        self.cancel()
 
 
 class SideBySideCalls:
-    """Calls of one handler on a loop. They begin at the end of the turn that has read their messages."""
+    """Calls of one handler on a loop."""
 
-    def __init__(self, core: Any, channel: str, key: str, handler: Handler, name: str, how: SideBySide) -> None:
+    def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
         self._core = core
         self._handler = handler
         self._context = core.context()
-        self._tasks: dict[Delivery, Callable[[], object] | None] = {}
-        self.mailbox = LaneMailbox(core, channel, key, self, name, how)
+        self._idle: list[_Worker] = []
+        self._workers: list[_Worker] = []
+        self.mailbox = Mailbox(core, channel, key, self, policy)
         self.mailbox.open()
 
     def close(self) -> None:
-        for cancel in [*self._tasks.values()]:
-            if cancel is not None:
-                cancel()
         self.mailbox.close()
 
     def set(self) -> None:
         """Something has come, or nothing will any more."""
-        if not self.mailbox.closed:
+        if self.mailbox.closed:
+            for worker in self._workers:
+                worker.end()
+        elif self.mailbox.waiting:
             self._core.call_at_end(self)
 
     def call(self, until: float) -> None:
-        self._context.run(self._begin_each, until)
-
-    def _begin_each(self, until: float) -> None:
-        """Call the handler for all that may begin, until then."""
-        while (delivery := self.mailbox.begin_next()) is not None:
-            awaited = self._called(delivery)
-            if awaited is not None:
-                self._tasks[delivery] = None
-                cancel = self._core.spawn(partial(self._work, delivery, awaited))
-                if delivery in self._tasks:
-                    self._tasks[delivery] = cancel
+        while (delivery := self.mailbox.take_begun()) is not None:
+            began = monotonic()
+            try:
+                result = self._context.run(self._handler, delivery)
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                self._raised(delivery, error)
+                self._ended(delivery, began)
+            else:
+                if result is None or type(result) is bytes or not isinstance(result, Awaitable):
+                    self.mailbox.returned(delivery, result)
+                    self._ended(delivery, began)
+                else:
+                    self._await(_Begun(delivery, result, began))
             if monotonic() > until:
                 self.set()
                 return
 
-    def _called(self, delivery: Delivery) -> Awaitable[object] | None:
-        """The awaitable that the call gave back, if it did."""
-        try:
-            result = self._handler(delivery)
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            self._raised(delivery, error)
-            return None
-        if isinstance(result, Awaitable):
-            return result
-        self._returned(delivery, result)
-        return None
+    def _await(self, call: _Begun) -> None:
+        if self._idle:
+            worker = self._idle.pop()
+            worker.call = call
+            worker.wakeup.set()
+        else:
+            worker = _Worker(self._core.wakeup())
+            worker.call = call
+            self._workers.append(worker)
+            worker.cancel = self._context.run(self._core.spawn, partial(self._work, worker))
 
-    async def _work(self, delivery: Delivery, awaited: Awaitable[object]) -> None:
+    async def _work(self, worker: _Worker) -> None:
+        while not self.mailbox.closed:
+            call, worker.call = worker.call, None
+            if call is None:
+                await worker.wakeup.wait()
+                continue
+            await self._wait_for(call)
+            self._idle.append(worker)
+            if self.mailbox.waiting:
+                self._core.call_at_end(self)
+
+    async def _wait_for(self, call: _Begun) -> None:
         try:
-            outcome = await awaited
+            result = await call.result
         except BaseException as error:
             if self._core.is_outside(error):
                 raise
-            self._raised(delivery, error)
+            self._raised(call.delivery, error)
         else:
-            self._returned(delivery, outcome)
-        finally:
-            del self._tasks[delivery]
-        self._begin_each(monotonic() + SLICE)
-
-    def _returned(self, delivery: Delivery, result: object) -> None:
-        self.mailbox.returned(delivery, result)
-        self.mailbox.end_call(delivery)
+            self.mailbox.returned(call.delivery, result)
+        self._ended(call.delivery, call.at)
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
         if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
             self.mailbox.raised(delivery, error)
-        self.mailbox.end_call(delivery)
+
+    def _ended(self, delivery: Delivery, began: float) -> None:
+        self.mailbox.end((delivery,))
+        self.mailbox.took(monotonic() - began, 1)

@@ -18,8 +18,8 @@ from .._driver.threads import start
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, checked
 from .._messages.iterators import Registration
-from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
-from .._messages.side_by_side import SideBySide
+from .._messages.responding import CONCURRENCY, Responder, Responding, checked_responder
+from .._messages.side_by_side import SideBySide, SideBySideCalls
 from .endpoint import Endpoint
 from .threads import off_loop
 
@@ -75,7 +75,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         handler: Responding,
         concurrency: int = CONCURRENCY,
     ) -> Responder:
-        return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
+        called, policy = checked_responder(handler, concurrency)
+        return Responder(SideBySideCalls(self, channel, key, called, policy).mailbox)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)

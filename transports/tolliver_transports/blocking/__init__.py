@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from ..codecs._requests import TypedReply, TypedRequest
     from ..codecs._retained import TypedRetainedValue
     from .connection import BlockingConnection
+    from .handler_calls import Registration
     from .instance import Admin, Channel, Instance, WorkQueue
-    from .iterators import Messages, Registration, Runs
+    from .iterators import Messages, Runs
     from .opening import create_instance
     from .streams import Peer, StreamChannel, Streams
     from .streams_opening import create_streams
@@ -62,7 +63,8 @@ else:
             ".opening": "create_instance",
             ".streams_opening": "create_streams",
             ".instance": "Admin, Channel, Instance, WorkQueue",
-            ".iterators": "Messages, Registration, Runs",
+            ".handler_calls": "Registration",
+            ".iterators": "Messages, Runs",
             ".work": "Work",
             ".streams": "Peer, StreamChannel, Streams",
             ".subscription": "Subscription",

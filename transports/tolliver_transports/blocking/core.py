@@ -22,11 +22,9 @@ from .._messages.responding import Responder, Responding, checked_responder
 from .._messages.side_by_side import SideBySide
 from .endpoint import Endpoint, Worker
 from .events import call_on_thread
+from .handler_calls import CONCURRENCY, Registration, ThreadCalls, checked_plain
 from .interrupts import made
-from .iterators import OneByOne, Registration
 from .process import thread_of
-from .responding import CONCURRENCY, ThreadResponder
-from .side_by_side import SideBySideThreads
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
@@ -56,9 +54,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         self.tell(lambda: done(result, error))
 
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> Registration:
-        if how.is_one:
-            return made(lambda: OneByOne(self, channel, key, checked(handler), how.pending), OneByOne.close)
-        return made(lambda: SideBySideThreads(self, channel, key, checked(handler), how), SideBySideThreads.close)
+        return made(lambda: Registration(self, channel, key, checked(handler), how), Registration.close)
 
     def respond(
         self,
@@ -67,8 +63,9 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         handler: Responding,
         concurrency: int = CONCURRENCY,
     ) -> Responder:
-        terms = checked_responder(handler, concurrency)
-        return made(lambda: ThreadResponder(self, channel, key, *terms), Responder.close)
+        called, policy = checked_responder(handler, concurrency)
+        checked_plain(handler)
+        return made(lambda: Responder(ThreadCalls(self, channel, key, called, policy).mailbox), Responder.close)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_thread(self, self.feed, function)

@@ -29,9 +29,9 @@ from ..codecs._retained import TypedRetainedValue
 from .core import InstanceCore
 from .endpoint import Entered
 from .events import Events
+from .handler_calls import CONCURRENCY, Registration
 from .interrupts import made
-from .iterators import Messages, Registration, Runs
-from .responding import CONCURRENCY
+from .iterators import Messages, Runs
 from .typed import TypedMessages, TypedRuns, TypedWork
 from .work import Work
 

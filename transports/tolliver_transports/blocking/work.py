@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from tolliver_proto import Delivery
-
-from .._driver.adapter import Wakeup
-from .._messages.inbox import Core, Mailbox
-from .._messages.queues import JobBox
+from .._messages.queues import policy_of_work
 from .iterators import Messages, ThreadCore
 
 
@@ -17,12 +13,4 @@ class Work(Messages):
     """
 
     def __init__(self, core: ThreadCore, channel: str, concurrency: int, lease: float, timeout: float | None) -> None:
-        self._concurrency, self._lease = concurrency, lease
-        super().__init__(core, channel, "", subscribe=False, timeout=timeout)
-
-    def _make_mailbox(self, core: Core, channel: str, key: str, wakeup: Wakeup) -> Mailbox:
-        self._box = JobBox(core, channel, wakeup, self._concurrency, self._lease)
-        return self._box
-
-    def _take_item(self) -> Delivery | None:
-        return super()._take_item() if self._box.has_room else None
+        super().__init__(core, channel, "", False, timeout, policy_of_work(concurrency, lease))

@@ -18,8 +18,8 @@ from .._driver.events import OnEvent, call_on_loop
 from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, checked
 from .._messages.iterators import Registration
-from .._messages.responding import CONCURRENCY, LoopResponder, Responder, Responding, checked_responder
-from .._messages.side_by_side import SideBySide
+from .._messages.responding import CONCURRENCY, Responder, Responding, checked_responder
+from .._messages.side_by_side import SideBySide, SideBySideCalls
 from .._options.instance import InstanceOptions
 from .endpoint import Endpoint
 
@@ -46,7 +46,8 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         handler: Responding,
         concurrency: int = CONCURRENCY,
     ) -> Responder:
-        return LoopResponder(self, channel, key, *checked_responder(handler, concurrency))
+        called, policy = checked_responder(handler, concurrency)
+        return Responder(SideBySideCalls(self, channel, key, called, policy).mailbox)
 
     def call_on_event(self, function: OnEvent) -> None:
         call_on_loop(self, self.feed, function)

@@ -7,7 +7,6 @@ which it settles once, and all copies share a count. With the last of them the n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import cast
 
 from tolliver_proto import Delivery, GiveUp, HandleAgain, Verdict
 
@@ -40,25 +39,23 @@ def copies(deliveries: Sequence[Delivery], handlers: int) -> list[list[Delivery]
     return [[_Copy(one) for one in shared] for _ in range(handlers)]
 
 
-def are_copies(deliveries: Sequence[Delivery]) -> bool:
-    """True if they are; those of one run all are, or none is."""
-    return bool(deliveries) and type(deliveries[0]) is _Copy
-
-
 def originals(deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
     """These, as the node knows them."""
-    return [cast(_Copy, one).shared.delivery for one in deliveries] if are_copies(deliveries) else deliveries
+    return [one.shared.delivery if isinstance(one, _Copy) else one for one in deliveries]
 
 
 def decided(deliveries: Sequence[Delivery], verdict: Verdict) -> Mapping[Verdict, Sequence[Delivery]]:
-    """A handler says this of its copies: the deliveries of which it was the last, by what all together say."""
+    """A handler says this of what it has: what is settled with it, by what all its handlers together say."""
     found: dict[Verdict, list[Delivery]] = {}
     for one in deliveries:
-        shared = cast(_Copy, one).shared
-        shared.verdict = max(shared.verdict, verdict, key=_gravity)
-        shared.left -= 1
-        if shared.left == 0:
-            found.setdefault(shared.verdict, []).append(shared.delivery)
+        if isinstance(one, _Copy):
+            shared = one.shared
+            shared.verdict = max(shared.verdict, verdict, key=_gravity)
+            shared.left -= 1
+            if shared.left == 0:
+                found.setdefault(shared.verdict, []).append(shared.delivery)
+        else:
+            found.setdefault(verdict, []).append(one)
     return found
 
 

@@ -1,0 +1,154 @@
+"""Calls of handlers in threads, of responders, too.
+
+A handler has a pool, as large as there are calls at work at once. A thread that waits reads the sockets. One that takes
+a message wakes or starts another where more wait, up to the handler's `concurrency`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+from tolliver_proto import Delivery, OutOfThreads
+
+from .._driver.ends import is_interrupt
+from .._driver.threads import interrupt_program, start
+from .._messages.inbox import Handler, Mailbox, Policy
+from .._messages.iterators import Receiver, name_of
+from .._messages.side_by_side import SideBySide
+from .iterators import ThreadCore
+from .loop import PAUSE
+from .wire import BorrowerWakeup
+
+F = TypeVar("F", bound=Callable[..., object])
+CONCURRENCY = 8
+
+
+class _Done(NamedTuple):
+    """A call that is over, and what is to be said of it."""
+
+    delivery: Delivery
+    result: object
+    error: BaseException | None
+    took: float
+
+
+class ThreadCalls:
+    """Calls of one handler, and its threads."""
+
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
+        self._core = core
+        self._handler = handler
+        self._concurrency = policy.places or 1
+        self._idle: list[BorrowerWakeup] = []
+        self._wakeups: list[BorrowerWakeup] = []
+        self.mailbox = Mailbox(core, channel, key, self, policy)
+        with core.lock:
+            self.mailbox.open()
+            try:
+                if not self._wakeups:  # a message that waited may have started one
+                    self._start()
+            except OutOfThreads:
+                self.mailbox.close()
+                raise
+
+    def set(self) -> None:
+        """Something has come, or nothing will any more. Under the lock."""
+        if self.mailbox.closed:
+            for wakeup in self._wakeups:
+                wakeup.set()
+        else:
+            self._call_another()
+
+    def _call_another(self) -> None:
+        if self._idle:
+            self._idle.pop().set()
+        elif len(self._wakeups) < self._concurrency:
+            with suppress(OutOfThreads):  # then those that are there do it
+                self._start()
+
+    def _start(self) -> None:
+        wakeup = self._core.borrower_wakeup()
+        name = f"tolliver calls {self.mailbox.policy.taker} {len(self._wakeups)}"
+        start(threading.Thread(target=self._work, args=(wakeup,), name=name, daemon=True))
+        self._wakeups.append(wakeup)
+
+    def _work(self, wakeup: BorrowerWakeup) -> None:
+        done: _Done | None = None
+        while (delivery := self._next(wakeup, done)) is not None:
+            began = time.monotonic()
+            result, error = self._call(delivery)
+            done = _Done(delivery, result, error, time.monotonic() - began)
+            wakeup.lends = done.took < PAUSE
+
+    def _next(self, wakeup: BorrowerWakeup, done: _Done | None) -> Delivery | None:
+        """The next message, once the call of the last one is settled; None when the mailbox is closed."""
+        box = self.mailbox
+        with self._core.lock:
+            if done is not None:
+                self._settle(done)
+                wakeup.look()
+            while not box.closed:
+                if (delivery := box.take_begun()) is not None:
+                    if box.waiting:
+                        self._call_another()
+                    return delivery
+                self._idle.append(wakeup)
+                wakeup.wait_for_it(lambda: box.waiting or box.closed)
+                if wakeup in self._idle:
+                    self._idle.remove(wakeup)
+        return None
+
+    def _call(self, delivery: Delivery) -> tuple[object, BaseException | None]:
+        """The verdict of its result, or the error that it has raised."""
+        try:
+            result = called(self._handler, delivery)
+            return self.mailbox.policy.judge(self.mailbox, delivery, result), None
+        except BaseException as error:
+            if is_interrupt(error):
+                self.mailbox.close()
+                interrupt_program()  # the thread that it would end is ours
+                raise
+            return None, error
+
+    def _settle(self, done: _Done) -> None:
+        box = self.mailbox
+        box.end((done.delivery,))
+        box.took(done.took, 1)
+        if done.error is not None:
+            box.raised(done.delivery, done.error)
+        else:
+            box.policy.returned(box, done.delivery, done.result)
+
+
+class Registration(Receiver):
+    """A handler at work, on threads of its own. `close()` ends it; what it holds is failed and sent again."""
+
+    def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
+        policy = how.policy(name_of(handler))
+        self._mailbox = ThreadCalls(core, channel, key, checked_plain(handler), policy).mailbox
+
+    def close(self) -> None:
+        """Calls that are running go on, and what they say counts no more. The subscription stays."""
+        super().close()
+
+
+def checked_plain(handler: F) -> F:
+    """The handler, which is no coroutine function. Raises TypeError."""
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+        raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
+    return handler
+
+
+def called(handler: Handler, delivery: Delivery) -> object:
+    """The result of the call. Raises what that raises, and TypeError for one that is to be awaited."""
+    result = handler(delivery)
+    if result is None or result is True or type(result) is bytes or not inspect.isawaitable(result):
+        return result
+    if inspect.iscoroutine(result):
+        result.close()
+    raise TypeError("an awaitable, which nobody awaits here: give a plain function")
