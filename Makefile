@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Python keeps what it compiled, also where the environment says not to: hundreds of short processes would compile it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite again core check coverage format clean loops thorough simulate simulate-reactive tck soak spark-soak fuzz proof
+.PHONY: demo test quick suite again core check coverage format clean loops thorough simulate simulate-reactive tck soak spark-soak fuzz proof
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tolliver needs Python 3.11 or later: install it, or call make PYTHON=/path/to/python3.11"; exit 1; }
@@ -59,6 +59,15 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target suite core check
+
+# At most a minute on two cores, without network and Java: between two edits, not instead of `make test`. The core's tests but
+# the one that runs the kernel's a second time, asyncio's for the calls of every day, and the types of what no commit has.
+ADAPTER = $(addprefix tests/adapters/test_,connecting.py flush.py handlers.py instance.py listening.py messages.py queues.py requests.py retained.py streams_data.py streams_publisher.py streams_subscriber.py)
+CHANGED = { git diff --name-only --diff-filter=d HEAD -- '*.py' && git ls-files --others --exclude-standard -- '*.py'; } 2>/dev/null
+quick: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=watched -m core -k 'not taken_away' tests/wire tests/node tests/patterns tests/reactive
+	$(BIN)/python -m pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
+	@if changed=$$($(CHANGED)); then test -z "$$changed" || $(BIN)/mypy $$changed; else $(BIN)/mypy; fi
 
 # All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
 # The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.
