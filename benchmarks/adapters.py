@@ -32,10 +32,10 @@ from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.lowlevel
-from tolliver_transports import blocking
-from tolliver_transports._tls.policy import client_context, server_context
-from tolliver_transports.anyio import TLS, InstanceOptions
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver import blocking
+from tolliver._tls.policy import client_context, server_context
+from tolliver.anyio import TLS, InstanceOptions
+from tolliver.certs import make_ca, make_certificate
 
 from tolliver_proto import Message, Revision, encode
 
@@ -145,7 +145,7 @@ class AnyioLoop(Loop):
         await anyio.lowlevel.checkpoint()
 
     async def open(self, options: InstanceOptions) -> Any:
-        from tolliver_transports.anyio import create_instance
+        from tolliver.anyio import create_instance
 
         return await create_instance(options).__aenter__()
 
@@ -181,7 +181,7 @@ class TwistedLoop(Loop):
         await deferLater(cast(Any, reactor), 0)
 
     async def open(self, options: InstanceOptions) -> Any:
-        from tolliver_transports.twisted import create_instance
+        from tolliver.twisted import create_instance
 
         return await create_instance(options)
 

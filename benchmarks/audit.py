@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tolliver_transports.blocking import TLS, Delivery, InstanceOptions, create_instance
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver.blocking import TLS, Delivery, InstanceOptions, create_instance
+from tolliver.certs import make_ca, make_certificate
 
 HOST, BATCH, BODY, WAIT = "127.0.0.1", 500, 100, 120.0
 AHEAD = 50_000  # messages that wait at most: the quota is twice that
@@ -42,8 +42,8 @@ print(frames)
 """
 BY_SPARK = """
 import sys
-from tolliver_transports.spark.audit import audit
-from tolliver_transports.spark.local import local_session
+from tolliver.spark.audit import audit
+from tolliver.spark.local import local_session
 with local_session(1) as spark, audit(spark, [sys.argv[1]]) as found:
     found.write_html(sys.argv[2])
     sys.exit(found.lost)
@@ -100,7 +100,7 @@ def main() -> None:
         recordings, page = record(Path(name), chosen.messages), Path(name) / "report.html"
         commands: dict[str, tuple[object, ...]] = {
             "frames counted": ("-c", COUNTING, recordings),
-            "audited by the command": ("-m", "tolliver_transports.cli", "audit", recordings, "--html", page),
+            "audited by the command": ("-m", "tolliver.cli", "audit", recordings, "--html", page),
         }
         if chosen.spark:
             commands["audited by Spark"] = ("-c", BY_SPARK, recordings, page)

@@ -32,8 +32,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 import anyio
-from tolliver_transports.anyio import Instance, InstanceOptions, StreamsOptions, create_instance, create_streams
-from tolliver_transports.certs import Member, make_ca, make_certificate
+from tolliver.anyio import Instance, InstanceOptions, StreamsOptions, create_instance, create_streams
+from tolliver.certs import Member, make_ca, make_certificate
 
 from tolliver_proto import Delivery
 
@@ -253,11 +253,11 @@ async def scene(name: str) -> Counter[str]:
 
 
 def is_ours(path: str) -> bool:
-    return "/tolliver_proto/" in path or "/tolliver_transports/" in path
+    return "/tolliver_proto/" in path or "/tolliver/" in path
 
 
 def room_of(path: str) -> str:
-    for package in ("tolliver_proto", "tolliver_transports"):
+    for package in ("tolliver_proto", "tolliver"):
         if f"/{package}/" in path:
             folder = path.split(f"/{package}/")[1].split("/")
             return f"{package.removeprefix('tolliver_')}/{folder[0] if len(folder) > 1 else ''}".rstrip("/")

@@ -29,7 +29,7 @@ BODY = bytes(100)
 
 async def messages(kind: str, seconds: float) -> tuple[int, float]:
     """Number of messages that came, and the processor time for them."""
-    from tolliver_transports.anyio import InstanceOptions, create_instance
+    from tolliver.anyio import InstanceOptions, create_instance
 
     came = 0
 

@@ -25,7 +25,7 @@ import inspect, sys, time
 from contextlib import closing
 from uuid import UUID
 
-from tolliver_transports.sqlite import SQLiteStore
+from tolliver.sqlite import SQLiteStore
 
 from tolliver_proto import RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
 

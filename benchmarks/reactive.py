@@ -35,7 +35,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver.certs import make_ca, make_certificate
 
 from tolliver_proto.reactive import Connection, Elements, Request, Role, Subscribe
 
@@ -253,7 +253,7 @@ async def rsocket_takes(port: int, size: int, window: int, seconds: float) -> No
 
 
 def options(secured: bool, directory: str, name: str, listen: str | None = None) -> Any:
-    from tolliver_transports.anyio import TLS, StreamsOptions
+    from tolliver.anyio import TLS, StreamsOptions
 
     if not secured:
         return StreamsOptions(plaintext=True, listen=listen)
@@ -288,7 +288,7 @@ class Meter:
 
 
 async def anyio_gives(size: int, secured: bool, directory: str) -> None:
-    from tolliver_transports.anyio import create_streams
+    from tolliver.anyio import create_streams
 
     async with create_streams(options(secured, directory, "publisher", f"{HOST}:0")) as streams:
         offer(streams, size)
@@ -296,7 +296,7 @@ async def anyio_gives(size: int, secured: bool, directory: str) -> None:
 
 
 async def anyio_takes(port: int, size: int, window: int, seconds: float, secured: bool, directory: str) -> None:
-    from tolliver_transports.anyio import create_streams
+    from tolliver.anyio import create_streams
 
     meter = Meter(seconds)
     async with create_streams(options(secured, directory, "subscriber")) as streams:
@@ -307,7 +307,7 @@ async def anyio_takes(port: int, size: int, window: int, seconds: float, secured
 
 
 def blocking_gives(size: int) -> None:
-    from tolliver_transports.blocking import create_streams
+    from tolliver.blocking import create_streams
 
     with create_streams(options(False, "", "", f"{HOST}:0")) as streams:
         offer(streams, size)
@@ -315,7 +315,7 @@ def blocking_gives(size: int) -> None:
 
 
 def blocking_takes(port: int, size: int, window: int, seconds: float) -> None:
-    from tolliver_transports.blocking import create_streams
+    from tolliver.blocking import create_streams
 
     meter = Meter(seconds)
     with create_streams(options(False, "", "")) as streams:

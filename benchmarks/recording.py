@@ -25,7 +25,7 @@ from pathlib import Path
 from uuid import UUID
 from zlib import crc32
 
-from tolliver_transports._messages.recorder import Recorder
+from tolliver._messages.recorder import Recorder
 
 from tolliver_proto import Ack, Decoder, Message, Revision, encode
 from tolliver_proto.recording import Block, Codec, read_blocks, whole_frames

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver.blocking import InstanceOptions, create_instance
 
 BATCH = 1000
 BODY = bytes(100)
@@ -54,7 +54,7 @@ NAMES: dict[str, Callable[[int], tuple[str, str]]] = {
 def service(directory: Path) -> Iterator[str]:
     """Its address."""
     (directory / "run.toml").write_text(CONFIG)
-    command = [sys.executable, "-m", "tolliver_transports.cli", "run", str(directory / "run.toml")]
+    command = [sys.executable, "-m", "tolliver.cli", "run", str(directory / "run.toml")]
     said = directory / "said.txt"
     with said.open("wb") as out, subprocess.Popen(command, stderr=out) as process:
         try:

@@ -25,8 +25,8 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from tolliver_transports.anyio import TLS, Instance, InstanceOptions, create_instance
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver.anyio import TLS, Instance, InstanceOptions, create_instance
+from tolliver.certs import make_ca, make_certificate
 
 BODY = bytes(100)
 OUTSTANDING = (1, 100, 1000)

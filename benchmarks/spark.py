@@ -36,8 +36,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from tolliver_transports._messages.recorder import Recorder
-from tolliver_transports.spark import partition_batches, partition_events
+from tolliver._messages.recorder import Recorder
+from tolliver.spark import partition_batches, partition_events
 
 from tolliver_proto import Ack, HandshakeRequest, Message, Revision, encode
 from tolliver_proto.recording import BLOCK, BlockHeader, Direction, Indexer, encode_block
@@ -382,7 +382,7 @@ class Stream(NamedTuple):
 
 def fill(directory: Path, rows: int, triggers: int) -> Path:
     """A stage with so many rows for each trigger."""
-    from tolliver_transports.staging import FolderOptions, StageWriter
+    from tolliver.staging import FolderOptions, StageWriter
 
     writer = StageWriter(FolderOptions(directory=directory))
     each = min(1_000, rows)  # of a block

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from tolliver_transports.blocking import TLS, StreamsOptions, create_streams
-from tolliver_transports.certs import make_ca, make_certificate
-from tolliver_transports.spark import register
+from tolliver.blocking import TLS, StreamsOptions, create_streams
+from tolliver.certs import make_ca, make_certificate
+from tolliver.spark import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

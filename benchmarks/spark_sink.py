@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
-from tolliver_transports.blocking import TLS, BlockingConnection, Pumps
-from tolliver_transports.certs import make_ca, make_certificate
-from tolliver_transports.derived import new_prefix
-from tolliver_transports.spark import register
+from tolliver.blocking import TLS, BlockingConnection, Pumps
+from tolliver.certs import make_ca, make_certificate
+from tolliver.derived import new_prefix
+from tolliver.spark import register
 
 from tolliver_proto import Message, Role, Subscription, TolliverError, encode
 

@@ -25,9 +25,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
-from tolliver_transports.certs import make_ca, make_certificate
-from tolliver_transports.staging import FolderOptions, StageOptions, Stager, StageWriter
+from tolliver.blocking import TLS, InstanceOptions, create_instance
+from tolliver.certs import make_ca, make_certificate
+from tolliver.staging import FolderOptions, StageOptions, Stager, StageWriter
 
 from tolliver_proto import Message, Revision, encode
 

@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_transports.sqlite import SQLiteStore
+from tolliver.sqlite import SQLiteStore
 
 from tolliver_proto import Operation, RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
 

@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from tolliver_transports.anyio import (
+from tolliver.anyio import (
     TLS,
     InstanceOptions,
     StreamsOptions,
     create_instance,
     create_streams,
 )
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver.certs import make_ca, make_certificate
 
 BODY = bytes(92)
 BLOCK = 1000  # jobs in one call

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tolliver_transports.spark.read._columns import Columns, ack_ids, as_text, find_frames
+from tolliver.spark.read._columns import Columns, ack_ids, as_text, find_frames
 
 from tolliver_proto import (
     Ack,

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from tolliver_transports.spark.read import _ranges
+from tolliver.spark.read import _ranges
 
 from tolliver_proto import recording
 from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, Block, Damage, Entry, Index, build_index

@@ -14,9 +14,9 @@ from pathlib import Path
 from uuid import UUID
 from zlib import crc32
 
-from tolliver_transports.staging import FolderOptions, StageFolder, StageWriter
-from tolliver_transports.staging._folder import LOCK
-from tolliver_transports.staging._seen import Ids
+from tolliver.staging import FolderOptions, StageFolder, StageWriter
+from tolliver.staging._folder import LOCK
+from tolliver.staging._seen import Ids
 
 from tolliver_proto import Message, Revision, StoreError, decode
 from tolliver_proto.recording import SUFFIX, Block, Damage, read_blocks

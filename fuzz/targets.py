@@ -47,9 +47,9 @@ class Target(NamedTuple):
         return sorted(path for folder in (self.corpus, self.crashes) for path in folder.glob("*") if path.is_file())
 
 
-_SPARK = ("tolliver_transports.spark.read._columns", "tolliver_transports.spark.read._ranges")
-_SHOWN = ("tolliver_transports._tls.x509", "tolliver_transports._options.acl_file", "tolliver_transports.derived")
-_STAGED = ("tolliver_transports.staging",)
+_SPARK = ("tolliver.spark.read._columns", "tolliver.spark.read._ranges")
+_SHOWN = ("tolliver._tls.x509", "tolliver._options.acl_file", "tolliver.derived")
+_STAGED = ("tolliver.staging",)
 _ALL = (
     Target("decoder", "bodies", "decoder"),
     Target("connection", "bodies", "connection"),

@@ -14,8 +14,8 @@ from uuid import UUID
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key
-from tolliver_transports._tls.x509 import identity_of, subject_public_key_info
-from tolliver_transports.blocking import load_acl
+from tolliver._tls.x509 import identity_of, subject_public_key_info
+from tolliver.blocking import load_acl
 
 from tolliver_proto import CertificateError, Rights, is_derive_prefix
 

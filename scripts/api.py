@@ -20,7 +20,7 @@ from pathlib import Path
 import griffe
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("tolliver_proto", "tolliver_transports")
+PACKAGES = ("tolliver_proto", "tolliver")
 SEARCH = (".", "transports")
 MADE_BY_CALLS = (
     "Instance",

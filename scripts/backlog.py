@@ -30,7 +30,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
-from tolliver_transports.sqlite import SQLiteStore
+from tolliver.sqlite import SQLiteStore
 
 from tolliver_proto import (
     Ack,

@@ -29,7 +29,7 @@ from xml.sax.saxutils import escape
 
 import anyio
 import anyio.to_thread
-from tolliver_transports.anyio import StreamsOptions, Subscription, create_streams
+from tolliver.anyio import StreamsOptions, Subscription, create_streams
 
 from tolliver_proto.reactive import UNBOUNDED, Limits
 

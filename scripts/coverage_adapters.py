@@ -24,7 +24,7 @@ import pytest
 from coverage.exceptions import CoverageWarning
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "transports" / "tolliver_transports"
+PACKAGE = ROOT / "transports" / "tolliver"
 FOLDERS = [f"tests/{name}" for name in ("adapters", "anyio", "blocking", "twisted", "tls")]
 OTHER_LOOPS = "loops"
 """The same lines on other loops: what `make loops` runs. An expression of `pytest -m`.

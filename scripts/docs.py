@@ -39,28 +39,14 @@ TOP = {
 """Texts beside the packages, and their names on the site."""
 SOURCES = "sources"
 """Folder of the site with the files of the repository that pages link to, each as text."""
-MODULES = {
-    "tolliver": "tolliver_proto",
-    "tolliver.anyio": "tolliver_transports.anyio",
-    "tolliver.twisted": "tolliver_transports.twisted",
-    "tolliver.blocking": "tolliver_transports.blocking",
-    "tolliver.events": "tolliver_transports.events",
-    "tolliver.codecs": "tolliver_transports.codecs",
-    "tolliver.certs": "tolliver_transports.certs",
-    "tolliver.derived": "tolliver_transports.derived",
-    "tolliver.sqlite": "tolliver_transports.sqlite",
-    "tolliver.spark": "tolliver_transports.spark",
-    "tolliver.staging": "tolliver_transports.staging",
-    "tolliver.status": "tolliver_transports.status",
-    "tolliver.prometheus": "tolliver_transports.prometheus",
-    "tolliver.otel": "tolliver_transports.otel",
-    "tolliver.testing": "tolliver_proto.testing",
-    "tolliver.recording": "tolliver_proto.recording",
-    "tolliver.layouts": "tolliver_proto.layouts",
-    "tolliver.reactive": "tolliver_proto.reactive",
-    "tolliver.reactive.testing": "tolliver_proto.reactive.testing",
-}
-"""Modules that the reference shows, and where their names are at home."""
+MODULES = (
+    *("tolliver", "tolliver.anyio", "tolliver.twisted", "tolliver.blocking", "tolliver.events", "tolliver.codecs"),
+    *("tolliver.certs", "tolliver.derived", "tolliver.reactive", "tolliver.sqlite", "tolliver.spark"),
+    *("tolliver.staging", "tolliver.status", "tolliver.prometheus", "tolliver.otel", "tolliver.testing"),
+    *("tolliver_proto", "tolliver_proto.testing", "tolliver_proto.recording", "tolliver_proto.layouts"),
+    *("tolliver_proto.reactive", "tolliver_proto.reactive.testing"),
+)
+"""Modules that the reference shows."""
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _LEAD = re.compile(r"^(\[[\w-]+\]: )(\S+?)(#\S*)?(?= \")", re.MULTILINE)
 _RULINGS = re.compile(r" \(((?:\[[A-Z]-?\d+[a-z]?\](?:, |; | to | and )?)+)\)")
@@ -151,7 +137,7 @@ def summary(found: object) -> str:
 
 
 def of_module(name: str) -> Iterator[str]:
-    home = import_module(MODULES[name])
+    home = import_module(name)
     yield f"# `{name}`\n"
     yield f"{inspect.getdoc(import_module(name) if name == 'tolliver' else home)}\n"
     yield f"The same names are those of `{home.__name__}`.\n"
@@ -166,11 +152,11 @@ def every_name() -> Iterator[str]:
     found = {(public, name) for name in MODULES for public in import_module(name).__all__}
     for public, name in sorted(found, key=lambda pair: (pair[0].lower(), pair[1])):
         about = summary(getattr(import_module(name), public))
-        yield f"| [`{public}`]({name}.md#{MODULES[name]}.{public}) | `{name}` | {about} |"
+        yield f"| [`{public}`]({name}.md#{name}.{public}) | `{name}` | {about} |"
 
 
 def errors() -> Iterator[str]:
-    proto: Any = import_module("tolliver")
+    proto: Any = import_module("tolliver_proto")
     yield "# Classes of errors\n"
     yield "Each below its base. [Errors](../errors.md) says the cause of each, and what to do.\n"
     yield from _family(proto.TolliverError, {*proto.__all__}, 0)
@@ -178,7 +164,7 @@ def errors() -> Iterator[str]:
 
 def _family(kind: type, public: set[str], depth: int) -> Iterator[str]:
     name = kind.__name__
-    shown = f"[`{name}`](tolliver.md#tolliver_proto.{name})" if name in public else f"`{name}`"
+    shown = f"[`{name}`](tolliver_proto.md#tolliver_proto.{name})" if name in public else f"`{name}`"
     yield f"{'    ' * depth}- {shown}: {summary(kind)}"
     children: list[type] = sorted(kind.__subclasses__(), key=lambda one: one.__name__)
     for below in children:
@@ -209,7 +195,7 @@ def notices() -> Iterator[str]:
 def command_line() -> Iterator[str]:
     os.environ |= {"TYPER_USE_RICH": "0", "COLUMNS": "100", "NO_COLOR": "1"}
     import typer.main
-    from tolliver_transports._cli.commands import app
+    from tolliver._cli.commands import app
 
     yield "# Every command and option\n"
     yield "As the program itself says it; [the command line](../cli.md) has examples.\n"
@@ -229,7 +215,7 @@ def _command(command: Any, path: list[str], depth: int) -> Iterator[str]:
 
 
 def _said(*typed: str) -> str:
-    from tolliver_transports._cli.commands import app
+    from tolliver._cli.commands import app
     from typer.testing import CliRunner
 
     return CliRunner().invoke(app, [*typed], prog_name="tolliver").stdout.strip()

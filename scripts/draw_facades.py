@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "transports" / "tolliver_transports"
+PACKAGE = ROOT / "transports" / "tolliver"
 FILES = ("instance.py", "streams.py")
 ITERATORS = {"Messages", "Runs", "Work", "TypedMessages", "TypedRuns", "TypedWork", "Events", "Subscription"}
 TIMEOUT = "timeout: float | None = None"

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
-from tolliver_transports.status import METRICS  # noqa: E402  # the line above comes first
+from tolliver.status import METRICS  # noqa: E402  # the line above comes first
 
 from scripts.pages import bracketed  # noqa: E402
 

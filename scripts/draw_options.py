@@ -39,7 +39,7 @@ def page(text: str, keys: str) -> str:
 
 
 def main() -> None:
-    command = [sys.executable, "-m", "tolliver_transports.cli", "config", "keys", "--json"]
+    command = [sys.executable, "-m", "tolliver.cli", "config", "keys", "--json"]
     keys = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     PAGE.write_text(page(PAGE.read_text("utf-8"), keys), "utf-8")
 

@@ -32,7 +32,7 @@ Calls = Mapping[str, Collection[str]]
 
 def short(name: str) -> str:
     """The name of a room beside its neighbours."""
-    return name.removeprefix("tolliver_proto.").removeprefix("tolliver_transports.")
+    return name.removeprefix("tolliver_proto.").removeprefix("tolliver.")
 
 
 def table(floors: Sequence[Sequence[Room]], called: Calls, first: int) -> Iterator[str]:

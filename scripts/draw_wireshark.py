@@ -18,7 +18,7 @@ from typing import Any
 from tolliver_proto import Ack, HandshakeFinal, HandshakeRequest, HandshakeResponse, Message, Subscribe, Unsubscribe
 from tolliver_proto.layouts import LAYOUTS
 
-SCRIPT = Path(__file__).parents[1] / "transports" / "tolliver_transports" / "_cli" / "tolliver.lua"
+SCRIPT = Path(__file__).parents[1] / "transports" / "tolliver" / "_cli" / "tolliver.lua"
 FRAMES = {HandshakeRequest: "request", HandshakeResponse: "response", HandshakeFinal: "final"} | {
     Message: "message",
     Ack: "ack",

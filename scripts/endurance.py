@@ -35,8 +35,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
 import anyio  # noqa: E402  # the line above comes first
-from tolliver_transports.anyio import TLS, Instance, InstanceOptions, create_instance  # noqa: E402
-from tolliver_transports.certs import make_ca, make_certificate  # noqa: E402
+from tolliver.anyio import TLS, Instance, InstanceOptions, create_instance  # noqa: E402
+from tolliver.certs import make_ca, make_certificate  # noqa: E402
 
 from scripts.proving.graph import Graph  # noqa: E402
 from tolliver_proto import Delivery, Limits  # noqa: E402

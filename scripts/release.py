@@ -34,7 +34,7 @@ sys.path[:0] = [str(ROOT)]
 
 from scripts.rooms import packages  # noqa: E402  # the line above comes first
 
-TYPED = ("tolliver", "tolliver_proto", "tolliver_transports")
+TYPED = ("tolliver_proto", "tolliver")
 PLAIN = ("pyspark_tolliver",)
 _WITH_SOURCES = ("README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "pyproject.toml", "docs/messaging.md")
 _REQUIREMENT = re.compile(r"^(?P<name>[\w.-]+)(?P<extras>\[[^]]*\])?(?P<range>[^;]*?)\s*(?:;(?P<marker>.*))?$")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Room(NamedTuple):
-    """A folder or module, and what it is for. A package's own name stands for its `__init__` alone, but in `_WHOLE`."""
+    """A folder or module, and what it is for. A package's own name stands for its `__init__` alone."""
 
     name: str
     purpose: str
@@ -58,63 +58,61 @@ CORE: tuple[tuple[Room, ...], ...] = (
 
 TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (
-        Room("tolliver_transports", "the package: a list of its doors, no code"),
+        Room("tolliver._extras", "the extra that a door needs, and its names, each loaded when it is asked for"),
+        Room("tolliver._private", "files: regular ones, that only their owner may read"),
+        Room("tolliver.derived", "door: identities derived from a label (T-72a)"),
+    ),
+    (
+        Room("tolliver", "door: values and errors of programs' calls"),
+        Room("tolliver.reactive", "door: what programs with streams need beside an adapter"),
+        Room("tolliver.testing", "door: a simulated network for programs"),
+    ),
+    (
+        Room("tolliver._options", "options of instances and streams, checked before anything is opened"),
+        Room("tolliver._store", "the durable store: one SQLite file, its lock, its checksums"),
+        Room("tolliver.codecs", "door: typed values as bodies of messages and elements of streams"),
+    ),
+    (
+        Room("tolliver._tls", "TLS policy, TLS without I/O, and the reading of certificates"),
+        Room("tolliver.certs", "door: a private CA and certificates in PEM files"),
+        Room("tolliver.sqlite", "door: the store, for programs that drive a node without an adapter"),
+    ),
+    (Room("tolliver._driver", "adapter code common to both protocols and all loops"),),
+    (
         Room(
-            "tolliver_transports._extras",
-            "the extra that a door needs, and its names, each loaded when it is asked for",
-        ),
-        Room("tolliver_transports._private", "files: regular ones, that only their owner may read"),
-        Room("tolliver_transports.derived", "door: identities derived from a label (T-72a)"),
-    ),
-    (
-        Room("tolliver_transports._options", "options of instances and streams, checked before anything is opened"),
-        Room("tolliver_transports._store", "the durable store: one SQLite file, its lock, its checksums"),
-        Room("tolliver_transports.codecs", "door: typed values as bodies of messages and elements of streams"),
-    ),
-    (
-        Room("tolliver_transports._tls", "TLS policy, TLS without I/O, and the reading of certificates"),
-        Room("tolliver_transports.certs", "door: a private CA and certificates in PEM files"),
-        Room("tolliver_transports.sqlite", "door: the store, for programs that drive a node without an adapter"),
-    ),
-    (Room("tolliver_transports._driver", "adapter code common to both protocols and all loops"),),
-    (
-        Room(
-            "tolliver_transports._status",
+            "tolliver._status",
             "snapshot of an instance, table of metrics, and the endpoint that serves them",
         ),
     ),
     (
         Room(
-            "tolliver_transports._messages",
+            "tolliver._messages",
             "messaging without a loop: calls, handlers, store jobs, recorder",
         ),
     ),
-    (Room("tolliver_transports._streams", "streams without a loop: publications, subscriptions, the bridge"),),
+    (Room("tolliver._streams", "streams without a loop: publications, subscriptions, the bridge"),),
     (
-        Room("tolliver_transports.anyio", "door: adapter for asyncio and trio"),
-        Room("tolliver_transports.twisted", "door: adapter for Twisted"),
-        Room("tolliver_transports.blocking", "door: adapter for threads"),
-        Room("tolliver_transports.events", "door: what `events()` and `on_event` tell"),
-        Room("tolliver_transports.status", "door: the snapshot's types, the table of metrics, Prometheus' text"),
-        Room("tolliver_transports.prometheus", "door: collector for Prometheus' own client library"),
-        Room("tolliver_transports.otel", "door: metrics and spans for OpenTelemetry"),
+        Room("tolliver.anyio", "door: adapter for asyncio and trio"),
+        Room("tolliver.twisted", "door: adapter for Twisted"),
+        Room("tolliver.blocking", "door: adapter for threads"),
+        Room("tolliver.events", "door: what `events()` and `on_event` tell"),
+        Room("tolliver.status", "door: the snapshot's types, the table of metrics, Prometheus' text"),
+        Room("tolliver.prometheus", "door: collector for Prometheus' own client library"),
+        Room("tolliver.otel", "door: metrics and spans for OpenTelemetry"),
     ),
-    (Room("tolliver_transports.staging", "door: messages in files, each once, before they are acknowledged"),),
-    (Room("tolliver_transports.spark", "door: PySpark data sources, sink, streams with demand, audit"),),
+    (Room("tolliver.staging", "door: messages in files, each once, before they are acknowledged"),),
+    (Room("tolliver.spark", "door: PySpark data sources, sink, streams with demand, audit"),),
     (
-        Room("tolliver_transports._cli", "commands of `tolliver`, one module each"),
+        Room("tolliver._cli", "commands of `tolliver`, one module each"),
         Room("pyspark_tolliver", "the name under which Spark finds the data source by itself"),
     ),
-    (Room("tolliver_transports.cli", "door: the `tolliver` command"),),
-    (Room("tolliver", "door: the public names of both packages, under one name"),),
+    (Room("tolliver.cli", "door: the `tolliver` command"),),
 )
 """Floors of the adapters and of all that is built on them, lowest first, all above the pure package."""
 
 FLOORS = CORE + TRANSPORTS
 _FLOOR = {room.name: number for number, floor in enumerate(FLOORS) for room in floor}
-_PACKAGES = ("tolliver_proto", "transports/tolliver_transports", "transports/tolliver", "pyspark_tolliver")
-_WHOLE = {"tolliver"}
-"""Packages that are one room with all their modules."""
+_PACKAGES = ("tolliver_proto", "transports/tolliver", "pyspark_tolliver")
 _OUTSIDE = ("benchmarks", "examples", "fuzz", "scripts")
 """Folders that use the packages by their doors, as a user does. Tests are of the rooms, and look into them."""
 
@@ -126,7 +124,7 @@ KERNEL_FILES = 53
 KERNEL_FLOORS = 20
 """Files of the kernel, and modules on its longest chain of imports. Both may go down: a feature that adds a file takes
 one out."""
-ANCESTORS = {"tolliver_proto": 3, "tolliver_transports": 4}
+ANCESTORS = {"tolliver_proto": 3, "tolliver": 4}
 """Classes of ours that a class of this package may descend from, all together; the tree of errors is not counted."""
 
 
@@ -139,10 +137,10 @@ class Insider(NamedTuple):
 
 
 INSIDERS = (
-    Insider("benchmarks/adapters.py", ("tolliver_transports._tls.policy",), "its bare loops have an adapter's TLS"),
-    Insider("benchmarks/recording.py", ("tolliver_transports._messages.recorder",), "measures the recorder alone"),
-    Insider("benchmarks/spark.py", ("tolliver_transports._messages.recorder",), "writes what a recorder would"),
-    Insider("fuzz/columns_bodies.py", ("tolliver_transports.spark.read._columns",), "fuzzes this reader of frames"),
+    Insider("benchmarks/adapters.py", ("tolliver._tls.policy",), "its bare loops have an adapter's TLS"),
+    Insider("benchmarks/recording.py", ("tolliver._messages.recorder",), "measures the recorder alone"),
+    Insider("benchmarks/spark.py", ("tolliver._messages.recorder",), "writes what a recorder would"),
+    Insider("fuzz/columns_bodies.py", ("tolliver.spark.read._columns",), "fuzzes this reader of frames"),
     Insider(
         "fuzz/node_program.py",
         (
@@ -154,15 +152,15 @@ INSIDERS = (
         "holds nodes to the checks of the simulator (I1 to I6), in its worlds",
     ),
     Insider("fuzz/node_bodies.py", ("tolliver_proto._testing.inspection",), "calls with connections that are there"),
-    Insider("fuzz/ranges_bodies.py", ("tolliver_transports.spark.read._ranges",), "fuzzes this reader of recordings"),
+    Insider("fuzz/ranges_bodies.py", ("tolliver.spark.read._ranges",), "fuzzes this reader of recordings"),
     Insider(
         "fuzz/staging_bodies.py",
-        ("tolliver_transports.staging._folder", "tolliver_transports.staging._seen"),
+        ("tolliver.staging._folder", "tolliver.staging._seen"),
         "damages what lies on the disk under a stage",
     ),
-    Insider("fuzz/trust_bodies.py", ("tolliver_transports._tls.x509",), "fuzzes this reader of certificates"),
+    Insider("fuzz/trust_bodies.py", ("tolliver._tls.x509",), "fuzzes this reader of certificates"),
     Insider("fuzz/words.py", ("tolliver_proto.reactive._varint",), "writes numbers as that protocol does"),
-    Insider("scripts/docs.py", ("tolliver_transports._cli.commands",), "shows every command as the program says it"),
+    Insider("scripts/docs.py", ("tolliver._cli.commands",), "shows every command as the program says it"),
     Insider(
         "scripts/draw_states.py",
         ("tolliver_proto._wire.state", "tolliver_proto.reactive._state"),
@@ -255,7 +253,7 @@ def room_of(module: str) -> str | None:
     if module in _FLOOR:
         return module
     above = module.rpartition(".")[0]
-    return room_of(above) if "." in above or above in _WHOLE else None
+    return room_of(above) if "." in above else None
 
 
 def upward(drawn: Iterable[Arrow]) -> list[Arrow]:

@@ -38,9 +38,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
-from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance  # noqa: E402  # as above
-from tolliver_transports.certs import make_ca, make_certificate  # noqa: E402  # the line above comes first
-from tolliver_transports.staging import StageFolder  # noqa: E402  # as above
+from tolliver.blocking import TLS, Instance, InstanceOptions, create_instance  # noqa: E402  # as above
+from tolliver.certs import make_ca, make_certificate  # noqa: E402  # the line above comes first
+from tolliver.staging import StageFolder  # noqa: E402  # as above
 
 from tolliver_proto import Limits, Message, TolliverError, decode  # noqa: E402  # as above
 from tolliver_proto.recording import Block, read_blocks  # noqa: E402  # as above
@@ -112,7 +112,7 @@ from pathlib import Path
 from uuid import UUID
 from tolliver.anyio import Run
 from tolliver_proto import Delivery, Message
-from tolliver_transports._cli.appending import append
+from tolliver._cli.appending import append
 path, name, number, rng = Path(sys.argv[1]), sys.argv[2], 0, random.Random(sys.argv[2])
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 peer = UUID("01890000-0000-7000-8000-000000000001")
@@ -158,7 +158,7 @@ class Hub:
             raise RuntimeError(f"it ended with status {self._process.returncode}:\n{self.words()}")
 
     def _command(self, *words: object) -> list[str]:
-        return [sys.executable, "-m", "tolliver_transports.cli", *map(str, words)]
+        return [sys.executable, "-m", "tolliver.cli", *map(str, words)]
 
     def _said(self) -> int:
         """Number of times that it was ready."""

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
-from tolliver_transports.blocking import Delivery, Instance, InstanceOptions, create_instance  # noqa: E402
+from tolliver.blocking import Delivery, Instance, InstanceOptions, create_instance  # noqa: E402
 
 from tests.certificates import Certificates  # noqa: E402
 from tests.spark.rig import Program  # noqa: E402

@@ -39,10 +39,10 @@ from uuid import UUID
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
-from tolliver_transports.blocking import StreamsOptions, create_streams  # noqa: E402
-from tolliver_transports.spark import register  # noqa: E402
-from tolliver_transports.spark.local import local_session  # noqa: E402
-from tolliver_transports.staging import FolderOptions, StageFolder, StageOptions, Stager, StageWriter  # noqa: E402
+from tolliver.blocking import StreamsOptions, create_streams  # noqa: E402
+from tolliver.spark import register  # noqa: E402
+from tolliver.spark.local import local_session  # noqa: E402
+from tolliver.staging import FolderOptions, StageFolder, StageOptions, Stager, StageWriter  # noqa: E402
 
 from tests.certificates import Certificates  # noqa: E402
 from tests.spark.quick import SOURCES  # noqa: E402
@@ -144,7 +144,7 @@ class Soak:
             tls = self.rig.certs.tls("job")
             identity = ["--cert", tls.cert, "--key-file", tls.key, "--ca", tls.ca]
             where = ["--connect", self.faucet.address, "--stream", "numbers", "--window", WINDOW]
-            words: list[Any] = ["-m", "tolliver_transports.cli", "stage", self.rig.stage, *where, *identity]
+            words: list[Any] = ["-m", "tolliver.cli", "stage", self.rig.stage, *where, *identity]
             command = [sys.executable, *(str(word) for word in words)]
             self.stager = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": SOURCES})
             wait_for(lambda: (self.rig.stage / "stage.json").exists())
@@ -319,7 +319,7 @@ def wait_for(true: Callable[[], object]) -> None:
 
 def stage(directory: str, listen: str, *files: str) -> None:
     """The process that receives, until it is killed."""
-    from tolliver_transports.blocking import TLS
+    from tolliver.blocking import TLS
 
     options = StageOptions(directory=Path(directory), listen=listen, tls=TLS(*map(Path, files)), lock_timeout=60.0)
     with Stager(options) as stager:

@@ -26,9 +26,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
-from tolliver_transports.certs import make_ca, make_certificate
-from tolliver_transports.sqlite import SQLiteStore
+from tolliver.blocking import TLS, Instance, InstanceOptions, create_instance
+from tolliver.certs import make_ca, make_certificate
+from tolliver.sqlite import SQLiteStore
 
 from tolliver_proto import Delivery, DiskFull, Limits, NoticeKind, StoreError
 

@@ -27,7 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
 
-from tolliver_transports.staging import StageFolder  # noqa: E402  # the line above comes first
+from tolliver.staging import StageFolder  # noqa: E402  # the line above comes first
 
 COMMIT = "78f10927"  # the last one whose databases are of before the first release
 REFUSED = ("is of a version of tolliver before the first release", "is the database of another application")
@@ -44,7 +44,7 @@ class Program:
         self._env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(source), str(source / "transports")))}
 
     def _command(self, *words: object) -> list[str]:
-        return [sys.executable, "-P", "-m", "tolliver_transports.cli", *map(str, words)]
+        return [sys.executable, "-P", "-m", "tolliver.cli", *map(str, words)]
 
     def call(self, folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -112,9 +112,7 @@ class Machines:
             (root / name).mkdir()
         for program, text in (("scp", _COPY), ("ssh", _SHELL)):
             _program(programs / program, text.format(python=sys.executable, root=str(root)))
-        _program(
-            programs / "tolliver", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tolliver_transports.cli "$@"\n'
-        )
+        _program(programs / "tolliver", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tolliver.cli "$@"\n')
         self._env = {
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",

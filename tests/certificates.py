@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
-from tolliver_transports._options.instance import TLS
-from tolliver_transports.certs import LOCAL_HOSTS, make_ca, make_certificate
+from tolliver._options.instance import TLS
+from tolliver.certs import LOCAL_HOSTS, make_ca, make_certificate
 
 _NOW = datetime.datetime.now(datetime.UTC)
 _BOTH = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 from uuid import UUID
 
-from tolliver_transports import anyio, blocking, twisted
-from tolliver_transports._options.instance import InstanceOptions, Remote
+from tolliver import anyio, blocking, twisted
+from tolliver._options.instance import InstanceOptions, Remote
 
 from tests.adapters.facade import Facade, deadline
 from tests.adapters.gopeer import TODAY, Defect, Forms2026, GoPeer, HandshakeFailed, Panicked, go_identity

@@ -28,14 +28,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tolliver_transports.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
+from tolliver.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
 
 from tolliver_proto import NoResponders
 
 PATIENCE = 20.0  # seconds: what has not come by then has broken
 _NOT_HERE = "iteration.py"  # nothing is called there behind what is taken: Python does not look for signals
 _OURS = (
-    os.sep + "tolliver_transports" + os.sep,
+    os.sep + "tolliver" + os.sep,
     os.sep + "tolliver_proto" + os.sep,
     os.sep + "threading.py",
     os.sep + "_weakrefset.py",

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from tolliver_transports import blocking
-from tolliver_transports.anyio import InstanceOptions, create_instance
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver import blocking
+from tolliver.anyio import InstanceOptions, create_instance
+from tolliver.certs import make_ca, make_certificate
 
 from tests.lists import append, whole_lines
 from tests.ports import free_address

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-import tolliver_transports
+import tolliver
 
-_ADAPTERS = Path(tolliver_transports.__path__[0])
+_ADAPTERS = Path(tolliver.__path__[0])
 
 
 class Writer:

@@ -16,8 +16,8 @@ from termios import TIOCOUTQ
 from typing import Self
 from uuid import UUID
 
-from tolliver_transports._options.instance import TLS
-from tolliver_transports._tls.policy import client_context
+from tolliver._options.instance import TLS
+from tolliver._tls.policy import client_context
 
 from tolliver_proto import (
     Closed,

@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver.blocking import InstanceOptions, create_instance
 
 PATIENCE = 60.0  # seconds
 

@@ -15,7 +15,7 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.sqlite import SQLiteStore
 
 from scripts import backlog
 from tolliver_proto import Commit, Loaded, Node, ReplacePeerSubscriptions, Subscription

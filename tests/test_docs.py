@@ -27,12 +27,12 @@ from typing import NamedTuple, get_args, get_origin
 
 import attrs
 import pytest
-from tolliver_transports import anyio, blocking, events, twisted
-from tolliver_transports._streams.stats import StreamsStats
-from tolliver_transports.anyio import InstanceOptions, StreamsOptions, Subscription
-from tolliver_transports.spark.read._options import OPTIONS
-from tolliver_transports.spark.read._schema import METADATA, OF_MESSAGES
-from tolliver_transports.spark.stream._options import LIVE_OPTIONS
+from tolliver import anyio, blocking, events, twisted
+from tolliver._streams.stats import StreamsStats
+from tolliver.anyio import InstanceOptions, StreamsOptions, Subscription
+from tolliver.spark.read._options import OPTIONS
+from tolliver.spark.read._schema import METADATA, OF_MESSAGES
+from tolliver.spark.stream._options import LIVE_OPTIONS
 
 import tolliver_proto
 from tests.certificates import Certificates
@@ -330,7 +330,7 @@ def errors(door: str) -> set[type[BaseException]]:
 
 
 def test_every_error_has_a_row_with_its_cause_and_its_cure() -> None:
-    doors = [f"tolliver_transports.{name}" for name in ("anyio", "blocking", "twisted", "spark", "staging", "codecs")]
+    doors = [f"tolliver.{name}" for name in ("anyio", "blocking", "twisted", "spark", "staging", "codecs")]
     found = {kind for door in ("tolliver_proto", "tolliver_proto.reactive", *doors) for kind in errors(door)}
     rows = in_tables("error", "errors.md")
     assert {kind.__name__ for kind in found} - {"TolliverError"} - rows == set()

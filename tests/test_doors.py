@@ -14,14 +14,15 @@ import pytest
 import tolliver_proto
 
 DOORS = (
+    "tolliver",
     "tolliver_proto",
-    "tolliver_transports.anyio",
-    "tolliver_transports.blocking",
-    "tolliver_transports.codecs",
-    "tolliver_transports.spark",
-    "tolliver_transports.twisted",
+    "tolliver.anyio",
+    "tolliver.blocking",
+    "tolliver.codecs",
+    "tolliver.spark",
+    "tolliver.twisted",
 )
-STREAMS = {"tolliver_proto.reactive", "tolliver_transports._streams.streams", "tolliver_transports._options.streams"}
+STREAMS = {"tolliver_proto.reactive", "tolliver._streams.streams", "tolliver._options.streams"}
 RARE = {
     "cryptography",
     "email",
@@ -30,7 +31,7 @@ RARE = {
     "prometheus_client",
     "tomllib",
     "pyarrow",
-    "tolliver_transports.certs",
+    "tolliver.certs",
     "tolliver_proto.recording",
 }
 CODED = {"msgspec", "cloudevents", "google", "grpc_tools", "subprocess", "attrs", "anyio", "asyncio"}
@@ -39,28 +40,21 @@ UNLOADED = {
     "from tolliver_proto import Connection": {"asyncio", "ssl", "sqlite3", "tolliver_proto._node.node"},
     "from tolliver_proto import Node, Policy": {"asyncio", "ssl", "sqlite3", "socket", "logging"} | STREAMS | RARE,
     "from tolliver_proto.reactive import Hub": {"asyncio", "ssl", "socket", "tolliver_proto._node.node"} | RARE,
-    "import tolliver_transports.anyio": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
-    "import tolliver_transports.blocking": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
-    "import tolliver_transports.twisted": {"twisted", "anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
-    "import tolliver_transports.codecs": CODED | {"json", "tolliver_proto"},
-    "from tolliver_transports.codecs import Json, Protobuf, decoding; Json(dict)": CODED,
-    "import tolliver_transports.spark": {"pyspark", "attrs", "ssl", "sqlite3", "tolliver_proto"},
-    "from tolliver_transports.anyio import TLS, InstanceOptions, Remote, create_instance": STREAMS | RARE,
-    "from tolliver_transports.blocking import TLS, InstanceOptions, Remote, create_instance": {"anyio", "asyncio"}
+    "import tolliver.anyio": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
+    "import tolliver.blocking": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
+    "import tolliver.twisted": {"twisted", "anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
+    "import tolliver.codecs": CODED | {"json", "tolliver_proto._node.node"},
+    "from tolliver.codecs import Json, Protobuf, decoding; Json(dict)": CODED,
+    "import tolliver.spark": {"pyspark", "attrs", "ssl", "sqlite3", "tolliver_proto._node.node"},
+    "from tolliver.anyio import TLS, InstanceOptions, Remote, create_instance": STREAMS | RARE,
+    "from tolliver.blocking import TLS, InstanceOptions, Remote, create_instance": {"anyio", "asyncio"}
     | STREAMS
     | RARE,
-    "from tolliver_transports.blocking import BlockingConnection": {"anyio", "asyncio", "sqlite3"} | RARE,
-    "from tolliver_transports.twisted import InstanceOptions, create_instance": {"anyio", "tomllib"} | STREAMS,
-    "import tolliver": {"asyncio", "attrs", "dataclasses", "ssl", "tolliver_transports", "tolliver_proto._node.node"},
-    "from tolliver import Connection": {
-        "asyncio",
-        "ssl",
-        "sqlite3",
-        "tolliver_proto._node.node",
-        "tolliver_transports",
-    },
+    "from tolliver.blocking import BlockingConnection": {"anyio", "asyncio", "sqlite3"} | RARE,
+    "from tolliver.twisted import InstanceOptions, create_instance": {"anyio", "tomllib"} | STREAMS,
+    "import tolliver": {"asyncio", "attrs", "dataclasses", "ssl", "tolliver_proto._node.node"},
+    "from tolliver import Limits": {"asyncio", "ssl", "sqlite3", "tolliver_proto._node.node"},
     "from tolliver import anyio, blocking": {"anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
-    "from tolliver.anyio import TLS, InstanceOptions, Remote, create_instance": STREAMS | RARE,
 }
 """From what a program writes to modules that it does not get by that."""
 

@@ -6,7 +6,7 @@ import inspect
 from pathlib import Path
 
 import pytest
-from tolliver_transports import anyio, blocking, twisted
+from tolliver import anyio, blocking, twisted
 
 from scripts import draw_facades
 

@@ -24,11 +24,11 @@ TOO_DEEP = {
     "tolliver_proto.reactive.testing.StreamNet": 4,
     "tolliver_proto.testing.ProgramNet": 5,
     "tolliver_proto.testing.SimNet": 8,
-    "tolliver_transports.anyio.core.InstanceCore": 5,
-    "tolliver_transports.anyio.streams_core.StreamsCore": 5,
-    "tolliver_transports.blocking.work.Work": 5,
-    "tolliver_transports.twisted.core.InstanceCore": 5,
-    "tolliver_transports.twisted.streams_core.StreamsCore": 5,
+    "tolliver.anyio.core.InstanceCore": 5,
+    "tolliver.anyio.streams_core.StreamsCore": 5,
+    "tolliver.blocking.work.Work": 5,
+    "tolliver.twisted.core.InstanceCore": 5,
+    "tolliver.twisted.streams_core.StreamsCore": 5,
 }
 """Classes with more ancestors than `ANCESTORS` allows, from before the limit was set."""
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tolliver_transports._cli import words
-from tolliver_transports._driver import logs
-from tolliver_transports.blocking import Instance, InstanceOptions, StreamsOptions, create_instance, create_streams
+from tolliver._cli import words
+from tolliver._driver import logs
+from tolliver.blocking import Instance, InstanceOptions, StreamsOptions, create_instance, create_streams
 
 from tests.cli.commands import listener, tolliver
 from tests.ports import free_address

@@ -14,23 +14,23 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports import blocking
-from tolliver_transports._cli.bundle import bundle
-from tolliver_transports._cli.export import export
-from tolliver_transports._cli.wireshark import install
-from tolliver_transports._messages.recorder import Recorder
-from tolliver_transports._private import MODE, make_directory, replacing, write_private
-from tolliver_transports._store.copying import back_up
-from tolliver_transports._tls.keylog import log_keys
-from tolliver_transports.certs import make_ca, make_certificate, revoke
-from tolliver_transports.sqlite import SQLiteStore
+from tolliver import blocking
+from tolliver._cli.bundle import bundle
+from tolliver._cli.export import export
+from tolliver._cli.wireshark import install
+from tolliver._messages.recorder import Recorder
+from tolliver._private import MODE, make_directory, replacing, write_private
+from tolliver._store.copying import back_up
+from tolliver._tls.keylog import log_keys
+from tolliver.certs import make_ca, make_certificate, revoke
+from tolliver.sqlite import SQLiteStore
 
 from tests.cli.commands import tolliver
 from tests.staging.stages import ALICE, D2, messages, writer
 from tolliver_proto import Revision, TolliverError
 
 ROOT = Path(__file__).parent.parent
-SOURCES = ROOT / "transports" / "tolliver_transports"
+SOURCES = ROOT / "transports" / "tolliver"
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver.blocking import InstanceOptions, create_instance
 
 from tests.cli.commands import tolliver
 from tests.restored import PATIENCE

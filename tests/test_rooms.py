@@ -17,15 +17,15 @@ from uuid import UUID
 import anyio
 import pytest
 import twisted
-from tolliver_transports.sqlite import SQLiteStore
+from tolliver.sqlite import SQLiteStore
 
 from scripts import draw_rooms, rooms
-from scripts.rooms import INSIDERS, ROOT, TRANSPORTS, Arrow, arrows, circle, outside, packages, private, room_of, upward
+from scripts.rooms import INSIDERS, ROOT, Arrow, arrows, circle, outside, packages, private, room_of, upward
 
 MODULES = packages()
 IMPORT = re.compile(r"^ *(?:import (\w+)|from (\w+)[\w.]* import )", re.MULTILINE)
 MAIN = re.compile(r"^if __name__ == .__main__.:", re.MULTILINE)
-ADAPTERS = ("tolliver_transports.anyio", "tolliver_transports.blocking", "tolliver_transports.twisted")
+ADAPTERS = ("tolliver.anyio", "tolliver.blocking", "tolliver.twisted")
 
 
 @cache
@@ -60,7 +60,7 @@ def test_every_folder_says_what_it_is_for_and_private_ones_load_nothing() -> Non
             path = MODULES[room.name]
             tree = ast.parse(path.read_text("utf-8"))
             assert ast.get_docstring(tree), f"{path} has no docstring"
-            if path.name == "__init__.py" and (room.name.split(".")[-1].startswith("_") or room in TRANSPORTS[0]):
+            if path.name == "__init__.py" and room.name.split(".")[-1].startswith("_"):
                 assert len(tree.body) == 1, f"{path} has code: whoever imports from the room would pay for it"
 
 
@@ -110,7 +110,7 @@ def one_circle(drawn: Iterable[Arrow]) -> list[list[str]]:
     return [found] if (found := circle(drawn)) else []
 
 
-ADAPTER = "transports/tolliver_transports/{}/wire.py"
+ADAPTER = "transports/tolliver/{}/wire.py"
 PLANTED: dict[str, tuple[Callable[[Iterable[Arrow]], Sequence[object]], dict[str, str], int]] = {
     "upwards": (upward, {"tolliver_proto/_wire/frames.py": "from .._node import node"}, 1),
     "upwards, within a function": (
@@ -174,7 +174,7 @@ def test_the_page_is_up_to_date() -> None:
 def test_the_files_that_contributing_names_are_there() -> None:
     """The table of places: a path from the root, or from one of the packages."""
     named = re.findall(r"`([\w/]+/\w+\.py)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
-    homes = (ROOT, ROOT / "tolliver_proto", ROOT / "transports", ROOT / "transports/tolliver_transports")
+    homes = (ROOT, ROOT / "tolliver_proto", ROOT / "transports", ROOT / "transports/tolliver")
     assert len(named) > 10
     assert [name for name in named if not any((home / name).is_file() for home in homes)] == []
 
@@ -211,7 +211,7 @@ def test_the_store_has_the_tables_of_the_page(tmp_path: Path) -> None:
 def libraries(paths: Iterable[Path]) -> set[str]:
     """The names of all that these files import and that is not ours."""
     names = {name for path in paths for found in IMPORT.findall(path.read_text("utf-8")) for name in found}
-    ours = {path.name for path in ROOT.iterdir() if path.is_dir()} | {"tolliver", "tolliver_transports", ""}
+    ours = {path.name for path in ROOT.iterdir() if path.is_dir()} | {"tolliver", ""}
     return names - ours
 
 
@@ -236,7 +236,7 @@ def test_nothing_runs_a_file_of_the_adapters() -> None:
         *ROOT.glob("docs/*.md"),
     ]
     texts = [path.read_text("utf-8") for path in [*pages, *outside().values(), *rooms.files(ROOT, ["tests"]).values()]]
-    assert [found for text in texts for found in re.findall(r"python3? \S*tolliver_transports/\S+", text)] == []
+    assert [found for text in texts for found in re.findall(r"python3? \S*tolliver/\S+", text)] == []
 
 
 def test_the_libraries_are_not_ours() -> None:
@@ -246,7 +246,7 @@ def test_the_libraries_are_not_ours() -> None:
 
 
 def test_the_command_runs_as_a_module(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-m", "tolliver_transports.cli", "--help"]
+    command = [sys.executable, "-W", "error", "-m", "tolliver.cli", "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout

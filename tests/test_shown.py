@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._cli import words
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver._cli import words
+from tolliver.blocking import InstanceOptions, create_instance
 
 from tests.ports import free_address
 from tests.test_logs import until

@@ -11,9 +11,9 @@ from typing import Any, get_args, get_overloads, get_type_hints
 from uuid import UUID
 
 import pytest
-from tolliver_transports import anyio, blocking, twisted
-from tolliver_transports.sqlite import SQLiteStore
-from tolliver_transports.staging import FolderOptions, StageOptions, Stager, StageWriter
+from tolliver import anyio, blocking, twisted
+from tolliver.sqlite import SQLiteStore
+from tolliver.staging import FolderOptions, StageOptions, Stager, StageWriter
 
 ADAPTERS = {"anyio": anyio, "blocking": blocking, "twisted": twisted}
 INSTANCE = {
@@ -140,7 +140,7 @@ def test_it_is_so_where_it_is_open_too(adapter: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("door", [*ADAPTERS, "otel", "sqlite", "staging"])
 def test_everything_shows_what_it_is(door: str) -> None:
     """A `repr` that is an address in memory alone tells nobody anything."""
-    module = import_module(f"tolliver_transports.{door}")
+    module = import_module(f"tolliver.{door}")
     kinds = [one for name in module.__all__ if isinstance(one := getattr(module, name), type)]
     assert kinds
     shown = [any("__repr__" in vars(base) for base in one.__mro__[:-1]) for one in kinds]

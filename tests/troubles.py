@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tolliver_transports._cli.outbox import back_up, say_restored
+from tolliver._cli.outbox import back_up, say_restored
 
 if TYPE_CHECKING:
     from tests.killing import Rig

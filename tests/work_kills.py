@@ -25,8 +25,8 @@ from typing import Any
 from uuid import UUID
 
 import anyio
-from tolliver_transports import blocking
-from tolliver_transports.anyio import InstanceOptions, create_instance
+from tolliver import blocking
+from tolliver.anyio import InstanceOptions, create_instance
 
 from tests.lists import append, whole_lines
 from tests.ports import free_address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver.certs import make_ca, make_certificate
 
 from benchmarks._peers.measuring import Setting
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import anyio
-from tolliver_transports.anyio import Remote, create_instance
-from tolliver_transports.blocking import TLS, BlockingConnection, Pumps
-from tolliver_transports.certs import make_certificate
+from tolliver.anyio import Remote, create_instance
+from tolliver.blocking import TLS, BlockingConnection, Pumps
+from tolliver.certs import make_certificate
 
 from benchmarks._peers.certificates import client_context, server_context
 from benchmarks._peers.measuring import HOST, Setting, over, serving

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-from tolliver_transports.anyio import TLS, Instance, InstanceOptions, create_instance
+from tolliver.anyio import TLS, Instance, InstanceOptions, create_instance
 
 from benchmarks._peers.measuring import BODY, FLOOD, HOST, LOT, Meter, RoundTrips, Setting, counter, say, serving
 

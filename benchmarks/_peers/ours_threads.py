@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from tolliver_transports.blocking import Instance, create_instance
+from tolliver.blocking import Instance, create_instance
 
 from benchmarks._peers.measuring import BODY, FLOOD, HOST, Meter, RoundTrips, Setting, counter, say, serving
 from benchmarks._peers.ours import LANES, options

@@ -334,11 +334,11 @@ def imports() -> Row:
         (
             of("asyncio, ssl, sqlite3", "asyncio, ssl, sqlite3"),
             of("tolliver_proto", "tolliver_proto", (at_most(15),)),
-            of("tolliver_transports.anyio", "tolliver_transports.anyio", (at_most(60),)),
-            of("tolliver_transports.blocking", "tolliver_transports.blocking", (at_most(55),)),
+            of("tolliver.anyio", "tolliver.anyio", (at_most(60),)),
+            of("tolliver.blocking", "tolliver.blocking", (at_most(55),)),
             *(
                 of(f"{name}, with create_instance", f"{name}; {name}.create_instance")
-                for name in ("tolliver_transports.anyio", "tolliver_transports.blocking")
+                for name in ("tolliver.anyio", "tolliver.blocking")
             ),
             of("pyzmq", "zmq", needs=("zmq",)),
             of("websockets", "websockets.asyncio.client, websockets.asyncio.server", needs=WEBSOCKETS),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import anyio
-from tolliver_transports.anyio import TLS, InstanceOptions
+from tolliver.anyio import TLS, InstanceOptions
 
 HOST = "127.0.0.1"
 PUBLISHER = "publisher"

@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tolliver_transports.spark.audit import Curves
+from tolliver.spark.audit import Curves
 
 SHOWN = {"load": ("1 min", "5 min", "15 min"), "memory": ("percent",)}
 """The fields of each channel that say something by themselves: the others are counters."""

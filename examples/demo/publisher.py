@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 import anyio
-from tolliver_transports.anyio import Instance, create_instance, run
+from tolliver.anyio import Instance, create_instance, run
 
 from tolliver_proto import Limits, OutboxFull
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from tolliver_transports.spark.local import local_session, missing
+from tolliver.spark.local import local_session, missing
 
 from .child import DRIVER, RECORDINGS, SUBSCRIBERS, TABLE
 from .processes import DemoError
@@ -76,7 +76,7 @@ def audit_recordings(
     console: Console, spark: SparkSession, directory: Path, progress: Callable[[int, int], object] | None = None
 ) -> int:
     """Show the audit of all recordings; returns the exit status."""
-    from tolliver_transports.spark.audit import audit
+    from tolliver.spark.audit import audit
 
     from .curves import curves_of
 

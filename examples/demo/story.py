@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from tolliver_transports.certs import make_ca, make_certificate
-from tolliver_transports.spark.local import missing
+from tolliver.certs import make_ca, make_certificate
+from tolliver.spark.local import missing
 
 from .child import DRIVER, HOST, PUBLISHER, ROWS, SUBSCRIBERS
 from .processes import Child, DemoError

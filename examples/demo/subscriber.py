@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from tolliver_transports.anyio import create_instance, run
+from tolliver.anyio import create_instance, run
 
 from tolliver_proto import Delivery
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tolliver_transports.spark.local import local_session
+from tolliver.spark.local import local_session
 
 from .child import CHECKPOINT, HOST, RECORDINGS, ROWS, STAGE, TABLE, stop_with_parent
 from .log import Log

@@ -10,7 +10,7 @@ EXPIRY = "tolliver_proto/_node/outboxes/expiry.py"
 ROUTING = "tolliver_proto/_node/outboxes/routing.py"
 KEEPING = "tolliver_proto/_node/outboxes/connect_windows.py"
 LANES = "tolliver_proto/_node/ordered_handling.py"
-OWED = "transports/tolliver_transports/_store/owed.py"
+OWED = "transports/tolliver/_store/owed.py"
 
 BUGS = (
     Bug(
@@ -79,7 +79,7 @@ BUGS = (
     ),
     Bug(
         "the place of a call is never free again",
-        "transports/tolliver_transports/_messages/inbox.py",
+        "transports/tolliver/_messages/inbox.py",
         "end",
         "self._places.end(one)",
         "pass",

@@ -19,8 +19,8 @@ OUTBOX_PART = "tolliver_proto/_node/outboxes/outbox.py"
 OLDEST_PART = "tolliver_proto/_node/outboxes/drop_oldest.py"
 NODE = "tolliver_proto/_node/node.py"
 TALLY = "tolliver_proto/_node/notices.py"
-CLOCK = "transports/tolliver_transports/_store/clock.py"
-SQLITE = "transports/tolliver_transports/_store/sqlite.py"
+CLOCK = "transports/tolliver/_store/clock.py"
+SQLITE = "transports/tolliver/_store/sqlite.py"
 
 _NODE = "tests/node/outboxes/test_quota.py::"
 

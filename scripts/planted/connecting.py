@@ -368,7 +368,7 @@ BUGS = (
     ),
     Bug(
         "who keeps trying is told of no refusal",
-        "transports/tolliver_transports/_messages/driver.py",
+        "transports/tolliver/_messages/driver.py",
         "_on_dial_failed",
         "action.cause.is_refusal",
         "False",

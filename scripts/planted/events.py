@@ -10,13 +10,13 @@ from .bug import Bug
 
 REMOTES = "tolliver_proto/_node/links/remotes.py"
 CONTEXT = "tolliver_proto/_node/context.py"
-EVENTS = "transports/tolliver_transports/_driver/events.py"
-DRIVER = "transports/tolliver_transports/_messages/driver.py"
+EVENTS = "transports/tolliver/_driver/events.py"
+DRIVER = "transports/tolliver/_messages/driver.py"
 TALLY = "tolliver_proto/_node/notices.py"
 CERTIFICATES = "tolliver_proto/_common/certificate_watch.py"
 FAILURES = "tolliver_proto/_common/dial_failures.py"
 HUB = "tolliver_proto/reactive/_hub.py"
-STREAMS = "transports/tolliver_transports/_streams/streams.py"
+STREAMS = "transports/tolliver/_streams/streams.py"
 THROTTLED = "tests/node/test_throttled.py::"
 SILENCE = "tests/node/links/test_silence.py::"
 DIALS = "tests/reactive/test_hub_dials.py::"
@@ -60,7 +60,7 @@ BUGS = (
     ),
     Bug(
         "who waits for subscribers is asked once",
-        "transports/tolliver_transports/_messages/waits.py",
+        "transports/tolliver/_messages/waits.py",
         "look_again",
         "self.settle(condition, found)",
         "pass",

@@ -25,7 +25,7 @@ WINDOWS = "tests/node/outboxes/test_windows.py::"
 STRIKES = "tests/node/outboxes/test_strikes.py::"
 HOLDING = "tests/node/lists/test_holds.py::"
 ONCE = "tests/cli/test_once.py::"
-COMMANDS = "transports/tolliver_transports/_cli/connecting.py"
+COMMANDS = "transports/tolliver/_cli/connecting.py"
 FIELD = ("tests/node/test_answers.py::test_nodes_in_the_field",)
 
 BUGS = (

@@ -9,7 +9,7 @@ LINKS = "tolliver_proto/_node/links/links.py"
 INBOX_PART = "tolliver_proto/_node/inboxes/inbox.py"
 CREDIT = "tolliver_proto/_node/inboxes/credit.py"
 DELIVERING = "tolliver_proto/_node/inboxes/delivering.py"
-DRIVER = "transports/tolliver_transports/_messages/inbox.py"
+DRIVER = "transports/tolliver/_messages/inbox.py"
 TESTS = "tests/node/inboxes/test_handling.py::"
 OVER_LOOPS = "tests/adapters/test_handling.py::"
 

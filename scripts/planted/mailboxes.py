@@ -5,13 +5,13 @@ from __future__ import annotations
 from .bug import Bug
 
 TURNS = "tests/anyio/test_turns.py::"
-COPIES = "transports/tolliver_transports/_messages/copies.py"
-INBOX = "transports/tolliver_transports/_messages/inbox.py"
-LOOP = "transports/tolliver_transports/_driver/loop_endpoint.py"
-ITERATORS = "transports/tolliver_transports/_messages/iterators.py"
-THREAD_CALLS = "transports/tolliver_transports/blocking/handler_calls.py"
-ENDS = "transports/tolliver_transports/anyio/ends.py"
-ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
+COPIES = "transports/tolliver/_messages/copies.py"
+INBOX = "transports/tolliver/_messages/inbox.py"
+LOOP = "transports/tolliver/_driver/loop_endpoint.py"
+ITERATORS = "transports/tolliver/_messages/iterators.py"
+THREAD_CALLS = "transports/tolliver/blocking/handler_calls.py"
+ENDS = "transports/tolliver/anyio/ends.py"
+ENDPOINT = "transports/tolliver/_driver/endpoint.py"
 
 BUGS = (
     Bug(

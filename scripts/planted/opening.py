@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from .bug import Bug
 
-OPENING = "transports/tolliver_transports/_messages/opening.py"
-ENDPOINT = "transports/tolliver_transports/_driver/endpoint.py"
-FACADE = "transports/tolliver_transports/_driver/facade.py"
-INSTANCE = "transports/tolliver_transports/_messages/instance.py"
-CLI_WORDS = "transports/tolliver_transports/_cli/words.py"
-ANYIO_THREADS = "transports/tolliver_transports/anyio/threads.py"
-ANYIO_ENDPOINT = "transports/tolliver_transports/anyio/endpoint.py"
-TWISTED_ENDPOINT = "transports/tolliver_transports/twisted/endpoint.py"
-BLOCKING_ENDPOINT = "transports/tolliver_transports/blocking/endpoint.py"
-THREADS = "transports/tolliver_transports/_driver/threads.py"
+OPENING = "transports/tolliver/_messages/opening.py"
+ENDPOINT = "transports/tolliver/_driver/endpoint.py"
+FACADE = "transports/tolliver/_driver/facade.py"
+INSTANCE = "transports/tolliver/_messages/instance.py"
+CLI_WORDS = "transports/tolliver/_cli/words.py"
+ANYIO_THREADS = "transports/tolliver/anyio/threads.py"
+ANYIO_ENDPOINT = "transports/tolliver/anyio/endpoint.py"
+TWISTED_ENDPOINT = "transports/tolliver/twisted/endpoint.py"
+BLOCKING_ENDPOINT = "transports/tolliver/blocking/endpoint.py"
+THREADS = "transports/tolliver/_driver/threads.py"
 
 BUGS = (
     Bug(
@@ -130,7 +130,7 @@ BUGS = (
     ),
     Bug(
         "a Ctrl-C that the program catches cuts a step in two",
-        "transports/tolliver_transports/blocking/interrupts.py",
+        "transports/tolliver/blocking/interrupts.py",
         "_on_interrupt",
         "_is_busy()",
         "False",

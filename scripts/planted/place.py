@@ -17,7 +17,7 @@ from typing import NamedTuple
 from .bug import Bug
 
 _MEND = "adapt scripts/planted"
-_PACKAGES = ("tolliver_proto", "transports/tolliver_transports")
+_PACKAGES = ("tolliver_proto", "transports/tolliver")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _NEAR = 0.6  # from here on a line is worth being told of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from .bug import Bug
 
-ASYNC_STREAMS = "transports/tolliver_transports/_streams/async_streams.py"
-PUBLISHING = "transports/tolliver_transports/_streams/publishing.py"
-SUBSCRIBING = "transports/tolliver_transports/_streams/subscribing.py"
-STREAMS = "transports/tolliver_transports/_streams/streams.py"
-SOURCES = "transports/tolliver_transports/_streams/sources.py"
-WAITS = "transports/tolliver_transports/blocking/waits.py"
+ASYNC_STREAMS = "transports/tolliver/_streams/async_streams.py"
+PUBLISHING = "transports/tolliver/_streams/publishing.py"
+SUBSCRIBING = "transports/tolliver/_streams/subscribing.py"
+STREAMS = "transports/tolliver/_streams/streams.py"
+SOURCES = "transports/tolliver/_streams/sources.py"
+WAITS = "transports/tolliver/blocking/waits.py"
 RELAYS = "tests/adapters/test_streams_relay.py::test_rule"
 
 BUGS = (

@@ -6,7 +6,7 @@ from .bug import Bug
 
 NODE = "tolliver_proto/_patterns/requests.py"
 TABLE = "tolliver_proto/_patterns/open_requests.py"
-RESPONDING = "transports/tolliver_transports/_messages/responding.py"
+RESPONDING = "transports/tolliver/_messages/responding.py"
 IN_NODE = ("tests/patterns/test_requests.py",)
 ON_ADAPTERS = "tests/adapters/test_requests.py::"
 
@@ -37,7 +37,7 @@ BUGS = (
     ),
     Bug(
         "a cancelled request is outstanding until its timeout",
-        "transports/tolliver_transports/_driver/pending.py",
+        "transports/tolliver/_driver/pending.py",
         "forget",
         "not self._waiters and self.abandoned is not None",
         "False",
@@ -109,7 +109,7 @@ BUGS = (
     ),
     Bug(
         "one slow request of many is stuck",
-        "transports/tolliver_transports/_messages/inbox.py",
+        "transports/tolliver/_messages/inbox.py",
         "begin",
         "not self._places.has_place",
         "True",

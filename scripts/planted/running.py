@@ -9,7 +9,7 @@ DELIVERING = "tests/cli/test_delivering.py::"
 BUGS = (
     Bug(
         "what another program has written is cut off",
-        "transports/tolliver_transports/_cli/appending.py",
+        "transports/tolliver/_cli/appending.py",
         "_take_back",
         "os.fstat(fd).st_size == end + len(written) and os.pread(fd, len(written), end) == written",
         "True",
@@ -17,7 +17,7 @@ BUGS = (
     ),
     Bug(
         "a function that cancels itself ends its table",
-        "transports/tolliver_transports/_cli/delivering.py",
+        "transports/tolliver/_cli/delivering.py",
         "handle",
         "self._stopping or not ends.is_interrupt(error)",
         "True",

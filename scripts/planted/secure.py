@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from .bug import Bug
 
-TLS = "transports/tolliver_transports/_tls/pump.py"
-POLICY = "transports/tolliver_transports/_tls/policy.py"
-KEYLOG = "transports/tolliver_transports/_tls/keylog.py"
-X509 = "transports/tolliver_transports/_tls/x509.py"
-OPTIONS = "transports/tolliver_transports/_options/instance.py"
-ACL_FILE = "transports/tolliver_transports/_options/acl_file.py"
+TLS = "transports/tolliver/_tls/pump.py"
+POLICY = "transports/tolliver/_tls/policy.py"
+KEYLOG = "transports/tolliver/_tls/keylog.py"
+X509 = "transports/tolliver/_tls/x509.py"
+OPTIONS = "transports/tolliver/_options/instance.py"
+ACL_FILE = "transports/tolliver/_options/acl_file.py"
 
 BUGS = (
     Bug(
@@ -92,7 +92,7 @@ BUGS = (
     ),
     Bug(
         "tls: who is revoked may stay",
-        "transports/tolliver_transports/_driver/endpoint.py",
+        "transports/tolliver/_driver/endpoint.py",
         "use_tls",
         "wire.abort()",
         "pass",

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from .bug import Bug
 
-SINK = "transports/tolliver_transports/spark/write/_sink.py"
-SENDING = "transports/tolliver_transports/spark/write/_sending.py"
-LINK = "transports/tolliver_transports/spark/write/_link.py"
-ENCODE = "transports/tolliver_transports/spark/write/_encode.py"
-BATCHES = "transports/tolliver_transports/spark/read/_batches.py"
-RANGES = "transports/tolliver_transports/spark/read/_ranges.py"
-COLUMNS = "transports/tolliver_transports/spark/read/_columns.py"
-PUSHDOWN = "transports/tolliver_transports/spark/read/_pushdown.py"
+SINK = "transports/tolliver/spark/write/_sink.py"
+SENDING = "transports/tolliver/spark/write/_sending.py"
+LINK = "transports/tolliver/spark/write/_link.py"
+ENCODE = "transports/tolliver/spark/write/_encode.py"
+BATCHES = "transports/tolliver/spark/read/_batches.py"
+RANGES = "transports/tolliver/spark/read/_ranges.py"
+COLUMNS = "transports/tolliver/spark/read/_columns.py"
+PUSHDOWN = "transports/tolliver/spark/read/_pushdown.py"
 
-TABLES = "transports/tolliver_transports/spark/_tables.py"
+TABLES = "transports/tolliver/spark/_tables.py"
 
 BUGS = (
     Bug(
@@ -205,7 +205,7 @@ BUGS = (
     ),
     Bug(
         "spark: the audit takes the order of files for that of runs",
-        "transports/tolliver_transports/spark/audit/_tables.py",
+        "transports/tolliver/spark/audit/_tables.py",
         "",
         '"newest_since > last_place AND newest_place > their_place"',
         '"newest_since > last_place"',
@@ -245,7 +245,7 @@ BUGS = (
     ),
     Bug(
         "spark: data say how they are sent",
-        "transports/tolliver_transports/spark/source.py",
+        "transports/tolliver/spark/source.py",
         "writer",
         "batch_writer(schema, overwrite, self.options)",
         "batch_writer(schema, overwrite, schema.fields[0].metadata.get('tolliver', {}) | dict(self.options))",
@@ -253,7 +253,7 @@ BUGS = (
     ),
     Bug(
         "spark: the rows of a stable partition have no order",
-        "transports/tolliver_transports/spark/write/_stable.py",
+        "transports/tolliver/spark/write/_stable.py",
         "stable",
         "df.repartition(partitions, key).sortWithinPartitions(key)",
         "df.repartition(partitions, key)",
@@ -261,7 +261,7 @@ BUGS = (
     ),
     Bug(
         "spark: an offset is compared without the opening that wrote before it",
-        "transports/tolliver_transports/spark/stream/_live.py",
+        "transports/tolliver/spark/stream/_live.py",
         "_check",
         "Mark(place.stage, place.incarnation, place.checksum)",
         "Mark(place.stage, None, place.checksum)",

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from .bug import Bug
 
-FILES = "transports/tolliver_transports/_private.py"
-SQLITE_FILE = "transports/tolliver_transports/_store/file.py"
-SQLITE = "transports/tolliver_transports/_store/sqlite.py"
-LOCK = "transports/tolliver_transports/_store/lock.py"
-MARK = "transports/tolliver_transports/_store/mark.py"
-PIECES = "transports/tolliver_transports/_store/pieces.py"
-ROOM = "transports/tolliver_transports/_store/room.py"
-OWED = "transports/tolliver_transports/_store/owed.py"
-BATCHES = "transports/tolliver_transports/_store/batches.py"
-CHECKS = "transports/tolliver_transports/_store/checks.py"
-LAYOUT = "transports/tolliver_transports/_store/layout.py"
-COPYING = "transports/tolliver_transports/_store/copying.py"
-INSPECTION = "transports/tolliver_transports/_store/inspection.py"
+FILES = "transports/tolliver/_private.py"
+SQLITE_FILE = "transports/tolliver/_store/file.py"
+SQLITE = "transports/tolliver/_store/sqlite.py"
+LOCK = "transports/tolliver/_store/lock.py"
+MARK = "transports/tolliver/_store/mark.py"
+PIECES = "transports/tolliver/_store/pieces.py"
+ROOM = "transports/tolliver/_store/room.py"
+OWED = "transports/tolliver/_store/owed.py"
+BATCHES = "transports/tolliver/_store/batches.py"
+CHECKS = "transports/tolliver/_store/checks.py"
+LAYOUT = "transports/tolliver/_store/layout.py"
+COPYING = "transports/tolliver/_store/copying.py"
+INSPECTION = "transports/tolliver/_store/inspection.py"
 RECORDING = "tolliver_proto/recording.py"
-SEEN = "transports/tolliver_transports/staging/_seen.py"
-STAGE_FOLDER = "transports/tolliver_transports/staging/_folder.py"
-RECORDER = "transports/tolliver_transports/_messages/recorder.py"
+SEEN = "transports/tolliver/staging/_seen.py"
+STAGE_FOLDER = "transports/tolliver/staging/_folder.py"
+RECORDER = "transports/tolliver/_messages/recorder.py"
 
 BUGS = (
     Bug(
@@ -709,7 +709,7 @@ BUGS = (
     ),
     Bug(
         "the clocks of another boot are gone on from",
-        "transports/tolliver_transports/_store/clock.py",
+        "transports/tolliver/_store/clock.py",
         "go_on",
         "note.boot == self._boot and note.running <= self._running()",
         "note.running <= self._running()",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from .bug import Bug
 
-CODECS = "transports/tolliver_transports/codecs/"
+CODECS = "transports/tolliver/codecs/"
 PATTERNS = "tests/adapters/test_typed_patterns.py::"
 TESTS = "tests/codecs/test_codecs.py::"
 
 BUGS = (
     Bug(
         "typed: a body without a value is acknowledged",
-        "transports/tolliver_transports/_messages/typed.py",
+        "transports/tolliver/_messages/typed.py",
         "of",
         "delivery.fail()",
         "delivery.ack()",
@@ -91,7 +91,7 @@ BUGS = (
     ),
     Bug(
         "typed: a value is taken for a pair",
-        "transports/tolliver_transports/_messages/queues.py",
+        "transports/tolliver/_messages/queues.py",
         "_pair",
         "isinstance(job, tuple) and len(job) == 2",
         "True",
@@ -99,7 +99,7 @@ BUGS = (
     ),
     Bug(
         "typed: None is a value, and no name is ever cleared",
-        "transports/tolliver_transports/anyio/instance.py",
+        "transports/tolliver/anyio/instance.py",
         "retain",
         "None if value is None else self._encoded(key, value)",
         "self._encoded(key, value)",
@@ -107,7 +107,7 @@ BUGS = (
     ),
     Bug(
         "typed: choices that no handler has are left out in silence",
-        "transports/tolliver_transports/_messages/side_by_side.py",
+        "transports/tolliver/_messages/side_by_side.py",
         "chosen_with",
         "handler is None and how != SideBySide()",
         "False",

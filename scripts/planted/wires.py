@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from .bug import Bug
 
-SESSION = "transports/tolliver_transports/_driver/session.py"
-TWISTED_WIRE = "transports/tolliver_transports/twisted/wire.py"
-ASYNCIO_WIRE = "transports/tolliver_transports/anyio/asyncio_wire.py"
-ANYIO_WIRE = "transports/tolliver_transports/anyio/wire.py"
-SOCKET_SESSION = "transports/tolliver_transports/_driver/socket_session.py"
-SOCKETS = "transports/tolliver_transports/_driver/sockets.py"
-LOOP = "transports/tolliver_transports/blocking/loop.py"
+SESSION = "transports/tolliver/_driver/session.py"
+TWISTED_WIRE = "transports/tolliver/twisted/wire.py"
+ASYNCIO_WIRE = "transports/tolliver/anyio/asyncio_wire.py"
+ANYIO_WIRE = "transports/tolliver/anyio/wire.py"
+SOCKET_SESSION = "transports/tolliver/_driver/socket_session.py"
+SOCKETS = "transports/tolliver/_driver/sockets.py"
+LOOP = "transports/tolliver/blocking/loop.py"
 TURNS = "tests/anyio/test_turns.py::"
 BORROWING = "tests/blocking/test_borrowing.py::"
 

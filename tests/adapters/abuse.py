@@ -19,7 +19,7 @@ from itertools import cycle, islice
 from typing import Any
 from uuid import UUID
 
-from tolliver_transports._tls.policy import client_context
+from tolliver._tls.policy import client_context
 
 from tests.certificates import Certificates
 from tolliver_proto import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tolliver_transports._tls.policy import client_context
+from tolliver._tls.policy import client_context
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import (

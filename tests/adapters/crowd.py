@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Self
 from uuid import UUID
 
-from tolliver_transports._options.instance import TLS
-from tolliver_transports._tls.policy import client_context
+from tolliver._options.instance import TLS
+from tolliver._tls.policy import client_context
 
 from tests.raw import RawPeer
 from tolliver_proto import Ack, Message

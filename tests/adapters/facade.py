@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 from uuid import UUID
 
-from tolliver_transports._options.instance import InstanceOptions, Remote
-from tolliver_transports._options.streams import StreamsOptions
-from tolliver_transports.status import InstanceStatus
+from tolliver._options.instance import InstanceOptions, Remote
+from tolliver._options.streams import StreamsOptions
+from tolliver.status import InstanceStatus
 
 from tolliver_proto import (
     DeadLetter,

@@ -15,7 +15,7 @@ from inspect import iscoroutine
 from pathlib import Path
 from typing import Any
 
-from tolliver_transports._options.instance import InstanceOptions
+from tolliver._options.instance import InstanceOptions
 
 from tolliver_proto import TolliverError
 

@@ -25,7 +25,7 @@ _ALL: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "twisted-asyncio": ("twisted", "on_twisted", lambda on: on.TwistedWorld.on_asyncio),
     "blocking": ("blocking", "on_blocking", lambda on: on.BlockingWorld),
 }
-_ADAPTERS = "tolliver_transports"
+_ADAPTERS = "tolliver"
 _EACH = ("asyncio", "twisted", "blocking")
 
 

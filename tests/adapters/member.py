@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from tolliver_transports._options.instance import TLS, InstanceOptions
+from tolliver._options.instance import TLS, InstanceOptions
 
 from .facade import PATIENCE, Facade, until
 from .kinds import make_world

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tolliver_transports._options.instance import InstanceOptions
+from tolliver._options.instance import InstanceOptions
 
 from tests.certificates import Certificates
 from tolliver_proto import Delivery, NoticeKind

@@ -14,7 +14,7 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 import trio
-from tolliver_transports.anyio.ends import ends_task
+from tolliver.anyio.ends import ends_task
 
 from .facade import STEP, Adapter, Cancelled, Gate, Handle, Options, create, each
 

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import anyio
-from tolliver_transports.anyio import Peer, Streams, StreamsOptions, Subscription, create_streams
+from tolliver.anyio import Peer, Streams, StreamsOptions, Subscription, create_streams
 
 from tests.certificates import Certificates
 

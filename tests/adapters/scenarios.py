@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 import psutil
-from tolliver_transports._tls.policy import client_context
+from tolliver._tls.policy import client_context
 
 from tests.raw import RawPeer
 from tolliver_proto import Limits

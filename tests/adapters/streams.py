@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, Literal, Self
 
-from tolliver_transports._options.streams import StreamsOptions
-from tolliver_transports._options.tls import TLS
+from tolliver._options.streams import StreamsOptions
+from tolliver._options.tls import TLS
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Role

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pytest
 from OpenSSL import SSL
-from tolliver_transports._driver.socket_session import CHUNK, IN_COMPANY, SLICE, SocketSession
+from tolliver._driver.socket_session import CHUNK, IN_COMPANY, SLICE, SocketSession
 
 from tests.certificates import Certificates
 from tolliver_proto import Limits, Role

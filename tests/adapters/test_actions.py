@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from tolliver_transports._driver.driver import Driver
-from tolliver_transports.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
+from tolliver._driver.driver import Driver
+from tolliver.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
 
 from tolliver_proto import Action
 from tolliver_proto.reactive import Action as StreamsAction

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from tolliver_transports.anyio import bridge as async_bridge
-from tolliver_transports.blocking import bridge as thread_bridge
+from tolliver.anyio import bridge as async_bridge
+from tolliver.blocking import bridge as thread_bridge
 
 from tolliver_proto.reactive import StreamError
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tolliver_transports._options.instance import TLS, Remote
-from tolliver_transports._tls.policy import server_context
+from tolliver._options.instance import TLS, Remote
+from tolliver._tls.policy import server_context
 
 from tests.certificates import Certificates
 from tests.ports import free_port

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._options.instance import TLS
-from tolliver_transports.derived import derived_identity
+from tolliver._options.instance import TLS
+from tolliver.derived import derived_identity
 
 from tests.certificates import PREFIX
 from tests.raw import RawPeer

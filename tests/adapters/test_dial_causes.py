@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
-from tolliver_transports._driver.sockets import unreached
-from tolliver_transports._options.streams import StreamsOptions
-from tolliver_transports._tls.policy import server_context
-from tolliver_transports.events import StreamsDialFailed
+from tolliver._driver.sockets import unreached
+from tolliver._options.streams import StreamsOptions
+from tolliver._tls.policy import server_context
+from tolliver.events import StreamsDialFailed
 
 from tests.ports import free_port
 from tests.raw import RawListener

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from tolliver_transports._driver.events import KEPT, EventFeed, EventsMissed
+from tolliver._driver.events import KEPT, EventFeed, EventsMissed
 
 from tolliver_proto import Notice, NoticeKind, PeerDown, PeerUp, SubscriptionsChanged
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tolliver_transports.anyio import InstanceOptions
+from tolliver.anyio import InstanceOptions
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer

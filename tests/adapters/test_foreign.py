@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports._options.instance import InstanceOptions, Remote
+from tolliver._options.instance import InstanceOptions, Remote
 
 from tests.adapters.facade import Facade, until
 from tests.adapters.gopeer import (

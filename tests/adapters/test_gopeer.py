@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tolliver_transports._options.instance import Remote
+from tolliver._options.instance import Remote
 
 from tests.adapters.facade import Facade, until
 from tests.adapters.gopeer import (

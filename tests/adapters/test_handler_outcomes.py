@@ -272,7 +272,7 @@ def outcome_of(error: Any) -> Any:
 
 ON_THREADS = """
 import sys, threading
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver.blocking import InstanceOptions, create_instance
 
 def stop(delivery):
     raise KeyboardInterrupt
@@ -293,7 +293,7 @@ except KeyboardInterrupt:
 ON_ASYNCIO = """
 import sys
 import anyio
-from tolliver_transports.anyio import InstanceOptions, create_instance
+from tolliver.anyio import InstanceOptions, create_instance
 
 def stop(delivery):
     raise KeyboardInterrupt

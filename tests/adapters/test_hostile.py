@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 
 import pytest
-from tolliver_transports._tls.policy import server_context
+from tolliver._tls.policy import server_context
 
 from tests.certificates import Certificates
 from tests.raw import PATIENCE, RawListener, RawPeer

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
-from tolliver_transports.anyio import bridge as async_bridge
-from tolliver_transports.blocking import bridge as thread_bridge
+from tolliver.anyio import bridge as async_bridge
+from tolliver.blocking import bridge as thread_bridge
 
 from .facade import Facade, Handle, Items, until
 from .nodes import Inbox, Nodes, address

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports._messages.recorder import Recorder
-from tolliver_transports._options.instance import InstanceOptions
+from tolliver._messages.recorder import Recorder
+from tolliver._options.instance import InstanceOptions
 
 from tests.wire.strategies import cut, sizes, traffic
 from tests.wire.vectors import D1, D2, ONE, TWO
@@ -286,7 +286,7 @@ import json, resource, signal, sys, time
 from pathlib import Path
 from uuid import UUID
 from tolliver_proto import Message, encode
-from tolliver_transports._messages.recorder import Recorder
+from tolliver._messages.recorder import Recorder
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -326,7 +326,7 @@ import sys, time
 from pathlib import Path
 from uuid import UUID
 from tolliver_proto import Message, encode
-from tolliver_transports._messages.recorder import Recorder
+from tolliver._messages.recorder import Recorder
 
 recorder = Recorder(Path(sys.argv[1]), UUID(int=1), 2, print)
 for number in range(100_000):

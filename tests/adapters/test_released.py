@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tolliver_transports._driver.session import Session
-from tolliver_transports._tls.policy import client_context
-from tolliver_transports._tls.pump import Pump
+from tolliver._driver.session import Session
+from tolliver._tls.policy import client_context
+from tolliver._tls.pump import Pump
 
 from tests.certificates import Certificates
 from tests.ports import free_port

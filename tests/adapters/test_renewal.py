@@ -8,8 +8,8 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tolliver_transports._options.instance import TLS
-from tolliver_transports.certs import Member, make_certificate
+from tolliver._options.instance import TLS
+from tolliver.certs import Member, make_certificate
 
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, IdentityConflict

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports.codecs import Json
+from tolliver.codecs import Json
 
 from tests.certificates import Certificates
 from tolliver_proto import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import attrs
 import pytest
-from tolliver_transports._options.instance import TLS
-from tolliver_transports.certs import Member, make_ca, make_certificate, revoke
+from tolliver._options.instance import TLS
+from tolliver.certs import Member, make_ca, make_certificate, revoke
 
 from tolliver_proto import CertificateError, DialCause, NoticeKind, TolliverError
 

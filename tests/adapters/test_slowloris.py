@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from tolliver_transports._tls.policy import client_context
+from tolliver._tls.policy import client_context
 
 from tolliver_proto import Limits, NoticeKind
 from tolliver_proto import reactive as rs

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tolliver_transports.blocking import create_instance
+from tolliver.blocking import create_instance
 
 from tests.disks import eat, small_disk
 from tolliver_proto import CannotListen, DiskFull, NotOpenYet, UndeliveredReason

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue
-from tolliver_transports._streams.publishing import OutboundStream
+from tolliver._streams.publishing import OutboundStream
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Limits, StreamError

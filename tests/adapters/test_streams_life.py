@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tolliver_transports.events import StreamsPeerDown, StreamsPeerUp
+from tolliver.events import StreamsPeerDown, StreamsPeerUp
 
 from tests.ports import free_port
 from tolliver_proto import Acl, CertificateError, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from tolliver_transports._options.instance import InstanceOptions, Remote
+from tolliver._options.instance import InstanceOptions, Remote
 
 from tests.certificates import Certificates
 from tolliver_proto import (
@@ -105,7 +105,7 @@ def test_a_port_alone_is_no_address() -> None:
     [("anyio", "anyio", "anyio"), ("twisted", "twisted", "twisted"), ("blocking", "attrs", "blocking")],
 )
 def test_a_missing_extra_is_named(door: str, module: str, extra: str) -> None:
-    program = f"import sys; sys.modules[{module!r}] = None; import tolliver_transports.{door}"
+    program = f"import sys; sys.modules[{module!r}] = None; import tolliver.{door}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
     last = done.stderr.strip().splitlines()[-1]
     assert last == (f"ModuleNotFoundError: the module {module} is missing: pip install 'tolliver-proto[{extra}]'"), (

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from tolliver_transports._options.instance import TLS
-from tolliver_transports._tls.policy import client_context, server_context
+from tolliver._options.instance import TLS
+from tolliver._tls.policy import client_context, server_context
 
 from tests.certificates import Certificates
 from tests.raw import PATIENCE, RawListener, RawPeer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tolliver_transports._options.instance import TLS
-from tolliver_transports._tls.policy import client_context, server_context
-from tolliver_transports.certs import make_certificate
+from tolliver._options.instance import TLS
+from tolliver._tls.policy import client_context, server_context
+from tolliver.certs import make_certificate
 
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, IdentityConflict

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tolliver_transports.codecs import Json, TypedDelivery, decoding
+from tolliver.codecs import Json, TypedDelivery, decoding
 
 from tests.codecs.kinds import HOSTILE
 from tolliver_proto import BodyNotEncoded, Limits, NoticeKind
@@ -246,7 +246,7 @@ def test_streams_have_the_same_codecs(stage: Stage) -> None:
 @EACH_ADAPTER
 def test_a_call_without_a_codec_calls_nothing_of_it(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs a comparison."""
-    from tolliver_transports.codecs import _bodies, _codec
+    from tolliver.codecs import _bodies, _codec
 
     def called(*_arguments: object) -> object:
         raise AssertionError("called")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tolliver_transports.codecs import Json, TypedRequest
+from tolliver.codecs import Json, TypedRequest
 
 from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Limits, NoticeKind, RequestFailed
 

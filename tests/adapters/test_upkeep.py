@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from tolliver_transports._store.checks import make_known
+from tolliver._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._driver.pending import PendingCall
-from tolliver_transports._messages.waits import WAKES, Condition, Connected, Responded, Subscribed, Waits
+from tolliver._driver.pending import PendingCall
+from tolliver._messages.waits import WAKES, Condition, Connected, Responded, Subscribed, Waits
 
 from tests.certificates import Certificates
 from tests.patterns.play import HIGH, LOW, Play, Wire

@@ -18,8 +18,8 @@ from typing import Any
 
 import anyio.to_thread
 from attrs import evolve
-from tolliver_transports._options.instance import InstanceOptions
-from tolliver_transports._options.streams import StreamsOptions
+from tolliver._options.instance import InstanceOptions
+from tolliver._options.streams import StreamsOptions
 
 from tests.opening import is_free, no_more_threads
 from tolliver_proto import Limits, OutOfThreads

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import psutil
-from tolliver_transports._options.instance import TLS, InstanceOptions
-from tolliver_transports._options.streams import StreamsOptions
+from tolliver._options.instance import TLS, InstanceOptions
+from tolliver._options.streams import StreamsOptions
 
 from tolliver_proto import Limits
 from tolliver_proto import reactive as rs

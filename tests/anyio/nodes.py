@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from tolliver_transports.anyio import Instance, InstanceOptions, create_instance
+from tolliver.anyio import Instance, InstanceOptions, create_instance
 
 from tests.certificates import Certificates
 

@@ -15,8 +15,8 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._streams.bridge import AwaitedSource, wanted_by
-from tolliver_transports.anyio import Instance, Streams, StreamsOptions, Subscription, bridge, create_streams
+from tolliver._streams.bridge import AwaitedSource, wanted_by
+from tolliver.anyio import Instance, Streams, StreamsOptions, Subscription, bridge, create_streams
 
 from tests.anyio.nodes import Nodes, address, until
 from tolliver_proto import Receipt

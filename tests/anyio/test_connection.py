@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from tolliver_transports.anyio import AsyncConnection, Pumps, Remote, open_connection
-from tolliver_transports.blocking import BlockingConnection
+from tolliver.anyio import AsyncConnection, Pumps, Remote, open_connection
+from tolliver.blocking import BlockingConnection
 
 from tests.anyio.nodes import Nodes
 from tests.certificates import Certificates

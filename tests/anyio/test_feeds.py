@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from tolliver_transports._streams.publishing import OutboundStream
-from tolliver_transports.anyio import StreamsOptions, create_streams
+from tolliver._streams.publishing import OutboundStream
+from tolliver.anyio import StreamsOptions, create_streams
 
 from tests.anyio.nodes import until
 from tolliver_proto.reactive import StreamError

@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 import psutil
 import pytest
-from tolliver_transports.anyio import StreamsOptions, create_streams
-from tolliver_transports.sqlite import SQLiteStore
+from tolliver.anyio import StreamsOptions, create_streams
+from tolliver.sqlite import SQLiteStore
 
 from tests.anyio.nodes import Nodes, until
 from tests.opening import Interruption, Opening, is_free, written_into

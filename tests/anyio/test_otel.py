@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tolliver_transports.otel import TracedDelivery, TracedRun, instrument
-from tolliver_transports.prometheus import Collector
+from tolliver.otel import TracedDelivery, TracedRun, instrument
+from tolliver.prometheus import Collector
 
 from tests.status.spans import EVENTS, Memory, event, ids, linked, parent
 from tolliver_proto import Delivery, NoResponders

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from tolliver_transports.anyio import StreamsOptions, create_streams
+from tolliver.anyio import StreamsOptions, create_streams
 
 LIMIT = 20.0  # seconds
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 import trio
 import uvloop
-from tolliver_transports.anyio import run
-from tolliver_transports.anyio.wire import Wakeup
+from tolliver.anyio import run
+from tolliver.anyio.wire import Wakeup
 
 from tests.anyio.nodes import Nodes, address, until
 from tests.certificates import Certificates

@@ -8,7 +8,7 @@ from itertools import repeat
 
 import anyio
 import pytest
-from tolliver_transports.anyio import Streams, StreamsOptions, create_streams
+from tolliver.anyio import Streams, StreamsOptions, create_streams
 
 from tests.anyio.nodes import until
 from tolliver_proto.reactive import UNBOUNDED, Limits

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tolliver_transports.anyio import Streams, StreamsOptions, create_streams
+from tolliver.anyio import Streams, StreamsOptions, create_streams
 
 from tolliver_proto.reactive import UNBOUNDED, Limits, StreamError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import anyio.lowlevel
 import pytest
-from tolliver_transports._driver import socket_session
+from tolliver._driver import socket_session
 
 from tests.anyio.nodes import Nodes, address, until
 from tolliver_proto import ConnectionClosing, Delivery

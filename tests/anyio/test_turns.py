@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from tolliver_transports.anyio import InstanceOptions, create_instance, run
+from tolliver.anyio import InstanceOptions, create_instance, run
 
 from tests.anyio.nodes import Nodes, until
 from tolliver_proto import Delivery, Limits

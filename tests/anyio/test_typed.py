@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from tolliver_transports.anyio import InstanceOptions, TypedDelivery, create_instance
-from tolliver_transports.codecs import Json
+from tolliver.anyio import InstanceOptions, TypedDelivery, create_instance
+from tolliver.codecs import Json
 
 
 @pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.loops)])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tolliver_transports.blocking import Instance, InstanceOptions, create_instance
+from tolliver.blocking import Instance, InstanceOptions, create_instance
 
 from tests.certificates import Certificates
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from tolliver_transports.blocking import Peer, Streams, StreamsOptions, create_streams
+from tolliver.blocking import Peer, Streams, StreamsOptions, create_streams
 
 from tests.blocking.nodes import PATIENCE, until
 from tolliver_proto.reactive import Connection, Event, Role

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tolliver_transports.blocking import Instance
+from tolliver.blocking import Instance
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tolliver_proto import ConnectionClosing, Delivery

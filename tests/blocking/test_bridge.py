@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tolliver_transports._streams.bridge import ThreadSource
-from tolliver_transports.blocking import Instance, bridge
+from tolliver._streams.bridge import ThreadSource
+from tolliver.blocking import Instance, bridge
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tolliver_proto import ConnectionClosing

@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._tls.policy import client_context
-from tolliver_transports._tls.pump import Pump
-from tolliver_transports.blocking import BlockingConnection, Pumps, Remote
+from tolliver._tls.policy import client_context
+from tolliver._tls.pump import Pump
+from tolliver.blocking import BlockingConnection, Pumps, Remote
 
 from tests.blocking.nodes import PATIENCE, Nodes
 from tests.certificates import Certificates

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
-from tolliver_transports.blocking import StreamsOptions, create_streams
+from tolliver.blocking import StreamsOptions, create_streams
 
 from tests.blocking.nodes import PATIENCE, Nodes, address
 from tests.interrupting import CALLS, Program

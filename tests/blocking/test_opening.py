@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 import pytest
-from tolliver_transports.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
-from tolliver_transports.blocking.process import running
+from tolliver.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
+from tolliver.blocking.process import running
 
 from tests.blocking.nodes import PATIENCE, Nodes
 from tests.opening import Interruption, few_descriptors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tolliver_transports.otel import instrument
+from tolliver.otel import instrument
 
 from tests.status.spans import EVENTS, Memory, event, ids, linked, parent
 

@@ -16,7 +16,7 @@ from tests.blocking.nodes import PATIENCE
 AROUND = """
 import os, socket, threading, time
 from tolliver_proto import TolliverError
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver.blocking import InstanceOptions, create_instance
 
 def opened(name, **options):
     return create_instance(InstanceOptions(database=name + ".db", listen="127.0.0.1:0", plaintext=True, **options))

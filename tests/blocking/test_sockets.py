@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tolliver_transports._driver import socket_session
-from tolliver_transports._driver.sockets import NEXT_ADDRESS, tune
-from tolliver_transports.blocking.dialing import Dialling
-from tolliver_transports.blocking.loop import Loop
+from tolliver._driver import socket_session
+from tolliver._driver.sockets import NEXT_ADDRESS, tune
+from tolliver.blocking.dialing import Dialling
+from tolliver.blocking.loop import Loop
 
 from tests.blocking.nodes import PATIENCE, Nodes, address, until
 from tests.opening import no_more_threads

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
-from tolliver_transports.blocking import Streams, Subscription
-from tolliver_transports.blocking.feed import ThreadOutboundStream
+from tolliver.blocking import Streams, Subscription
+from tolliver.blocking.feed import ThreadOutboundStream
 
 from tests.blocking.nodes import PATIENCE, until
 from tests.blocking.streams import Blocks, Raw, connected_to, numbers, opened, pair

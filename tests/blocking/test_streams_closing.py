@@ -95,7 +95,7 @@ def test_a_failure_of_our_own_tells_everybody_who_waits(blocks: Blocks, caplog: 
 @needs_fork
 def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
     body = """
-        from tolliver_transports.blocking import StreamsOptions, create_streams
+        from tolliver.blocking import StreamsOptions, create_streams
         pub = create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)).__enter__()
         sub = create_streams(StreamsOptions(plaintext=True)).__enter__()
         endless = pub.publish("endless", lambda name: (b"x" for _ in iter(int, 1)))
@@ -142,7 +142,7 @@ def test_a_forked_child_is_told_to_open_its_own(tmp_path: Path) -> None:
 
 def test_a_script_that_forgets_to_close_ends_in_order(tmp_path: Path) -> None:
     body = """
-        from tolliver_transports.blocking import StreamsOptions, create_streams
+        from tolliver.blocking import StreamsOptions, create_streams
         pub = create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)).__enter__()
         sub = create_streams(StreamsOptions(plaintext=True)).__enter__()
         def blocks(name):
@@ -161,7 +161,7 @@ def test_a_script_that_forgets_to_close_ends_in_order(tmp_path: Path) -> None:
 def test_ctrl_c_in_a_wait_closes_in_order(tmp_path: Path) -> None:
     body = """
         import signal
-        from tolliver_transports.blocking import StreamsOptions, create_streams
+        from tolliver.blocking import StreamsOptions, create_streams
         with create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)) as pub:
             pub.publish("endless", lambda name: iter(threading.Event().wait, True))
             try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tolliver_transports.blocking import InstanceOptions, Subscription, create_instance, still_wanted
+from tolliver.blocking import InstanceOptions, Subscription, create_instance, still_wanted
 
 from tests.blocking.nodes import PATIENCE, until
 from tests.blocking.streams import Blocks, Raw, connected_to, feeds, numbers, opened, pair

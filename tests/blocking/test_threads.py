@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports.blocking import Instance
+from tolliver.blocking import Instance
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.opening import no_more_threads

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tolliver_transports._cli.commands import app
+from tolliver._cli.commands import app
 from typer.testing import CliRunner
 
 SECONDS = 60.0
-COMMAND = (sys.executable, "-m", "tolliver_transports.cli")
+COMMAND = (sys.executable, "-m", "tolliver.cli")
 
 
 def until(true: Callable[[], object]) -> None:

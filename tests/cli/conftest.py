@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver.certs import make_ca, make_certificate
 
 Who = Callable[..., tuple[object, ...]]
 

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from tolliver_transports.certs import make_certificate
+from tolliver.certs import make_certificate
 
 from tests.cli.commands import SECONDS, Listener, listener, tolliver
 from tests.cli.conftest import Who

@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'tolliver-proto[audit]'")
 
 import pyarrow.parquet as pq
-from tolliver_transports.spark.audit import TABLES
-from tolliver_transports.spark.audit._facts import FACTS
-from tolliver_transports.spark.audit._tables import PERCENTILES
+from tolliver.spark.audit import TABLES
+from tolliver.spark.audit._facts import FACTS
+from tolliver.spark.audit._tables import PERCENTILES
 
 from tests.cli.commands import SECONDS, run_process, tolliver
 from tests.disks import small_disk
@@ -63,7 +63,7 @@ def test_without_recordings_there_is_no_audit(tmp_path: Path) -> None:
 
 
 def test_a_process_without_pyspark_audits(recordings: Path, tmp_path: Path) -> None:
-    refusing = "import sys; sys.modules['pyspark'] = None; from tolliver_transports.cli import main; main()"
+    refusing = "import sys; sys.modules['pyspark'] = None; from tolliver.cli import main; main()"
     command = [sys.executable, "-c", refusing, "audit", str(recordings / "plain-0"), str(recordings / "plain-1")]
     command += ["--html", str(tmp_path / "page")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -71,7 +71,7 @@ def test_a_process_without_pyspark_audits(recordings: Path, tmp_path: Path) -> N
 
 
 def test_without_duckdb_the_command_says_what_to_install(recordings: Path) -> None:
-    refusing = "import sys; sys.modules['duckdb'] = None; from tolliver_transports.cli import main; main()"
+    refusing = "import sys; sys.modules['duckdb'] = None; from tolliver.cli import main; main()"
     command = [sys.executable, "-c", refusing, "audit", str(recordings)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     said = "tolliver: the module duckdb is missing: pip install 'tolliver-proto[audit]'\n"

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tolliver_transports._cli.measures import Kind, Measure, Times, as_csv
+from tolliver._cli.measures import Kind, Measure, Times, as_csv
 
 from tests.cli.commands import COMMAND, SECONDS, running, tolliver
 from tests.cli.conftest import Who

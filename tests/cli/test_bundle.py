@@ -9,7 +9,7 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from tolliver_transports._cli.bundle import PACKAGES
+from tolliver._cli.bundle import PACKAGES
 
 from tests.cli.commands import SECONDS, tolliver
 from tests.cli.test_errors import the_line
@@ -23,8 +23,8 @@ def test_the_zip_is_enough_to_read_and_to_talk(tmp_path: Path) -> None:
     assert json.loads(result.stdout) | {"file": str(made)} == json.loads(result.stdout)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import tolliver; "
-        "import tolliver_transports.blocking.connection as found; "
-        "from tolliver_transports.spark import over_bytes, over_socket; print(found.__file__)"
+        "import tolliver.blocking.connection as found; "
+        "from tolliver.spark import over_bytes, over_socket; print(found.__file__)"
     )
     command = [sys.executable, "-S", "-I", "-c", code, str(made)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True, cwd=tmp_path)

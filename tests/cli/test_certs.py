@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 from cryptography import x509
-from tolliver_transports._options.instance import TLS
-from tolliver_transports._tls.policy import Pumps
+from tolliver._options.instance import TLS
+from tolliver._tls.policy import Pumps
 
 from tests.cli.commands import tolliver
 from tests.wire.vectors import ONE

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tolliver_transports.anyio import InstanceOptions, create_instance
+from tolliver.anyio import InstanceOptions, create_instance
 
 from tests.cli.commands import tolliver
 from tests.store.given import OTHER, PEER, open_store, storing

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._cli.decode import Placed, json_of, placed_frames
+from tolliver._cli.decode import Placed, json_of, placed_frames
 
 from tests.cli.commands import COMMAND, SECONDS, run_process, tolliver
 from tests.wire.strategies import frames

@@ -14,8 +14,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._cli.appending import append
-from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
+from tolliver._cli.appending import append
+from tolliver.blocking import TLS, Instance, InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, running, tolliver
 from tests.cli.conftest import Who

@@ -10,10 +10,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._cli import diagnosis
-from tolliver_transports._cli.diagnosis import Cause, Finding, Grade, Papers
-from tolliver_transports._cli.probe import time_in
-from tolliver_transports._options.instance import Remote
+from tolliver._cli import diagnosis
+from tolliver._cli.diagnosis import Cause, Finding, Grade, Papers
+from tolliver._cli.probe import time_in
+from tolliver._options.instance import Remote
 
 from tolliver_proto import ConnectionLost, DialCause
 
@@ -140,7 +140,7 @@ def test_a_peer_that_hangs_after_tls() -> None:
 
 
 def test_a_line_of_text_is_one_line_whoever_wrote_it() -> None:
-    from tolliver_transports._cli.doctor import as_lines
+    from tolliver._cli.doctor import as_lines
 
     shown = papers(ends=-1.0, hosts=("x\ny\x1b[31m",))
     for finding in diagnosis.their_certificate(shown, HERE, time.time()):

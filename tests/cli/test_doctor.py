@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
-from tolliver_transports._store.lock import is_used
-from tolliver_transports._tls.policy import ALPN, server_context
-from tolliver_transports.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
-from tolliver_transports.certs import Member, make_ca, make_certificate
+from tolliver._store.lock import is_used
+from tolliver._tls.policy import ALPN, server_context
+from tolliver.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
+from tolliver.certs import Member, make_ca, make_certificate
 
 from tests.cli.commands import Result, tolliver
 from tests.ports import free_address, free_port
@@ -468,7 +468,7 @@ def test_databases(members: Members, tmp_path: Path) -> None:
 def test_a_database_of_another_process(tmp_path: Path) -> None:
     database = tmp_path / "bob.db"
     with closing(open_store(database)):
-        program = f"from tolliver_transports._store.lock import is_used; print(is_used({str(database)!r}))"
+        program = f"from tolliver._store.lock import is_used; print(is_used({str(database)!r}))"
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert ended.stdout == "True\n"
 

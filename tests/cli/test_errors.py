@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver.certs import make_ca, make_certificate
 
 from tests.cli.commands import SECONDS, Result, listener, tolliver
 from tests.cli.conftest import Who
@@ -100,7 +100,7 @@ def test_a_traceback_for_those_who_want_one(monkeypatch: pytest.MonkeyPatch, who
 
 @pytest.mark.parametrize("missing", ["typer", "anyio"])
 def test_what_to_install(missing: str) -> None:
-    program = f"import sys; sys.modules[{missing!r}] = None; from tolliver_transports.cli import main; main()"
+    program = f"import sys; sys.modules[{missing!r}] = None; from tolliver.cli import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", program, "send", "c", "k", "x"], capture_output=True, timeout=SECONDS, check=False
     )

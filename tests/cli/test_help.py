@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports._cli.commands import app
-from tolliver_transports._cli.helping import INSTANCE, Group
-from tolliver_transports._options.table import TABLE, flag_of
+from tolliver._cli.commands import app
+from tolliver._cli.helping import INSTANCE, Group
+from tolliver._options.table import TABLE, flag_of
 from typer.main import get_command
 
 from tests.cli.commands import COMMAND, SECONDS, tolliver
@@ -131,7 +131,7 @@ def shell(tmp_path: Path) -> dict[str, str]:
     """An environment in which `tolliver` is found."""
     program = tmp_path / "bin" / "tolliver"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tolliver_transports.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tolliver.cli "$@"\n')
     program.chmod(0o755)
     return {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
 

@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tolliver_transports._cli.letters import Which, replay_letters
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver._cli.letters import Which, replay_letters
+from tolliver.blocking import InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, running, tolliver
 from tests.cli.conftest import Who

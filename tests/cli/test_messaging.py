@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 import anyio
-from tolliver_transports._cli.send import Batch, Tally, job_of_lines, send
-from tolliver_transports.anyio import TLS, InstanceOptions, create_instance
+from tolliver._cli.send import Batch, Tally, job_of_lines, send
+from tolliver.anyio import TLS, InstanceOptions, create_instance
 
 from tests.cli.commands import SECONDS, listener, run_process, tolliver
 from tests.cli.conftest import Who

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
-from tolliver_transports.certs import make_certificate
-from tolliver_transports.derived import new_prefix
+from tolliver.blocking import TLS, InstanceOptions, create_instance
+from tolliver.certs import make_certificate
+from tolliver.derived import new_prefix
 
 from tests.ports import free_address
 from tolliver_proto import is_derived

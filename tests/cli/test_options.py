@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports._cli.commands import choices
-from tolliver_transports._options.kinds import kind_of, seconds
-from tolliver_transports._options.reading import arguments, defaults, parse, read
-from tolliver_transports._options.table import CODE, TABLE, flag_of, unknown
-from tolliver_transports.anyio import InstanceOptions
+from tolliver._cli.commands import choices
+from tolliver._options.kinds import kind_of, seconds
+from tolliver._options.reading import arguments, defaults, parse, read
+from tolliver._options.table import CODE, TABLE, flag_of, unknown
+from tolliver.anyio import InstanceOptions
 
 from tests.cli.commands import tolliver
 from tests.wire.vectors import ONE, TWO

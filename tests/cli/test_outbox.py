@@ -13,7 +13,7 @@ from uuid import UUID
 
 import anyio
 import pytest
-from tolliver_transports.anyio import InstanceOptions, create_instance
+from tolliver.anyio import InstanceOptions, create_instance
 
 from tests.cli.commands import Result, tolliver
 from tests.store.given import OTHER, PEER, everything, message, open_store, seqs, storing

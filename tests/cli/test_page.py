@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tolliver_transports._messages.recorder import Recorder
+from tolliver._messages.recorder import Recorder
 
 from tests.cli.commands import SECONDS, Listener, running, tolliver
 from tests.ports import free_address

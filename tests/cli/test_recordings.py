@@ -15,10 +15,10 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._cli.decode import Placed
-from tolliver_transports._cli.recordings import nanoseconds
-from tolliver_transports._cli.replay import once
-from tolliver_transports._messages.recorder import Recorder
+from tolliver._cli.decode import Placed
+from tolliver._cli.recordings import nanoseconds
+from tolliver._cli.replay import once
+from tolliver._messages.recorder import Recorder
 
 from tests.cli.commands import SECONDS, listener, run_process, tolliver
 from tests.cli.conftest import Who

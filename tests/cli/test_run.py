@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 from urllib.request import urlopen
 
 import pytest
-from tolliver_transports._cli.config import KEYS, load
-from tolliver_transports._options.reading import leaves, read
-from tolliver_transports.staging import Position, StageFolder
+from tolliver._cli.config import KEYS, load
+from tolliver._options.reading import leaves, read
+from tolliver.staging import Position, StageFolder
 
 from scripts import draw_options
 from tests.cli.commands import COMMAND, SECONDS, Listener, run_process, running, tolliver

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tolliver_transports import cli
-from tolliver_transports.codecs import ProtobufTypes
+from tolliver import cli
+from tolliver.codecs import ProtobufTypes
 
 from tests.cli.commands import SECONDS, listener, tolliver
 from tests.cli.conftest import Who

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tolliver_transports._cli.stage import Meter
-from tolliver_transports.certs import make_certificate
-from tolliver_transports.staging import FolderOptions, StageWriter
+from tolliver._cli.stage import Meter
+from tolliver.certs import make_certificate
+from tolliver.staging import FolderOptions, StageWriter
 
 from tests.cli.commands import COMMAND, SECONDS, running, tolliver
 from tests.cli.conftest import Who

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver.blocking import InstanceOptions, create_instance
 
 from tests.cli.commands import COMMAND, SECONDS, Listener, listener, unread, until
 from tolliver_proto import Message, Revision, encode

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tolliver_transports._cli.endpoints import Endpoint, look
-from tolliver_transports.blocking import InstanceOptions, create_instance
+from tolliver._cli.endpoints import Endpoint, look
+from tolliver.blocking import InstanceOptions, create_instance
 
 from tests.certificates import Certificates
 from tests.cli.commands import tolliver

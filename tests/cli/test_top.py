@@ -22,12 +22,12 @@ import pyte
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable
-from tolliver_transports._cli.endpoints import Endpoint, Look, Part
-from tolliver_transports._cli.figures import number, size, span, sparkline
-from tolliver_transports._cli.top import Pace, Top, print_looks
-from tolliver_transports._cli.trail import Trail
-from tolliver_transports.blocking import InstanceOptions, create_instance
-from tolliver_transports.status import InstanceStatus
+from tolliver._cli.endpoints import Endpoint, Look, Part
+from tolliver._cli.figures import number, size, span, sparkline
+from tolliver._cli.top import Pace, Top, print_looks
+from tolliver._cli.trail import Trail
+from tolliver.blocking import InstanceOptions, create_instance
+from tolliver.status import InstanceStatus
 
 from tests.certificates import Certificates
 from tests.cli.commands import COMMAND, SECONDS, tolliver

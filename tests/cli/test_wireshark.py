@@ -11,9 +11,9 @@ from struct import unpack_from
 from uuid import UUID
 
 import pytest
-from tolliver_transports._cli import wireshark
-from tolliver_transports._cli.pcapng import PACKET
-from tolliver_transports._messages.recorder import Recorder
+from tolliver._cli import wireshark
+from tolliver._cli.pcapng import PACKET
+from tolliver._messages.recorder import Recorder
 
 from scripts import draw_wireshark
 from tests.cli.commands import COMMAND, run_process, tolliver

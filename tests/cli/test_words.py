@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._cli import words
+from tolliver._cli import words
 
 
 @given(st.text(st.characters(exclude_categories=[])))

@@ -20,7 +20,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.wrappers_pb2 import StringValue
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports.codecs import (
+from tolliver.codecs import (
     CloudEvents,
     Codec,
     Json,
@@ -30,7 +30,7 @@ from tolliver_transports.codecs import (
     TypedDelivery,
     decoding,
 )
-from tolliver_transports.codecs._bodies import Opener, encoded, encoded_items
+from tolliver.codecs._bodies import Opener, encoded, encoded_items
 
 from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Delivery, GiveUp, HandleAgain, Message, Verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tolliver_transports.codecs import Json, TypedDelivery, decoding
+from tolliver.codecs import Json, TypedDelivery, decoding
 
 from tests.codecs.kinds import Reading
 from tolliver_proto import Limits

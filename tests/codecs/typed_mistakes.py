@@ -5,8 +5,8 @@ Nothing runs this file: `make check` reads it, and an error that is expected and
 
 from __future__ import annotations
 
-from tolliver_transports.anyio import Instance, TypedDelivery, TypedRequest
-from tolliver_transports.codecs import Json
+from tolliver.anyio import Instance, TypedDelivery, TypedRequest
+from tolliver.codecs import Json
 
 
 def on_text(delivery: TypedDelivery[str]) -> None: ...

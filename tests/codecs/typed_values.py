@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_type
 
-from tolliver_transports import anyio, blocking, twisted
-from tolliver_transports.codecs import Codec, Json, Msgspec, answering, decoding
+from tolliver import anyio, blocking, twisted
+from tolliver.codecs import Codec, Json, Msgspec, answering, decoding
 
 from tolliver_proto import Delivery, Receipt
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from tolliver_transports import blocking
-from tolliver_transports.certs import make_ca, make_certificate
+from tolliver import blocking
+from tolliver.certs import make_ca, make_certificate
 
 from tests.cli.commands import Listener, running
 from tests.ports import free_port

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-from tolliver_transports._cli.changes import when_changed
+from tolliver._cli.changes import when_changed
 
 
 def test_a_file_that_changes_is_told_of_and_so_is_a_link_that_leads_elsewhere(tmp_path: Path) -> None:

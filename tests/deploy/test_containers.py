@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports import blocking
-from tolliver_transports._cli.config import load
+from tolliver import blocking
+from tolliver._cli.config import load
 
 from tests.cli.commands import SECONDS
 

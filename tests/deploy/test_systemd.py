@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tolliver_transports._cli.manager import ServiceManager
+from tolliver._cli.manager import ServiceManager
 
 from tests.cli.commands import SECONDS, running
 from tests.ports import free_address

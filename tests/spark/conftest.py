@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tolliver_transports.spark.local import missing
+from tolliver.spark.local import missing
 
 from .quick import start
 

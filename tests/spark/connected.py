@@ -17,12 +17,12 @@ def say(*words: object) -> None:
 
 
 def main(recordings: str, stage: str, settings: str) -> None:
-    import tolliver_transports
+    import tolliver
 
     spark = SparkSession.builder.remote("local[2]").config(map=json.loads(settings)).getOrCreate()
     found = spark.read.format("tolliver").option("channels", "a").load(recordings)
-    say("found", type(spark).__module__, found.count(), *tolliver_transports.__path__)
-    from tolliver_transports.spark import lag, partition_batches, register
+    say("found", type(spark).__module__, found.count(), *tolliver.__path__)
+    from tolliver.spark import lag, partition_batches, register
 
     register(spark)
     asked = spark.read.format("tolliver").schema("key string").load(recordings)

@@ -14,7 +14,7 @@ import json
 import sys
 
 from pyspark.errors import StreamingQueryException
-from tolliver_transports.spark import register
+from tolliver.spark import register
 
 from tests.spark.quick import start
 

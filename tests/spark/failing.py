@@ -9,8 +9,8 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
-from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.write._sink import BatchWriter, StreamWriter
+from tolliver.spark.source import TolliverSource
+from tolliver.spark.write._sink import BatchWriter, StreamWriter
 
 
 class FailingSource(TolliverSource):

@@ -17,7 +17,7 @@ from pkgutil import walk_packages
 from pyspark.daemon import manager
 
 NEEDED = ("pandas", "pyarrow.pandas_compat", "pyspark.worker")
-SOURCE = "tolliver_transports.spark"
+SOURCE = "tolliver.spark"
 
 
 def modules_of(package: str) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tolliver_transports.blocking import Peer, Streams, StreamsOptions
-from tolliver_transports.blocking.streams_core import StreamsCore
+from tolliver.blocking import Peer, Streams, StreamsOptions
+from tolliver.blocking.streams_core import StreamsCore
 
 from tests.certificates import Certificates
 from tolliver_proto.reactive import Cancel, Request, Subscribe

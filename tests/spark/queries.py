@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
-from tolliver_transports.spark.source import TolliverSource
+from tolliver.spark.source import TolliverSource
 
 EVERYTHING = ReadAllAvailable()
 

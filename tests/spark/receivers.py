@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tolliver_transports.blocking import Instance, InstanceOptions, create_instance
-from tolliver_transports.spark.write._options import WriteOptions, write_options
+from tolliver.blocking import Instance, InstanceOptions, create_instance
+from tolliver.spark.write._options import WriteOptions, write_options
 
 from tests.certificates import Certificates
 from tolliver_proto import Delivery

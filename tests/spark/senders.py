@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 import psutil
-from tolliver_transports.blocking import TLS, InstanceOptions, create_instance
+from tolliver.blocking import TLS, InstanceOptions, create_instance
 
 from tolliver_proto import Limits
 

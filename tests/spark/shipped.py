@@ -30,13 +30,13 @@ def decoded(chunks: Iterable[bytes]) -> Iterator[tuple[str, int]]:
 
 
 def at(_: object) -> str:
-    import tolliver_transports.spark.source
+    import tolliver.spark.source
 
-    return str(tolliver_transports.spark.source.__file__)
+    return str(tolliver.spark.source.__file__)
 
 
 def main(recordings: str, core: str) -> None:
-    from tolliver_transports.spark import partition_batches, partition_events, register
+    from tolliver.spark import partition_batches, partition_events, register
 
     spark = SparkSession.builder.getOrCreate()
     context = spark.sparkContext

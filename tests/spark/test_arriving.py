@@ -12,8 +12,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from tolliver_transports.spark.local import missing
-from tolliver_transports.staging import FolderOptions, StageWriter
+from tolliver.spark.local import missing
+from tolliver.staging import FolderOptions, StageWriter
 
 import tolliver_proto
 from tests.wire.test_wheel import build
@@ -77,7 +77,7 @@ def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
     program: list[str | Path] = ["--py-files", everything, HERE / "shipped.py", recording(tmp_path), core]
     said = dict(line.split(" ", 1) for line in run([submit, *settings, *program], tmp_path))
     assert said["source"].startswith("6 ")
-    assert f"{everything.name}/tolliver_transports/spark/source.py" in said["source"]
+    assert f"{everything.name}/tolliver/spark/source.py" in said["source"]
     assert (said["batches"], said["events"]) == ("6", "6")
     assert said["core"].startswith("True ")
     assert "core.zip/tolliver_proto/" in said["core"]
@@ -98,7 +98,7 @@ def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_pa
     program: list[str | Path] = [sys.executable, HERE / "connected.py", recording(tmp_path), stage, quick]
     said = run(program, tmp_path, PYTHONPATH=str(installed))
     assert said == [
-        f"found pyspark.sql.connect.session 3 {installed}/tolliver_transports",
+        f"found pyspark.sql.connect.session 3 {installed}/tolliver",
         "registered ['', '', '', 'k0', 'k1', 'k2']",
         "batches 6",
         "stream 7 [0]",
@@ -116,7 +116,7 @@ def test_looking_for_sources_does_not_load_the_network(tmp_path: Path) -> None:
 
 def test_a_broken_tolliver_does_not_break_other_sources(tmp_path: Path) -> None:
     """Spark looks for all sources at once: an error there would take everybody's."""
-    broken = tmp_path / "tolliver_transports"
+    broken = tmp_path / "tolliver"
     broken.mkdir()
     (broken / "__init__.py").touch()
     code = "import pyspark_tolliver as found; print(found.__all__)"

@@ -32,15 +32,15 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'to
 pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'tolliver-proto[audit]'")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[audit]'")
 
-from tolliver_transports.spark.audit import TABLES, Audit, Curves, audit
-from tolliver_transports.spark.audit._audit import Tables
-from tolliver_transports.spark.audit._charts import decades, nice_steps
-from tolliver_transports.spark.audit._collect import Findings, Table, collect
-from tolliver_transports.spark.audit._duckdb import local_audit
-from tolliver_transports.spark.audit._facts import FACTS, KINDS, facts_of
-from tolliver_transports.spark.audit._files import items_of, names_of, ranges_of, recordings_in
-from tolliver_transports.spark.audit._report import render
-from tolliver_transports.spark.audit._tables import PERCENTILES
+from tolliver.spark.audit import TABLES, Audit, Curves, audit
+from tolliver.spark.audit._audit import Tables
+from tolliver.spark.audit._charts import decades, nice_steps
+from tolliver.spark.audit._collect import Findings, Table, collect
+from tolliver.spark.audit._duckdb import local_audit
+from tolliver.spark.audit._facts import FACTS, KINDS, facts_of
+from tolliver.spark.audit._files import items_of, names_of, ranges_of, recordings_in
+from tolliver.spark.audit._report import render
+from tolliver.spark.audit._tables import PERCENTILES
 
 from tests.cli.commands import tolliver
 from tests.spark.stories import HOSTILE, LAST_ID, LEFT_OUT, STORIES, tell_all

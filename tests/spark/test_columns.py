@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tolliver-proto[spark]'")
 
 import numpy as np
-from tolliver_transports.spark.read import _columns
-from tolliver_transports.spark.read._columns import Columns, as_text, find_frames
+from tolliver.spark.read import _columns
+from tolliver.spark.read._columns import Columns, as_text, find_frames
 
 from fuzz.columns_bodies import same
 from tests.wire.drive import REVISIONS

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports.blocking import TLS, Instance, InstanceOptions, create_instance
-from tolliver_transports.spark import DamagedRecording, over_bytes, over_socket, partition_connections
+from tolliver.blocking import TLS, Instance, InstanceOptions, create_instance
+from tolliver.spark import DamagedRecording, over_bytes, over_socket, partition_connections
 
 from tests.certificates import Certificates
 from tests.ports import free_port

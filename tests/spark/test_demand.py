@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
-from tolliver_transports.blocking import TLS
-from tolliver_transports.spark.demand._options import BATCH, demand_options
-from tolliver_transports.spark.demand._reader import Demand, DemandReader
-from tolliver_transports.spark.demand_source import DemandSource
-from tolliver_transports.spark.source import TolliverSource
+from tolliver.blocking import TLS
+from tolliver.spark.demand._options import BATCH, demand_options
+from tolliver.spark.demand._reader import Demand, DemandReader
+from tolliver.spark.demand_source import DemandSource
+from tolliver.spark.source import TolliverSource
 
 from tests.certificates import Certificates
 from tests.spark.publishers import asking, few, numbers, publishing

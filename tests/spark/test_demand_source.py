@@ -22,7 +22,7 @@ STARTING = 180.0  # seconds: a first batch starts several Pythons, on a machine 
 
 
 def test_a_batch_of_two_publishers_and_the_text_of_one_that_fails(spark: SparkSession, certs: Certificates) -> None:
-    from tolliver_transports.spark import register
+    from tolliver.spark import register
 
     def broken(_name: str) -> Iterator[bytes]:
         yield b"1"
@@ -46,7 +46,7 @@ def test_a_batch_of_two_publishers_and_the_text_of_one_that_fails(spark: SparkSe
 
 
 def test_a_stream_and_its_next_run(spark: SparkSession, certs: Certificates, tmp_path: Path) -> None:
-    from tolliver_transports.spark import lag, register
+    from tolliver.spark import lag, register
 
     register(spark)
     given = iter(few(100_000))

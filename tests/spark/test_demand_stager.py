@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports.blocking import InstanceOptions, StreamsOptions, bridge, create_instance
-from tolliver_transports.spark.demand import _stager
-from tolliver_transports.spark.demand._credit import Credit
-from tolliver_transports.spark.demand._stager import DemandStageOptions, DemandStager
-from tolliver_transports.staging import FolderOptions, StageInUse, _loop
+from tolliver.blocking import InstanceOptions, StreamsOptions, bridge, create_instance
+from tolliver.spark.demand import _stager
+from tolliver.spark.demand._credit import Credit
+from tolliver.spark.demand._stager import DemandStageOptions, DemandStager
+from tolliver.staging import FolderOptions, StageInUse, _loop
 
 from tests.certificates import Certificates
 from tests.spark.publishers import few, numbers, publishing

@@ -15,13 +15,13 @@ import pytest
 from attrs import evolve
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
-from tolliver_transports.blocking import Streams
-from tolliver_transports.spark import lag
-from tolliver_transports.spark.demand._options import BATCH
-from tolliver_transports.spark.demand._stager import DemandStager
-from tolliver_transports.spark.demand._stream import STREAM, DemandStreamReader, demand_stream
-from tolliver_transports.spark.demand_source import DemandSource
-from tolliver_transports.staging import UnknownStage
+from tolliver.blocking import Streams
+from tolliver.spark import lag
+from tolliver.spark.demand._options import BATCH
+from tolliver.spark.demand._stager import DemandStager
+from tolliver.spark.demand._stream import STREAM, DemandStreamReader, demand_stream
+from tolliver.spark.demand_source import DemandSource
+from tolliver.staging import UnknownStage
 
 from tests.certificates import Certificates
 from tests.spark.publishers import asking, few, publishing

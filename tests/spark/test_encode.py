@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports.spark import encode_batches
-from tolliver_transports.spark.write import _encode
-from tolliver_transports.spark.write._encode import (
+from tolliver.spark import encode_batches
+from tolliver.spark.write import _encode
+from tolliver.spark.write._encode import (
     LAST_ID,
     Rows,
     cut,

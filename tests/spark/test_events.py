@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tolliver_transports.spark import DamagedRecording, partition_events
+from tolliver.spark import DamagedRecording, partition_events
 
 from tests.wire.drive import REVISIONS
 from tests.wire.strategies import cut, frames, sizes
@@ -78,9 +78,9 @@ def test_the_events_need_nothing_but_python() -> None:
     code = f"""
 import sys
 sys.path[:0] = [{str(root)!r}, {str(root / "transports")!r}]
-from tolliver_transports.spark import partition_events
+from tolliver.spark import partition_events
 assert [frame.message_id for _, frame in partition_events([b"\\x04\\0\\0\\0\\7"], of="frames")] == [7]
-ours = {{"tolliver_proto", "tolliver_transports", "__main__"}}
+ours = {{"tolliver_proto", "tolliver", "__main__"}}
 foreign = {{name.split(".")[0] for name in sys.modules}} - set(sys.stdlib_module_names) - ours
 print(sorted(name for name in foreign if not name.startswith("_")))
 """

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.write._options import WriteOptions, write_options
-from tolliver_transports.spark.write._sending import NotAcknowledged, NotSubscribed
-from tolliver_transports.spark.write._sink import write_rows
+from tolliver.spark.source import TolliverSource
+from tolliver.spark.write._options import WriteOptions, write_options
+from tolliver.spark.write._sending import NotAcknowledged, NotSubscribed
+from tolliver.spark.write._sink import write_rows
 
 from tests.adapters.gopeer import TODAY, Conn, Defect, Forms2026, GoPeer, Identity, go_identity
 from tests.adapters.rustpeer import Received, RustPeer

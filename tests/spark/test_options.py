@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 
-from tolliver_transports.spark._options import MOST, Table, parse
-from tolliver_transports.spark.demand._options import BATCH
-from tolliver_transports.spark.demand._stream import STREAM
-from tolliver_transports.spark.read._options import OPTIONS as READING
-from tolliver_transports.spark.stream._options import FILES_OPTIONS, LIVE_OPTIONS
-from tolliver_transports.spark.write._options import OPTIONS as SINK
+from tolliver.spark._options import MOST, Table, parse
+from tolliver.spark.demand._options import BATCH
+from tolliver.spark.demand._stream import STREAM
+from tolliver.spark.read._options import OPTIONS as READING
+from tolliver.spark.stream._options import FILES_OPTIONS, LIVE_OPTIONS
+from tolliver.spark.write._options import OPTIONS as SINK
 
 TABLES: dict[str, Table] = {
     "reading": READING,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._messages.recorder import Recorder
-from tolliver_transports.blocking import Instance, InstanceOptions, create_instance
+from tolliver._messages.recorder import Recorder
+from tolliver.blocking import Instance, InstanceOptions, create_instance
 
 from tests.certificates import Certificates
 from tests.spark.publishers import few, publishing

@@ -36,15 +36,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
-from tolliver_transports.spark import DamagedRecording, partition_batches
-from tolliver_transports.spark.partitions import Content
-from tolliver_transports.spark.read._batches import _COLUMNS, arrow_schema
-from tolliver_transports.spark.read._columns import find_frames
-from tolliver_transports.spark.read._options import OPTIONS, parse_options
-from tolliver_transports.spark.read._ranges import plan
-from tolliver_transports.spark.read._reader import PushdownReader
-from tolliver_transports.spark.read._schema import METADATA, OF_FRAMES, OF_MESSAGES, ddl
-from tolliver_transports.spark.source import TolliverSource
+from tolliver.spark import DamagedRecording, partition_batches
+from tolliver.spark.partitions import Content
+from tolliver.spark.read._batches import _COLUMNS, arrow_schema
+from tolliver.spark.read._columns import find_frames
+from tolliver.spark.read._options import OPTIONS, parse_options
+from tolliver.spark.read._ranges import plan
+from tolliver.spark.read._reader import PushdownReader
+from tolliver.spark.read._schema import METADATA, OF_FRAMES, OF_MESSAGES, ddl
+from tolliver.spark.source import TolliverSource
 
 from tests.wire.strategies import frames, traffic
 from tests.wire.test_decoding import regular

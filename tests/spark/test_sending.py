@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
-from tolliver_transports.derived import derived_identity
-from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.write import _sending
-from tolliver_transports.spark.write._encode import Ids, encode_rows, take_rows
-from tolliver_transports.spark.write._link import Link
-from tolliver_transports.spark.write._options import WriteOptions, write_options
-from tolliver_transports.spark.write._sending import NotAcknowledged, NotSubscribed, Run, unwanted
-from tolliver_transports.spark.write._sink import BatchWriter, StreamWriter, Written, write_rows
+from tolliver.derived import derived_identity
+from tolliver.spark.source import TolliverSource
+from tolliver.spark.write import _sending
+from tolliver.spark.write._encode import Ids, encode_rows, take_rows
+from tolliver.spark.write._link import Link
+from tolliver.spark.write._options import WriteOptions, write_options
+from tolliver.spark.write._sending import NotAcknowledged, NotSubscribed, Run, unwanted
+from tolliver.spark.write._sink import BatchWriter, StreamWriter, Written, write_rows
 
 from tests.certificates import PREFIX, Certificates
 from tests.raw import RawListener, RawPeer

@@ -158,7 +158,7 @@ def test_a_limit_ends_the_reading(spark: SparkSession, recordings: Path) -> None
 
 
 def test_whole_files_as_values_of_any_store(spark: SparkSession, recordings: Path) -> None:
-    from tolliver_transports.spark import partition_batches
+    from tolliver.spark import partition_batches
 
     messages = partition_batches(channels="c1", includeMetadata=True)
     files = spark.read.format("binaryFile").load(f"{recordings}/*.rec")
@@ -174,7 +174,7 @@ def test_whole_files_as_values_of_any_store(spark: SparkSession, recordings: Pat
 
 
 def test_events_of_a_partition(spark: SparkSession, recordings: Path) -> None:
-    from tolliver_transports.spark import partition_events
+    from tolliver.spark import partition_events
 
     files = spark.sparkContext.binaryFiles(str(recordings / "[23].rec")).values()
     found = files.mapPartitions(partition_events).collect()
@@ -183,7 +183,7 @@ def test_events_of_a_partition(spark: SparkSession, recordings: Path) -> None:
 
 
 def test_registering_again_changes_nothing(spark: SparkSession, recordings: Path) -> None:
-    from tolliver_transports.spark import register
+    from tolliver.spark import register
 
     register(spark)
     register(spark)

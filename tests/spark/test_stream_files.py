@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
-from tolliver_transports.spark import DamagedRecording
-from tolliver_transports.spark.stream import _files
-from tolliver_transports.spark.stream._offsets import StreamLost
+from tolliver.spark import DamagedRecording
+from tolliver.spark.stream import _files
+from tolliver.spark.stream._offsets import StreamLost
 
 from tolliver_proto import Message, StoreError
 from tolliver_proto.recording import BLOCK, Direction

@@ -19,11 +19,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
-from tolliver_transports._options.instance import TLS, Remote
-from tolliver_transports.spark import lag
-from tolliver_transports.spark.read._options import Mode
-from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.stream._offsets import (
+from tolliver._options.instance import TLS, Remote
+from tolliver.spark import lag
+from tolliver.spark.read._options import Mode
+from tolliver.spark.source import TolliverSource
+from tolliver.spark.stream._offsets import (
     Place,
     StreamLost,
     files_offset,
@@ -31,8 +31,8 @@ from tolliver_transports.spark.stream._offsets import (
     read_files,
     read_place,
 )
-from tolliver_transports.spark.stream._options import INLINE_BYTES, Staging, StreamOptions, stream_options
-from tolliver_transports.spark.stream._reader import StreamReader
+from tolliver.spark.stream._options import INLINE_BYTES, Staging, StreamOptions, stream_options
+from tolliver.spark.stream._reader import StreamReader
 
 LIVE = {"listen": "127.0.0.1:7011", "plaintext": "true", "stagingDir": "/stage"}
 OUTSIDE = {"staging": "external", "stagingDir": "/stage"}

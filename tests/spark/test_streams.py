@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tolliver_transports.spark import lag
-from tolliver_transports.staging import FolderOptions, StageWriter
+from tolliver.spark import lag
+from tolliver.staging import FolderOptions, StageWriter
 
 from tests.certificates import Certificates
 from tolliver_proto import Message, Revision

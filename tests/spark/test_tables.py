@@ -12,14 +12,14 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'to
 
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
-from tolliver_transports.blocking import InstanceOptions, create_instance
-from tolliver_transports.spark._tables import KEPT, carrying, for_reader, of_table
-from tolliver_transports.spark.read._options import OPTIONS as READING
-from tolliver_transports.spark.read._schema import message_columns
-from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.stream._options import FILES_OPTIONS, LIVE_OPTIONS
-from tolliver_transports.spark.write._options import OPTIONS as SINK
-from tolliver_transports.spark.write._options import write_options
+from tolliver.blocking import InstanceOptions, create_instance
+from tolliver.spark._tables import KEPT, carrying, for_reader, of_table
+from tolliver.spark.read._options import OPTIONS as READING
+from tolliver.spark.read._schema import message_columns
+from tolliver.spark.source import TolliverSource
+from tolliver.spark.stream._options import FILES_OPTIONS, LIVE_OPTIONS
+from tolliver.spark.write._options import OPTIONS as SINK
+from tolliver.spark.write._options import write_options
 
 from tests.certificates import Certificates
 from tolliver_proto import Message

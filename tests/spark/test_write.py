@@ -74,7 +74,7 @@ def test_a_batch_that_comes_again_in_another_shape_loses_nothing(
     (T-72a)."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions
-    from tolliver_transports.spark import stable
+    from tolliver.spark import stable
 
     last = functions.col("body") == functions.lit(b"%d" % (ROWS - 1))
     dying = functions.when(last, functions.raise_error(functions.lit("it dies"))).otherwise(functions.col("body"))
@@ -99,7 +99,7 @@ def test_a_batch_that_comes_again_in_another_shape_loses_nothing(
 
 
 def test_a_stream_cannot_be_made_stable_and_its_two_ways_are_written_out(spark: SparkSession) -> None:
-    from tolliver_transports.spark import stable
+    from tolliver.spark import stable
 
     with pytest.raises(ValueError, match=r"df\.repartition\(3, key\) with .*idColumn.*foreachBatch\(write\).*writeId"):
         stable(spark.readStream.format("rate").load(), "value", partitions=3)

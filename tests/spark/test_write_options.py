@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType
-from tolliver_transports.blocking import TLS, Remote
-from tolliver_transports.spark.source import TolliverSource
-from tolliver_transports.spark.write._options import OPTIONS, WriteOptions, write_options
-from tolliver_transports.spark.write._sink import batch_writer, check_schema, stream_writer
+from tolliver.blocking import TLS, Remote
+from tolliver.spark.source import TolliverSource
+from tolliver.spark.write._options import OPTIONS, WriteOptions, write_options
+from tolliver.spark.write._sink import batch_writer, check_schema, stream_writer
 
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, Revision

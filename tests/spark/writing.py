@@ -16,7 +16,7 @@ import sys
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, functions
-from tolliver_transports.spark import stable
+from tolliver.spark import stable
 
 from tests.spark.quick import start
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tolliver_transports.blocking import TLS
-from tolliver_transports.staging import StageOptions, Stager
+from tolliver.blocking import TLS
+from tolliver.staging import StageOptions, Stager
 
 if __name__ == "__main__":
     directory, address, *files = sys.argv[1:]

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from tolliver_transports.staging import FolderOptions, Position, StageFolder, StageWriter
+from tolliver.staging import FolderOptions, Position, StageFolder, StageWriter
 
 from tolliver_proto import Message, Revision, decode
 from tolliver_proto.recording import Block, read_blocks

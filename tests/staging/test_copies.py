@@ -15,8 +15,8 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports.staging import Mark, StageFolder, StageLost, StageWriter
-from tolliver_transports.staging._incarnations import INCARNATIONS, KEPT
+from tolliver.staging import Mark, StageFolder, StageLost, StageWriter
+from tolliver.staging._incarnations import INCARNATIONS, KEPT
 
 from tests.staging.stages import ALICE, D2, ids, messages, staged, writer
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports.staging import (
+from tolliver.staging import (
     Position,
     StageFolder,
     StageInUse,
@@ -22,7 +22,7 @@ from tolliver_transports.staging import (
     StageWriter,
     UnknownStage,
 )
-from tolliver_transports.staging._folder import HEAD, LOCK, MARKER, SEGMENTS, encode_head, segment_name
+from tolliver.staging._folder import HEAD, LOCK, MARKER, SEGMENTS, encode_head, segment_name
 
 from tests.staging.stages import ALICE, BOB, D2, ids, messages, rows_in, staged, writer
 from tolliver_proto import StoreError
@@ -164,7 +164,7 @@ def test_one_receiver(tmp_path: Path) -> None:
     writing = writer(tmp_path)
     program = (
         "import sys\nfrom pathlib import Path\nfrom tests.staging.stages import writer\n"
-        "from tolliver_transports.staging import StageInUse\n"
+        "from tolliver.staging import StageInUse\n"
         "try: writer(Path(sys.argv[1]))\nexcept StageInUse as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, check=True, timeout=60)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tolliver_transports.staging._seen import Ids, Key, Seen
+from tolliver.staging._seen import Ids, Key, Seen
 
 from tests.staging.stages import ALICE, BOB, JOB, LAST_ID, of_layout_1
 

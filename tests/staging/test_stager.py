@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports.blocking import Instance
-from tolliver_transports.staging import (
+from tolliver.blocking import Instance
+from tolliver.staging import (
     StageFolder,
     StageFull,
     StageInUse,

@@ -21,7 +21,7 @@ from uuid import UUID
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tolliver_transports.staging import (
+from tolliver.staging import (
     FolderOptions,
     Position,
     StageFolder,
@@ -29,9 +29,9 @@ from tolliver_transports.staging import (
     StageLost,
     StageWriter,
 )
-from tolliver_transports.staging import _writer as module
-from tolliver_transports.staging._folder import HEAD, IDS_SUFFIX, MARKER, SEGMENTS
-from tolliver_transports.staging._seen import Ids
+from tolliver.staging import _writer as module
+from tolliver.staging._folder import HEAD, IDS_SUFFIX, MARKER, SEGMENTS
+from tolliver.staging._seen import Ids
 
 from tests.staging.disks import small_disk
 from tests.staging.stages import ALICE, BOB, D2, JOB, LAST_ID, ids, message, messages, of_layout_1, staged, writer

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from tolliver_transports.status import (
+from tolliver.status import (
     ChannelStatus,
     HistogramStatus,
     InstanceStatus,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports.status import METRICS
+from tolliver.status import METRICS
 
 from tolliver_proto import NoticeKind
 

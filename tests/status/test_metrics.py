@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tolliver_transports.status import METRICS, InstanceStatus, Metric, samples, text_of
+from tolliver.status import METRICS, InstanceStatus, Metric, samples, text_of
 
 from scripts import draw_metrics
 from tolliver_proto import NodeStats

@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from tolliver_transports._status.pages import respond
-from tolliver_transports.status import InstanceStatus
+from tolliver._status.pages import respond
+from tolliver.status import InstanceStatus
 
 from .samples import hostile, snapshot
 from .test_server import serving

@@ -7,11 +7,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._options.instance import InstanceOptions
-from tolliver_transports._status.readiness import not_ready, warnings
-from tolliver_transports._store.health import StoreHealth
-from tolliver_transports.sqlite import SQLiteStore
-from tolliver_transports.status import PeerStatus, QueueStatus, RemoteStatus
+from tolliver._options.instance import InstanceOptions
+from tolliver._status.readiness import not_ready, warnings
+from tolliver._store.health import StoreHealth
+from tolliver.sqlite import SQLiteStore
+from tolliver.status import PeerStatus, QueueStatus, RemoteStatus
 
 from tolliver_proto import DialCause, RemoteState
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
-from tolliver_transports._status.server import CONNECTIONS, HEAD, StatusServer
-from tolliver_transports.status import InstanceStatus
+from tolliver._status.server import CONNECTIONS, HEAD, StatusServer
+from tolliver.status import InstanceStatus
 
 from tolliver_proto import CannotListen
 

@@ -20,10 +20,10 @@ from typing import Any, Protocol, Self
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from prometheus_client.parser import text_string_to_metric_families
-from tolliver_transports.blocking import Instance, InstanceOptions, create_instance
-from tolliver_transports.certs import make_certificate
-from tolliver_transports.otel import instrument
-from tolliver_transports.status import METRICS, Metric
+from tolliver.blocking import Instance, InstanceOptions, create_instance
+from tolliver.certs import make_certificate
+from tolliver.otel import instrument
+from tolliver.status import METRICS, Metric
 
 from tests.adapters.relay import Relay
 from tests.certificates import Certificates

@@ -16,8 +16,8 @@ from random import Random
 from struct import Struct
 from tempfile import TemporaryDirectory
 
-from tolliver_transports._store.clock import StoreClock
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.clock import StoreClock
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import StoredMessage
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import (
     AddDeadLetter,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from tolliver_transports._store.owed import Row
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.owed import Row
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import Operation, StoredMessage, StoreMessages
 

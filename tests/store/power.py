@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import Operation, RemoveDeliveries, RemoveMessages, StoreError
 

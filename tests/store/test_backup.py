@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tolliver_transports._store import copying, file
-from tolliver_transports._store.copying import back_up
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store import copying, file
+from tolliver._store.copying import back_up
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import NoticeKind, RememberHandled, ReserveIds, StoreError
 from tolliver_proto.testing import BeginAt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._store.batches import PIECE, Directory, Messages, in_columns, pack
+from tolliver._store.batches import PIECE, Directory, Messages, in_columns, pack
 
 from tolliver_proto import CorruptMessage, StoredMessage
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tolliver_transports._store.clock import STEP, StoreClock
+from tolliver._store.clock import STEP, StoreClock
 
 from tolliver_proto import AddDeadLetter, DeadLetter
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import (
     AddOwnSubscription,

@@ -9,8 +9,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._store.batches import Directory, in_columns, pack
-from tolliver_transports._store.checks import batch_check, make_known
+from tolliver._store.batches import Directory, in_columns, pack
+from tolliver._store.checks import batch_check, make_known
 
 from tolliver_proto import (
     AddDeadLetter,

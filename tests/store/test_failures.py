@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tolliver_transports._store.checks import make_known
-from tolliver_transports._store.file import failing
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.checks import make_known
+from tolliver._store.file import failing
+from tolliver._store.sqlite import SQLiteStore
 
 from tests.opening import Interruption
 from tolliver_proto import (

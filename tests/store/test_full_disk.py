@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.sqlite import SQLiteStore
 
 from tests.disks import SIZE, eat, small_disk
 from tolliver_proto import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tolliver_transports._store.batches import Directory
-from tolliver_transports._store.owed import Deliveries
+from tolliver._store.batches import Directory
+from tolliver._store.owed import Deliveries
 
 from tolliver_proto import (
     AddPeerSubscription,

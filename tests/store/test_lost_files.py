@@ -12,8 +12,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tolliver_transports._store import lock
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store import lock
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import NoticeKind, Operation, RemoveDeliveries, RemoveMessages, StoreError, Unconfirmed
 

@@ -8,11 +8,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tolliver_transports._store.copying import back_up
-from tolliver_transports._store.inspection import inspect
-from tolliver_transports._store.layout import LAYOUT, TABLES
-from tolliver_transports._store.migration import STEPS
-from tolliver_transports._store.scan import scan
+from tolliver._store.copying import back_up
+from tolliver._store.inspection import inspect
+from tolliver._store.layout import LAYOUT, TABLES
+from tolliver._store.migration import STEPS
+from tolliver._store.scan import scan
 
 from tolliver_proto import AddOwnSubscription, StoreError, Subscription
 

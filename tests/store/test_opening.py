@@ -15,10 +15,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._store import file as store_file
-from tolliver_transports._store import lock as store_lock
-from tolliver_transports._store.layout import LAYOUT
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store import file as store_file
+from tolliver._store import lock as store_lock
+from tolliver._store.layout import LAYOUT
+from tolliver._store.sqlite import SQLiteStore
 
 from tests.opening import Opening, written_into
 from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages

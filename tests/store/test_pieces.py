@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tolliver_transports._store.pieces import in_pieces
+from tolliver._store.pieces import in_pieces
 
 from tolliver_proto import ForgetPeer, Operation, PinPeer, RemoveDeliveries, RemoveMessages
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tolliver_transports._store.sqlite import SQLiteStore
+from tolliver._store.sqlite import SQLiteStore
 
 from tolliver_proto import (
     AddDeliveries,

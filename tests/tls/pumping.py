@@ -7,9 +7,9 @@ import ssl
 from functools import lru_cache
 from pathlib import Path
 
-from tolliver_transports._options.instance import TLS, Remote
-from tolliver_transports._tls.policy import client_context, server_context
-from tolliver_transports._tls.pump import AnyPump, Pump
+from tolliver._options.instance import TLS, Remote
+from tolliver._tls.policy import client_context, server_context
+from tolliver._tls.pump import AnyPump, Pump
 
 from tolliver_proto import TolliverError
 

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._options.acl_file import load_acl
-from tolliver_transports._options.instance import InstanceOptions
+from tolliver._options.acl_file import load_acl
+from tolliver._options.instance import InstanceOptions
 
 from tolliver_proto import Acl, Rights
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from tolliver_transports import anyio, twisted
-from tolliver_transports._tls.policy import client_context, server_context
+from tolliver import anyio, twisted
+from tolliver._tls.policy import client_context, server_context
 
 from tests.certificates import Certificates
 from tests.twisted.reactors import TIMEOUT, running

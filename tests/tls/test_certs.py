@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._options.instance import TLS
-from tolliver_transports._tls.policy import Pumps
-from tolliver_transports._tls.x509 import subject_public_key_info
-from tolliver_transports.certs import Authority, make_ca, make_certificate
+from tolliver._options.instance import TLS
+from tolliver._tls.policy import Pumps
+from tolliver._tls.x509 import subject_public_key_info
+from tolliver.certs import Authority, make_ca, make_certificate
 
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, PeerIdentity

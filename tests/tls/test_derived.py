@@ -10,9 +10,9 @@ import pytest
 from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._tls.policy import Pumps
-from tolliver_transports.certs import make_ca, make_certificate
-from tolliver_transports.derived import derived_identity, new_prefix
+from tolliver._tls.policy import Pumps
+from tolliver.certs import make_ca, make_certificate
+from tolliver.derived import derived_identity, new_prefix
 
 from tests.certificates import PREFIX, Certificates
 from tests.tls.pumping import client, server, shake

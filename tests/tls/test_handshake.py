@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from tolliver_transports._options.instance import Remote
-from tolliver_transports._options.uuid7 import uuid7
-from tolliver_transports._tls.policy import ALPN, Pumps, client_context, server_context
-from tolliver_transports._tls.pump import PlainPump, Pump
+from tolliver._options.instance import Remote
+from tolliver._options.uuid7 import uuid7
+from tolliver._tls.policy import ALPN, Pumps, client_context, server_context
+from tolliver._tls.pump import PlainPump, Pump
 
 from tests.certificates import Certificates
 from tolliver_proto import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 import pytest
-from tolliver_transports._options.instance import TLS, Remote
-from tolliver_transports._tls.policy import Pumps, client_context, server_context
+from tolliver._options.instance import TLS, Remote
+from tolliver._tls.policy import Pumps, client_context, server_context
 
 from tests.certificates import Certificates
 from tests.tls.test_sources import contexts, pem

@@ -12,7 +12,7 @@ from attrs import evolve
 from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._options.instance import TLS, InstanceOptions, Remote
+from tolliver._options.instance import TLS, InstanceOptions, Remote
 
 from tolliver_proto import Limits, Revision
 

@@ -9,11 +9,11 @@ import attrs
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from tolliver_transports._options.instance import TLS, Remote
-from tolliver_transports._tls.contexts import shake
-from tolliver_transports._tls.policy import Pumps, client_context, server_context
-from tolliver_transports._tls.pump import Pump
-from tolliver_transports.certs import make_ca, make_certificate, revoke
+from tolliver._options.instance import TLS, Remote
+from tolliver._tls.contexts import shake
+from tolliver._tls.policy import Pumps, client_context, server_context
+from tolliver._tls.pump import Pump
+from tolliver.certs import make_ca, make_certificate, revoke
 
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError, ConnectionLost, DialCause

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tolliver_transports._options.instance import TLS, Remote
-from tolliver_transports._tls.policy import ALPN, Pumps, client_context, server_context
+from tolliver._options.instance import TLS, Remote
+from tolliver._tls.policy import ALPN, Pumps, client_context, server_context
 
 from tests.certificates import Certificates
 from tolliver_proto import CertificateError

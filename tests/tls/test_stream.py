@@ -8,9 +8,9 @@ import ssl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._options.instance import Remote
-from tolliver_transports._tls.policy import Pumps
-from tolliver_transports._tls.pump import PlainPump, Pump
+from tolliver._options.instance import Remote
+from tolliver._tls.policy import Pumps
+from tolliver._tls.pump import PlainPump, Pump
 
 from tests.certificates import Certificates
 from tolliver_proto import ConnectionClosing, ConnectionLost, PeerIdentity

@@ -8,7 +8,7 @@ from uuid import RFC_4122, UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tolliver_transports._options.uuid7 import Uuid7, uuid7
+from tolliver._options.uuid7 import Uuid7, uuid7
 
 MS = 1_000_000
 TEN_YEARS = 10 * 365 * 86_400 * 10**9

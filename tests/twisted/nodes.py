@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tolliver_transports.twisted import Instance, InstanceOptions, create_instance
+from tolliver.twisted import Instance, InstanceOptions, create_instance
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tolliver_transports._driver.pending import PendingCall
-from tolliver_transports.twisted.wire import Wakeup, follow, wait_for
+from tolliver._driver.pending import PendingCall
+from tolliver.twisted.wire import Wakeup, follow, wait_for
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 

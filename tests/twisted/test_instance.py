@@ -14,8 +14,8 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import pytest
-from tolliver_transports.sqlite import SQLiteStore
-from tolliver_transports.twisted import Instance
+from tolliver.sqlite import SQLiteStore
+from tolliver.twisted import Instance
 from twisted.internet.defer import CancelledError, Deferred, inlineCallbacks
 from twisted.internet.task import deferLater
 
@@ -383,7 +383,7 @@ def test_a_reactor_that_stops_closes_what_is_open(tmp_path: Any, certs: Certific
 MESSAGES_OVER_TLS = """
     from twisted.internet.epollreactor import EPollReactor
     from twisted.internet.defer import Deferred
-    from tolliver_transports.twisted import InstanceOptions, TLS, create_instance
+    from tolliver.twisted import InstanceOptions, TLS, create_instance
 
     reactor = EPollReactor()
 
@@ -426,7 +426,7 @@ def test_without_a_reactor_it_lives_on_the_global_one(tmp_path: Any, certs: Cert
         import sys
         from twisted.internet.task import react
         from twisted.internet.defer import Deferred
-        from tolliver_transports.twisted import InstanceOptions, create_instance
+        from tolliver.twisted import InstanceOptions, create_instance
 
         async def main():
             options = InstanceOptions(database=f"{sys.argv[1]}/alone.db", plaintext=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tolliver_transports.otel import instrument
+from tolliver.otel import instrument
 
 from tests.status.spans import EVENTS, Memory, event, ids, parent
 from tolliver_proto import NoResponders

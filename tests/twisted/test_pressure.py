@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver_transports._messages.instance import BaseInstanceCore
-from tolliver_transports.twisted import Instance, InstanceOptions, create_instance
+from tolliver._messages.instance import BaseInstanceCore
+from tolliver.twisted import Instance, InstanceOptions, create_instance
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.testing import MemoryReactorClock, StringTransport

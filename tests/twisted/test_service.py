@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tolliver_transports.twisted import StreamsOptions, StreamsService, TolliverService
+from tolliver.twisted import StreamsOptions, StreamsService, TolliverService
 from twisted.application.service import MultiService
 
 from tests.certificates import Certificates

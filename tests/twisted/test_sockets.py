@@ -17,11 +17,11 @@ from typing import Any
 
 import psutil
 import pytest
-from tolliver_transports._driver.driver import Driver
-from tolliver_transports._options.instance import Remote
-from tolliver_transports._tls.policy import client_context, server_context
-from tolliver_transports._tls.pump import AnyPump
-from tolliver_transports.twisted.wire import Transport, Wires
+from tolliver._driver.driver import Driver
+from tolliver._options.instance import Remote
+from tolliver._tls.policy import client_context, server_context
+from tolliver._tls.pump import AnyPump
+from tolliver.twisted.wire import Transport, Wires
 from twisted.internet.protocol import ClientFactory
 
 from tests.certificates import Certificates

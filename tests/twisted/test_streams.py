@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tolliver_transports.twisted import (
+from tolliver.twisted import (
     EndOfStream,
     Peer,
     Streams,

@@ -8,7 +8,7 @@ from pathlib import Path
 from struct import calcsize
 
 import pytest
-from tolliver_transports._messages.recorder import Recorder
+from tolliver._messages.recorder import Recorder
 
 from tolliver_proto import Ack, encode
 from tolliver_proto.recording import BLOCK, GROUP, GROUPED, INDEX, INDEX_ENTRY, INDEX_STEP, MAX_LENGTH, Codec, Direction

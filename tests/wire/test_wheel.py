@@ -62,7 +62,7 @@ def build(out: Path) -> Path:
 
 def test_the_wheel_needs_nothing(tmp_path: Path) -> None:
     wheel = build(tmp_path)
-    assert "tolliver_transports/_cli/tolliver.lua" in ZipFile(wheel).namelist()
+    assert "tolliver/_cli/tolliver.lua" in ZipFile(wheel).namelist()
     assert list(wheel_problems(wheel)) == []
 
     # Installed into an empty environment; with --no-index pip could not find a requirement if there were one.

@@ -15,10 +15,10 @@ from struct import pack, unpack_from
 from typing import Any, NamedTuple
 
 import pytest
-from tolliver_transports._cli import pcapng
+from tolliver._cli import pcapng
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "transports" / "tolliver_transports" / "_cli" / "tolliver.lua"
+SCRIPT = ROOT / "transports" / "tolliver" / "_cli" / "tolliver.lua"
 SECONDS = 300.0
 CLIENT, SERVER = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 MESSAGES, STREAMS, OTHER = 7011, 7012, 7777

@@ -6,10 +6,10 @@ from pathlib import Path
 from random import Random
 
 import attrs
-from tolliver_transports._options.instance import Remote
-from tolliver_transports._options.tls import TLS
-from tolliver_transports._tls.policy import ALPN, client_context, server_context
-from tolliver_transports._tls.pump import Pump
+from tolliver._options.instance import Remote
+from tolliver._options.tls import TLS
+from tolliver._tls.policy import ALPN, client_context, server_context
+from tolliver._tls.pump import Pump
 
 from tests.certificates import Certificates
 from tests.reactive.vectors import VECTORS

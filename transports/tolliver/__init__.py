@@ -1,8 +1,22 @@
-"""tolliver: brokerless messaging over mutual TLS, under one name.
+"""tolliver: brokerless messaging over mutual TLS.
 
-Import the adapter of your program, `tolliver.anyio`, `tolliver.blocking` or `tolliver.twisted`, and all else from here:
-every public name of `tolliver_proto` is one of this package, every door of `tolliver_transports` one of its modules.
-Nothing is loaded before it is asked for, and an adapter whose extra is missing says which one to install.
+Values and errors of a program's calls are here. Import one of the doors beside them:
+
+- `anyio`, `twisted`, `blocking`: instances and streams on asyncio and trio, on Twisted, on threads
+- `events`: what `events()` and `on_event` of these tell
+- `codecs`: typed values as bodies of messages and elements of streams
+- `reactive`: what programs with streams need beside an adapter
+- `spark`: data sources, sink, streams with demand and delivery audit in PySpark
+- `staging`: messages in files, each once, before they are acknowledged
+- `status`, `otel`, `prometheus`: an instance's state and numbers
+- `certs`: a private CA and certificates in PEM files
+- `derived`: identities derived from a label, for jobs with many short-lived writers
+- `sqlite`: the durable store, for programs that drive a node themselves
+- `testing`: a simulated network for your own programs
+- `cli`: the `tolliver` command
+
+Each needs its own extra, and nothing is loaded before it is asked for. The machines without I/O are in
+`tolliver_proto`. docs/architecture.md draws the rooms behind the doors.
 """
 
 from __future__ import annotations
@@ -11,47 +25,123 @@ from typing import TYPE_CHECKING
 
 from tolliver_proto import __version__ as __version__
 
+from ._extras import door
+
 if TYPE_CHECKING:
-    from tolliver_proto import *
-
-    from . import anyio as anyio
-    from . import blocking as blocking
-    from . import certs as certs
-    from . import codecs as codecs
-    from . import derived as derived
-    from . import events as events
-    from . import layouts as layouts
-    from . import otel as otel
-    from . import prometheus as prometheus
-    from . import reactive as reactive
-    from . import recording as recording
-    from . import spark as spark
-    from . import sqlite as sqlite
-    from . import staging as staging
-    from . import status as status
-    from . import testing as testing
-    from . import twisted as twisted
-else:
-    from ._same import same
-
-    __getattr__, __dir__, __all__ = same(
-        "tolliver_proto",
-        globals(),
-        "anyio",
-        "blocking",
-        "certs",
-        "codecs",
-        "derived",
-        "events",
-        "layouts",
-        "otel",
-        "prometheus",
-        "reactive",
-        "recording",
-        "spark",
-        "sqlite",
-        "staging",
-        "status",
-        "testing",
-        "twisted",
+    from tolliver_proto import (
+        AccessDenied,
+        Acl,
+        AlreadyClosed,
+        BodyNotDecoded,
+        BodyNotEncoded,
+        CannotListen,
+        CertificateError,
+        ConnectionClosing,
+        ConnectionLost,
+        DeadLetter,
+        Delivery,
+        Dialect,
+        ForkedProcess,
+        HandshakeRejected,
+        IdentityConflict,
+        Job,
+        Limits,
+        LocalProtocolError,
+        NodeStats,
+        NoResponders,
+        Notice,
+        NoticeKind,
+        NotOpenYet,
+        OutboxFull,
+        OutOfThreads,
+        OwnLimitExceeded,
+        PeerInfo,
+        Policy,
+        Probe,
+        ProtocolError,
+        QuotaPolicy,
+        Receipt,
+        RemoteInfo,
+        RemoteProtocolError,
+        Reply,
+        Request,
+        RequestFailed,
+        ReservedChannel,
+        RetainedValue,
+        Revision,
+        Rights,
+        SelfConnection,
+        StoreError,
+        Subscription,
+        TolliverError,
+        TooFewRecipients,
+        Undelivered,
+        UndeliveredReason,
     )
+else:
+    __getattr__, __dir__ = door(
+        __name__,
+        globals(),
+        {
+            "tolliver_proto": (
+                "AccessDenied, Acl, AlreadyClosed, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
+                "ConnectionClosing, ConnectionLost, DeadLetter, Delivery, Dialect, ForkedProcess, "
+                "HandshakeRejected, IdentityConflict, Job, Limits, LocalProtocolError, NoResponders, NodeStats, "
+                "NotOpenYet, Notice, NoticeKind, OutOfThreads, OutboxFull, OwnLimitExceeded, PeerInfo, Policy, "
+                "Probe, ProtocolError, QuotaPolicy, Receipt, RemoteInfo, RemoteProtocolError, Reply, Request, "
+                "RequestFailed, ReservedChannel, RetainedValue, Revision, Rights, SelfConnection, StoreError, "
+                "Subscription, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason"
+            ),
+        },
+    )
+
+__all__ = [
+    "AccessDenied",
+    "Acl",
+    "AlreadyClosed",
+    "BodyNotDecoded",
+    "BodyNotEncoded",
+    "CannotListen",
+    "CertificateError",
+    "ConnectionClosing",
+    "ConnectionLost",
+    "DeadLetter",
+    "Delivery",
+    "Dialect",
+    "ForkedProcess",
+    "HandshakeRejected",
+    "IdentityConflict",
+    "Job",
+    "Limits",
+    "LocalProtocolError",
+    "NoResponders",
+    "NodeStats",
+    "NotOpenYet",
+    "Notice",
+    "NoticeKind",
+    "OutOfThreads",
+    "OutboxFull",
+    "OwnLimitExceeded",
+    "PeerInfo",
+    "Policy",
+    "Probe",
+    "ProtocolError",
+    "QuotaPolicy",
+    "Receipt",
+    "RemoteInfo",
+    "RemoteProtocolError",
+    "Reply",
+    "Request",
+    "RequestFailed",
+    "ReservedChannel",
+    "RetainedValue",
+    "Revision",
+    "Rights",
+    "SelfConnection",
+    "StoreError",
+    "Subscription",
+    "TolliverError",
+    "TooFewRecipients",
+    "Undelivered",
+    "UndeliveredReason",
+]

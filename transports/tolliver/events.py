@@ -1,12 +1,24 @@
-"""Events of an instance and of streams: the names of `tolliver_transports.events`."""
+"""Events of `events()` and `on_event`, of instances and of streams."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from tolliver_proto import CertificateExpires, DialFailed, Notice, PeerDown, PeerUp, SubscriptionsChanged
 
-if TYPE_CHECKING:
-    from tolliver_transports.events import *
-else:
-    from ._same import same
+from ._driver.events import EventsMissed
+from ._messages.events import Event
+from ._streams.events import StreamsDialFailed, StreamsEvent, StreamsPeerDown, StreamsPeerUp
 
-    __getattr__, __dir__, __all__ = same("tolliver_transports.events", globals())
+__all__ = [
+    "CertificateExpires",
+    "DialFailed",
+    "Event",
+    "EventsMissed",
+    "Notice",
+    "PeerDown",
+    "PeerUp",
+    "StreamsDialFailed",
+    "StreamsEvent",
+    "StreamsPeerDown",
+    "StreamsPeerUp",
+    "SubscriptionsChanged",
+]

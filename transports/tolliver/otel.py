@@ -1,12 +1,607 @@
-"""OpenTelemetry: the names of `tolliver_transports.otel`."""
+"""OpenTelemetry: metrics and spans of an instance.
+
+Spans of calls and handlers follow the messaging conventions. `traced = instrument(instance)`, and the program calls
+`traced` in place of the instance. Only what goes through it is traced; an instance that is not instrumented pays
+nothing. docs/watching.md has every name. Needs `opentelemetry-api` (the [otel] extra).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial, wraps
+from itertools import accumulate
+from typing import Any, TypeVar, cast
 
-if TYPE_CHECKING:
-    from tolliver_transports.otel import *
-else:
-    from ._same import same
+from ._extras import needed
 
-    __getattr__, __dir__, __all__ = same("tolliver_transports.otel", globals())
+needed("otel", "attrs", "opentelemetry.trace", "opentelemetry.metrics")
+
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from tolliver_proto import Delivery, __version__
+
+from ._messages.facade import BaseInstance
+from ._messages.snapshots import Snapshots
+from ._status.metrics import METRICS, Metric, Sample, samples
+from ._status.snapshot import HistogramStatus
+from .codecs import CloudEvents
+
+__all__ = ["Traced", "TracedChannel", "TracedDelivery", "TracedRun", "instrument"]
+
+I = TypeVar("I", bound=BaseInstance[Any])  # noqa: E741
+T = TypeVar("T")
+_NAME = "tolliver"
+_UNITS = {"seconds": "s", "bytes": "By", "": "1"}
+_CONTEXT = TraceContextTextMapPropagator()
+_FIELDS = ("traceparent", "tracestate")
+_KINDS = {
+    "send": SpanKind.PRODUCER,
+    "receive": SpanKind.CLIENT,
+    "process": SpanKind.CONSUMER,
+    "settle": SpanKind.CLIENT,
+}
+
+
+def instrument(
+    instance: I, *, meter_provider: MeterProvider | None = None, tracer_provider: TracerProvider | None = None
+) -> I:
+    """Observe the numbers of an instance that is open, and return it `Traced`. Call it on the instance's thread.
+
+    A provider that is left out is the global one. The numbers are those of `status()`; a snapshot is taken once for
+    each reading, and none is given once the instance is closed.
+    """
+    # A meter of its own: the SDK drops what a second instrument of one meter and name would observe.
+    own = {"tolliver.instance": str(instance.instance_id)}
+    _observe(Snapshots(instance), metrics.get_meter(_NAME, __version__, meter_provider, attributes=own))
+    return cast(I, Traced(instance, trace.get_tracer(_NAME, __version__, tracer_provider)))
+
+
+# Metrics.
+
+
+class _Reading:
+    """Samples of one snapshot for all instruments: an instrument that asks again has a new one taken."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
+        self._lock = threading.Lock()
+        self._left: set[str] = set()  # instruments that have not asked for this one yet
+        self._samples: dict[Metric, list[Sample]] = {}
+        self._names: set[str] = set()
+
+    def of(self, metric: Metric, instrument: str) -> list[Sample]:
+        with self._lock:
+            self._names.add(instrument)
+            if instrument not in self._left:
+                self._take()
+            self._left.discard(instrument)
+            return self._samples.get(metric, [])
+
+    def _take(self) -> None:
+        self._left = {*self._names}
+        self._samples = {}
+        status = self._snapshots.take()
+        if status is not None:
+            whose = {"tolliver.instance": str(status.uuid)}
+            for sample in samples(status):
+                labels = {f"tolliver.{label}": text for label, text in sample.labels.items()}
+                own = sample._replace(labels={**whose, **labels})
+                self._samples.setdefault(sample.metric, []).append(own)
+
+    def expect(self, instrument: str) -> None:
+        self._names.add(instrument)
+
+
+def _observe(snapshots: Snapshots, meter: Meter) -> None:
+    reading = _Reading(snapshots)
+    for metric in METRICS:
+        subject = "" if metric.subject == "instance" else f"{metric.subject}."
+        name, unit = f"{_NAME}.{subject}{metric.name}", _UNITS[metric.unit]
+        if metric.kind == "histogram":
+            for part, observed in _PARTS.items():
+                whole = f"{name}.{part}"
+                reading.expect(whole)
+                callback = partial(_observed, reading, metric, whole, observed)
+                text = f"{metric.help} {_MEANINGS[part]}"
+                meter.create_observable_counter(whole, [callback], unit if part == "sum" else "1", text)
+        else:
+            reading.expect(name)
+            make = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
+            make(name, [partial(_observed, reading, metric, name, _one)], unit, metric.help)
+
+
+Observed = Callable[[Any, Mapping[str, str]], Iterable[Observation]]
+
+
+def _observed(
+    reading: _Reading, metric: Metric, name: str, observed: Observed, _options: CallbackOptions
+) -> Iterable[Observation]:
+    return [one for sample in reading.of(metric, name) for one in observed(sample.value, sample.labels)]
+
+
+def _one(value: float, labels: Mapping[str, str]) -> Iterator[Observation]:
+    yield Observation(value, labels)
+
+
+def _count(value: HistogramStatus, labels: Mapping[str, str]) -> Iterator[Observation]:
+    yield Observation(value.count, labels)
+
+
+def _sum(value: HistogramStatus, labels: Mapping[str, str]) -> Iterator[Observation]:
+    yield Observation(value.sum, labels)
+
+
+def _buckets(value: HistogramStatus, labels: Mapping[str, str]) -> Iterator[Observation]:
+    for bound, count in zip([*map(repr, value.bounds), "+Inf"], accumulate(value.counts), strict=True):
+        yield Observation(count, {**labels, "le": bound})
+
+
+_PARTS: Mapping[str, Observed] = {"count": _count, "sum": _sum, "bucket": _buckets}
+"""A histogram that somebody else has counted is no instrument of OpenTelemetry: three counters stand for it."""
+_MEANINGS = {"count": "How many.", "sum": "Their sum.", "bucket": "How many were at most `le`."}
+
+
+# Spans.
+
+
+class Traced:
+    """An instance whose sends, requests, handlers and iterators have spans; all else of it is the instance's own.
+
+    An event that a channel with the codec `CloudEvents()` sends carries the context of its send span, unless it has one
+    already, which the send span links to then. Spans of a message that carries none stand alone.
+    """
+
+    def __init__(self, instance: BaseInstance[Any], tracer: Tracer) -> None:
+        self._instance = instance
+        self._spans = _Spans(tracer, str(instance.instance_id))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._instance, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._instance)
+
+    def __repr__(self) -> str:
+        return f"<Traced {self._instance!r}>"
+
+    def channel(self, name: str, **codecs: Any) -> Any:
+        """As the instance's own, `TracedChannel`."""
+        return TracedChannel(cast(Any, self._instance).channel(name, **codecs), self._spans, codecs.get("codec"))
+
+    def send(self, channel: str, key: str, body: Any, **terms: Any) -> Any:
+        """As the instance's own."""
+        return self._spans.sent(
+            "send", [channel], lambda _span: cast(Any, self._instance).send(channel, key, body, **terms)
+        )
+
+    def unreliable_send(self, channel: str, key: str, body: Any, **terms: Any) -> Any:
+        """As the instance's own."""
+        send = cast(Any, self._instance).unreliable_send
+        return self._spans.sent("unreliable_send", [channel], lambda _span: send(channel, key, body, **terms))
+
+    def send_many(self, items: Iterable[tuple[str, str, Any]], **terms: Any) -> Any:
+        """As the instance's own; one span for all of them."""
+        items = tuple(items)
+        channels, send = [channel for channel, _, _ in items], cast(Any, self._instance).send_many
+        return self._spans.sent("send_many", channels, lambda _span: send(items, **terms), batch=len(items))
+
+    def request(self, channel: str, body: Any, key: str = "", **terms: Any) -> Any:
+        """As the instance's own; its span ends with the reply."""
+        ask = cast(Any, self._instance).request
+        return self._spans.sent("request", [channel], lambda _span: ask(channel, body, key, **terms))
+
+    def gather(self, channel: str, body: Any, key: str = "", **terms: Any) -> Any:
+        """As the instance's own; its span ends with the replies."""
+        ask = cast(Any, self._instance).gather
+        return self._spans.sent("gather", [channel], lambda _span: ask(channel, body, key, **terms))
+
+    def respond(self, channel: str, handler: Any, key: str = "", **choices: Any) -> Any:
+        """As the instance's own, with a span for each call of the handler."""
+        return cast(Any, self._instance).respond(channel, self._spans.responding(handler), key, **choices)
+
+    def register_callback(self, channel: str, key: str, handler: Any, **choices: Any) -> Any:
+        """As the instance's own, with a span for each call of the handler."""
+        return cast(Any, self._instance).register_callback(channel, key, self._spans.handling(handler), **choices)
+
+    def subscribe(self, channel: str, key: str = "", handler: Any = None, **choices: Any) -> Any:
+        """As the instance's own, with a span for each call of the handler."""
+        return cast(Any, self._instance).subscribe(channel, key, self._spans.handling(handler), **choices)
+
+    def messages(self, channel: str, key: str = "", **choices: Any) -> Any:
+        """As the instance's own; deliveries are `TracedDelivery`."""
+        return _Receiving(cast(Any, self._instance).messages(channel, key, **choices), self._spans.received)
+
+    def message_runs(self, channel: str, key: str = "", **choices: Any) -> Any:
+        """As the instance's own; runs are `TracedRun`."""
+        return _Receiving(cast(Any, self._instance).message_runs(channel, key, **choices), self._spans.received_run)
+
+
+class TracedChannel:
+    """A channel whose calls have spans, as those of `Traced`; all else of it is the channel's own."""
+
+    def __init__(self, channel: Any, spans: _Spans, codec: object) -> None:
+        self._channel = channel
+        self._spans = spans
+        self._carries = isinstance(codec, CloudEvents)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._channel)
+
+    def __repr__(self) -> str:
+        return f"<Traced {self._channel!r}>"
+
+    def _sent(self, name: str, values: Sequence[Any], send: Callable[[list[Any]], Any]) -> Any:
+        def call(span: Span) -> Any:
+            return send([_carrying(span, value) if self._carries else value for value in values])
+
+        count = len(values) if name == "send_many" else None
+        return self._spans.sent(name, [self._channel.name] * len(values), call, values, count)
+
+    def send(self, key: str, value: Any, **terms: Any) -> Any:
+        """As the channel's own."""
+        return self._sent("send", [value], lambda given: self._channel.send(key, *given, **terms))
+
+    def unreliable_send(self, key: str, value: Any, **terms: Any) -> Any:
+        """As the channel's own."""
+        return self._sent("unreliable_send", [value], lambda given: self._channel.unreliable_send(key, *given, **terms))
+
+    def send_many(self, items: Iterable[tuple[str, Any]], **terms: Any) -> Any:
+        """As the channel's own; one span for all of them."""
+        items = tuple(items)
+        keys = [key for key, _ in items]
+        return self._sent(
+            "send_many",
+            [value for _, value in items],
+            lambda given: self._channel.send_many(list(zip(keys, given, strict=True)), **terms),
+        )
+
+    def request(self, value: Any, key: str = "", **terms: Any) -> Any:
+        """As the channel's own; its span ends with the reply."""
+        return self._sent("request", [value], lambda given: self._channel.request(*given, key, **terms))
+
+    def gather(self, value: Any, key: str = "", **terms: Any) -> Any:
+        """As the channel's own; its span ends with the replies."""
+        return self._sent("gather", [value], lambda given: self._channel.gather(*given, key, **terms))
+
+    def respond(self, handler: Any, key: str = "", **choices: Any) -> Any:
+        """As the channel's own, with a span for each call of the handler."""
+        return self._channel.respond(self._spans.responding(handler), key, **choices)
+
+    def register_callback(self, key: str, handler: Any, **choices: Any) -> Any:
+        """As the channel's own, with a span for each call of the handler."""
+        return self._channel.register_callback(key, self._spans.handling(handler), **choices)
+
+    def subscribe(self, key: str = "", handler: Any = None, **choices: Any) -> Any:
+        """As the channel's own, with a span for each call of the handler."""
+        return self._channel.subscribe(key, self._spans.handling(handler), **choices)
+
+    def messages(self, key: str = "", **choices: Any) -> Any:
+        """As the channel's own; deliveries are `TracedDelivery`."""
+        return _Receiving(self._channel.messages(key, **choices), self._spans.received)
+
+    def runs(self, key: str = "", **choices: Any) -> Any:
+        """As the channel's own; runs are `TracedRun`."""
+        return _Receiving(self._channel.runs(key, **choices), self._spans.received_run)
+
+
+class _Spans:
+    """Spans of one instance, as the conventions want them."""
+
+    def __init__(self, tracer: Tracer, instance_id: str) -> None:
+        self._tracer = tracer
+        self._instance_id = instance_id
+
+    def start(
+        self,
+        operation: str,
+        channels: Iterable[str],
+        *,
+        links: Iterable[Link] = (),
+        name: str = "",
+        batch: int | None = None,
+        context: Context | None = None,
+        about: Delivery | None = None,
+    ) -> Span:
+        attributes: dict[str, str | int] = {
+            "messaging.system": _NAME,
+            "messaging.operation.type": operation,
+            "messaging.operation.name": name or operation,
+            "messaging.client.id": self._instance_id,
+        }
+        said = {*channels}
+        if len(said) == 1:
+            [channel] = said
+            attributes["messaging.destination.name"] = _readable(channel)
+        if batch is not None:
+            attributes["messaging.batch.message_count"] = batch
+        if about is not None and about.message_id is not None:
+            attributes["messaging.message.id"] = str(about.message_id)
+        title = " ".join([name or operation, *(_readable(one) for one in said if len(said) == 1)])
+        return self._tracer.start_span(title, context, _KINDS[operation], attributes, [*links])
+
+    def within(self, span: Span, call: Callable[[], Any], is_well: Callable[[Any], bool] | None = None) -> Any:
+        """The call, with this span as the current one until what it gives back is there."""
+        try:
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                result = call()
+        except BaseException as error:
+            _fail(span, error)
+            raise
+        if hasattr(result, "addBoth"):  # a Deferred
+            return result.addBoth(partial(_fired, span, is_well))
+        if inspect.isawaitable(result):
+            return _awaited(span, result, is_well)
+        _end(span, result, is_well)
+        return result
+
+    def sent(
+        self,
+        name: str,
+        channels: Sequence[str],
+        send: Callable[[Span], Any],
+        values: Iterable[Any] = (),
+        batch: int | None = None,
+    ) -> Any:
+        """The call of this name, which sends these values, with a span until what it gives back is there."""
+        span = self.start("send", channels, links=_links(values), name=name, batch=batch)
+        return self.within(span, lambda: send(span))
+
+    def handling(self, handler: Any) -> Any:
+        """The handler of messages with a span around each call."""
+        return self._processing(handler, "process", _is_well)
+
+    def responding(self, handler: Any) -> Any:
+        """The handler of requests with a span around each call."""
+        return self._processing(handler, "respond", lambda _result: True)
+
+    def _processing(self, handler: Any, name: str, is_well: Callable[[Any], bool]) -> Any:
+        """The handler with a span around each call, plain or async as it is itself."""
+        if not callable(handler):
+            return handler  # its registration says so
+
+        def call(given: Any) -> Any:
+            about = given if isinstance(given, Delivery) else None
+            span = self.start("process", [given.channel], name=name, context=_context_of(given), about=about)
+            return self.within(span, lambda: handler(given), is_well)
+
+        if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+
+            async def call_async(given: Any) -> Any:
+                return await call(given)
+
+            return _named(call_async, handler)
+        return _named(call, handler)
+
+    def received(self, delivery: Delivery) -> TracedDelivery:
+        span = self.start("receive", [delivery.channel], links=_links([delivery]), about=delivery)
+        span.end()
+        return TracedDelivery(delivery, trace.set_span_in_context(span), self)
+
+    def received_run(self, run: Any) -> TracedRun:
+        span = self.start("receive", {one.channel for one in run}, links=_links(run), batch=len(run))
+        span.end()
+        return TracedRun(run, trace.set_span_in_context(span), self)
+
+    @contextmanager
+    def settling(self, name: str, given: Any, context: Context) -> Iterator[None]:
+        one = given if isinstance(given, Delivery) else None
+        many = [given] if one is not None else [*given]
+        batch = None if one is not None else len(many)
+        channels = {each.channel for each in many}
+        span = self.start("settle", channels, links=_links(many), name=name, batch=batch, context=context, about=one)
+        try:
+            yield
+        except BaseException as error:
+            _fail(span, error)
+            raise
+        span.end()
+
+
+class TracedDelivery(Delivery):
+    """A delivery out of a traced iterator: settling it has a span. `context` is that of its receive span, for spans of
+    the program's own; all else, such as `value`, is the delivery's."""
+
+    __slots__ = ("_spans", "context", "delivery")
+
+    def __init__(self, delivery: Delivery, context: Context, spans: _Spans) -> None:
+        super().__init__(delivery.cid, delivery.peer_id, delivery.message, delivery.attempt)
+        self.delivery = delivery
+        self.context = context
+        self._spans = spans
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "delivery":  # it is being made
+            raise AttributeError(name)
+        return getattr(self.delivery, name)
+
+    def ack(self) -> None:
+        """Handled: the sender may forget it (T-45). Does nothing the second time."""
+        with self._spans.settling("ack", self.delivery, self.context):
+            self.delivery.ack()
+
+    def fail(self, retry_in: float | None = None) -> None:
+        """Not handled: the sender keeps it, and sends it again (T-50); `retry_in` as of the delivery (P-22)."""
+        with self._spans.settling("fail", self.delivery, self.context):
+            self.delivery.fail(retry_in)
+
+    def give_up(self, reason: str) -> None:
+        """Not handled, and trying again is no use: kept as a dead letter, and acknowledged (T-47, P-23)."""
+        with self._spans.settling("give_up", self.delivery, self.context):
+            self.delivery.give_up(reason)
+
+
+class TracedRun:
+    """A run out of a traced iterator: receiving it is one span with links, and so is settling it."""
+
+    def __init__(self, run: Any, context: Context, spans: _Spans) -> None:
+        self.run = run
+        self.context = context
+        self._spans = spans
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.run, name)
+
+    def __repr__(self) -> str:
+        return f"Traced({self.run!r})"
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.run)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.run[index]
+
+    def ack(self) -> None:
+        """Handled: the senders may forget them (T-45)."""
+        with self._spans.settling("ack", self.run, self.context):
+            self.run.ack()
+
+    def fail(self, retry_in: float | None = None) -> None:
+        """Not handled: the senders keep them, and send them again (T-50). `retry_in` as of a delivery (P-22)."""
+        with self._spans.settling("fail", self.run, self.context):
+            self.run.fail(retry_in)
+
+    def give_up(self, reason: str) -> None:
+        """Not handled, and trying again is no use: kept as dead letters, and acknowledged (T-47, P-23)."""
+        with self._spans.settling("give_up", self.run, self.context):
+            self.run.give_up(reason)
+
+
+class _Receiving:
+    """An iterator for tasks or threads, and what becomes of each thing that it hands out."""
+
+    def __init__(self, source: Any, received: Callable[[Any], Any]) -> None:
+        self._source = source
+        self._received = received
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._received(next(self._source))
+
+    def __enter__(self) -> _Receiving:
+        self._source.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._source.__exit__(*error)
+
+    def __aiter__(self) -> _Receiving:
+        return self
+
+    async def __anext__(self) -> Any:
+        return self._received(await self._source.__anext__())
+
+    async def __aenter__(self) -> _Receiving:
+        await self._source.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._source.__aexit__(*error)
+
+
+def _is_well(result: object) -> bool:
+    return result is None or bool(result)
+
+
+def _end(span: Span, result: Any, is_well: Callable[[Any], bool] | None) -> None:
+    if is_well is not None:
+        try:
+            well = is_well(result)
+        except Exception:  # whether it is true cannot be had: the instance says so
+            well = False
+        if not well:
+            span.set_attribute("error.type", "not_handled")
+            span.set_status(Status(StatusCode.ERROR))
+    span.end()
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    """Its type alone: a text may hold a peer's bytes."""
+    span.set_attribute("error.type", type(error).__qualname__)
+    span.set_status(Status(StatusCode.ERROR))
+    span.end()
+
+
+async def _awaited(span: Span, result: Awaitable[T], is_well: Callable[[Any], bool] | None) -> T:
+    try:
+        with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+            outcome = await result
+    except BaseException as error:
+        _fail(span, error)
+        raise
+    _end(span, outcome, is_well)
+    return outcome
+
+
+def _fired(span: Span, is_well: Callable[[Any], bool] | None, result: Any) -> Any:
+    if isinstance(error := getattr(result, "value", None), BaseException) and hasattr(result, "trap"):  # a Failure
+        _fail(span, error)
+    else:
+        _end(span, result, is_well)
+    return result
+
+
+def _named(call: Callable[..., Any], handler: Any) -> Callable[..., Any]:
+    """Texts name the program's own handler."""
+    if hasattr(handler, "__qualname__"):
+        return wraps(handler)(call)
+    call.__qualname__ = type(handler).__qualname__
+    return call
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+# Context in events.
+
+
+def _carrier(given: Any) -> dict[str, str]:
+    """The context that an event has, or the event that is a delivery's or request's value."""
+    ask = getattr(given, "get_extension", None) or getattr(getattr(given, "value", None), "get_extension", None)
+    found = {} if ask is None else {field: ask(field) for field in _FIELDS}
+    return {field: text for field, text in found.items() if isinstance(text, str)}
+
+
+def _context_of(given: Any) -> Context | None:
+    """Parent of a span for this message: its sender's where it carries one, else the current span."""
+    carrier = _carrier(given)
+    return _CONTEXT.extract(carrier) if carrier else None
+
+
+def _links(given: Iterable[Any]) -> list[Link]:
+    """Links to the contexts that these carry."""
+    contexts = [
+        trace.get_current_span(_CONTEXT.extract(carrier, Context())) for one in given if (carrier := _carrier(one))
+    ]
+    return [Link(one.get_span_context()) for one in contexts if one.get_span_context().is_valid]
+
+
+def _carrying(span: Span, event: Any) -> Any:
+    """The event with this span's context, a copy of what the program has; one that has a context as it is."""
+    if not hasattr(event, "get_attributes") or _carrier(event):
+        return event
+    carrier: dict[str, str] = {}
+    _CONTEXT.inject(carrier, trace.set_span_in_context(span))
+    attributes = event.get_attributes()
+    carrying = type(event)({**attributes, **carrier}, event.get_data())
+    if "time" not in attributes:
+        carrying.get_attributes().pop("time", None)  # which the library makes up
+    return carrying

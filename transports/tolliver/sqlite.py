@@ -1,12 +1,5 @@
-"""The durable store: the names of `tolliver_transports.sqlite`."""
+"""Durable store, for programs that drive a node themselves (docs/node.md)."""
 
-from __future__ import annotations
+from ._store.sqlite import SQLiteStore
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tolliver_transports.sqlite import *
-else:
-    from ._same import same
-
-    __getattr__, __dir__, __all__ = same("tolliver_transports.sqlite", globals())
+__all__ = ["SQLiteStore"]

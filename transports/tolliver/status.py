@@ -1,12 +1,30 @@
-"""The status of an instance: the names of `tolliver_transports.status`."""
+"""Types of `status()`, the table of metrics, Prometheus' text."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from ._status.metrics import METRICS, Metric, Sample, samples
+from ._status.prometheus import text_of
+from ._status.snapshot import (
+    ChannelStatus,
+    HistogramStatus,
+    InstanceStatus,
+    NoticeStatus,
+    PeerStatus,
+    QueueStatus,
+    RemoteStatus,
+)
 
-if TYPE_CHECKING:
-    from tolliver_transports.status import *
-else:
-    from ._same import same
-
-    __getattr__, __dir__, __all__ = same("tolliver_transports.status", globals())
+__all__ = [
+    "METRICS",
+    "ChannelStatus",
+    "HistogramStatus",
+    "InstanceStatus",
+    "Metric",
+    "NoticeStatus",
+    "PeerStatus",
+    "QueueStatus",
+    "RemoteStatus",
+    "Sample",
+    "samples",
+    "text_of",
+]

@@ -3,7 +3,7 @@
 Two instances that recorded the same connection are two witnesses. Their recordings are read frame by frame and joined,
 so the answer needs neither the instances nor their databases, and no faith in either.
 
-    from tolliver_transports.spark.audit import audit
+    from tolliver.spark.audit import audit
 
     found = audit(spark, ["recordings/alice", "recordings/bob"])
     found.deliveries.show()

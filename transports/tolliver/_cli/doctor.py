@@ -40,7 +40,7 @@ from .diagnosis import Finding, Grade, Papers
 _ADDRESSES = 4  # of one name are tried
 _STATUS_PORT = 9464
 _PRIVATE = 0o077
-_NEEDED = ("pyspark", "tolliver_proto", "tolliver_transports", "pyspark_tolliver")
+_NEEDED = ("pyspark", "tolliver_proto", "tolliver", "pyspark_tolliver")
 _FIND = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
 
 

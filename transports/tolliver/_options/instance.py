@@ -290,7 +290,7 @@ class InstanceOptions(EndpointOptions):
       (T-02); `speaks(version)`: whether we can speak a peer's version that is not ours (T-60).
     - `limits`: bounds; its `resend_first` is always `retry_interval`.
     - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
-      certificate's prefix (`tolliver_transports.derived`): such an instance only writes (T-72a).
+      certificate's prefix (`tolliver.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
     - `dedupe`, `dedupe_durable`, `expire_after`, `forget_after`, `quota_policy`, `quota_policies`, `strict_block`,
       `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `dialect`, `dialects`, `probe`, `probe_interval`,

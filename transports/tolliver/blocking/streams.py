@@ -65,7 +65,7 @@ class Streams(Entered[StreamsCore[Peer]], BaseStreams[Peer]):
     def events(self, *, timeout: float | None = None) -> Events[StreamsEvent[Peer]]:
         """`for event in streams.events()`: what happens from now on, until the streams are closed.
 
-        `tolliver_transports.events` has the types: who comes and goes, a `connect` that failed, our certificate's end.
+        `tolliver.events` has the types: who comes and goes, a `connect` that failed, our certificate's end.
         One that is read too slowly keeps the newest thousand and has EventsMissed in place of the others.
         """
         return made(lambda: Events(self._core, self._core.feed, timeout), Events.close)

@@ -59,7 +59,7 @@ class Streams(Entered[StreamsCore[Peer]], BaseStreams[Peer]):
     def events(self) -> Events[StreamsEvent[Peer]]:
         """`async for event in streams.events()`: what happens from now on, until the streams are closed.
 
-        `tolliver_transports.events` has the types: who comes and goes, a `connect` that failed, our certificate's end.
+        `tolliver.events` has the types: who comes and goes, a `connect` that failed, our certificate's end.
         One that is read too slowly keeps the newest thousand and has EventsMissed in place of the others.
         """
         return Events(self._core, self._core.feed)

@@ -13,9 +13,7 @@ from tolliver_proto.recording import Direction
 from .._options import Option, count, flag, json_names, one_of, parse, path, some_names, uuid
 
 READER = 'format("tolliver")'
-ELSEWHERE = {
-    "publishers": 'streams with demand are format("tolliver-rs"), after tolliver_transports.spark.register(spark)'
-}
+ELSEWHERE = {"publishers": 'streams with demand are format("tolliver-rs"), after tolliver.spark.register(spark)'}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

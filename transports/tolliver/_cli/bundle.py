@@ -16,7 +16,7 @@ from attrs import define
 
 from .._private import FOR_OTHERS, replacing
 
-PACKAGES = ("tolliver_proto", "tolliver_transports", "tolliver", "pyspark_tolliver", "attr", "attrs")
+PACKAGES = ("tolliver_proto", "tolliver", "pyspark_tolliver", "attr", "attrs")
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
 
 

@@ -1,5 +1,0 @@
-"""Durable store, for programs that drive a node themselves (docs/node.md)."""
-
-from ._store.sqlite import SQLiteStore
-
-__all__ = ["SQLiteStore"]
