@@ -28,16 +28,14 @@ from tolliver_proto import (
     Commit,
     HandshakeRequest,
     Limits,
-    Loaded,
-    LoadedPeer,
     Message,
     Node,
     Role,
-    StoreMessages,
     Subscription,
     Transmit,
     encode,
 )
+from tolliver_proto.store import Loaded, LoadedPeer, StoreMessages
 
 OURS = UUID(int=1)
 BODY = bytes(100)

@@ -27,7 +27,7 @@ from uuid import UUID
 
 from tolliver.sqlite import SQLiteStore
 
-from tolliver_proto import RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
+from tolliver_proto.store import RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
 
 path, commits = sys.argv[1], int(sys.argv[2])
 ours, peer = (UUID(f"01890000-0000-7000-8000-00000000000{last}") for last in (1, 2))

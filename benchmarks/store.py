@@ -34,7 +34,7 @@ from uuid import UUID
 
 from tolliver.sqlite import SQLiteStore
 
-from tolliver_proto import Operation, RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
+from tolliver_proto.store import Operation, RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
 
 OURS = UUID("01890000-0000-7000-8000-000000000001")
 WORKERS = [UUID(f"01890000-0000-7000-8000-00000000000{number}") for number in (2, 3, 4)]

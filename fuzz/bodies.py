@@ -18,9 +18,7 @@ from tolliver_proto import (
     Closed,
     Connection,
     ConnectionClosing,
-    Decoded,
     Decoder,
-    Dialect,
     Established,
     Event,
     Frame,
@@ -32,19 +30,16 @@ from tolliver_proto import (
     Limits,
     LocalProtocolError,
     Message,
-    Refusal,
     RemoteProtocolError,
     Revision,
     Role,
-    State,
     Subscribe,
-    SubscribeMany,
     Subscription,
     Unsubscribe,
-    UnsubscribeMany,
     decode,
     encode,
 )
+from tolliver_proto.layouts import Decoded, Dialect, Refusal, State, SubscribeMany, UnsubscribeMany
 
 ME, PEER = UUID("01890000-0000-7000-8000-00000000000a"), UUID("01890000-0000-7000-8000-00000000000b")
 REVISIONS = tuple(Revision)

@@ -13,18 +13,16 @@ from tolliver.spark.read._columns import Columns, ack_ids, as_text, find_frames
 
 from tolliver_proto import (
     Ack,
-    Decoded,
     Decoder,
     HandshakeFinal,
     HandshakeRequest,
     HandshakeResponse,
     Ignored,
-    IgnoreReason,
     Message,
-    Refusal,
     RemoteProtocolError,
     Revision,
 )
+from tolliver_proto.layouts import Decoded, IgnoreReason, Refusal
 
 from .bodies import bounded, revision_at
 from .recording_bodies import frames_seeds

@@ -13,10 +13,8 @@ from contextlib import suppress
 from uuid import UUID
 
 from tolliver_proto import (
-    PROBE_CHANNEL,
     Ack,
     Acl,
-    CertificateError,
     Commit,
     ConnectionClosing,
     ConnectionLost,
@@ -39,6 +37,8 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import PROBE_CHANNEL
 
 from .bodies import MOST_STEPS, bounded
 from .node_program import NO_ID, STRANGER, UUIDS, End, Program, StrangersWitness

@@ -15,26 +15,19 @@ from typing import Any
 from uuid import UUID
 
 from tolliver_proto import (
-    PATTERNS,
     Abort,
-    Acked,
     Acl,
-    AddDeadLetter,
     Commit,
     ConnectionLost,
     Deliver,
     Delivery,
     Dial,
-    Dialect,
     Fetch,
-    Find,
-    ForgetPeer,
     Limits,
     Message,
     Node,
     Notice,
     NoticeKind,
-    Operation,
     PauseReading,
     PeerIdentity,
     PeerUp,
@@ -53,6 +46,9 @@ from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import Ledger, Sent, WireWitness, audit, check, check_memory
 from tolliver_proto._testing.world import LOSSY, POLICIES, ROOMY, TIGHT
+from tolliver_proto.layouts import Dialect
+from tolliver_proto.node import PATTERNS, Acked
+from tolliver_proto.store import AddDeadLetter, Find, ForgetPeer, Operation
 from tolliver_proto.testing import BeginAt, MemoryStore
 
 UUIDS = [UUID(f"01890000-0000-7000-8000-00000000000{number}") for number in range(1, 4)]

@@ -9,13 +9,8 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from tolliver_proto import (
-    Decoded,
-    Decoder,
-    RemoteProtocolError,
-    Revision,
-    encode,
-)
+from tolliver_proto import Decoder, RemoteProtocolError, Revision, encode
+from tolliver_proto.layouts import Decoded
 from tolliver_proto.recording import (
     BLOCK,
     Block,

@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 from tolliver._tls.x509 import identity_of, subject_public_key_info
 from tolliver.blocking import load_acl
 
-from tolliver_proto import CertificateError, Rights, is_derive_prefix
+from tolliver_proto import Rights
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import is_derive_prefix
 
 from .bodies import Reader, bounded
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL, Limits
+from tolliver_proto import Limits
 from tolliver_proto.layouts import LAYOUTS, Fields, Shape
+from tolliver_proto.node import PROBE_CHANNEL, RESERVED_CHANNEL
 from tolliver_proto.reactive import DRAFT, UNBOUNDED, _varint
 from tolliver_proto.recording import BLOCK, INDEX, INDEX_ENTRY, INDEX_MAGIC, MAGIC, MAX_LENGTH
 

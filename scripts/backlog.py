@@ -32,19 +32,8 @@ from uuid import UUID
 
 from tolliver.sqlite import SQLiteStore
 
-from tolliver_proto import (
-    Ack,
-    Commit,
-    Connection,
-    Fetch,
-    Limits,
-    Message,
-    Node,
-    ReplacePeerSubscriptions,
-    Role,
-    Subscription,
-    Transmit,
-)
+from tolliver_proto import Ack, Commit, Connection, Fetch, Limits, Message, Node, Role, Subscription, Transmit
+from tolliver_proto.store import ReplacePeerSubscriptions
 
 OURS, AWAY, HERE = (UUID(int=number) for number in (1, 2, 3))
 BODY = 1024  # bytes

@@ -43,7 +43,15 @@ MODULES = (
     *("tolliver", "tolliver.anyio", "tolliver.twisted", "tolliver.blocking", "tolliver.events", "tolliver.codecs"),
     *("tolliver.certs", "tolliver.derived", "tolliver.reactive", "tolliver.sqlite", "tolliver.spark"),
     *("tolliver.staging", "tolliver.status", "tolliver.prometheus", "tolliver.otel", "tolliver.testing"),
-    *("tolliver_proto", "tolliver_proto.testing", "tolliver_proto.recording", "tolliver_proto.layouts"),
+    *(
+        "tolliver_proto",
+        "tolliver_proto.errors",
+        "tolliver_proto.node",
+        "tolliver_proto.store",
+        "tolliver_proto.testing",
+        "tolliver_proto.recording",
+        "tolliver_proto.layouts",
+    ),
     *("tolliver_proto.reactive", "tolliver_proto.reactive.testing"),
 )
 """Modules that the reference shows."""
@@ -156,7 +164,7 @@ def every_name() -> Iterator[str]:
 
 
 def errors() -> Iterator[str]:
-    proto: Any = import_module("tolliver_proto")
+    proto: Any = import_module("tolliver_proto.errors")
     yield "# Classes of errors\n"
     yield "Each below its base. [Errors](../errors.md) says the cause of each, and what to do.\n"
     yield from _family(proto.TolliverError, {*proto.__all__}, 0)
@@ -164,7 +172,7 @@ def errors() -> Iterator[str]:
 
 def _family(kind: type, public: set[str], depth: int) -> Iterator[str]:
     name = kind.__name__
-    shown = f"[`{name}`](tolliver_proto.md#tolliver_proto.{name})" if name in public else f"`{name}`"
+    shown = f"[`{name}`](tolliver_proto.errors.md#tolliver_proto.errors.{name})" if name in public else f"`{name}`"
     yield f"{'    ' * depth}- {shown}: {summary(kind)}"
     children: list[type] = sorted(kind.__subclasses__(), key=lambda one: one.__name__)
     for below in children:

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 from scripts.pages import linked  # noqa: E402  # the line above comes first
-from tolliver_proto import State  # noqa: E402
 from tolliver_proto._wire.state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition  # noqa: E402
+from tolliver_proto.layouts import State  # noqa: E402
 from tolliver_proto.reactive import State as Stage  # noqa: E402
 from tolliver_proto.reactive import _state as reactive  # noqa: E402
 from tolliver_proto.reactive._state import Id, Step  # noqa: E402

@@ -44,7 +44,10 @@ CORE: tuple[tuple[Room, ...], ...] = (
         ),
     ),
     (
-        Room("tolliver_proto", "door: every public name of the messaging core"),
+        Room("tolliver_proto", "door: one connection, and the node"),
+        Room("tolliver_proto.errors", "door: all errors"),
+        Room("tolliver_proto.node", "door: what an adapter of the node needs, and the patterns"),
+        Room("tolliver_proto.store", "door: what a store of one's own needs"),
         Room("tolliver_proto.layouts", "door: wire layouts and sets of ids, for programs that read or write in bulk"),
         Room("tolliver_proto._testing", "simulated networks of nodes with every fault, and the checks of the promises"),
     ),

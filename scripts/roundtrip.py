@@ -25,7 +25,7 @@ from uuid import UUID
 sys.path[:0] = [str(Path(__file__).parent.parent)]  # where the packages are
 
 import tolliver_proto as wire  # noqa: E402  # the line above comes first
-from tolliver_proto import reactive  # noqa: E402  # as above
+from tolliver_proto import layouts, reactive  # noqa: E402  # as above
 
 PER_STREAM = 50
 _STREAMS = 100  # that a process takes at a time
@@ -84,9 +84,9 @@ _MAKE: dict[str, list[Make]] = {
     "Go 2026": [
         lambda rng: wire.Message(_text(rng), _text(rng), rng.randbytes(rng.choice((0, 1, 100, 1000))), _row_id(rng)),
         lambda rng: wire.Ack(_number(rng, 64)),
-        lambda rng: wire.Refusal(_number(rng, 64)),
+        lambda rng: layouts.Refusal(_number(rng, 64)),
         lambda rng: wire.Subscribe(_text(rng), _text(rng), _row_id(rng)),
-        lambda rng: wire.UnsubscribeMany(_list(rng) * 2, _row_id(rng)),
+        lambda rng: layouts.UnsubscribeMany(_list(rng) * 2, _row_id(rng)),
         *_MESSAGES[3:],
     ],
     "Rust 2026": [

@@ -30,7 +30,8 @@ from tolliver.blocking import TLS, Instance, InstanceOptions, create_instance
 from tolliver.certs import make_ca, make_certificate
 from tolliver.sqlite import SQLiteStore
 
-from tolliver_proto import Delivery, DiskFull, Limits, NoticeKind, StoreError
+from tolliver_proto import Delivery, Limits, NoticeKind, StoreError
+from tolliver_proto.errors import DiskFull
 
 SENDS = 3
 LARGE = bytes(400_000)

@@ -39,7 +39,8 @@ from tests.adapters.rustpeer import RustPeer
 from tests.certificates import Certificates
 from tests.lists import append, whole_lines
 from tests.ports import free_port
-from tolliver_proto import Delivery, Dialect, Limits, RemoteProtocolError, Revision, Subscription, decode
+from tolliver_proto import Delivery, Limits, RemoteProtocolError, Revision, Subscription, decode
+from tolliver_proto.layouts import Dialect
 from tolliver_proto.recording import Damage, Direction, read_blocks
 
 ADAPTERS = (anyio.create_instance, blocking.create_instance, twisted.create_instance)  # not in each process anew

@@ -30,7 +30,7 @@ from typing import Any
 
 from tolliver.blocking import InstanceOptions, StreamsOptions, create_instance, create_streams
 
-from tolliver_proto import NoResponders
+from tolliver_proto.errors import NoResponders
 
 PATIENCE = 20.0  # seconds: what has not come by then has broken
 _NOT_HERE = "iteration.py"  # nothing is called there behind what is taken: Python does not look for signals

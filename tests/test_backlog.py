@@ -18,7 +18,8 @@ import pytest
 from tolliver._store.sqlite import SQLiteStore
 
 from scripts import backlog
-from tolliver_proto import Commit, Loaded, Node, ReplacePeerSubscriptions, Subscription
+from tolliver_proto import Commit, Node, Subscription
+from tolliver_proto.store import Loaded, ReplacePeerSubscriptions
 
 OURS, AWAY = UUID(int=1), UUID(int=2)
 MESSAGES, RUN, BODY = 20_000, 500, 1000

@@ -36,7 +36,8 @@ from tolliver.spark.stream._options import LIVE_OPTIONS
 
 import tolliver_proto
 from tests.certificates import Certificates
-from tolliver_proto import DialCause, Limits, NodeStats, NoticeKind, Policy, Snapshot
+from tolliver_proto import Limits, NoticeKind, Policy
+from tolliver_proto.node import DialCause, NodeStats, Snapshot
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -331,7 +332,7 @@ def errors(door: str) -> set[type[BaseException]]:
 
 def test_every_error_has_a_row_with_its_cause_and_its_cure() -> None:
     doors = [f"tolliver.{name}" for name in ("anyio", "blocking", "twisted", "spark", "staging", "codecs")]
-    found = {kind for door in ("tolliver_proto", "tolliver_proto.reactive", *doors) for kind in errors(door)}
+    found = {kind for door in ("tolliver_proto.errors", "tolliver_proto.reactive", *doors) for kind in errors(door)}
     rows = in_tables("error", "errors.md")
     assert {kind.__name__ for kind in found} - {"TolliverError"} - rows == set()
     assert {name for name in rows if not hasattr(builtins, name)} == {kind.__name__ for kind in found} - {
@@ -342,7 +343,9 @@ def test_every_error_has_a_row_with_its_cause_and_its_cure() -> None:
 def test_every_error_is_raised_as_its_row_says() -> None:
     """A row that calls an error a kind of another one is right about it."""
     text = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    known = {kind.__name__: kind for door in ("tolliver_proto", "tolliver_proto.reactive") for kind in errors(door)}
+    known = {
+        kind.__name__: kind for door in ("tolliver_proto.errors", "tolliver_proto.reactive") for kind in errors(door)
+    }
     said = re.findall(r"^\| `(\w+)`, an? `(\w+)` \|", text, re.MULTILINE)
     assert len(said) > 5
     for name, base in said:

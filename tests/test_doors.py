@@ -16,6 +16,9 @@ import tolliver_proto
 DOORS = (
     "tolliver",
     "tolliver_proto",
+    "tolliver_proto.errors",
+    "tolliver_proto.node",
+    "tolliver_proto.store",
     "tolliver.anyio",
     "tolliver.blocking",
     "tolliver.codecs",

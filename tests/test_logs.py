@@ -17,7 +17,9 @@ from tolliver.blocking import Instance, InstanceOptions, StreamsOptions, create_
 
 from tests.cli.commands import listener, tolliver
 from tests.ports import free_address
-from tolliver_proto import ConnectionLost, DialCause, NoticeKind, RequestFailed
+from tolliver_proto import ConnectionLost, NoticeKind
+from tolliver_proto.errors import RequestFailed
+from tolliver_proto.node import DialCause
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "troubles.md").read_text()

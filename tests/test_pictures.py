@@ -11,7 +11,7 @@ import pytest
 from scripts import draw_pictures
 from scripts.draw_states import CONNECTION
 from scripts.pictures import message, states, terminal
-from tolliver_proto import State
+from tolliver_proto.layouts import State
 
 DOCS = draw_pictures.DOCS
 KILOBYTES = 64

@@ -15,20 +15,12 @@ from tolliver.blocking import InstanceOptions, create_instance
 
 from tests.ports import free_address
 from tests.test_logs import until
-from tolliver_proto import (
-    BodyNotDecoded,
-    DeadLetter,
-    Delivery,
-    Message,
-    Reply,
-    Request,
-    RequestFailed,
-    RetainedValue,
-    Subscribe,
-    Unsubscribe,
-)
+from tolliver_proto import Delivery, Message, Subscribe, Unsubscribe
+from tolliver_proto.errors import BodyNotDecoded, RequestFailed
+from tolliver_proto.node import Reply, Request, RetainedValue
 from tolliver_proto.reactive import ConnectionClosed, Goodbye, OnError, OnNext, StreamError
 from tolliver_proto.reactive import Subscribe as StreamSubscribe
+from tolliver_proto.store import DeadLetter
 
 PEER = UUID(int=7)
 LONGEST = 6000

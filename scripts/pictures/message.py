@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.node.table import Seat, Table
-from tolliver_proto import Ack, Acked, Commit, Decoder, Deliver, Message, Revision, Stored, Transmit
+from tolliver_proto import Ack, Commit, Decoder, Deliver, Message, Revision, Stored, Transmit
+from tolliver_proto.node import Acked
 
 from .svg import arrow, line, picture, rectangle, words
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scripts.draw_states import CONNECTION, IDS, STREAMS
-from tolliver_proto import State
+from tolliver_proto.layouts import State
 from tolliver_proto.reactive import State as Stage
 
 from .svg import arrow, picture, rectangle, words

@@ -26,16 +26,9 @@ from tolliver._options.instance import InstanceOptions, Remote
 from tolliver._options.streams import StreamsOptions
 from tolliver.status import InstanceStatus
 
-from tolliver_proto import (
-    DeadLetter,
-    Job,
-    NodeStats,
-    Notice,
-    NoticeKind,
-    PeerInfo,
-    Receipt,
-    RemoteInfo,
-)
+from tolliver_proto import Notice, NoticeKind, Receipt
+from tolliver_proto.node import Job, NodeStats, PeerInfo, RemoteInfo
+from tolliver_proto.store import DeadLetter
 
 PATIENCE = 60.0  # seconds for one call, far above what any takes
 STEP = 0.002  # seconds between two looks

@@ -7,7 +7,8 @@ import socket
 import pytest
 
 from tests.certificates import Certificates
-from tolliver_proto import AccessDenied, Acl, Limits, NoticeKind, Rights
+from tolliver_proto import Acl, Limits, NoticeKind, Rights
+from tolliver_proto.errors import AccessDenied
 
 from .facade import until
 from .kinds import ONE_KIND

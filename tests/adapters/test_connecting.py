@@ -14,12 +14,8 @@ from tests.certificates import Certificates
 from tests.ports import free_port
 from tests.raw import RawListener
 from tolliver_proto import (
-    AccessDenied,
     Acl,
-    CertificateError,
     ConnectionClosing,
-    DialCause,
-    DialFailed,
     HandshakeRejected,
     HandshakeResponse,
     HandshakeStatus,
@@ -27,13 +23,14 @@ from tolliver_proto import (
     Limits,
     MalformedFrame,
     NoticeKind,
-    RemoteState,
     Revision,
     Rights,
     SelfConnection,
     UnexpectedFrame,
     encode,
 )
+from tolliver_proto.errors import AccessDenied, CertificateError
+from tolliver_proto.node import DialCause, DialFailed, RemoteState
 
 from .facade import Cancelled, Facade, until
 from .kinds import EACH_ADAPTER, ONE_KIND

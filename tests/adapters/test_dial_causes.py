@@ -18,7 +18,9 @@ from tolliver.events import StreamsDialFailed
 
 from tests.ports import free_port
 from tests.raw import RawListener
-from tolliver_proto import AccessDenied, Acl, DialCause, Limits, NoticeKind, RemoteInfo, RemoteState, Rights
+from tolliver_proto import Acl, Limits, NoticeKind, Rights
+from tolliver_proto.errors import AccessDenied
+from tolliver_proto.node import DialCause, RemoteInfo, RemoteState
 from tolliver_proto.reactive import Goodbye, encode
 from tolliver_proto.reactive import Limits as StreamsLimits
 

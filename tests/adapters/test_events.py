@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tolliver._driver.events import KEPT, EventFeed, EventsMissed
 
-from tolliver_proto import Notice, NoticeKind, PeerDown, PeerUp, SubscriptionsChanged
+from tolliver_proto import Notice, NoticeKind, PeerDown, PeerUp
+from tolliver_proto.node import SubscriptionsChanged
 
 from .facade import Items, until
 from .kinds import ONE_KIND

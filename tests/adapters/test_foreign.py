@@ -39,7 +39,6 @@ from tests.wire.strategies import channel, frames, instance_id, name
 from tolliver_proto import (
     Ack,
     Delivery,
-    Dialect,
     HandshakeFinal,
     HandshakeRequest,
     HandshakeResponse,
@@ -48,16 +47,13 @@ from tolliver_proto import (
     Message,
     NoticeKind,
     OwnLimitExceeded,
-    Refusal,
     Revision,
     Subscribe,
-    SubscribeMany,
     Subscription,
-    UnsubscribeMany,
     decode,
     encode,
 )
-from tolliver_proto.layouts import LAYOUTS
+from tolliver_proto.layouts import LAYOUTS, Dialect, Refusal, SubscribeMany, UnsubscribeMany
 from tolliver_proto.recording import Block, Direction, in_order, read_blocks
 
 WE_DIAL, IT_DIALS = "we dial", "it dials"

@@ -31,7 +31,9 @@ from tests.adapters.gopeer import (
 from tests.adapters.kinds import ONE_KIND
 from tests.adapters.nodes import Inbox, Nodes, connected, error_of, noticed
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError, Dialect, HandshakeRejected, IdentityConflict, Limits, NoticeKind
+from tolliver_proto import HandshakeRejected, IdentityConflict, Limits, NoticeKind
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.layouts import Dialect
 
 WE_DIAL, IT_DIALS = "we dial", "it dials"
 BIG = bytes(range(256)) * 400  # several TLS records

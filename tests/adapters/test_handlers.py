@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import ConnectionClosing, DeadLetter, Delivery, Limits, Message, NoticeKind
+from tolliver_proto import ConnectionClosing, Delivery, Limits, Message, NoticeKind
+from tolliver_proto.store import DeadLetter
 
 from .facade import Facade, until
 from .nodes import AGAIN, Inbox, Nodes, noticed, subscribed

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import Delivery, Limits, NoticeKind, Request
+from tolliver_proto import Delivery, Limits, NoticeKind
+from tolliver_proto.node import Request
 
 from .facade import Facade, until
 from .kinds import EVERY_LOOP

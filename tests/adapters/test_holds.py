@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tolliver_proto import NoticeKind, Undelivered, UndeliveredReason
+from tolliver_proto import NoticeKind
+from tolliver_proto.errors import Undelivered, UndeliveredReason
 
 from .facade import until
 from .kinds import ONE_KIND

@@ -13,7 +13,6 @@ from tolliver._tls.policy import server_context
 from tests.certificates import Certificates
 from tests.raw import PATIENCE, RawListener, RawPeer
 from tolliver_proto import (
-    Dialect,
     Established,
     HandshakeFinal,
     HandshakeResponse,
@@ -23,6 +22,7 @@ from tolliver_proto import (
     Subscription,
     encode,
 )
+from tolliver_proto.layouts import Dialect
 
 from .facade import Facade, until
 from .nodes import SOMEBODY, Nodes, address, connected, noticed

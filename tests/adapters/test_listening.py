@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import CannotListen
+from tolliver_proto.errors import CannotListen
 
 from .kinds import EACH_ADAPTER
 from .nodes import Nodes

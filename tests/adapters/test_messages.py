@@ -16,9 +16,8 @@ from tolliver_proto import (
     OwnLimitExceeded,
     ReservedChannel,
     Subscription,
-    Undelivered,
-    UndeliveredReason,
 )
+from tolliver_proto.errors import Undelivered, UndeliveredReason
 
 from .facade import until
 from .kinds import EACH_ADAPTER, EVERY_LOOP, ONE_KIND

@@ -9,7 +9,8 @@ from typing import Any
 
 from cryptography import x509
 
-from tolliver_proto import Acl, Limits, NoResponders, Rights, UndeliveredReason
+from tolliver_proto import Acl, Limits, Rights
+from tolliver_proto.errors import NoResponders, UndeliveredReason
 
 from .facade import Facade, until
 from .kinds import EACH_ADAPTER

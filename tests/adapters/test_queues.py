@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Certificates
-from tolliver_proto import LocalProtocolError, NoticeKind, Undelivered, UndeliveredReason
+from tolliver_proto import LocalProtocolError, NoticeKind
+from tolliver_proto.errors import Undelivered, UndeliveredReason
 
 from .facade import Facade, Queued, World, until
 from .kinds import ONE_KIND, PAIRS

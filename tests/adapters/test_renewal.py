@@ -12,7 +12,8 @@ from tolliver._options.instance import TLS
 from tolliver.certs import Member, make_certificate
 
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError, IdentityConflict
+from tolliver_proto import IdentityConflict
+from tolliver_proto.errors import CertificateError
 
 from .facade import Facade
 from .nodes import Nodes

@@ -12,17 +12,9 @@ import pytest
 from tolliver.codecs import Json
 
 from tests.certificates import Certificates
-from tolliver_proto import (
-    AlreadyClosed,
-    ConnectionClosing,
-    ConnectionLost,
-    LocalProtocolError,
-    NoResponders,
-    NoticeKind,
-    OwnLimitExceeded,
-    Request,
-    RequestFailed,
-)
+from tolliver_proto import ConnectionClosing, ConnectionLost, LocalProtocolError, NoticeKind, OwnLimitExceeded
+from tolliver_proto.errors import AlreadyClosed, NoResponders, RequestFailed
+from tolliver_proto.node import Request
 
 from .facade import Cancelled, Facade, Gate, World, until
 from .kinds import EACH_ADAPTER, ONE_KIND, PAIRS

@@ -10,7 +10,9 @@ import pytest
 from tolliver._options.instance import TLS
 from tolliver.certs import Member, make_ca, make_certificate, revoke
 
-from tolliver_proto import CertificateError, DialCause, NoticeKind, TolliverError
+from tolliver_proto import NoticeKind, TolliverError
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import DialCause
 
 from .facade import until
 from .nodes import Nodes, address, connected, error_of, noticed

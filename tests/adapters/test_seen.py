@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.certificates import Certificates
-from tolliver_proto import CertificateExpires, NoticeKind
+from tolliver_proto import NoticeKind
+from tolliver_proto.node import CertificateExpires
 
 from .facade import until
 from .kinds import EACH_ADAPTER

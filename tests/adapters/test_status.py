@@ -12,7 +12,7 @@ import pytest
 from tolliver.blocking import create_instance
 
 from tests.disks import eat, small_disk
-from tolliver_proto import CannotListen, DiskFull, NotOpenYet, UndeliveredReason
+from tolliver_proto.errors import CannotListen, DiskFull, NotOpenYet, UndeliveredReason
 
 from .facade import Facade, until
 from .kinds import EACH_ADAPTER, EVERY_LOOP, ONE_KIND

@@ -14,7 +14,8 @@ import pytest
 from tolliver.events import StreamsPeerDown, StreamsPeerUp
 
 from tests.ports import free_port
-from tolliver_proto import Acl, CertificateError, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF
+from tolliver_proto import Acl, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF
+from tolliver_proto.errors import CertificateError
 from tolliver_proto.reactive import (
     ConnectionClosed,
     Extension,

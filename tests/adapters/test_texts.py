@@ -12,16 +12,8 @@ import pytest
 from tolliver._options.instance import InstanceOptions, Remote
 
 from tests.certificates import Certificates
-from tolliver_proto import (
-    AlreadyClosed,
-    CannotListen,
-    CertificateError,
-    ConnectionClosing,
-    IdentityConflict,
-    NotOpenYet,
-    Receipt,
-    TolliverError,
-)
+from tolliver_proto import ConnectionClosing, IdentityConflict, Receipt, TolliverError
+from tolliver_proto.errors import AlreadyClosed, CannotListen, CertificateError, NotOpenYet
 
 from .kinds import EACH_ADAPTER
 from .nodes import Nodes, address, error_of

@@ -18,16 +18,8 @@ from tolliver._tls.policy import client_context, server_context
 
 from tests.certificates import Certificates
 from tests.raw import PATIENCE, RawListener, RawPeer
-from tolliver_proto import (
-    CertificateError,
-    Closed,
-    HandshakeRequest,
-    IdentityConflict,
-    Limits,
-    NoticeKind,
-    Revision,
-    encode,
-)
+from tolliver_proto import Closed, HandshakeRequest, IdentityConflict, Limits, NoticeKind, Revision, encode
+from tolliver_proto.errors import CertificateError
 
 from .facade import Facade, until
 from .nodes import SOMEBODY, Inbox, Nodes, address, connected, error_of, gave_up, noticed

@@ -8,7 +8,8 @@ from tolliver._tls.policy import client_context, server_context
 from tolliver.certs import make_certificate
 
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError, IdentityConflict
+from tolliver_proto import IdentityConflict
+from tolliver_proto.errors import CertificateError
 from tolliver_proto.reactive import ALPN
 
 from .kinds import EACH_ADAPTER

@@ -9,7 +9,8 @@ import pytest
 from tolliver.codecs import Json, TypedDelivery, decoding
 
 from tests.codecs.kinds import HOSTILE
-from tolliver_proto import BodyNotEncoded, Limits, NoticeKind
+from tolliver_proto import Limits, NoticeKind
+from tolliver_proto.errors import BodyNotEncoded
 
 from .facade import Items, until
 from .kinds import EACH_ADAPTER

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tolliver.codecs import Json, TypedRequest
 
-from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Limits, NoticeKind, RequestFailed
+from tolliver_proto import Limits, NoticeKind
+from tolliver_proto.errors import BodyNotDecoded, BodyNotEncoded, RequestFailed
 
 from .facade import Facade, Gate, until
 from .kinds import EACH_ADAPTER

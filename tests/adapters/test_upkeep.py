@@ -15,21 +15,10 @@ from tolliver._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import (
-    Ack,
-    ConnectionClosing,
-    Dialect,
-    Limits,
-    Message,
-    NoticeKind,
-    OutboxFull,
-    QuotaPolicy,
-    StoreError,
-    Subscribe,
-    TooFewRecipients,
-    Undelivered,
-    UndeliveredReason,
-)
+from tolliver_proto import Ack, ConnectionClosing, Limits, Message, NoticeKind, OutboxFull, StoreError, Subscribe
+from tolliver_proto.errors import TooFewRecipients, Undelivered, UndeliveredReason
+from tolliver_proto.layouts import Dialect
+from tolliver_proto.node import QuotaPolicy
 
 from .facade import Facade, until
 from .kinds import ONE_KIND

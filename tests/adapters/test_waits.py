@@ -13,19 +13,8 @@ from tolliver._messages.waits import WAKES, Condition, Connected, Responded, Sub
 from tests.certificates import Certificates
 from tests.patterns.play import HIGH, LOW, Play, Wire
 from tests.raw import RawPeer
-from tolliver_proto import (
-    Acl,
-    Action,
-    Answered,
-    Asked,
-    ConnectionLost,
-    Dial,
-    Limits,
-    Policy,
-    Rights,
-    Subscribe,
-    Unsubscribe,
-)
+from tolliver_proto import Acl, Action, ConnectionLost, Dial, Limits, Policy, Rights, Subscribe, Unsubscribe
+from tolliver_proto.node import Answered, Asked
 
 from .facade import until
 from .nodes import Nodes, subscribed

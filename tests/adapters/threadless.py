@@ -22,7 +22,8 @@ from tolliver._options.instance import InstanceOptions
 from tolliver._options.streams import StreamsOptions
 
 from tests.opening import is_free, no_more_threads
-from tolliver_proto import Limits, OutOfThreads
+from tolliver_proto import Limits
+from tolliver_proto.errors import OutOfThreads
 
 from .facade import Facade, Opened
 from .kinds import make_world

@@ -16,7 +16,8 @@ from tolliver.sqlite import SQLiteStore
 
 from tests.anyio.nodes import Nodes, until
 from tests.opening import Interruption, Opening, is_free, written_into
-from tolliver_proto import AddOwnSubscription, LocalProtocolError, Subscription
+from tolliver_proto import LocalProtocolError, Subscription
+from tolliver_proto.store import AddOwnSubscription
 
 by_its_own_cancel = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 """Of a task, as `asyncio.timeout` and Ctrl-C do: anyio's scopes do not know of it."""

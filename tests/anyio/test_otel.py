@@ -14,7 +14,8 @@ from tolliver.otel import TracedDelivery, TracedRun, instrument
 from tolliver.prometheus import Collector
 
 from tests.status.spans import EVENTS, Memory, event, ids, linked, parent
-from tolliver_proto import Delivery, NoResponders
+from tolliver_proto import Delivery
+from tolliver_proto.errors import NoResponders
 
 from .nodes import Nodes, until
 

@@ -19,7 +19,6 @@ from tests.blocking.nodes import PATIENCE, Nodes
 from tests.certificates import Certificates
 from tolliver_proto import (
     Ack,
-    CertificateError,
     Closed,
     ConnectionClosing,
     ConnectionLost,
@@ -38,6 +37,7 @@ from tolliver_proto import (
     UnexpectedEOF,
     encode,
 )
+from tolliver_proto.errors import CertificateError
 
 NEWS = Subscription("news", "")
 PLAIN: tuple[Callable[[], Any], Callable[[], Any]] = (lambda: None, lambda: None)

@@ -20,7 +20,7 @@ from tolliver.blocking import StreamsOptions, create_streams
 
 from tests.blocking.nodes import PATIENCE, Nodes, address
 from tests.interrupting import CALLS, Program
-from tolliver_proto import AlreadyClosed
+from tolliver_proto.errors import AlreadyClosed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 ROOT = Path(__file__).parent.parent.parent

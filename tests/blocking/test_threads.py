@@ -19,7 +19,9 @@ from tolliver.blocking import Instance
 
 from tests.blocking.nodes import PATIENCE, Nodes, until
 from tests.opening import no_more_threads
-from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, OutOfThreads, Request, ReservedChannel
+from tolliver_proto import ConnectionClosing, Delivery, NoticeKind, ReservedChannel
+from tolliver_proto.errors import OutOfThreads
+from tolliver_proto.node import Request
 
 
 def test_many_threads_send_at_once_and_each_has_its_own_order(nodes: Nodes) -> None:

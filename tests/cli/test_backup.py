@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.commands import tolliver
 from tests.store.given import everything, open_store, seqs, storing
-from tolliver_proto import ReserveIds
+from tolliver_proto.store import ReserveIds
 
 PAGE = Path(__file__).parents[2] / "docs" / "backup.md"
 

@@ -15,7 +15,9 @@ from tolliver.anyio import InstanceOptions, create_instance
 
 from tests.cli.commands import tolliver
 from tests.store.given import OTHER, PEER, open_store, storing
-from tolliver_proto import VALUES, AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery, Subscription
+from tolliver_proto import Subscription
+from tolliver_proto.node import VALUES
+from tolliver_proto.store import AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery
 
 
 @pytest.fixture

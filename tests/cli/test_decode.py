@@ -16,7 +16,8 @@ from tolliver._cli.decode import Placed, json_of, placed_frames
 from tests.cli.commands import COMMAND, SECONDS, run_process, tolliver
 from tests.wire.strategies import frames
 from tests.wire.vectors import BOTH, D2, ONE, TWO, VECTORS, Vector
-from tolliver_proto import Ack, HandshakeRequest, Ignored, IgnoreReason, Message, Revision, Subscription, encode
+from tolliver_proto import Ack, HandshakeRequest, Ignored, Message, Revision, Subscription, encode
+from tolliver_proto.layouts import IgnoreReason
 
 EXPECTED: dict[str, dict[str, Any]] = {
     "request": {"frame": "handshake_request", "version": 1, "instance_id": str(ONE), "subscriptions": []},

@@ -15,7 +15,8 @@ from tolliver._cli.diagnosis import Cause, Finding, Grade, Papers
 from tolliver._cli.probe import time_in
 from tolliver._options.instance import Remote
 
-from tolliver_proto import ConnectionLost, DialCause
+from tolliver_proto import ConnectionLost
+from tolliver_proto.node import DialCause
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubles.md").read_text()
 HERE = Remote("alice.example")

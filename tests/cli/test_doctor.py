@@ -30,7 +30,9 @@ from tests.cli.commands import Result, tolliver
 from tests.ports import free_address, free_port
 from tests.raw import RawListener
 from tests.store.given import open_store
-from tolliver_proto import AccessDenied, Acl, DialCause, NoticeKind, Revision, Rights
+from tolliver_proto import Acl, NoticeKind, Revision, Rights
+from tolliver_proto.errors import AccessDenied
+from tolliver_proto.node import DialCause
 from tolliver_proto.reactive import ServerHello, encode
 
 LOOK = ("--no-handshake",)

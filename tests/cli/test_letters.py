@@ -21,7 +21,7 @@ from tests.cli.test_delivering import sender
 from tests.cli.test_errors import the_line
 from tests.cli.test_run import config, until_lines
 from tests.store.given import OTHER, PEER, open_store
-from tolliver_proto import AddDeadLetter, DeadLetter
+from tolliver_proto.store import AddDeadLetter, DeadLetter
 
 PICKY = """
 import pathlib

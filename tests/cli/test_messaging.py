@@ -16,7 +16,8 @@ from tolliver.anyio import TLS, InstanceOptions, create_instance
 from tests.cli.commands import SECONDS, listener, run_process, tolliver
 from tests.cli.conftest import Who
 from tests.ports import free_address
-from tolliver_proto import Receipt, UndeliveredReason
+from tolliver_proto import Receipt
+from tolliver_proto.errors import UndeliveredReason
 
 
 def objects(lines: list[str]) -> list[dict[str, Any]]:

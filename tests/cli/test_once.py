@@ -14,7 +14,7 @@ from tolliver.certs import make_certificate
 from tolliver.derived import new_prefix
 
 from tests.ports import free_address
-from tolliver_proto import is_derived
+from tolliver_proto.node import is_derived
 
 from .commands import COMMAND, SECONDS, listener, tolliver, unread, until
 from .conftest import Who

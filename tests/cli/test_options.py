@@ -18,7 +18,9 @@ from tolliver.anyio import InstanceOptions
 
 from tests.cli.commands import tolliver
 from tests.wire.vectors import ONE, TWO
-from tolliver_proto import Dialect, Limits, QuotaPolicy, Revision, Subscription
+from tolliver_proto import Limits, Revision, Subscription
+from tolliver_proto.layouts import Dialect
+from tolliver_proto.node import QuotaPolicy
 
 REQUIRED = {"tls.cert", "tls.key", "tls.ca"}
 GIVEN = {

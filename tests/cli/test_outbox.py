@@ -17,15 +17,15 @@ from tolliver.anyio import InstanceOptions, create_instance
 
 from tests.cli.commands import Result, tolliver
 from tests.store.given import OTHER, PEER, everything, message, open_store, seqs, storing
-from tolliver_proto import (
-    VALUES,
+from tolliver_proto import Subscription
+from tolliver_proto.node import VALUES
+from tolliver_proto.store import (
     AddDeadLetter,
     DeadLetter,
     Loaded,
     ParkDelivery,
     PinPeer,
     ReplacePeerSubscriptions,
-    Subscription,
     queue_id,
 )
 

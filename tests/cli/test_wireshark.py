@@ -21,17 +21,8 @@ from tests.cli.test_recordings import spoil
 from tests.wire.test_recording_groups import gathered
 from tests.wire.vectors import D1, D2, GO, ONE, TWO
 from tests.wireshark.captures import TSHARK, needs_tshark, read
-from tolliver_proto import (
-    Ack,
-    HandshakeRequest,
-    HandshakeResponse,
-    HandshakeStatus,
-    Message,
-    Refusal,
-    Subscription,
-    encode,
-)
-from tolliver_proto.layouts import LAYOUTS
+from tolliver_proto import Ack, HandshakeRequest, HandshakeResponse, HandshakeStatus, Message, Subscription, encode
+from tolliver_proto.layouts import LAYOUTS, Refusal
 from tolliver_proto.recording import Codec, Direction, encode_group, frame_sizes
 
 THREE = UUID("01890000-0000-7000-8000-000000000003")

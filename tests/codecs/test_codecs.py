@@ -32,7 +32,9 @@ from tolliver.codecs import (
 )
 from tolliver.codecs._bodies import Opener, encoded, encoded_items
 
-from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Delivery, GiveUp, HandleAgain, Message, Verdict
+from tolliver_proto import Delivery, Message
+from tolliver_proto.errors import BodyNotDecoded, BodyNotEncoded
+from tolliver_proto.node import GiveUp, HandleAgain, Verdict
 
 from .kinds import HOSTILE, Place, Reading, Sample, Unit
 

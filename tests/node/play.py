@@ -15,14 +15,11 @@ from tolliver_proto import (
     Ack,
     Action,
     Commit,
-    Decoded,
     Decoder,
     Deliver,
     Delivery,
     Dial,
-    DiskFull,
     Fetch,
-    Find,
     Frame,
     HandshakeRequest,
     HandshakeResponse,
@@ -42,6 +39,9 @@ from tolliver_proto import (
 from tolliver_proto._node.actions import LOOK
 from tolliver_proto._testing.memory_store import MemoryStore
 from tolliver_proto._testing.randomness import BeginAt
+from tolliver_proto.errors import DiskFull
+from tolliver_proto.layouts import Decoded
+from tolliver_proto.store import Find
 
 ME = UUID("01890000-0000-7000-8000-00000000000a")
 LOW = UUID("01890000-0000-7000-8000-000000000001")

@@ -22,11 +22,9 @@ from tolliver_proto import (
     Deliver,
     Dial,
     Fetch,
-    Find,
     Limits,
     Node,
     PeerIdentity,
-    PeerInfo,
     Receipt,
     Role,
     ShutdownWrite,
@@ -36,6 +34,8 @@ from tolliver_proto import (
 )
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.node import PeerInfo
+from tolliver_proto.store import Find
 from tolliver_proto.testing import BeginAt, MemoryStore
 
 LIMITS = Limits(resend_first=1.0, resend_max=8.0, redial_max=2.0)

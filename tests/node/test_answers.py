@@ -6,28 +6,29 @@ import pytest
 
 from tolliver_proto import (
     Ack,
-    AddDeadLetter,
-    DeadLetter,
-    ForgetPeer,
     HandshakeRequest,
     HandshakeResponse,
     HandshakeStatus,
-    ParkDelivery,
     Policy,
     Receipt,
-    RemoveDeliveries,
-    ReplacePeerSubscriptions,
     Revision,
-    StoredMessage,
-    StoreMessages,
     Subscription,
-    Undelivered,
-    UndeliveredReason,
     encode,
 )
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import Ledger, Sent, WireWitness
 from tolliver_proto._testing.receipt_checks import Answers, check_drops
+from tolliver_proto.errors import Undelivered, UndeliveredReason
+from tolliver_proto.store import (
+    AddDeadLetter,
+    DeadLetter,
+    ForgetPeer,
+    ParkDelivery,
+    RemoveDeliveries,
+    ReplacePeerSubscriptions,
+    StoredMessage,
+    StoreMessages,
+)
 from tolliver_proto.testing import MemoryStore, SimFailure, SimNet
 
 from .play import HIGH, LOW, Play

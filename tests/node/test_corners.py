@@ -10,22 +10,16 @@ import pytest
 
 from tolliver_proto import (
     Abort,
-    Acked,
-    AddDeliveries,
     Connection,
     Limits,
-    LoadedPeer,
     Message,
-    ParkDelivery,
     PeerDown,
     PeerUp,
     Policy,
     Revision,
     Role,
     Stored,
-    StoredMessage,
     StoreError,
-    StoreMessages,
     Subscribe,
     Subscription,
     encode,
@@ -40,6 +34,8 @@ from tolliver_proto._testing.shrink import FAULTS
 from tolliver_proto._testing.shrink import shrink as shrink_life
 from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.layouts import Known
+from tolliver_proto.node import Acked
+from tolliver_proto.store import AddDeliveries, LoadedPeer, ParkDelivery, StoredMessage, StoreMessages
 from tolliver_proto.testing import ConnectionPair, MemoryStore, SimFailure, SimNet, Weather, shrink
 
 from .play import HIGH, LOW, Play, deliveries, every, only

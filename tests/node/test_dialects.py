@@ -12,7 +12,6 @@ import pytest
 from tolliver_proto import (
     Ack,
     Action,
-    Dialect,
     HandshakeRequest,
     HandshakeResponse,
     Limits,
@@ -25,6 +24,7 @@ from tolliver_proto import (
     decode,
     encode,
 )
+from tolliver_proto.layouts import Dialect
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, only
 

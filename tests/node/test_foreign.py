@@ -11,7 +11,6 @@ import pytest
 from tolliver_proto import (
     Ack,
     Action,
-    Dialect,
     HandshakeFinal,
     HandshakeRequest,
     HandshakeResponse,
@@ -24,16 +23,14 @@ from tolliver_proto import (
     PeerDown,
     PeerUp,
     Policy,
-    Refusal,
     Revision,
     Subscribe,
-    SubscribeMany,
     Subscription,
-    TooFewRecipients,
     Unsubscribe,
-    UnsubscribeMany,
 )
 from tolliver_proto._wire.layouts import LAYOUTS, Fields, Shape
+from tolliver_proto.errors import TooFewRecipients
+from tolliver_proto.layouts import Dialect, Refusal, SubscribeMany, UnsubscribeMany
 
 from .play import LOW, OTHER, Play, Wire, deliveries, every, notices, only
 

@@ -7,18 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import (
-    AccessDenied,
-    ConnectionLost,
-    EndCause,
-    Histogram,
-    MalformedFrame,
-    Message,
-    PeerNumbers,
-    Policy,
-    UndeliveredReason,
-)
+from tolliver_proto import ConnectionLost, MalformedFrame, Message, Policy
 from tolliver_proto._node.outboxes.ledger import _MARKS, StoredTimes
+from tolliver_proto.errors import AccessDenied, UndeliveredReason
+from tolliver_proto.node import EndCause, Histogram, PeerNumbers
 from tolliver_proto.testing import MemoryStore
 
 from .play import LOW, OTHER, Play, deliveries

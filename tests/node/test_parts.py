@@ -12,23 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tolliver_proto import (
-    Delivery,
-    GiveUp,
-    HandleAgain,
-    LocalProtocolError,
-    Message,
-    NodeStats,
-    NoticeKind,
-    OutboxFull,
-    Subscription,
-    Verdict,
-)
+from tolliver_proto import Delivery, LocalProtocolError, Message, NoticeKind, OutboxFull, Subscription
 from tolliver_proto._common.intervals import BLOCK, RefCounts
 from tolliver_proto._common.timers import Timers
 from tolliver_proto._node.outboxes.ids import LAST_ID, IdAllocator
 from tolliver_proto._node.subscriptions import Routes
 from tolliver_proto.layouts import IntervalSet, spans_of
+from tolliver_proto.node import GiveUp, HandleAgain, NodeStats, Verdict
 
 numbers = st.one_of(st.integers(0, 40), st.integers(BLOCK - 20, BLOCK + 20))  # in one block, and in two
 spans = st.tuples(numbers, st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))

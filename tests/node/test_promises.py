@@ -9,20 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import (
-    Acked,
-    Loaded,
-    LoadedPeer,
-    Message,
-    Node,
-    RemoveDeliveries,
-    RemoveMessages,
-    Stored,
-    Subscription,
-    Unsubscribe,
-)
+from tolliver_proto import Message, Node, Stored, Subscription, Unsubscribe
 from tolliver_proto import Subscribe as SubscribeFrame
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.node import Acked
+from tolliver_proto.store import Loaded, LoadedPeer, RemoveDeliveries, RemoveMessages
 
 from .play import HIGH, LOW, ME, Dice, Play, deliveries, every, only
 

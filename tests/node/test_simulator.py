@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from tolliver_proto import Policy, RemoveDeliveries, RemoveMessages, Revision, StoredMessage
+from tolliver_proto import Policy, Revision
 from tolliver_proto._node.commits.batch import Batch
 from tolliver_proto._node.inboxes import delivering
 from tolliver_proto._node.link import Recipients
 from tolliver_proto._node.outboxes.transmission import Transmission
 from tolliver_proto._testing.simnet import WORLDS
+from tolliver_proto.store import RemoveDeliveries, RemoveMessages, StoredMessage
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
 RUNS, SEEDS = 2, 25  # as many as a core does in some seconds; `make simulate SCHEDULES=n` does more

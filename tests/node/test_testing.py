@@ -10,26 +10,28 @@ import pytest
 from hypothesis import settings
 
 from tolliver_proto import (
-    AddDeliveries,
-    AddOwnSubscription,
-    AddPeerSubscription,
     Closed,
     Connection,
     Established,
-    ForgetUnsubscribe,
     HandshakeRejected,
     HandshakeStatus,
     Message,
-    Operation,
     Role,
-    Store,
-    StoredMessage,
     StoreError,
-    StoreMessages,
     Subscription,
 )
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import SimFailure, audit, check_memory
+from tolliver_proto.store import (
+    AddDeliveries,
+    AddOwnSubscription,
+    AddPeerSubscription,
+    ForgetUnsubscribe,
+    Operation,
+    Store,
+    StoredMessage,
+    StoreMessages,
+)
 from tolliver_proto.testing import ConnectionPair, MemoryStore
 
 from ..store.contract import StoreContract

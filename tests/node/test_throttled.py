@@ -11,19 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tolliver_proto import (
-    Acl,
-    Action,
-    CertificateError,
-    HandshakeRequest,
-    Notice,
-    NoticeKind,
-    PeerIdentity,
-    Rights,
-)
+from tolliver_proto import Acl, Action, HandshakeRequest, Notice, NoticeKind, PeerIdentity, Rights
 from tolliver_proto._common.timers import Timers
 from tolliver_proto._node.notices import EVERY, PEERS_KNOWN, THROTTLED, NoticeTally
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.errors import CertificateError
 
 from .play import HIGH, LOW, ME, Play, every
 

@@ -32,7 +32,6 @@ from tolliver_proto import (
     Delivery,
     Dial,
     Fetch,
-    Find,
     Limits,
     Node,
     OutboxFull,
@@ -50,6 +49,7 @@ from tolliver_proto import (
 from tolliver_proto._node.link import Hold
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import Ledger, Sent, WireWitness, audit, check_memory
+from tolliver_proto.store import Find
 from tolliver_proto.testing import MemoryStore
 
 UUIDS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number in (1, 2)]

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tolliver_proto import (
-    PATTERNS,
-    VALUES,
-    Action,
-    Fetch,
-    Find,
-    LastValues,
-    Queues,
-    QueueWork,
-    Requests,
-    StoreError,
-)
+from tolliver_proto import Action, Fetch, StoreError
+from tolliver_proto.node import PATTERNS, VALUES, LastValues, Queues, QueueWork, Requests
+from tolliver_proto.store import Find
 
 from ..node.play import HIGH, LOW, ME, OTHER, Dice, Wire, deliveries, every, notices, only, subscribed
 from ..node.play import Play as KernelPlay

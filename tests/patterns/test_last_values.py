@@ -8,22 +8,21 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import (
-    VALUES,
+from tolliver_proto import OutboxFull, Subscription
+from tolliver_proto._patterns.last_values import LastValues
+from tolliver_proto._testing.value_checks import CHANNEL, ValueLedger
+from tolliver_proto._testing.world import LOSSY, TIGHT
+from tolliver_proto.node import VALUES
+from tolliver_proto.store import (
     AddPeerSubscription,
     ForgetPeer,
     Operation,
-    OutboxFull,
     RemoveDeliveries,
     RemovePeerSubscription,
     ReplacePeerSubscriptions,
     StoredMessage,
     StoreMessages,
-    Subscription,
 )
-from tolliver_proto._patterns.last_values import LastValues
-from tolliver_proto._testing.value_checks import CHANNEL, ValueLedger
-from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.testing import SimFailure, SimNet
 
 from .play import HIGH, LOW

@@ -14,10 +14,11 @@ from types import FrameType
 
 import pytest
 
-from tolliver_proto import PATTERNS, Deliver, LastValues, Message, Queues, QueueWork, Requests, Subscription
+from tolliver_proto import Deliver, Message, Subscription
 from tolliver_proto._node.inboxes.inbox import Fate
 from tolliver_proto._node.pattern import Hooks, Pattern
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.node import PATTERNS, LastValues, Queues, QueueWork, Requests
 
 from .play import LOW, Play, every
 

@@ -14,38 +14,35 @@ import pytest
 from tests.patterns.play import HIGH, LOW, Play, every, notices
 from tolliver_proto import (
     Ack,
-    AddDeliveries,
     ConnectionClosing,
     Delivery,
-    DiskFull,
-    Find,
-    Job,
     Limits,
     LocalProtocolError,
     Message,
     Node,
     NoticeKind,
-    Operation,
     OutboxFull,
     Policy,
-    Queues,
-    QueueWork,
-    QuotaPolicy,
     Receipt,
-    ReplacePeerSubscriptions,
     Revision,
     Stored,
     StoreError,
-    StoreMessages,
     Subscribe,
     Subscription,
     TolliverError,
-    Undelivered,
-    UndeliveredReason,
+)
+from tolliver_proto._patterns.work_queue import limit_of
+from tolliver_proto.errors import DiskFull, Undelivered, UndeliveredReason
+from tolliver_proto.node import Job, Queues, QueueWork, QuotaPolicy
+from tolliver_proto.store import (
+    AddDeliveries,
+    Find,
+    Operation,
+    ReplacePeerSubscriptions,
+    StoreMessages,
     is_queue,
     queue_id,
 )
-from tolliver_proto._patterns.work_queue import limit_of
 from tolliver_proto.testing import App, BeginAt, MemoryStore, ProgramNet, rehearse
 
 JOBS = 30

@@ -8,16 +8,9 @@ from functools import partial
 
 import pytest
 
-from tolliver_proto import (
-    Answered,
-    Asked,
-    ConnectionClosing,
-    ConnectionLost,
-    NoResponders,
-    Request,
-    RequestFailed,
-    TolliverError,
-)
+from tolliver_proto import ConnectionClosing, ConnectionLost, TolliverError
+from tolliver_proto.errors import NoResponders, RequestFailed
+from tolliver_proto.node import Answered, Asked, Request
 from tolliver_proto.testing import App, ProgramNet, SimFailure, rehearse
 
 Done = Callable[[], bool]

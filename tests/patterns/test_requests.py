@@ -12,28 +12,24 @@ import pytest
 
 from tolliver_proto import (
     Acl,
-    Answered,
-    Asked,
     ConnectionClosing,
     ConnectionLost,
     Deliver,
     Delivery,
-    DiskFull,
     Limits,
     LocalProtocolError,
     Message,
-    NoResponders,
     OutboxFull,
     OwnLimitExceeded,
     Policy,
-    Request,
-    RequestFailed,
     ReservedChannel,
     Rights,
     StoreError,
     Subscribe,
     Subscription,
 )
+from tolliver_proto.errors import DiskFull, NoResponders, RequestFailed
+from tolliver_proto.node import Answered, Asked, Request
 
 from .play import HIGH, LOW, ME, OTHER, Play, Wire, deliveries, every, only
 

@@ -8,14 +8,11 @@ from uuid import UUID
 import pytest
 
 from tolliver_proto import (
-    VALUES,
     Ack,
-    Acked,
     Acl,
     Action,
     ConnectionClosing,
     Dial,
-    DiskFull,
     Limits,
     LocalProtocolError,
     Message,
@@ -25,16 +22,16 @@ from tolliver_proto import (
     PeerIdentity,
     Policy,
     Receipt,
-    RetainedValue,
     Rights,
     Stored,
     StoreError,
     Subscribe,
     Subscription,
-    UndeliveredReason,
     Unsubscribe,
 )
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.errors import DiskFull, UndeliveredReason
+from tolliver_proto.node import VALUES, Acked, RetainedValue
 
 from .play import HIGH, LOW, Play, Wire, every, notices, only
 

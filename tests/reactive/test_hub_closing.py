@@ -7,7 +7,6 @@ import pytest
 from tests.reactive.wires import HELLO, IDENTITY, ROLES, Wires, downs
 from tolliver_proto import (
     Abort,
-    CertificateError,
     ConnectionClosing,
     ConnectionLost,
     ShutdownWrite,
@@ -16,6 +15,7 @@ from tolliver_proto import (
     UnexpectedEOF,
     UnexpectedFrame,
 )
+from tolliver_proto.errors import CertificateError
 from tolliver_proto.reactive import (
     Cancel,
     ClientHello,

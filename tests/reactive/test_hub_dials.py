@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.reactive.wires import IDENTITY, NO_FAILURES, Wires, downs
-from tolliver_proto import ConnectionLost, DialCause
+from tolliver_proto import ConnectionLost
+from tolliver_proto.node import DialCause
 from tolliver_proto.reactive import CertificateExpires, DialFailure, Goodbye, OnNext, Role, ServerHello, encode
 
 REFUSED = ConnectionLost("connection refused", DialCause.REFUSED)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tolliver_proto import DialCause, PauseReading, PeerIdentity, Transmit
+from tolliver_proto import PauseReading, PeerIdentity, Transmit
+from tolliver_proto.node import DialCause
 from tolliver_proto.reactive import (
     UNBOUNDED,
     ClientHello,

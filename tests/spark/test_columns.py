@@ -21,17 +21,9 @@ from fuzz.columns_bodies import same
 from tests.wire.drive import REVISIONS
 from tests.wire.strategies import frames
 from tests.wire.test_decoding import BAD_UTF8, control, names, regular, request
-from tolliver_proto import (
-    Ack,
-    HandshakeRequest,
-    Message,
-    OwnLimitExceeded,
-    Refusal,
-    Revision,
-    Subscription,
-    encode,
-)
+from tolliver_proto import Ack, HandshakeRequest, Message, OwnLimitExceeded, Revision, Subscription, encode
 from tolliver_proto._wire.layouts import LAYOUTS
+from tolliver_proto.layouts import Refusal
 
 ODD = [
     *(regular(bad, b"key", b"x") for bad in BAD_UTF8),

@@ -22,7 +22,6 @@ from tests.spark.receivers import PATIENCE, wait_for
 from tests.wire.drive import REVISIONS
 from tolliver_proto import (
     Ack,
-    CertificateError,
     Closed,
     Connection,
     ConnectionLost,
@@ -44,6 +43,7 @@ from tolliver_proto import (
     encode,
     reactive,
 )
+from tolliver_proto.errors import CertificateError
 from tolliver_proto.recording import Direction
 
 from .recordings import NOON, OURS, PEER, block, group, header

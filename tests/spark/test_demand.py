@@ -22,7 +22,8 @@ from tolliver.spark.source import TolliverSource
 from tests.certificates import Certificates
 from tests.spark.publishers import asking, few, numbers, publishing
 from tests.spark.receivers import wait_for
-from tolliver_proto import CertificateError, ConnectionLost
+from tolliver_proto import ConnectionLost
+from tolliver_proto.errors import CertificateError
 from tolliver_proto.reactive import StreamError
 
 PLAIN = {"connect": "127.0.0.1", "plaintext": "true", "publishers": "a", "untilComplete": "true"}

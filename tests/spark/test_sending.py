@@ -33,7 +33,6 @@ from tests.spark.receivers import PATIENCE, Inbox, Receivers, wait_for
 from tests.spark.rows import Row, batch, batches, numbered
 from tolliver_proto import (
     Ack,
-    CertificateError,
     Connection,
     HandshakeRejected,
     HandshakeRequest,
@@ -48,6 +47,7 @@ from tolliver_proto import (
     decode,
     encode,
 )
+from tolliver_proto.errors import CertificateError
 from tolliver_proto.recording import Block, Damage, Direction, read_blocks
 
 ROWS = numbered(3000)

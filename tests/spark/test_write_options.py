@@ -16,7 +16,8 @@ from tolliver.spark.write._options import OPTIONS, WriteOptions, write_options
 from tolliver.spark.write._sink import batch_writer, check_schema, stream_writer
 
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError, Revision
+from tolliver_proto import Revision
+from tolliver_proto.errors import CertificateError
 
 PLAIN = {"connect": "127.0.0.1:7011", "plaintext": "true"}
 COLUMNS: dict[str, DataType] = {"channel": StringType(), "key": StringType(), "body": BinaryType()}

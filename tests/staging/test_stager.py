@@ -38,7 +38,6 @@ from tolliver_proto import (
     Ack,
     ConnectionClosing,
     ConnectionLost,
-    Dialect,
     Limits,
     Message,
     Receipt,
@@ -46,6 +45,7 @@ from tolliver_proto import (
     Subscription,
     decode,
 )
+from tolliver_proto.layouts import Dialect
 from tolliver_proto.recording import Block, read_blocks
 
 

@@ -16,7 +16,8 @@ from tolliver.status import (
     RemoteStatus,
 )
 
-from tolliver_proto import DialCause, NodeStats, NoticeKind, RemoteState, Subscription
+from tolliver_proto import NoticeKind, Subscription
+from tolliver_proto.node import DialCause, NodeStats, RemoteState
 
 US = UUID("01890000-0000-7000-8000-00000000000a")
 PEER = UUID("01890000-0000-7000-8000-000000000002")

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tolliver.status import METRICS, InstanceStatus, Metric, samples, text_of
 
 from scripts import draw_metrics
-from tolliver_proto import NodeStats
+from tolliver_proto.node import NodeStats
 
 from .samples import HOSTILE, PEER, US, hostile, snapshot
 

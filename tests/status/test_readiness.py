@@ -13,7 +13,7 @@ from tolliver._store.health import StoreHealth
 from tolliver.sqlite import SQLiteStore
 from tolliver.status import PeerStatus, QueueStatus, RemoteStatus
 
-from tolliver_proto import DialCause, RemoteState
+from tolliver_proto.node import DialCause, RemoteState
 
 from .samples import PEER, US, peer
 

@@ -12,7 +12,7 @@ import pytest
 from tolliver._status.server import CONNECTIONS, HEAD, StatusServer
 from tolliver.status import InstanceStatus
 
-from tolliver_proto import CannotListen
+from tolliver_proto.errors import CannotListen
 
 from .samples import hostile, snapshot
 

@@ -29,7 +29,8 @@ from tests.adapters.relay import Relay
 from tests.certificates import Certificates
 from tests.disks import eat, small_disk
 from tests.ports import free_address
-from tolliver_proto import DiskFull, Limits, OutboxFull
+from tolliver_proto import Limits, OutboxFull
+from tolliver_proto.errors import DiskFull
 
 from .browser import Browser, Page, browsing, until
 from .spans import EVENTS, Memory, event, ids, parent

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from tolliver._store.clock import StoreClock
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import StoredMessage
+from tolliver_proto.store import StoredMessage
 
 from .given import MEMORY_DISK, OURS, PEER, everything, storing
 

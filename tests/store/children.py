@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tolliver_proto import RemoveDeliveries, RemoveMessages, StoreError
+from tolliver_proto import StoreError
+from tolliver_proto.store import RemoveDeliveries, RemoveMessages
 
 from .given import PEER, everything, open_store, seqs, storing
 

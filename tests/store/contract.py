@@ -23,8 +23,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tolliver_proto import (
-    VALUES,
+from tolliver_proto import Subscription
+from tolliver_proto._node.subscriptions import matching
+from tolliver_proto.layouts import Handled
+from tolliver_proto.node import VALUES
+from tolliver_proto.store import (
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -48,12 +51,9 @@ from tolliver_proto import (
     Store,
     StoredMessage,
     StoreMessages,
-    Subscription,
     UnparkDeliveries,
     UnpinPeer,
 )
-from tolliver_proto._node.subscriptions import matching
-from tolliver_proto.layouts import Handled
 
 Span = tuple[int, int]
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import (
+from tolliver_proto import StoreError, Subscription
+from tolliver_proto.store import (
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
@@ -30,8 +31,6 @@ from tolliver_proto import (
     RemoveMessages,
     ReplacePeerSubscriptions,
     ReserveIds,
-    StoreError,
-    Subscription,
     UnparkDeliveries,
 )
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from tolliver._store.owed import Row
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import Operation, StoredMessage, StoreMessages
+from tolliver_proto.store import Operation, StoredMessage, StoreMessages
 
 OURS = UUID("01890000-0000-7000-8000-000000000001")
 PEER = UUID("01890000-0000-7000-8000-000000000002")

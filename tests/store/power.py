@@ -24,7 +24,8 @@ from struct import Struct
 
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import Operation, RemoveDeliveries, RemoveMessages, StoreError
+from tolliver_proto import StoreError
+from tolliver_proto.store import Operation, RemoveDeliveries, RemoveMessages
 
 from .given import PEER, everything, message, open_store, storing
 

@@ -18,7 +18,8 @@ from tolliver._store import copying, file
 from tolliver._store.copying import back_up
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import NoticeKind, RememberHandled, ReserveIds, StoreError
+from tolliver_proto import NoticeKind, StoreError
+from tolliver_proto.store import RememberHandled, ReserveIds
 from tolliver_proto.testing import BeginAt
 
 from .given import PEER, everything, open_store, seqs, start, storing

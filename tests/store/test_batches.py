@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tolliver._store.batches import PIECE, Directory, Messages, in_columns, pack
 
-from tolliver_proto import CorruptMessage, StoredMessage
+from tolliver_proto.store import CorruptMessage, StoredMessage
 
 names = st.text(st.characters(codec="utf-8"), max_size=6)
 contents = st.tuples(st.integers(0, 2**64 - 1), names, names, st.binary(max_size=30), st.integers(0, 2**32 - 1))

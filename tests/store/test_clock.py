@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tolliver._store.clock import STEP, StoreClock
 
-from tolliver_proto import AddDeadLetter, DeadLetter
+from tolliver_proto.store import AddDeadLetter, DeadLetter
 
 from .ages import DAWN, Machine, ages
 from .given import PEER, storing

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import (
-    AddOwnSubscription,
-    Operation,
-    RemoveDeliveries,
-    Store,
-    StoreError,
-    StoreMessages,
-    Subscription,
-)
+from tolliver_proto import StoreError, Subscription
+from tolliver_proto.store import AddOwnSubscription, Operation, RemoveDeliveries, Store, StoreMessages
 from tolliver_proto.testing import MemoryStore
 
 from .contract import PEERS, StoreContract

@@ -12,7 +12,8 @@ import pytest
 from tolliver._store.batches import Directory, in_columns, pack
 from tolliver._store.checks import batch_check, make_known
 
-from tolliver_proto import (
+from tolliver_proto import StoreError, Subscription
+from tolliver_proto.store import (
     AddDeadLetter,
     AddOwnSubscription,
     CorruptMessage,
@@ -23,9 +24,7 @@ from tolliver_proto import (
     RemoveMessages,
     ReplacePeerSubscriptions,
     StoredMessage,
-    StoreError,
     StoreMessages,
-    Subscription,
 )
 
 from .flips import Flips

@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tolliver_proto import (
-    AddDeliveries,
-    Operation,
-    ParkDelivery,
-    RemoveDeliveries,
-    RemoveMessages,
-    StoreMessages,
-)
+from tolliver_proto.store import AddDeliveries, Operation, ParkDelivery, RemoveDeliveries, RemoveMessages, StoreMessages
 
 from .ages import Machine
 from .given import OTHER, PEER, message, open_store

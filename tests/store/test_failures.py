@@ -20,7 +20,8 @@ from tolliver._store.file import failing
 from tolliver._store.sqlite import SQLiteStore
 
 from tests.opening import Interruption
-from tolliver_proto import (
+from tolliver_proto import StoreError, Subscription
+from tolliver_proto.store import (
     AddOwnSubscription,
     Operation,
     ParkDelivery,
@@ -29,9 +30,7 @@ from tolliver_proto import (
     ReplacePeerSubscriptions,
     ReserveIds,
     StoredMessage,
-    StoreError,
     StoreMessages,
-    Subscription,
 )
 
 from .given import OTHER, PEER, everything, open_store, seqs, start, storing

@@ -13,15 +13,9 @@ import pytest
 from tolliver._store.sqlite import SQLiteStore
 
 from tests.disks import SIZE, eat, small_disk
-from tolliver_proto import (
-    DiskFull,
-    NoticeKind,
-    PinPeer,
-    RemoveDeliveries,
-    RemoveMessages,
-    ReplacePeerSubscriptions,
-    Subscription,
-)
+from tolliver_proto import NoticeKind, Subscription
+from tolliver_proto.errors import DiskFull
+from tolliver_proto.store import PinPeer, RemoveDeliveries, RemoveMessages, ReplacePeerSubscriptions
 
 from .given import OTHER, PEER, everything, open_store, seqs, start, storing
 

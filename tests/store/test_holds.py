@@ -8,13 +8,13 @@ import pytest
 from tolliver._store.batches import Directory
 from tolliver._store.owed import Deliveries
 
-from tolliver_proto import (
+from tolliver_proto import Subscription
+from tolliver_proto.store import (
     AddPeerSubscription,
     ForgetPeer,
     KeepUnsubscribe,
     RemovePeerSubscription,
     ReplacePeerSubscriptions,
-    Subscription,
 )
 
 from .given import OTHER, PEER, everything, open_store, seqs, storing

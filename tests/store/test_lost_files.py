@@ -15,7 +15,9 @@ import pytest
 from tolliver._store import lock
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import NoticeKind, Operation, RemoveDeliveries, RemoveMessages, StoreError, Unconfirmed
+from tolliver_proto import NoticeKind, StoreError
+from tolliver_proto.errors import Unconfirmed
+from tolliver_proto.store import Operation, RemoveDeliveries, RemoveMessages
 
 from .given import OTHER, PEER, everything, open_store, seqs, start, storing
 

@@ -14,7 +14,8 @@ from tolliver._store.layout import LAYOUT, TABLES
 from tolliver._store.migration import STEPS
 from tolliver._store.scan import scan
 
-from tolliver_proto import AddOwnSubscription, StoreError, Subscription
+from tolliver_proto import StoreError, Subscription
+from tolliver_proto.store import AddOwnSubscription
 
 from .given import everything, message, open_store, storing
 

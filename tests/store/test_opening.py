@@ -21,7 +21,8 @@ from tolliver._store.layout import LAYOUT
 from tolliver._store.sqlite import SQLiteStore
 
 from tests.opening import Opening, written_into
-from tolliver_proto import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreError, StoreMessages
+from tolliver_proto import StoreError
+from tolliver_proto.store import AddDeliveries, RemoveDeliveries, RemoveMessages, StoreMessages
 
 from .children import small_files
 from .given import OTHER, OURS, PEER, everything, message, open_store, seqs, start, storing

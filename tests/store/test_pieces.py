@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tolliver._store.pieces import in_pieces
 
-from tolliver_proto import ForgetPeer, Operation, PinPeer, RemoveDeliveries, RemoveMessages
+from tolliver_proto.store import ForgetPeer, Operation, PinPeer, RemoveDeliveries, RemoveMessages
 
 from .given import OTHER, PEER
 

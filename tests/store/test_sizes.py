@@ -11,7 +11,8 @@ from uuid import UUID
 import pytest
 from tolliver._store.sqlite import SQLiteStore
 
-from tolliver_proto import (
+from tolliver_proto import Subscription
+from tolliver_proto.store import (
     AddDeliveries,
     AddPeerSubscription,
     Operation,
@@ -20,7 +21,6 @@ from tolliver_proto import (
     ReplacePeerSubscriptions,
     ReserveIds,
     StoreMessages,
-    Subscription,
 )
 
 from .contract import spans_of

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import (
+from tolliver_proto import StoreError, Subscription
+from tolliver_proto.store import (
     AddDeadLetter,
     AddDeliveries,
     DeadLetter,
@@ -20,9 +21,7 @@ from tolliver_proto import (
     RememberHandled,
     RemoveMessages,
     ReplacePeerSubscriptions,
-    StoreError,
     StoreMessages,
-    Subscription,
     UnparkDeliveries,
 )
 

@@ -22,7 +22,8 @@ from tolliver._tls.x509 import subject_public_key_info
 from tolliver.certs import Authority, make_ca, make_certificate
 
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError, PeerIdentity
+from tolliver_proto import PeerIdentity
+from tolliver_proto.errors import CertificateError
 
 ID = UUID("01890000-0000-7000-8000-000000000001")
 OTHER = UUID("01890000-0000-7000-8000-000000000002")

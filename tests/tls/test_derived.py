@@ -16,7 +16,9 @@ from tolliver.derived import derived_identity, new_prefix
 
 from tests.certificates import PREFIX, Certificates
 from tests.tls.pumping import client, server, shake
-from tolliver_proto import CertificateError, PeerIdentity, is_derived
+from tolliver_proto import PeerIdentity
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import is_derived
 
 PREFIXES = st.integers(0xF00000000000, 0xFFFFFFFFFFFF).map(lambda number: f"{number:012x}")
 

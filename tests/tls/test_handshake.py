@@ -14,7 +14,6 @@ from tolliver._tls.pump import PlainPump, Pump
 
 from tests.certificates import Certificates
 from tolliver_proto import (
-    CertificateError,
     Closed,
     Connection,
     ConnectionLost,
@@ -25,6 +24,7 @@ from tolliver_proto import (
     TolliverError,
     encode,
 )
+from tolliver_proto.errors import CertificateError
 
 from .pumping import (
     LOCALHOST,

@@ -13,7 +13,7 @@ from tolliver._tls.policy import Pumps, client_context, server_context
 
 from tests.certificates import Certificates
 from tests.tls.test_sources import contexts, pem
-from tolliver_proto import CertificateError
+from tolliver_proto.errors import CertificateError
 
 from .pumping import shake
 

@@ -16,7 +16,9 @@ from tolliver._tls.pump import Pump
 from tolliver.certs import make_ca, make_certificate, revoke
 
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError, ConnectionLost, DialCause
+from tolliver_proto import ConnectionLost
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import DialCause
 
 LOCALHOST = Remote("localhost")
 DAY = datetime.timedelta(days=1)

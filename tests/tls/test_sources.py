@@ -13,7 +13,7 @@ from tolliver._options.instance import TLS, Remote
 from tolliver._tls.policy import ALPN, Pumps, client_context, server_context
 
 from tests.certificates import Certificates
-from tolliver_proto import CertificateError
+from tolliver_proto.errors import CertificateError
 
 from .pumping import shake
 

@@ -6,7 +6,7 @@ import pytest
 from tolliver.otel import instrument
 
 from tests.status.spans import EVENTS, Memory, event, ids, parent
-from tolliver_proto import NoResponders
+from tolliver_proto.errors import NoResponders
 
 from .nodes import Nodes
 from .reactors import Loop

@@ -26,16 +26,8 @@ from twisted.internet.protocol import ClientFactory
 
 from tests.certificates import Certificates
 from tests.tls import pumping
-from tolliver_proto import (
-    Abort,
-    CertificateError,
-    ConnectionLost,
-    PauseReading,
-    Role,
-    ShutdownWrite,
-    TolliverError,
-    Transmit,
-)
+from tolliver_proto import Abort, ConnectionLost, PauseReading, Role, ShutdownWrite, TolliverError, Transmit
+from tolliver_proto.errors import CertificateError
 
 from .reactors import TIMEOUT, Loop
 

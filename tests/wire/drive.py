@@ -24,10 +24,10 @@ from tolliver_proto import (
     Message,
     Revision,
     Role,
-    State,
     Subscription,
     encode,
 )
+from tolliver_proto.layouts import State
 
 ME = UUID("01890000-0000-7000-8000-00000000000a")
 PEER = UUID("01890000-0000-7000-8000-00000000000b")

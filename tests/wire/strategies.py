@@ -8,23 +8,21 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from tolliver_proto import (
-    RESERVED_CHANNEL,
     Ack,
     Frame,
     HandshakeFinal,
     HandshakeRequest,
     HandshakeResponse,
     Message,
-    Refusal,
     Revision,
     Subscribe,
-    SubscribeMany,
     Subscription,
     Unsubscribe,
-    UnsubscribeMany,
 )
 from tolliver_proto._wire.frames import encoder
 from tolliver_proto._wire.layouts import LAYOUTS
+from tolliver_proto.layouts import Refusal, SubscribeMany, UnsubscribeMany
+from tolliver_proto.node import RESERVED_CHANNEL
 
 UNRELIABLE = 2**31 - 1
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

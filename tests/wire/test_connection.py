@@ -17,7 +17,6 @@ from tolliver_proto import (
     Connection,
     ConnectionClosing,
     ConnectionLost,
-    Dialect,
     Established,
     Event,
     Frame,
@@ -27,7 +26,6 @@ from tolliver_proto import (
     HandshakeResponse,
     HandshakeStatus,
     Ignored,
-    IgnoreReason,
     LimitExceeded,
     Limits,
     LocalProtocolError,
@@ -37,7 +35,6 @@ from tolliver_proto import (
     ReservedChannel,
     Revision,
     Role,
-    State,
     Subscribe,
     Subscription,
     UnexpectedEOF,
@@ -47,6 +44,7 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._wire.state import HOLDING, LIVE
+from tolliver_proto.layouts import Dialect, IgnoreReason, State
 
 from .drive import (
     ANSWERS,

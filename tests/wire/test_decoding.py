@@ -18,7 +18,6 @@ from tolliver_proto import (
     HandshakeResponse,
     HandshakeStatus,
     Ignored,
-    IgnoreReason,
     LocalProtocolError,
     MalformedFrame,
     Message,
@@ -33,6 +32,7 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._wire.frames import encoder
+from tolliver_proto.layouts import IgnoreReason
 
 from .drive import REVISIONS
 from .vectors import D1, D2, ONE

@@ -13,7 +13,6 @@ from tolliver_proto import (
     Ack,
     Closed,
     Decoder,
-    Dialect,
     Established,
     Frame,
     HandshakeFinal,
@@ -22,27 +21,23 @@ from tolliver_proto import (
     HandshakeResponse,
     HandshakeStatus,
     Ignored,
-    IgnoreReason,
     LimitExceeded,
     Limits,
     LocalProtocolError,
     MalformedFrame,
     Message,
     OwnLimitExceeded,
-    Refusal,
     Revision,
     Role,
-    State,
     Subscribe,
-    SubscribeMany,
     Subscription,
     UnexpectedEOF,
     Unsubscribe,
-    UnsubscribeMany,
     decode,
     encode,
 )
 from tolliver_proto._wire.layouts import LAYOUTS, Fields, Layout, Shape
+from tolliver_proto.layouts import Dialect, IgnoreReason, Refusal, State, SubscribeMany, UnsubscribeMany
 from tolliver_proto.recording import Whole, claimed_opening, whole_frames
 
 from .drive import LISTED, ME, NEWER, OLDER, OURS, PEER, connection, feed, reach, request, sent, talk, where

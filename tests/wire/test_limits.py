@@ -20,11 +20,11 @@ from tolliver_proto import (
     Message,
     Revision,
     Role,
-    State,
     Subscription,
     decode,
     encode,
 )
+from tolliver_proto.layouts import State
 
 from .drive import OURS, PEER, REVISIONS, feed, peak, reach
 from .vectors import ONE

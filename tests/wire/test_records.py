@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tolliver_proto
-from tolliver_proto import Limits, Message
+from tolliver_proto import Limits, Message, node, store
 from tolliver_proto._common.records import frozen, options, record
 
 
@@ -104,7 +104,7 @@ def test_options_want_names() -> None:
 
 @pytest.mark.parametrize("name", ["Message", "Limits", "Policy", "PeerIdentity", "LoadedPeer", "Commit", "NodeStats"])
 def test_public_ones_are_built_and_shown_as_dataclasses_are(name: str) -> None:
-    kind = getattr(tolliver_proto, name)
+    kind = next(getattr(door, name) for door in (tolliver_proto, node, store) if name in door.__all__)
     own = {one.name: one for one in fields(kind)}
     namespace = {
         "__annotations__": {each: one.type for each, one in own.items()},

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tolliver_proto import Decoded, Decoder, Frame, Revision, decode, encode
+from tolliver_proto import Decoder, Frame, Revision, decode, encode
+from tolliver_proto.layouts import Decoded
 
 from .drive import REVISIONS
 from .strategies import cut, frames, sizes

@@ -9,8 +9,8 @@ import pytest
 
 from scripts import draw_states
 from scripts.pages import bracketed
-from tolliver_proto import State
 from tolliver_proto._wire.state import TRANSITIONS, Effect, Signal, Transition
+from tolliver_proto.layouts import State
 from tolliver_proto.reactive import _state as reactive
 from tolliver_proto.reactive._state import SUBSCRIBING, Id, Step
 

@@ -25,7 +25,6 @@ from tolliver_proto import (
     HandshakeResponse,
     HandshakeStatus,
     Ignored,
-    IgnoreReason,
     LimitExceeded,
     LocalProtocolError,
     MalformedFrame,
@@ -33,7 +32,6 @@ from tolliver_proto import (
     OwnLimitExceeded,
     Revision,
     Role,
-    State,
     Subscribe,
     Subscription,
     Unsubscribe,
@@ -41,6 +39,7 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._wire.layouts import LAYOUTS, Fields, Layout, Shape
+from tolliver_proto.layouts import IgnoreReason, State
 from tolliver_proto.recording import Whole, whole_frames
 
 from .drive import LISTED, ME, NEWER, OLDER, OURS, PLACES, VERSIONS, connection, feed, reach, sent, talk

@@ -24,12 +24,12 @@ from tolliver_proto import (
     RemoteProtocolError,
     Revision,
     Role,
-    State,
     TolliverError,
     UnexpectedFrame,
     encode,
 )
 from tolliver_proto._wire.state import FROM_CALLER, FROM_WIRE, HOLDING, LIVE, TRANSITIONS, Effect, Signal
+from tolliver_proto.layouts import State
 
 from .drive import ANSWERS, HELLO, NEWER, OLDER, OURS, PLACES, REVISIONS, VERSIONS, feed, reach, request, response, ways
 

@@ -26,10 +26,10 @@ from tolliver_proto import (
     Message,
     Revision,
     Role,
-    State,
     encode,
 )
 from tolliver_proto._wire.state import HOLDING, LIVE
+from tolliver_proto.layouts import State
 
 from .drive import REVISIONS, VERSIONS
 from .strategies import few_names, traffic

@@ -7,7 +7,8 @@ from itertools import combinations, pairwise, product
 
 import pytest
 
-from tolliver_proto import Decoded, Decoder, Revision, UnexpectedEOF, decode, encode
+from tolliver_proto import Decoder, Revision, UnexpectedEOF, decode, encode
+from tolliver_proto.layouts import Decoded
 
 from .vectors import BOTH, D1, D2, VECTORS, Vector
 

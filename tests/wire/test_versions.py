@@ -19,11 +19,11 @@ from tolliver_proto import (
     MalformedFrame,
     Revision,
     Role,
-    State,
     Subscription,
     UnexpectedFrame,
     encode,
 )
+from tolliver_proto.layouts import State
 
 from .drive import ME, OURS, PEER, REVISIONS, connection, feed, request, response, sent, shutting, talk, where
 

@@ -13,14 +13,12 @@ from tolliver_proto import (
     HandshakeResponse,
     HandshakeStatus,
     Message,
-    Refusal,
     Revision,
     Subscribe,
-    SubscribeMany,
     Subscription,
     Unsubscribe,
-    UnsubscribeMany,
 )
+from tolliver_proto.layouts import Refusal, SubscribeMany, UnsubscribeMany
 
 ONE = UUID("01890000-0000-7000-8000-000000000001")
 TWO = UUID("01890000-0000-7000-8000-000000000002")

@@ -29,69 +29,80 @@ from ._extras import door
 
 if TYPE_CHECKING:
     from tolliver_proto import (
-        AccessDenied,
         Acl,
-        AlreadyClosed,
-        BodyNotDecoded,
-        BodyNotEncoded,
-        CannotListen,
-        CertificateError,
         ConnectionClosing,
         ConnectionLost,
-        DeadLetter,
         Delivery,
-        Dialect,
-        ForkedProcess,
         HandshakeRejected,
         IdentityConflict,
-        Job,
         Limits,
         LocalProtocolError,
-        NodeStats,
-        NoResponders,
         Notice,
         NoticeKind,
-        NotOpenYet,
         OutboxFull,
-        OutOfThreads,
         OwnLimitExceeded,
-        PeerInfo,
         Policy,
-        Probe,
         ProtocolError,
-        QuotaPolicy,
         Receipt,
-        RemoteInfo,
         RemoteProtocolError,
-        Reply,
-        Request,
-        RequestFailed,
         ReservedChannel,
-        RetainedValue,
         Revision,
         Rights,
         SelfConnection,
         StoreError,
         Subscription,
         TolliverError,
+    )
+    from tolliver_proto.errors import (
+        AccessDenied,
+        AlreadyClosed,
+        BodyNotDecoded,
+        BodyNotEncoded,
+        CannotListen,
+        CertificateError,
+        ForkedProcess,
+        NoResponders,
+        NotOpenYet,
+        OutOfThreads,
+        RequestFailed,
         TooFewRecipients,
         Undelivered,
         UndeliveredReason,
     )
+    from tolliver_proto.layouts import Dialect
+    from tolliver_proto.node import (
+        Job,
+        NodeStats,
+        PeerInfo,
+        Probe,
+        QuotaPolicy,
+        RemoteInfo,
+        Reply,
+        Request,
+        RetainedValue,
+    )
+    from tolliver_proto.store import DeadLetter
 else:
     __getattr__, __dir__ = door(
         __name__,
         globals(),
         {
             "tolliver_proto": (
-                "AccessDenied, Acl, AlreadyClosed, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
-                "ConnectionClosing, ConnectionLost, DeadLetter, Delivery, Dialect, ForkedProcess, "
-                "HandshakeRejected, IdentityConflict, Job, Limits, LocalProtocolError, NoResponders, NodeStats, "
-                "NotOpenYet, Notice, NoticeKind, OutOfThreads, OutboxFull, OwnLimitExceeded, PeerInfo, Policy, "
-                "Probe, ProtocolError, QuotaPolicy, Receipt, RemoteInfo, RemoteProtocolError, Reply, Request, "
-                "RequestFailed, ReservedChannel, RetainedValue, Revision, Rights, SelfConnection, StoreError, "
-                "Subscription, TolliverError, TooFewRecipients, Undelivered, UndeliveredReason"
+                "Acl, ConnectionClosing, ConnectionLost, Delivery, HandshakeRejected, IdentityConflict, Limits, "
+                "LocalProtocolError, Notice, NoticeKind, OutboxFull, OwnLimitExceeded, Policy, ProtocolError, "
+                "Receipt, RemoteProtocolError, ReservedChannel, Revision, Rights, SelfConnection, StoreError, "
+                "Subscription, TolliverError"
             ),
+            "tolliver_proto.errors": (
+                "AccessDenied, AlreadyClosed, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
+                "ForkedProcess, NoResponders, NotOpenYet, OutOfThreads, RequestFailed, TooFewRecipients, "
+                "Undelivered, UndeliveredReason"
+            ),
+            "tolliver_proto.layouts": "Dialect",
+            "tolliver_proto.node": (
+                "Job, NodeStats, PeerInfo, Probe, QuotaPolicy, RemoteInfo, Reply, Request, RetainedValue"
+            ),
+            "tolliver_proto.store": "DeadLetter",
         },
     )
 

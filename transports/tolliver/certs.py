@@ -29,7 +29,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from tolliver_proto import CertificateError, is_derived
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import is_derived
 
 from ._options.instance import TLS
 from ._options.uuid7 import uuid7

@@ -11,7 +11,7 @@ import hashlib
 import secrets
 from uuid import UUID
 
-from tolliver_proto import is_derive_prefix, is_derived
+from tolliver_proto.node import is_derive_prefix, is_derived
 
 URN = "urn:tolliver:derive:"
 """A certificate carries a prefix as a URI SAN that begins like this."""

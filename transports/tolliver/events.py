@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tolliver_proto import CertificateExpires, DialFailed, Notice, PeerDown, PeerUp, SubscriptionsChanged
+from tolliver_proto import Notice, PeerDown, PeerUp
+from tolliver_proto.node import CertificateExpires, DialFailed, SubscriptionsChanged
 
 from ._driver.events import EventsMissed
 from ._messages.events import Event

@@ -6,11 +6,8 @@ from dataclasses import replace
 
 from tolliver_proto import (
     Ack,
-    AddDeadLetter,
-    DeadLetter,
     Deliver,
     Delivery,
-    DiskFull,
     Limits,
     Message,
     Notice,
@@ -18,17 +15,22 @@ from tolliver_proto import (
     PeerIdentity,
     PeerUp,
     Policy,
-    QuotaPolicy,
-    RememberHandled,
-    ReserveIds,
     Stored,
-    StoredMessage,
-    StoreMessages,
     Subscribe,
     Subscription,
-    bytes_of,
 )
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.errors import DiskFull
+from tolliver_proto.node import QuotaPolicy
+from tolliver_proto.store import (
+    AddDeadLetter,
+    DeadLetter,
+    RememberHandled,
+    ReserveIds,
+    StoredMessage,
+    StoreMessages,
+    bytes_of,
+)
 
 from ..play import HIGH, LOW, Play, Wire, every, notices, only
 

@@ -10,16 +10,15 @@ from tolliver_proto import (
     Message,
     Notice,
     NoticeKind,
-    ReserveIds,
     Stored,
     StoreError,
-    StoreMessages,
     Subscribe,
     Subscription,
-    Unconfirmed,
     Unsubscribe,
 )
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.errors import Unconfirmed
+from tolliver_proto.store import ReserveIds, StoreMessages
 
 from ..play import HIGH, LOW, Play, every, notices, only
 

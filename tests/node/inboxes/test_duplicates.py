@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tolliver_proto import (
-    AddDeadLetter,
     Delivery,
     Limits,
     Message,
@@ -17,7 +16,6 @@ from tolliver_proto import (
     NoticeKind,
     PauseReading,
     Policy,
-    RememberHandled,
     ResumeReading,
     Subscribe,
     Unsubscribe,
@@ -25,6 +23,7 @@ from tolliver_proto import (
 from tolliver_proto._node.inboxes.dedupe import DedupeCache
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto.layouts import Known, MessageSet, checksum_of
+from tolliver_proto.store import AddDeadLetter, RememberHandled
 
 from ..play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 

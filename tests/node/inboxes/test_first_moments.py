@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import (
-    PROBE_CHANNEL,
     Action,
     Commit,
     Deliver,
@@ -16,6 +15,7 @@ from tolliver_proto import (
     NoticeKind,
     ReservedChannel,
 )
+from tolliver_proto.node import PROBE_CHANNEL
 
 from ..play import LOW, OTHER, Play, Wire, deliveries, every
 

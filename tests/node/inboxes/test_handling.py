@@ -18,10 +18,10 @@ from tolliver_proto import (
     PeerIdentity,
     Policy,
     ResumeReading,
-    TakeBack,
 )
 from tolliver_proto._node.inboxes.inbox import COPIES, Inbox
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.node import TakeBack
 from tolliver_proto.testing import SimNet, Weather
 
 from ..play import LOW, OTHER, Play, Wire, deliveries, every, notices

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tolliver_proto import Delivery, Limits, Message, Policy, TakeBack
+from tolliver_proto import Delivery, Limits, Message, Policy
+from tolliver_proto.node import TakeBack
 
 from ..play import HIGH, LOW, Play, Wire, deliveries, every
 

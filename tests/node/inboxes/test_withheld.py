@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import Ack, Dialect, Message, PeerIdentity, Policy, Subscribe, Subscription
+from tolliver_proto import Ack, Message, PeerIdentity, Policy, Subscribe, Subscription
+from tolliver_proto.layouts import Dialect
 
 from ..play import HIGH, LOW, Play, Wire, deliveries
 

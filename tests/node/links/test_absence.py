@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tolliver_proto import (
-    Acked,
-    HandshakeFinal,
-    NoticeKind,
-    Policy,
-    StoreError,
-    Undelivered,
-    UndeliveredReason,
-)
+from tolliver_proto import HandshakeFinal, NoticeKind, Policy, StoreError
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.errors import Undelivered, UndeliveredReason
+from tolliver_proto.node import Acked
 from tolliver_proto.testing import App, ProgramNet, SimNet, rehearse
 
 from ..play import HIGH, LOW, OTHER, Play, Wire, notices, only

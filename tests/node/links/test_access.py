@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 
 from tolliver_proto import (
     Abort,
-    AccessDenied,
     Acl,
     ConnectionLost,
     Dial,
-    DialEnded,
-    DialFailed,
     HandshakeRequest,
     Limits,
     Message,
@@ -36,6 +33,8 @@ from tolliver_proto._common.handshake_limiter import ALL, HandshakeLimiter
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.errors import AccessDenied
+from tolliver_proto.node import DialEnded, DialFailed
 from tolliver_proto.testing import SimNet
 
 from ..play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, deliveries, every, notices, only

@@ -10,15 +10,10 @@ import pytest
 
 from tolliver_proto import (
     Abort,
-    AccessDenied,
     Acl,
     Action,
-    CertificateError,
     ConnectionLost,
     Dial,
-    DialCause,
-    DialEnded,
-    DialFailed,
     HandshakeFinal,
     HandshakeRejected,
     HandshakeRequest,
@@ -36,7 +31,6 @@ from tolliver_proto import (
     PeerUp,
     Policy,
     RemoteProtocolError,
-    RemoteState,
     ResumeReading,
     Rights,
     Role,
@@ -49,6 +43,8 @@ from tolliver_proto import (
     encode,
 )
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.errors import AccessDenied, CertificateError
+from tolliver_proto.node import DialCause, DialEnded, DialFailed, RemoteState
 
 from ..play import HIGH, LOW, ME, OTHER, Play, Wire, aborted, deliveries, every, notices, only
 

@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 
 from tolliver_proto import (
     Abort,
-    AddDeadLetter,
     ConnectionLost,
     Delivery,
-    Dialect,
-    ForgetPeer,
     HandshakeFinal,
     HandshakeRequest,
     HandshakeResponse,
@@ -31,17 +28,18 @@ from tolliver_proto import (
     PeerIdentity,
     PeerUp,
     Policy,
-    RememberHandled,
     Role,
     ShutdownWrite,
     Stored,
     Subscribe,
     Unsubscribe,
-    is_derived,
 )
 from tolliver_proto._common.derived_ids import FIRST_PREFIX
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.layouts import Dialect
+from tolliver_proto.node import is_derived
+from tolliver_proto.store import AddDeadLetter, ForgetPeer, RememberHandled
 
 from ..play import HIGH, LOW, Play, Wire, deliveries, every, notices, only
 

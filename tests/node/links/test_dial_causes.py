@@ -5,26 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tolliver_proto import (
-    AccessDenied,
     Action,
-    CannotListen,
-    CertificateError,
     ConnectionLost,
     Dial,
-    DialCause,
     HandshakeRejected,
     IdentityConflict,
     MalformedFrame,
     Notice,
     NoticeKind,
-    OutOfThreads,
-    RemoteInfo,
-    RemoteState,
     SelfConnection,
     TolliverError,
     UnexpectedEOF,
 )
 from tolliver_proto._common.dial_failures import failure_of
+from tolliver_proto.errors import AccessDenied, CannotListen, CertificateError, OutOfThreads
+from tolliver_proto.node import DialCause, RemoteInfo, RemoteState
 
 from ..play import HIGH, LOW, Play, every, only
 

@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from tolliver_proto import (
-    PROBE_CHANNEL,
     Abort,
     Ack,
     ConnectionLost,
@@ -27,6 +26,7 @@ from tolliver_proto import (
 from tolliver_proto._node.outboxes.ids import LAST_ID, NO_ID
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.node import PROBE_CHANNEL
 
 from ..play import LOW, OTHER, Play, Wire, aborted, deliveries, every, only
 

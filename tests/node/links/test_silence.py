@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from tolliver_proto import (
-    Action,
-    CertificateExpires,
-    Delivery,
-    Limits,
-    Message,
-    Notice,
-    NoticeKind,
-    PeerIdentity,
-    Policy,
-)
+from tolliver_proto import Action, Delivery, Limits, Message, Notice, NoticeKind, PeerIdentity, Policy
 from tolliver_proto._node.outboxes.suspicion import AckWatch
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.node import CertificateExpires
 
 from ..play import HIGH, LOW, Play, deliveries, every
 from .test_derived import writer

@@ -6,30 +6,26 @@ import pytest
 
 from tolliver_proto import (
     Ack,
-    Acked,
     Action,
-    Dialect,
     Fetch,
-    ForgetPeer,
     HandshakeRequest,
     HandshakeResponse,
     Limits,
-    LoadedPeer,
     Notice,
     NoticeKind,
     OutboxFull,
     Policy,
-    QuotaPolicy,
     Revision,
-    StoredMessage,
     Subscribe,
-    TooFewRecipients,
-    UndeliveredReason,
     Unsubscribe,
 )
 from tolliver_proto._node.outboxes.outbox import Outbox, Window
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.errors import TooFewRecipients, UndeliveredReason
+from tolliver_proto.layouts import Dialect
+from tolliver_proto.node import Acked, QuotaPolicy
+from tolliver_proto.store import ForgetPeer, LoadedPeer, StoredMessage
 
 from ..play import LOW, OTHER, Play, Wire, every, notices, only, subscribed
 

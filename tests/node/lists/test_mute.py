@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tolliver_proto import Dialect, HandshakeResponse, Policy, Subscribe, Subscription, Unsubscribe
+from tolliver_proto import HandshakeResponse, Policy, Subscribe, Subscription, Unsubscribe
+from tolliver_proto.layouts import Dialect
 
 from ..play import LOW, OTHER, Play, Wire
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tolliver_proto import Limits, PeersMoved, PeerUp, Policy, Subscribe, SubscriptionsChanged, Unsubscribe
+from tolliver_proto import Limits, PeerUp, Policy, Subscribe, Unsubscribe
+from tolliver_proto.node import PeersMoved, SubscriptionsChanged
 
 from ..play import LOW, OTHER, Play, every, only, subscribed
 

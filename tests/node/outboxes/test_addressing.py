@@ -8,7 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import Limits, Policy, QuotaPolicy, Stored, TooFewRecipients
+from tolliver_proto import Limits, Policy, Stored
+from tolliver_proto.errors import TooFewRecipients
+from tolliver_proto.node import QuotaPolicy
 
 from ..links.test_connecting import connecting
 from ..play import HIGH, LOW, OTHER, Play, every

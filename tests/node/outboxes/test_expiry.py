@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import Acked, Limits, NoticeKind, Policy, StoreError, Undelivered, UndeliveredReason
+from tolliver_proto import Limits, NoticeKind, Policy, StoreError
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.errors import Undelivered, UndeliveredReason
+from tolliver_proto.node import Acked
 from tolliver_proto.testing import App, ProgramNet, rehearse
 
 from ..links.test_connecting import connecting

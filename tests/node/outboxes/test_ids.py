@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tolliver_proto import Loaded, OutboxFull, ReserveIds, begin_elsewhere
+from tolliver_proto import OutboxFull
 from tolliver_proto._node.outboxes.ids import (
     BEYOND_A_COPY,
     DRAWS,
@@ -21,6 +21,7 @@ from tolliver_proto._node.outboxes.ids import (
     remembered,
 )
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.store import Loaded, ReserveIds, begin_elsewhere
 from tolliver_proto.testing import BeginAt, MemoryStore
 
 from ..play import HIGH, LOW, ME, Dice, Play, Wire

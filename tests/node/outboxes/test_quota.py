@@ -9,27 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import (
-    Acked,
-    Action,
-    Blocked,
-    Fetch,
-    Limits,
-    Notice,
-    NoticeKind,
-    OutboxFull,
-    Policy,
-    QuotaPolicy,
-    Receipt,
-    RemoveDeliveries,
-    RemoveMessages,
-    Stored,
-    StoredMessage,
-    StoreError,
-    StoreMessages,
-)
+from tolliver_proto import Action, Fetch, Limits, Notice, NoticeKind, OutboxFull, Policy, Receipt, Stored, StoreError
 from tolliver_proto._testing.invariants import Ledger, Sent, SimFailure, audit
 from tolliver_proto._testing.world import LOSSY, TIGHT
+from tolliver_proto.errors import Blocked
+from tolliver_proto.node import Acked, QuotaPolicy
+from tolliver_proto.store import RemoveDeliveries, RemoveMessages, StoredMessage, StoreMessages
 from tolliver_proto.testing import SimNet
 
 from ..play import HIGH, LOW, OTHER, Play, every, notices, only

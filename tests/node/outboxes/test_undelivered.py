@@ -7,19 +7,10 @@ import pickle
 
 import pytest
 
-from tolliver_proto import (
-    Acked,
-    BodyNotDecoded,
-    BodyNotEncoded,
-    Limits,
-    Policy,
-    QuotaPolicy,
-    Stored,
-    TooFewRecipients,
-    Undelivered,
-    UndeliveredReason,
-)
+from tolliver_proto import Limits, Policy, Stored
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.errors import BodyNotDecoded, BodyNotEncoded, TooFewRecipients, Undelivered, UndeliveredReason
+from tolliver_proto.node import Acked, QuotaPolicy
 
 from ..play import LOW, OTHER, Play, only
 

@@ -7,19 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tolliver_proto import (
-    Acked,
-    CertificateError,
     ConnectionLost,
-    Dialect,
-    Find,
-    ForgetPeer,
     Limits,
     NoticeKind,
     OutboxFull,
     PeerDown,
     PeerIdentity,
     Policy,
-    RemoveDeliveries,
     Stored,
     StoreError,
     Subscribe,
@@ -27,6 +21,10 @@ from tolliver_proto import (
 )
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import audit
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.layouts import Dialect
+from tolliver_proto.node import Acked
+from tolliver_proto.store import Find, ForgetPeer, RemoveDeliveries
 from tolliver_proto.testing import MemoryStore
 
 from ..play import LOW, OTHER, Play, Wire, every, notices, only

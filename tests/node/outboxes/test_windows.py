@@ -7,28 +7,25 @@ from collections.abc import Callable
 import pytest
 
 from tolliver_proto import (
-    Acked,
     Acl,
     Action,
-    CertificateError,
     ConnectionLost,
     Dial,
     Limits,
     Notice,
     NoticeKind,
     Policy,
-    QuotaPolicy,
     Receipt,
     Rights,
     Role,
     Stored,
-    StoredMessage,
-    Undelivered,
-    UndeliveredReason,
 )
 from tolliver_proto._node.link import Link, Recipients
 from tolliver_proto._node.outboxes.connect_windows import Keeping
 from tolliver_proto._testing.inspection import inside
+from tolliver_proto.errors import CertificateError, Undelivered, UndeliveredReason
+from tolliver_proto.node import Acked, QuotaPolicy
+from tolliver_proto.store import StoredMessage
 
 from ..play import HIGH, LOW, OTHER, Play, Wire, every, notices, only
 

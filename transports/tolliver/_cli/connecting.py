@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 from attrs import define, evolve, field
 
-from tolliver_proto import Acl, DialCause, NoticeKind, Revision
+from tolliver_proto import Acl, NoticeKind, Revision
+from tolliver_proto.node import DialCause
 from tolliver_proto.reactive import DialFailure
 
 from .._options.acl_file import load_acl

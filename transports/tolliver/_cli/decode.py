@@ -27,7 +27,6 @@ from rich.text import Text
 
 from tolliver_proto import (
     Ack,
-    Decoded,
     Decoder,
     HandshakeFinal,
     HandshakeRequest,
@@ -35,16 +34,14 @@ from tolliver_proto import (
     Ignored,
     Limits,
     Message,
-    Refusal,
     RemoteProtocolError,
     Revision,
     Subscribe,
-    SubscribeMany,
     Subscription,
     Unsubscribe,
-    UnsubscribeMany,
     encode,
 )
+from tolliver_proto.layouts import Decoded, Refusal, SubscribeMany, UnsubscribeMany
 from tolliver_proto.recording import Block, BlockHeader, Damage, in_order
 
 from . import words

@@ -20,15 +20,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from tolliver_proto import (
-    CertificateError,
-    ConnectionLost,
-    DialCause,
-    HandshakeResponse,
-    TolliverError,
-    UnexpectedFrame,
-    failure_of,
-)
+from tolliver_proto import ConnectionLost, HandshakeResponse, TolliverError, UnexpectedFrame
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import DialCause, failure_of
 from tolliver_proto.reactive import VERSION, ServerHello, VersionMismatch
 
 from .._options.instance import Remote

@@ -25,7 +25,8 @@ import typer
 from attrs import define
 from cryptography import x509
 
-from tolliver_proto import CertificateError, IdentityConflict, TolliverError, reactive
+from tolliver_proto import IdentityConflict, TolliverError, reactive
+from tolliver_proto.errors import CertificateError
 
 from .._options.instance import DEFAULT_PORT, TLS, Remote, split_address
 from .._options.uuid7 import uuid7

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tolliver_proto import Commit, Find, Node, Receipt, Stored, StoreError, is_queue
+from tolliver_proto import Commit, Node, Receipt, Stored, StoreError
+from tolliver_proto.store import Find, is_queue
 
 from .._options.kinds import seconds
 from .._store.copying import back_up

@@ -25,13 +25,13 @@ from tolliver_proto import (
     Closed,
     Connection,
     ConnectionLost,
-    DialCause,
     HandshakeResponse,
     HandshakeStatus,
     Role,
     TolliverError,
     reactive,
 )
+from tolliver_proto.node import DialCause
 
 from .._options.instance import Remote
 from .._tls.pump import AnyPump, PlainPump, Pump

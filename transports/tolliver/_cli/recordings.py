@@ -16,7 +16,7 @@ from uuid import UUID
 
 from attrs import define
 
-from tolliver_proto import Decoded
+from tolliver_proto.layouts import Decoded
 from tolliver_proto.recording import (
     INDEX,
     INDEX_ENTRY,

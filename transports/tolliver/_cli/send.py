@@ -28,7 +28,9 @@ import typer
 from attrs import define, field
 from rich.progress import BarColumn, Progress
 
-from tolliver_proto import OutboxFull, PeerInfo, Receipt, Subscription, Undelivered
+from tolliver_proto import OutboxFull, Receipt, Subscription
+from tolliver_proto.errors import Undelivered
+from tolliver_proto.node import PeerInfo
 
 from .._messages.instance import Item
 from .._options.instance import InstanceOptions

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 from attrs import define, evolve, field
 
-from tolliver_proto import RESERVED_CHANNEL
+from tolliver_proto.node import RESERVED_CHANNEL
 from tolliver_proto.reactive import Limits
 
 from ..spark.demand._stager import DemandStageOptions, DemandStager

@@ -16,7 +16,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from time import monotonic, time
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from tolliver_proto import AlreadyClosed, ForkedProcess, LocalProtocolError, NotOpenYet, TolliverError
+from tolliver_proto import LocalProtocolError, TolliverError
+from tolliver_proto.errors import AlreadyClosed, ForkedProcess, NotOpenYet
 
 from .._options.instance import TLS, Remote
 from .._tls.policy import Pumps

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
-from tolliver_proto import PeerIdentity, Role, State
+from tolliver_proto import PeerIdentity, Role
+from tolliver_proto.layouts import State
 
 from .._tls.pump import AnyPump
 from .socket_session import SocketSession

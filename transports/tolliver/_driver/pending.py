@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
-from tolliver_proto import AlreadyClosed, TolliverError
+from tolliver_proto import TolliverError
+from tolliver_proto.errors import AlreadyClosed
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -17,7 +17,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from tolliver_proto import ConnectionLost, DialCause, PeerIdentity, Role, TolliverError
+from tolliver_proto import ConnectionLost, PeerIdentity, Role, TolliverError
+from tolliver_proto.node import DialCause
 
 from .._tls.pump import AnyPump
 from .sockets import SELF_CONNECTED, address_of, is_self_connected, tune

@@ -12,7 +12,9 @@ import socket
 from collections.abc import Iterable
 from typing import Any
 
-from tolliver_proto import CannotListen, ConnectionLost, DialCause
+from tolliver_proto import ConnectionLost
+from tolliver_proto.errors import CannotListen
+from tolliver_proto.node import DialCause
 
 Address = tuple[Any, ...]
 """A socket address, as getaddrinfo gives it."""

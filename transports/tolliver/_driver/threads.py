@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
 
-from tolliver_proto import OutOfThreads
+from tolliver_proto.errors import OutOfThreads
 
 
 @contextmanager

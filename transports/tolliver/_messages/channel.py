@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar, cast
 
-from tolliver_proto import Reply, RetainedValue
+from tolliver_proto.node import Reply, RetainedValue
 
 from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tolliver_proto import Histogram
+from tolliver_proto.node import Histogram
 
 from .._status.snapshot import HistogramStatus
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tolliver_proto import Delivery, GiveUp, HandleAgain, Verdict
+from tolliver_proto import Delivery
+from tolliver_proto.node import GiveUp, HandleAgain, Verdict
 
 
 class _Shared:

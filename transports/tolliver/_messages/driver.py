@@ -14,37 +14,38 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import UUID
 
 from tolliver_proto import (
-    Acked,
-    Answered,
-    Asked,
-    CertificateExpires,
     Commit,
     ConnectionClosing,
     Deliver,
     Delivery,
     Dial,
-    DialEnded,
-    DialFailed,
     Fetch,
-    Find,
-    GiveUp,
-    HandleAgain,
     Node,
     Notice,
     NoticeKind,
     PeerDown,
-    PeersMoved,
     PeerUp,
     Receipt,
+    Stored,
+    Transmit,
+)
+from tolliver_proto.node import (
+    Acked,
+    Answered,
+    Asked,
+    CertificateExpires,
+    DialEnded,
+    DialFailed,
+    GiveUp,
+    HandleAgain,
+    PeersMoved,
     Reply,
     Requests,
-    Store,
-    Stored,
     SubscriptionsChanged,
     TakeBack,
-    Transmit,
     Verdict,
 )
+from tolliver_proto.store import Find, Store
 
 from .._driver import logs
 from .._driver.adapter import Done, Job, StoringAdapter

@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from tolliver_proto import Acl, DeadLetter, NodeStats, Notice, NoticeKind, PeerInfo, RemoteInfo, Subscription
+from tolliver_proto import Acl, Notice, NoticeKind, Subscription
+from tolliver_proto.node import NodeStats, PeerInfo, RemoteInfo
+from tolliver_proto.store import DeadLetter
 
 from .._driver.facade import BaseFacade
 from .._options.instance import Remote

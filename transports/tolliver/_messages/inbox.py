@@ -24,16 +24,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from tolliver_proto import (
-    BodyNotDecoded,
-    Delivery,
-    GiveUp,
-    HandleAgain,
-    Lanes,
-    Node,
-    NoticeKind,
-    Verdict,
-)
+from tolliver_proto import Delivery, Node, NoticeKind
+from tolliver_proto.errors import BodyNotDecoded
+from tolliver_proto.node import GiveUp, HandleAgain, Lanes, Verdict
 
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt, shown, told

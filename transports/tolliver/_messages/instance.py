@@ -17,25 +17,27 @@ from uuid import UUID
 
 from tolliver_proto import (
     Acl,
-    DeadLetter,
     Delivery,
     IdentityConflict,
-    LastValues,
     Node,
-    NodeStats,
     Notice,
     NoticeKind,
-    PeerInfo,
     Receipt,
+    Subscription,
+    TolliverError,
+)
+from tolliver_proto.node import (
+    LastValues,
+    NodeStats,
+    PeerInfo,
     RemoteInfo,
     Reply,
     Requests,
     RetainedValue,
-    Subscription,
-    TolliverError,
     ValueList,
     Verdict,
 )
+from tolliver_proto.store import DeadLetter
 
 from .._driver import logs
 from .._driver.adapter import Done, Job

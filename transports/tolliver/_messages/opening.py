@@ -10,7 +10,8 @@ import secrets
 import time
 from contextlib import ExitStack, closing
 
-from tolliver_proto import PATTERNS, Commit, IdentityConflict, Node, is_derived
+from tolliver_proto import Commit, IdentityConflict, Node
+from tolliver_proto.node import PATTERNS, is_derived
 
 from .._options.instance import InstanceOptions
 from .._options.uuid7 import uuid7

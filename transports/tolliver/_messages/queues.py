@@ -11,7 +11,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
-from tolliver_proto import Job, JobList, Node, Queues, QueueWork, Receipt
+from tolliver_proto import Node, Receipt
+from tolliver_proto.node import Job, JobList, Queues, QueueWork
 
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from tolliver_proto import BodyNotDecoded, Delivery, LocalProtocolError, NoticeKind, Request, Requests, TolliverError
+from tolliver_proto import Delivery, LocalProtocolError, NoticeKind, TolliverError
+from tolliver_proto.errors import BodyNotDecoded
+from tolliver_proto.node import Request, Requests
 
 from .._driver.ends import is_interrupt, told
 from .inbox import Handler, Mailbox, Policy, Timed

@@ -12,7 +12,8 @@ from itertools import islice
 from time import monotonic, time
 from typing import Protocol
 
-from tolliver_proto import Node, Queues
+from tolliver_proto import Node
+from tolliver_proto.node import Queues
 
 from .._driver.sockets import address_of
 from .._options.instance import InstanceOptions

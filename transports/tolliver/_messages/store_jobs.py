@@ -9,17 +9,9 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
-from tolliver_proto import (
-    Commit,
-    Fetch,
-    Find,
-    Histogram,
-    Node,
-    NoticeKind,
-    Store,
-    StoreMessages,
-    TolliverError,
-)
+from tolliver_proto import Commit, Fetch, Node, NoticeKind, TolliverError
+from tolliver_proto.node import Histogram
+from tolliver_proto.store import Find, Store, StoreMessages
 
 from .._driver.adapter import Done, Job
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, Self, TypeVar
 
-from tolliver_proto import BodyNotDecoded, Delivery, NoticeKind
+from tolliver_proto import Delivery, NoticeKind
+from tolliver_proto.errors import BodyNotDecoded
 
 from ..codecs._bodies import Opener, TypedDelivery
 from ..codecs._codec import AnyCodec

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from tolliver_proto import Action, Node, PeersMoved, Requests, TolliverError
+from tolliver_proto import Action, Node, TolliverError
+from tolliver_proto.node import PeersMoved, Requests
 
 from .._driver.pending import PendingCall, as_it_is, closed
 

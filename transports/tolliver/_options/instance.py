@@ -15,8 +15,9 @@ from uuid import UUID
 
 from attrs import converters, define, evolve, field, validators
 
-from tolliver_proto import Acl, Dialect, Limits, Policy, Probe, QuotaPolicy, Revision, Subscription
-from tolliver_proto.layouts import LAYOUTS
+from tolliver_proto import Acl, Limits, Policy, Revision, Subscription
+from tolliver_proto.layouts import LAYOUTS, Dialect
+from tolliver_proto.node import Probe, QuotaPolicy
 
 from .checks import as_path as _path
 from .checks import check as _check

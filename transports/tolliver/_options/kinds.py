@@ -14,7 +14,9 @@ from uuid import UUID
 
 from attrs import define, evolve
 
-from tolliver_proto import Dialect, Probe, QuotaPolicy, Revision, Subscription
+from tolliver_proto import Revision, Subscription
+from tolliver_proto.layouts import Dialect
+from tolliver_proto.node import Probe, QuotaPolicy
 
 from .checks import as_path
 from .instance import Remote, is_loopback, split_address

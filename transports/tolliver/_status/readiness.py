@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tolliver_proto import RemoteState
+from tolliver_proto.node import RemoteState
 
 from .._options.instance import InstanceOptions
 from .._store.health import StoreHealth

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
-from tolliver_proto import DialCause, Histogram, NoticeKind, RemoteState, Subscription
+from tolliver_proto import NoticeKind, Subscription
+from tolliver_proto.node import DialCause, Histogram, RemoteState
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from struct import error as struct_error
 from typing import NamedTuple
 from zlib import crc32
 
-from tolliver_proto import CorruptMessage, StoredMessage
+from tolliver_proto.store import CorruptMessage, StoredMessage
 
 PIECE = 2**18
 """Bytes of bodies in a batch, but for a larger message, which has one of its own."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sqlite3
 import struct
 
-from tolliver_proto import DiskFull, StoreError
+from tolliver_proto import StoreError
+from tolliver_proto.errors import DiskFull
 
 from .._private import NotAFile
 

@@ -23,7 +23,8 @@ from types import TracebackType
 from uuid import UUID
 from weakref import WeakSet
 
-from tolliver_proto import NoticeKind, StoreError, Unconfirmed
+from tolliver_proto import NoticeKind, StoreError
+from tolliver_proto.errors import Unconfirmed
 
 from .._private import must_be_file, open_private, take_place
 from .causes import DAMAGED, FAILURES, MALFORMED, NOT_A_DATABASE, primary_code, store_error

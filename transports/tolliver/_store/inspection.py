@@ -14,7 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from uuid import UUID
 
-from tolliver_proto import CorruptMessage, NoticeKind, StoreError, UnparkDeliveries, is_keeper
+from tolliver_proto import NoticeKind, StoreError
+from tolliver_proto.node import is_keeper
+from tolliver_proto.store import CorruptMessage, UnparkDeliveries
 
 from .._private import open_private
 from .file import failing, probe

@@ -18,8 +18,8 @@ from operator import attrgetter
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
-from tolliver_proto import CorruptMessage, StoredMessage
 from tolliver_proto.layouts import IntervalSet, RefCounts
+from tolliver_proto.store import CorruptMessage, StoredMessage
 
 from .batches import Directory, Messages, in_columns, pack
 from .causes import primary_code

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tolliver_proto import (
+from tolliver_proto.store import (
     AddDeliveries,
     ForgetPeer,
     Operation,

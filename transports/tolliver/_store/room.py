@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from time import monotonic
 
-from tolliver_proto import DiskFull, NoticeKind
+from tolliver_proto import NoticeKind
+from tolliver_proto.errors import DiskFull
 
 from .causes import primary_code
 from .health import StoreHealth

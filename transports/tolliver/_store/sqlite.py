@@ -22,7 +22,10 @@ from threading import Lock
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
-from tolliver_proto import (
+from tolliver_proto import NoticeKind, StoreError, Subscription
+from tolliver_proto.layouts import MessageSet
+from tolliver_proto.node import is_keeper
+from tolliver_proto.store import (
     STORING,
     AddDeadLetter,
     AddDeliveries,
@@ -35,7 +38,6 @@ from tolliver_proto import (
     KeepUnsubscribe,
     Loaded,
     LoadedPeer,
-    NoticeKind,
     Operation,
     ParkDelivery,
     PinPeer,
@@ -48,16 +50,12 @@ from tolliver_proto import (
     RemovePeerSubscription,
     ReplacePeerSubscriptions,
     ReserveIds,
-    StoreError,
     StoreMessages,
-    Subscription,
     UnparkDeliveries,
     UnpinPeer,
     begin_elsewhere,
     bytes_of,
-    is_keeper,
 )
-from tolliver_proto.layouts import MessageSet
 
 from .causes import FAILURES, MALFORMED, primary_code, store_error
 from .checks import check_of, letter_check
@@ -143,7 +141,7 @@ def _by_peer(run: Iterable[RemoveDeliveries | ParkDelivery | UnparkDeliveries]) 
 
 
 class SQLiteStore:
-    """A node's durable storage in the SQLite file `path`: the contract is `tolliver_proto.Store`.
+    """A node's durable storage in the SQLite file `path`: the contract is `tolliver_proto.store.Store`.
 
     A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID. A file that is
     there keeps its own; `instance_id` may then be None, and it is for the caller to compare. `first_id` has no effect

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tolliver_proto import CertificateExpires, DialCause, TolliverError
+from tolliver_proto import TolliverError
+from tolliver_proto.node import CertificateExpires, DialCause
 
 from .._options.instance import Remote
 from .peers import BasePeer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from tolliver_proto import gauge
+from tolliver_proto.node import gauge
 from tolliver_proto.reactive import HubStats
 
 

@@ -12,16 +12,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
-from tolliver_proto import (
-    AccessDenied,
-    ConnectionLost,
-    DialCause,
-    PeerIdentity,
-    RemoteProtocolError,
-    Rights,
-    Subscription,
-    TolliverError,
-)
+from tolliver_proto import ConnectionLost, PeerIdentity, RemoteProtocolError, Rights, Subscription, TolliverError
+from tolliver_proto.errors import AccessDenied
+from tolliver_proto.node import DialCause
 from tolliver_proto.reactive import (
     ALPN,
     Cancel,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from tolliver_proto import CertificateError, PeerIdentity, TolliverError
+from tolliver_proto import PeerIdentity, TolliverError
+from tolliver_proto.errors import CertificateError
 
 from .._options.instance import Remote
 from .._options.tls import ContextsTLS

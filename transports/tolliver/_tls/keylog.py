@@ -7,7 +7,7 @@ import os
 import ssl
 from pathlib import Path
 
-from tolliver_proto import CertificateError
+from tolliver_proto.errors import CertificateError
 
 from .._private import make_private, open_private
 

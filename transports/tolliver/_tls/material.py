@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from tolliver_proto import CertificateError
+from tolliver_proto.errors import CertificateError
 
 from .._options.tls import TLS, BytesTLS
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ssl
 from typing import NoReturn, Self
 
-from tolliver_proto import CertificateError, PeerIdentity, TolliverError
+from tolliver_proto import PeerIdentity, TolliverError
+from tolliver_proto.errors import CertificateError
 
 from .._options.instance import Remote
 from .._options.tls import TLS, BytesTLS, ContextsTLS

@@ -28,14 +28,9 @@ from __future__ import annotations
 import dataclasses
 import ssl
 
-from tolliver_proto import (
-    CertificateError,
-    ConnectionClosing,
-    ConnectionLost,
-    DialCause,
-    PeerIdentity,
-    TolliverError,
-)
+from tolliver_proto import ConnectionClosing, ConnectionLost, PeerIdentity, TolliverError
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import DialCause
 
 from .._options.instance import Remote
 from .revocation import RevocationList

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from tolliver_proto import CertificateError
+from tolliver_proto.errors import CertificateError
 
 from .material import PEM
 from .x509 import contents

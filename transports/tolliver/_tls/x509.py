@@ -15,14 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tolliver_proto import (
-    CertificateError,
-    ConnectionLost,
-    DialCause,
-    IdentityConflict,
-    PeerIdentity,
-    TolliverError,
-)
+from tolliver_proto import ConnectionLost, IdentityConflict, PeerIdentity, TolliverError
+from tolliver_proto.errors import CertificateError
+from tolliver_proto.node import DialCause
 
 from .._options.instance import Remote
 from ..derived import URN, check_prefix

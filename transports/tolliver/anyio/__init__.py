@@ -13,7 +13,8 @@ from .._extras import door, needed
 needed("anyio", "attrs", "anyio")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery, Job, Reply, Request
+    from tolliver_proto import Delivery
+    from tolliver_proto.node import Job, Reply, Request
 
     from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
@@ -41,7 +42,8 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Job, Reply, Request",
+            "tolliver_proto": "Delivery",
+            "tolliver_proto.node": "Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.queues": "Work",

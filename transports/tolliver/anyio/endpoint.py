@@ -19,7 +19,8 @@ from typing import Any, Self, TypeVar
 import anyio
 import anyio.lowlevel
 
-from tolliver_proto import ConnectionClosing, OutOfThreads, Role
+from tolliver_proto import ConnectionClosing, Role
+from tolliver_proto.errors import OutOfThreads
 
 from .._driver.endpoint import EndpointOptions
 from .._driver.facade import BaseFacade

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
-from tolliver_proto import DeadLetter, Job, Receipt, Reply, RetainedValue
+from tolliver_proto import Receipt
+from tolliver_proto.node import Job, Reply, RetainedValue
+from tolliver_proto.store import DeadLetter
 
 from .._driver.events import Events
 from .._messages.channel import BaseChannel

@@ -14,7 +14,8 @@ from .._extras import door, needed
 needed("blocking", "attrs")
 
 if TYPE_CHECKING:
-    from tolliver_proto import Delivery, Job, Reply, Request
+    from tolliver_proto import Delivery
+    from tolliver_proto.node import Job, Reply, Request
 
     from .._messages.inbox import Handler, Run
     from .._messages.responding import Responder
@@ -45,7 +46,8 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto": "Delivery, Job, Reply, Request",
+            "tolliver_proto": "Delivery",
+            "tolliver_proto.node": "Job, Reply, Request",
             ".._messages.inbox": "Handler, Run",
             ".._messages.responding": "Responder",
             ".._messages.typed": "TypedRun",

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-from tolliver_proto import Delivery, OutOfThreads
+from tolliver_proto import Delivery
+from tolliver_proto.errors import OutOfThreads
 
 from .._driver.ends import is_interrupt
 from .._driver.threads import interrupt_program, start

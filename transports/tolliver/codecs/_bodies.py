@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 from uuid import UUID
 
-from tolliver_proto import BodyNotDecoded, BodyNotEncoded, Delivery
+from tolliver_proto import Delivery
+from tolliver_proto.errors import BodyNotDecoded, BodyNotEncoded
 
 from ._codec import BYTES, AnyCodec, coding_of
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar, cast
 
-from tolliver_proto import BodyNotDecoded, Reply, Request, RequestFailed
+from tolliver_proto.errors import BodyNotDecoded, RequestFailed
+from tolliver_proto.node import Reply, Request
 
 from ._bodies import Opener, encoded, wrapped
 from ._codec import AnyCodec, coding_of

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Generic, TypeVar, cast
 from uuid import UUID
 
-from tolliver_proto import BodyNotDecoded, RetainedValue
+from tolliver_proto.errors import BodyNotDecoded
+from tolliver_proto.node import RetainedValue
 
 from ._bodies import Opener
 from ._codec import AnyCodec

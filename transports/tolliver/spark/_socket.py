@@ -17,17 +17,16 @@ from tolliver_proto import (
     Closed,
     Connection,
     ConnectionLost,
-    DialCause,
     HandshakeRequest,
     HandshakeResponse,
     Subscribe,
-    SubscribeMany,
     Subscription,
     TolliverError,
     Unsubscribe,
-    UnsubscribeMany,
 )
 from tolliver_proto import Decoder as Messages
+from tolliver_proto.layouts import SubscribeMany, UnsubscribeMany
+from tolliver_proto.node import DialCause
 from tolliver_proto.reactive import ALPN
 from tolliver_proto.reactive import Connection as ReactiveConnection
 

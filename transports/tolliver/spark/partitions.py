@@ -14,7 +14,6 @@ from uuid import UUID
 
 from tolliver_proto import (
     Connection,
-    Decoded,
     Decoder,
     Event,
     HandshakeRequest,
@@ -23,9 +22,9 @@ from tolliver_proto import (
     RemoteProtocolError,
     Revision,
     Role,
-    State,
     reactive,
 )
+from tolliver_proto.layouts import Decoded, State
 from tolliver_proto.recording import Block, BlockHeader, Direction, in_order, read_blocks, read_taken
 
 from ._options import parse

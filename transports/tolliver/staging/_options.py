@@ -10,7 +10,8 @@ from uuid import UUID
 
 from attrs import define, field, validators
 
-from tolliver_proto import Acl, Dialect, Limits, Revision
+from tolliver_proto import Acl, Limits, Revision
+from tolliver_proto.layouts import Dialect
 from tolliver_proto.recording import MAX_LENGTH
 
 from .._options.instance import TLS, InstanceOptions, Remote

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from uuid import UUID
 from zlib import crc32
 
-from tolliver_proto import Span
 from tolliver_proto.layouts import Fields, Known, MessageSet
+from tolliver_proto.node import Span
 
 Key = tuple[int, int]
 """Id and checksum."""

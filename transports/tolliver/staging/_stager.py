@@ -13,17 +13,9 @@ from itertools import groupby
 from operator import attrgetter
 from uuid import UUID
 
-from tolliver_proto import (
-    Acl,
-    Delivery,
-    LocalProtocolError,
-    Message,
-    NoticeKind,
-    OwnLimitExceeded,
-    Revision,
-    is_derived,
-)
+from tolliver_proto import Acl, Delivery, LocalProtocolError, Message, NoticeKind, OwnLimitExceeded, Revision
 from tolliver_proto.layouts import LAYOUTS
+from tolliver_proto.node import is_derived
 
 from ..blocking import Instance, Run, Runs, create_instance
 from ._loop import StageLoop

@@ -15,7 +15,7 @@ from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, T
 from twisted.internet.error import CannotListenError, ConnectError
 from twisted.internet.threads import deferToThreadPool
 
-from tolliver_proto import CannotListen, OutOfThreads
+from tolliver_proto.errors import CannotListen, OutOfThreads
 
 from .._driver.sockets import FREE_PORTS, LISTENING, is_taken, look_up
 from .._driver.threads import starting_thread

@@ -16,7 +16,8 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail,
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from tolliver_proto import OutOfThreads, Role
+from tolliver_proto import Role
+from tolliver_proto.errors import OutOfThreads
 
 from .._driver.adapter import Job
 from .._driver.endpoint import EndpointOptions

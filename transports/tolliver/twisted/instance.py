@@ -12,7 +12,9 @@ from uuid import UUID
 
 from twisted.internet.defer import Deferred, maybeDeferred
 
-from tolliver_proto import DeadLetter, Job, Receipt, Reply, RetainedValue
+from tolliver_proto import Receipt
+from tolliver_proto.node import Job, Reply, RetainedValue
+from tolliver_proto.store import DeadLetter
 
 from .._messages.channel import BaseChannel
 from .._messages.events import Event

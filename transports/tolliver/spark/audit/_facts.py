@@ -23,16 +23,13 @@ from tolliver_proto import (
     HandshakeResponse,
     Ignored,
     Message,
-    Refusal,
     RemoteProtocolError,
     Revision,
     Subscribe,
-    SubscribeMany,
     Unsubscribe,
-    UnsubscribeMany,
     decode,
 )
-from tolliver_proto.layouts import LAYOUTS
+from tolliver_proto.layouts import LAYOUTS, Refusal, SubscribeMany, UnsubscribeMany
 from tolliver_proto.recording import Block, Damage
 
 from ..read._columns import Columns, ack_ids, as_text, find_frames

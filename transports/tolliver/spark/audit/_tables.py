@@ -18,7 +18,7 @@ from importlib.resources import files
 from string import Formatter
 from typing import Any, NamedTuple
 
-from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL
+from tolliver_proto.node import PROBE_CHANNEL, RESERVED_CHANNEL
 
 Row = dict[str, Any]
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -13,7 +13,7 @@ from attrs import define
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from tolliver_proto import RESERVED_CHANNEL
+from tolliver_proto.node import RESERVED_CHANNEL
 from tolliver_proto.reactive import Limits
 
 from ..._options.streams import StreamsOptions

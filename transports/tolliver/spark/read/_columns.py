@@ -20,9 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tolliver_proto import (
-    RESERVED_CHANNEL,
     Ack,
-    Decoded,
     Decoder,
     HandshakeFinal,
     HandshakeRequest,
@@ -33,7 +31,8 @@ from tolliver_proto import (
     Revision,
     decode,
 )
-from tolliver_proto.layouts import LAYOUTS, Fields, Layout
+from tolliver_proto.layouts import LAYOUTS, Decoded, Fields, Layout
+from tolliver_proto.node import RESERVED_CHANNEL
 from tolliver_proto.recording import Column, FrameColumns
 
 MAX_BYTES = 2**31 - 1

@@ -20,8 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tolliver_proto import PROBE_CHANNEL, RESERVED_CHANNEL, Limits, Message, Revision
+from tolliver_proto import Limits, Message, Revision
 from tolliver_proto.layouts import LAYOUTS
+from tolliver_proto.node import PROBE_CHANNEL, RESERVED_CHANNEL
 
 from ..read._columns import Booleans, good_text, head_type
 

@@ -26,16 +26,13 @@ from tolliver_proto import (
     HandshakeRequest,
     Ignored,
     Limits,
-    Refusal,
     Revision,
     Role,
     Subscribe,
-    SubscribeMany,
     Subscription,
     Unsubscribe,
-    UnsubscribeMany,
 )
-from tolliver_proto.layouts import LAYOUTS
+from tolliver_proto.layouts import LAYOUTS, Refusal, SubscribeMany, UnsubscribeMany
 
 from ..._messages.recorder import Recorder
 from ..._options.instance import Remote

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, ByteType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
-from tolliver_proto import CertificateError
+from tolliver_proto.errors import CertificateError
 
 from ..._messages.recorder import Recorder
 from ..._tls.policy import Pumps
