@@ -183,8 +183,9 @@ class LastValues(Pattern):
             return nsmallest(count, filter(wants, entries))
 
         def done(error: TolliverError | None) -> None:
+            bodies, reading.bodies = reading.bodies, {}  # the cycle of this function and the reading would keep them
             for name in names() if error is None else ():
-                body = reading.bodies[entries[name].seq]
+                body = bodies[entries[name].seq]
                 if body is not None:
                     token.values.append(RetainedValue(*name, body, entries[name].stored_at + clock))
             self._lists.remove(token)
@@ -284,6 +285,7 @@ class LastValues(Pattern):
     def _end_giving(self, giving: Giving, _error: TolliverError | None = None) -> None:
         """Lets the peer's other lists go on."""
         del self._givings[giving.uuid]
+        giving.reading.bodies.clear()  # up to the peer's quota: the cycle of giving and reading would keep them
         for go_on in giving.waiting:
             go_on(None)
 
