@@ -145,10 +145,6 @@ class Services:
         if waits or not parts.sender.store(items, parts.sizes.sizes(items), rider, Terms()):
             parts.sender.blocked.append(([*items], rider, Terms()))
 
-    def waiting_sends(self) -> Iterable[Receipt]:
-        """Receipts of the sends that wait for room, in order."""
-        return [receipt for _, receipt, _ in self._parts.sender.blocked]
-
     def wanted_by(self, peer: Peer, items: Sequence[Item]) -> list[Item]:
         """The items among these that this peer gets."""
         routed = self._parts.routing.routes.match_all(items)
