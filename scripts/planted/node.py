@@ -1,146 +1,162 @@
-"""Bugs in the node's base: commits, calls, maintenance."""
+"""Bugs in commits, lists, rules of matching, sizes and notices."""
 
 from __future__ import annotations
 
 from .bug import Bug
 
-REMOTES = "tolliver_proto/_node/links/remotes.py"
-ROUTING = "tolliver_proto/_node/outboxes/routing.py"
-HANDSHAKES = "tolliver_proto/_node/links/handshakes.py"
-LINKS = "tolliver_proto/_node/links/links.py"
-COMMITS = "tolliver_proto/_node/commits/commits.py"
-NODE = "tolliver_proto/_node/node.py"
-
-SEEN = ("tests/node/links/test_dial_causes.py",)
-
 BUGS = (
     Bug(
-        "a handshake that times out is not told",
-        LINKS,
-        "on_link_timeout",
-        "connection is None or connection.state in HANDSHAKING",
-        "False",
-        SEEN,
-    ),
-    Bug(
-        "on a full disk removals wait for messages to be stored",
-        COMMITS,
-        "failed",
-        "batch.stores and isinstance(error, DiskFull)",
-        "False",
+        "subscriptions of a peer that is away are dropped",
+        "tolliver_proto/_node/lists/peers.py",
+        "end_voice",
+        """
+        if not peer.outbox.takes_reliable:
+            self.want_while_connected(peer)
+        elif peer.lists.voices:
+            self.route_to(peer)
+            self._commits.batch.lists[peer] = None
+            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+        """,
+        """
+        if not peer.outbox.takes_reliable:
+            self.want_while_connected(peer)
+        else:
+            self.route_to(peer)
+            self._commits.batch.lists[peer] = None
+            self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
+        """,
         (
-            "tests/node/commits/test_full_disk.py::"
-            "test_what_was_acknowledged_is_removed_at_once_though_no_message_can_be_stored",
+            "tests/node/lists/test_holds.py",
+            "tests/node/links/test_connecting.py",
         ),
     ),
     Bug(
-        "a disk that has room again is taken for full",
-        COMMITS,
-        "committed",
-        "self.apart = self.apart and not batch.stores",
+        "a peer subscribes to the reserved channel",
+        "tolliver_proto/_node/lists/peers.py",
+        "_on_entries",
+        "peer.derived or one.channel == RESERVED_CHANNEL",
+        "peer.derived",
+        ("tests/node/inboxes/test_receiving.py::test_the_reserved_channel_is_refused_everywhere",),
+    ),
+    Bug(
+        "too many subscriptions of a peer are kept",
+        "tolliver_proto/_node/lists/peers.py",
+        "_may_have",
+        "len(link.lists.told) + others >= self._limits.max_subscriptions or size > self._limits.max_handshake",
+        "size > self._limits.max_handshake",
+        ("tests/node/inboxes/test_receiving.py::test_too_many_subscriptions_of_a_peer_are_refused_and_acknowledged",),
+    ),
+    Bug(
+        "what a newer list lacks is dropped",
+        "tolliver_proto/_node/lists/peers.py",
+        "_set_peer_list",
+        "{one: peer.lists.held.get(one, until) for one in kept}",
+        "{}",
+        ("tests/node/lists/test_holds.py",),
+    ),
+    Bug(
+        "a hold never ends",
+        "tolliver_proto/_node/lists/peers.py",
+        "_give_up_held",
+        "self._commits.searches.begin(peer.uuid, take, lambda _error: None)",
         "",
-        ("tests/node/commits/test_full_disk.py::test_messages_go_in_commits_of_their_own_until_there_is_room",),
+        ("tests/node/lists/test_holds.py",),
+    ),
+    Bug(
+        "own subscriptions are not stored",
+        "tolliver_proto/_node/lists/own.py",
+        "_store_own",
+        "self._commits.batch.operations.append(operation)",
+        "",
+        ("tests/node/inboxes/test_receiving.py::test_own_changes_are_told_to_every_peer_once_they_are_stored",),
+    ),
+    Bug(
+        "a wildcard channel matches nothing",
+        "tolliver_proto/_node/subscriptions.py",
+        "matching",
+        'Subscription("", key)',
+        "Subscription(channel, key)",
+        ("tests/node/outboxes/test_sending.py::test_reserved_names_are_case_sensitive",),
+    ),
+    Bug(
+        "what is linked again after a failure is forgotten",
+        "tolliver_proto/_node/commits/batch.py",
+        "putting_away",
+        "self.linked",
+        "False",
+        (
+            "tests/node/commits/test_full_disk.py::test_what_was_linked_and_failed_is_linked_later_though_nothing_else_is_to_be_stored",
+        ),
+    ),
+    Bug(
+        "wildcard matches the reserved channel",
+        "tolliver_proto/_node/sizes.py",
+        "_size_around",
+        "PRIVATE_CHANNELS",
+        "()",
+        ("tests/node/outboxes/test_sending.py::test_a_bad_item_is_refused_with_all_its_companions",),
+    ),
+    Bug(
+        "searched for before all is stored",
+        "tolliver_proto/_node/commits/commits.py",
+        "when_stored",
+        "self.running is None and self.batch.empty",
+        "True",
+        ("tests/node/outboxes/test_upkeep.py::test_what_is_being_stored_for_it_is_purged_too",),
     ),
     Bug(
         "send before commit",
-        NODE,
+        "tolliver_proto/_node/node.py",
         "_begin_commit",
         "self._commits.begin(batch)",
-        ("\n        self._commits.begin(batch)\n        self._transmission.on_stored(batch.runs)\n        "),
+        """
+        self._commits.begin(batch)
+        self._transmission.on_stored(batch.runs)
+        """,
         ("tests/node/test_promises.py::test_i1_neither_stored_nor_a_byte_before_the_commit",),
     ),
     Bug(
-        "ids go on where the last opening ended",
-        "tolliver_proto/_node/outboxes/ledger.py",
-        "Ledger.__init__",
-        "None if is_derived(context.instance_id) else context.rng",
-        "None",
-        (
-            "tests/node/outboxes/test_ids.py",
-            "tests/test_restored.py",
-        ),
-    ),
-    Bug(
-        "a derived identity begins anywhere",
-        "tolliver_proto/_node/outboxes/ledger.py",
-        "Ledger.__init__",
-        "None if is_derived(context.instance_id) else context.rng",
-        "context.rng",
-        (
-            "tests/node/outboxes/test_ids.py::test_a_derived_identity_begins_at_1_and_goes_on_behind_what_was_reserved",
-            "tests/adapters/test_derived.py::test_every_try_of_a_task_counts_once",
-        ),
-    ),
-    Bug(
-        "a forgotten peer's ids remembered",
-        NODE,
-        "forgotten",
-        "self._delivering.dedupe.forget(peer.uuid)",
-        "",
-        ("tests/node/inboxes/test_duplicates.py::test_a_forgotten_peer_s_ids_are_new_again",),
-    ),
-    Bug(
-        "a peer that is connected is forgotten, as it was away once",
-        HANDSHAKES,
-        "_on_away_timeout",
-        "any(link.peer is peer for link in self._context.links.values())",
-        "False",
-        ("tests/node/links/test_absence.py::test_a_peer_that_is_back_in_time_has_all_of_its_time_again",),
-    ),
-    Bug(
-        "a peer that was away at the opening is never forgotten",
-        NODE,
-        "__init__",
-        "self._links.count_absence(peer)",
-        "",
-        ("tests/node/links/test_absence.py::test_after_a_restart_it_has_all_of_its_time_again",),
-    ),
-    Bug(
-        "access: routes do not look at the rules",
-        ROUTING,
-        "reroute",
-        "self._context.acl.rights(peer.uuid).granted(wanted)",
-        "peer.subscriptions.union(peer.held)",
-        ("tests/node/links/test_access.py::test_rules_that_change_while_a_list_is_stored",),
-    ),
-    Bug(
-        "access: new rules leave the old routes",
-        REMOTES,
-        "set_acl",
-        ("\n        if acl.rights(uuid) != before.rights(uuid):\n            self._routing.reroute(peer)\n        "),
-        "pass",
-        ("tests/node/links/test_access.py::test_narrower_rules_hold_at_once_and_wider_ones_give_back",),
-    ),
-    Bug(
-        "dedupe: forgotten over a restart",
-        "tolliver_proto/_node/inboxes/delivering.py",
-        "__init__",
-        "loaded.handled if dedupe else ()",
-        "()",
-        ("tests/node/inboxes/test_duplicates.py::test_durable_is_acknowledged_when_it_is_on_disk",),
-    ),
-    Bug(
         "ids in use are not reserved in the store",
-        NODE,
+        "tolliver_proto/_node/node.py",
         "_begin_commit",
         "self._ledger.ids.needs_reserve",
         "False",
         ("tests/node/commits/test_storing.py::test_ids_are_reserved_again_after_a_failure",),
     ),
     Bug(
-        "sends wait for removals that have no room",
-        COMMITS,
-        "failed",
-        "self.apart and not no_room",
-        "False",
-        ("tests/node/commits/test_full_disk.py::test_a_send_does_not_wait_for_removals_that_find_no_room_either",),
+        "the oldest go before what displaces them is stored",
+        "tolliver_proto/_node/node.py",
+        "done",
+        "then(error)",
+        """
+        self._ledger.remove(peer, outbox.oldest.choose(excess, is_in_flight, self._ledger.next_seq) or [])
+        self._begin_commit()
+        then(error)
+        """,
+        ("tests/node/outboxes/test_quota.py::test_the_oldest_go_in_the_commit_that_stores_the_newest",),
     ),
     Bug(
-        "no answer to a probe is no matter",
-        LINKS,
-        "_on_probe_timeout",
-        "self._actions.append(Abort(cid))",
-        "return",
-        ("tests/node/links/test_probes.py::test_no_answer_is_a_lost_connection",),
+        "a notice that repeats is told each time",
+        "tolliver_proto/_node/context.py",
+        "notice",
+        "kind not in THROTTLED or self.tally.is_first(kind, peer, detail, self.now)",
+        "True",
+        ("tests/node/test_throttled.py::test_the_first_is_told_at_once_and_then_the_sum",),
+    ),
+    Bug(
+        "each UUID that is claimed takes memory",
+        "tolliver_proto/_node/notices.py",
+        "_place",
+        "peer in known or len(known) < PEERS_KNOWN",
+        "True",
+        ("tests/node/test_throttled.py::test_who_claims_ever_new_uuids_takes_a_bounded_share_of_memory",),
+    ),
+    Bug(
+        "two changes of one subscription are under way at once",
+        "tolliver_proto/_node/lists/control_sync.py",
+        "sync",
+        "told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind)",
+        "told == wanted or self.mute or not self._connection.can_send(kind)",
+        ("tests/node/inboxes/test_receiving.py::test_one_change_of_a_subscription_at_a_time_and_the_latest_wins",),
     ),
 )
