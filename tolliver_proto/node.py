@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tolliver_proto._common.dial_failures import DialFailure, failure_of
     from tolliver_proto._common.histogram import Histogram
     from tolliver_proto._common.intervals import Span
-    from tolliver_proto._common.owner_ids import VALUES, is_keeper
     from tolliver_proto._node.actions import (
         Acked,
         Answered,
@@ -53,7 +52,6 @@ else:
             "tolliver_proto._common.dial_failures": "DialFailure, failure_of",
             "tolliver_proto._common.histogram": "Histogram",
             "tolliver_proto._common.intervals": "Span",
-            "tolliver_proto._common.owner_ids": "VALUES, is_keeper",
             "tolliver_proto._node.actions": (
                 "Acked, Answered, Asked, DialEnded, DialFailed, GiveUp, HandleAgain, PeersMoved, Reply, "
                 "SubscriptionsChanged, TakeBack, Verdict"
@@ -77,7 +75,6 @@ __all__ = [
     "PATTERNS",
     "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
-    "VALUES",
     "Acked",
     "Answered",
     "Asked",
@@ -120,5 +117,4 @@ __all__ = [
     "gauge",
     "is_derive_prefix",
     "is_derived",
-    "is_keeper",
 ]

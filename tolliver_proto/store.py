@@ -11,7 +11,7 @@ from ._common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from tolliver_proto._common.errors import DiskFull
-    from tolliver_proto._common.owner_ids import is_queue, queue_id
+    from tolliver_proto._common.owner_ids import VALUES, is_keeper, is_queue, queue_id
     from tolliver_proto._node.actions import Find
     from tolliver_proto._node.outboxes.ids import Randomness, begin_elsewhere
     from tolliver_proto._node.store import (
@@ -53,7 +53,7 @@ else:
         globals(),
         {
             "tolliver_proto._common.errors": "DiskFull",
-            "tolliver_proto._common.owner_ids": "is_queue, queue_id",
+            "tolliver_proto._common.owner_ids": "VALUES, is_keeper, is_queue, queue_id",
             "tolliver_proto._node.actions": "Find",
             "tolliver_proto._node.outboxes.ids": "Randomness, begin_elsewhere",
             "tolliver_proto._node.store": (
@@ -68,6 +68,7 @@ else:
 
 __all__ = [
     "STORING",
+    "VALUES",
     "AddDeadLetter",
     "AddDeliveries",
     "AddOwnSubscription",
@@ -102,6 +103,7 @@ __all__ = [
     "UnpinPeer",
     "begin_elsewhere",
     "bytes_of",
+    "is_keeper",
     "is_queue",
     "queue_id",
 ]

@@ -16,8 +16,7 @@ from tolliver.anyio import InstanceOptions, create_instance
 from tests.cli.commands import tolliver
 from tests.store.given import OTHER, PEER, open_store, storing
 from tolliver_proto import Subscription
-from tolliver_proto.node import VALUES
-from tolliver_proto.store import AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery
+from tolliver_proto.store import VALUES, AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from tolliver.anyio import InstanceOptions, create_instance
 from tests.cli.commands import Result, tolliver
 from tests.store.given import OTHER, PEER, everything, message, open_store, seqs, storing
 from tolliver_proto import Subscription
-from tolliver_proto.node import VALUES
 from tolliver_proto.store import (
+    VALUES,
     AddDeadLetter,
     DeadLetter,
     Loaded,

@@ -11,8 +11,7 @@ from uuid import UUID
 import pytest
 
 from tolliver_proto import ConnectionClosing, Delivery, Limits, LocalProtocolError, Policy, TolliverError
-from tolliver_proto.node import VALUES
-from tolliver_proto.store import StoredMessage
+from tolliver_proto.store import VALUES, StoredMessage
 from tolliver_proto.testing import App, ProgramNet, SimFailure, Weather, rehearse
 
 JOBS = 12

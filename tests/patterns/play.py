@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tolliver_proto import Action, Fetch, StoreError
-from tolliver_proto.node import PATTERNS, VALUES, LastValues, Queues, QueueWork, Requests
-from tolliver_proto.store import Find
+from tolliver_proto.node import PATTERNS, LastValues, Queues, QueueWork, Requests
+from tolliver_proto.store import VALUES, Find
 
 from ..node.play import HIGH, LOW, ME, OTHER, Dice, Wire, deliveries, every, notices, only, subscribed
 from ..node.play import Play as KernelPlay

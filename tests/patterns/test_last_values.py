@@ -12,8 +12,8 @@ from tolliver_proto import OutboxFull, Subscription
 from tolliver_proto._patterns.last_values import LastValues
 from tolliver_proto._testing.value_checks import CHANNEL, ValueLedger
 from tolliver_proto._testing.world import LOSSY, TIGHT
-from tolliver_proto.node import VALUES
 from tolliver_proto.store import (
+    VALUES,
     AddPeerSubscription,
     ForgetPeer,
     Operation,

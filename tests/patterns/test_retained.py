@@ -31,7 +31,8 @@ from tolliver_proto import (
 )
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import DiskFull, UndeliveredReason
-from tolliver_proto.node import VALUES, Acked, RetainedValue
+from tolliver_proto.node import Acked, RetainedValue
+from tolliver_proto.store import VALUES
 
 from .play import HIGH, LOW, Play, Wire, every, notices, only
 

@@ -26,8 +26,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tolliver_proto import Subscription
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto.layouts import Handled
-from tolliver_proto.node import VALUES
 from tolliver_proto.store import (
+    VALUES,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,

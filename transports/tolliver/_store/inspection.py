@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from uuid import UUID
 
 from tolliver_proto import NoticeKind, StoreError
-from tolliver_proto.node import is_keeper
-from tolliver_proto.store import CorruptMessage, UnparkDeliveries
+from tolliver_proto.store import CorruptMessage, UnparkDeliveries, is_keeper
 
 from .._private import open_private
 from .file import failing, probe

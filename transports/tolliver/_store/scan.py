@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tolliver_proto import StoreError, Subscription
-from tolliver_proto.node import is_keeper
+from tolliver_proto.store import is_keeper
 
 from .checks import letter_check
 from .layout import LAYOUT, refuse_unknown

@@ -24,7 +24,6 @@ from uuid import UUID
 
 from tolliver_proto import NoticeKind, StoreError, Subscription
 from tolliver_proto.layouts import MessageSet
-from tolliver_proto.node import is_keeper
 from tolliver_proto.store import (
     STORING,
     AddDeadLetter,
@@ -55,6 +54,7 @@ from tolliver_proto.store import (
     UnpinPeer,
     begin_elsewhere,
     bytes_of,
+    is_keeper,
 )
 
 from .causes import FAILURES, MALFORMED, primary_code, store_error
