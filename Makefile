@@ -114,7 +114,7 @@ tck: $(VENV)/.ready
 # kill -9 of real senders and receivers on all cores, then compare sets.
 soak: KILLS ?= 10000
 soak: $(VENV)/.ready
-	$(BIN)/python scripts/soak.py $(KILLS)
+	$(BIN)/python -m scripts.kills messages $(KILLS)
 
 # Spark drivers with their JVMs, and stagers, are killed while messages come: nothing may be lost or there twice.
 spark-soak: KILLS ?= 20

@@ -331,7 +331,7 @@ def recorded(rig: Rig) -> int:
 
 
 def run(directory: Path, kills: int, seed: int) -> dict[str, Any]:
-    """`lost`, `unexpected`, `died`, `twice` of Rust's and `settled` tell whether all went well."""
+    """`failed` is 0 where all went well."""
     rig = Rig(directory, seed)
     pair = Pair(rig)
     try:
@@ -350,14 +350,15 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, Any]:
     frames = recorded(rig)
     wrong = lost or unexpected or pair.counts["died"] or (rig.is_rust and again)
     return {
-        "rig": str(rig),
-        "counts": {name: count for name, count in pair.counts.items() if name != "quiet"},
+        **{name: count for name, count in pair.counts.items() if name != "quiet"},
+        "rig": {str(rig): 1},
+        "failed": int(not settled or not frames or bool(wrong)),
+        "kills": kills,
         "messages": sum(len(sent) for sent, _ in must_come),
         "lost": lost,
         "unexpected": unexpected,
         "twice": again,
         "recorded": frames,
-        "good": bool(settled and frames and not wrong),
     }
 
 

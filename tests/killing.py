@@ -305,7 +305,7 @@ def overtaken(handled: list[bytes]) -> int:
 
 
 def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
-    """`drained` is 1 when the sender's outbox came to its end in time; `recoveries` and `draining` are in seconds."""
+    """`failed` is 0 where all went well; `recoveries` and `draining` are in seconds."""
     rig = Rig(directory, seed)
     troubles = Troubles(rig)
     try:
@@ -338,20 +338,24 @@ def watched(rig: Rig, troubles: Troubles, kills: int) -> dict[str, object]:
     about_to, returned = set(rig.names("about to")), set(rig.names("returned"))
     missing = returned - set(handled)
     restarts, times = troubles.restarts, sorted(int(line[1]) for line in lines)
-    return {
-        "kills": troubles.counts["kills"],
-        "messages": len(returned),
+    bad = {
         "lost": len(missing - troubles.not_in_copies),
         "unexpected": len(set(handled) - about_to),
         "overtaken": overtaken([line[0] for line in lines]),
         "nobody": len(rig.names("nobody")),
+        "wrong": Counter(troubles.wrong),
+    }
+    return {
+        **bad,
+        "failed": int(any(bad.values()) or not drained),
+        "kills": troubles.counts["kills"],
+        "messages": len(returned),
         "duplicates": handled.total() - len(handled),
         "drained": int(drained),
         "recoveries": [round(seconds, 3) for seconds in recoveries(restarts, times)],
-        "draining": round(draining, 3),
+        "draining": [round(draining, 3)],
         "not_in_copies": len(missing & troubles.not_in_copies),
         "troubles": dict(troubles.counts - Counter(kills=troubles.counts["kills"])),
-        "wrong": troubles.wrong,
         "rig": f"{rig.adapters['sender']} to {rig.adapters['receiver']} over {'plaintext' if rig.plaintext else 'TLS'}",
     }
 

@@ -1,6 +1,6 @@
 """Kills of real processes with SIGKILL, and restarts, copies and other databases between them (V7).
 
-TOLLIVER_KILLS sets how many; `scripts/soak.py` runs more and prints.
+TOLLIVER_KILLS sets how many; `scripts/kills.py` runs more and prints.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from scripts.soak import BAD
 
 ROOT = Path(__file__).parent.parent
 SEED = "10"  # its first ten kills have every trouble between them
@@ -28,10 +26,9 @@ def test_what_send_returned_for_survives_any_kill(tmp_path: Path) -> None:
     # The limit is far above what it takes; the loop inside has its own.
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=400 + KILLS)
     result = json.loads(done.stdout)
-    assert result["drained"], done.stderr
+    assert not result["failed"], (result, done.stderr)
     assert result["kills"] >= KILLS
     assert result["messages"] > 0
-    assert {name: result[name] for name in BAD} == {**dict.fromkeys(BAD, 0), "wrong": []}
 
 
 SWALLOWED = """
@@ -66,9 +63,8 @@ def test_no_job_is_lost_with_a_worker_that_is_killed(tmp_path: Path) -> None:
     # The limit is far above what it takes; the loop inside has its own.
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=400 + WORK_KILLS)
     result = json.loads(done.stdout)
-    assert result["drained"], done.stderr
+    assert not result["failed"], (result, done.stderr)
     assert result["jobs"] > 0
-    assert (result["lost"], result["unexpected"]) == (0, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
@@ -79,5 +75,5 @@ def test_nothing_is_lost_between_us_and_another_program(tmp_path: Path, seed: in
     # The limit is far above what it takes; the loop inside has its own.
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=400 + FOREIGN_KILLS)
     result = json.loads(done.stdout)
-    assert result["good"], (result, done.stderr)
+    assert not result["failed"], (result, done.stderr)
     assert result["messages"] > 0

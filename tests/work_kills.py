@@ -145,8 +145,7 @@ def kill(pid: int) -> None:
 
 
 def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
-    """`lost`, `unexpected` and `drained` tell whether all went well; `twice` counts jobs that were done more often than
-    once."""
+    """`failed` is 0 where all went well; `twice` counts jobs that were done more often than once."""
     rig = Rig(directory, seed)
     everybody: tuple[int | None, ...] = (None, *range(WORKERS))
     pids = {name: rig.start(rig.job_of(name)) for name in everybody}
@@ -159,7 +158,7 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
             time.sleep(rig.rng.uniform(0, rig.rng.choice(LIVES)))
             name = rig.rng.choice((*everybody, *range(WORKERS)))
             kill(pids[name])
-            killed["producer" if name is None else "worker"] += 1
+            killed["producers" if name is None else "workers"] += 1
             pids[name] = rig.start(rig.job_of(name))
         kill(pids[None])
         pids[None] = rig.start(lambda: anyio.run(rig.drain))
@@ -169,11 +168,14 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
             kill(pid)
     done = Counter(rig.lines("done"))
     returned = set(rig.lines("returned"))
+    lost, unexpected = len(returned - set(done)), len(set(done) - set(rig.lines("about to")))
     return {
-        "kills": dict(killed),
+        **killed,
+        "kills": killed.total(),
+        "failed": int(not drained or lost > 0 or unexpected > 0),
         "jobs": len(returned),
-        "lost": len(returned - set(done)),
-        "unexpected": len(set(done) - set(rig.lines("about to"))),
+        "lost": lost,
+        "unexpected": unexpected,
         "twice": sum(count > 1 for count in done.values()),
         "drained": int(drained),
     }

@@ -78,8 +78,8 @@ ROWS = (
         "kill -9 of real senders and receivers, with SQLite and TLS, also in opening and close; orderly restarts, "
         " copies put back, other databases and new disks",
         "10,000 kills, 1,000,000 messages or more, 0 lost, 0 overtaken",
-        ("python scripts/soak.py 1000",),
-        full=("python scripts/soak.py 10000",),
+        ("python -m scripts.kills messages 1000",),
+        full=("python -m scripts.kills messages 10000",),
     ),
     Row(
         "V8",
@@ -238,7 +238,7 @@ ROWS = (
         "work",
         "Work queues: workers and their producer killed again and again",
         "1,000 kills, 0 jobs lost, the queue drains",
-        ("python scripts/work_kills.py 1000",),
+        ("python -m scripts.kills work 1000",),
     ),
     Row(
         "ctrl-c",
@@ -258,8 +258,8 @@ ROWS = (
         "foreign",
         "We and programs of other layouts killed again and again, on every adapter; networks of their layout",
         "600 kills with Go and Rust of 2026, 0 lost where acks exist; 10,000 schedules, 0 failures",
-        ("python scripts/foreign_kills.py 240", "python scripts/simulate.py --revision GO_2026 500"),
-        full=("python scripts/foreign_kills.py 600", "python scripts/simulate.py --revision GO_2026 10000"),
+        ("python -m scripts.kills foreign 240", "python scripts/simulate.py --revision GO_2026 500"),
+        full=("python -m scripts.kills foreign 600", "python scripts/simulate.py --revision GO_2026 10000"),
     ),
     Row(
         "dissector",
