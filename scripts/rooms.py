@@ -110,6 +110,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
         Room("pyspark_tolliver", "the name under which Spark finds the data source by itself"),
     ),
     (Room("tolliver.cli", "door: the `tolliver` command"),),
+    (Room("tolliver.__main__", "door: the same as `python -m tolliver`"),),
 )
 """Floors of the adapters and of all that is built on them, lowest first, all above the pure package."""
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 from tolliver._cli.commands import app
-from tolliver._cli.helping import INSTANCE, Group
+from tolliver._cli.helping import HEADINGS, INSTANCE, Group
 from tolliver._options.table import TABLE, flag_of
 from typer.main import get_command
 
-from tests.cli.commands import COMMAND, SECONDS, tolliver
+from tests.cli.commands import COMMAND, SECONDS, run_process, tolliver
 
 CERTIFICATES = ("certs", "certs", "alice")
 
@@ -75,6 +75,25 @@ def test_help_in_a_pipe_is_not_wrapped_and_not_padded(typed: str) -> None:
     for one in command.params if command else []:
         shown = any(line.startswith(f"  {one.opts[0]}") for line in lines)
         assert shown is (one.rich_help_panel != INSTANCE) or one.param_type_name == "argument"
+
+
+def test_each_command_stands_under_one_heading() -> None:
+    named = [name for names in HEADINGS.values() for name in names]
+    assert sorted(named) == sorted(get_command(app).commands)
+    shown = tolliver("-h").stdout
+    assert [line[:-1] for line in shown.splitlines() if line in {f"{one}:" for one in HEADINGS}] == [*HEADINGS]
+    assert all(f"\n  {name}  " in shown for name in named)
+
+
+@pytest.mark.parametrize("typed", ["", "outbox", *COMMANDS])
+def test_h_is_help(typed: str) -> None:
+    assert tolliver(*typed.split(), "-h") == tolliver(*typed.split(), "--help")
+
+
+def test_the_package_runs_as_the_command() -> None:
+    shown = run_process("-h", command=(sys.executable, "-m", "tolliver"))
+    assert shown == run_process("--help")
+    assert shown.exit_code == 0
 
 
 @pytest.mark.parametrize("typed", ["listen", "send", "replay"])

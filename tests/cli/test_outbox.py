@@ -184,7 +184,7 @@ def test_last_values_wait_for_no_peer(tmp_path: Path) -> None:
 def test_retry_puts_back_what_was_set_aside(database: Path) -> None:
     result = tolliver("outbox", "retry", database, "--peer", PEER)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.startswith("tolliver: 2,500 messages set aside for that peer: to be sent again")
+    assert result.stderr.startswith("tolliver: 2,500 messages parked for that peer: to be sent again")
     [waits, _other] = objects("outbox", "show", database)
     assert (waits["messages"], waits["parked"]) == (MANY + len(WAITING), False)
     with closing(open_store(database)) as store:
@@ -199,7 +199,7 @@ def test_retry_puts_back_what_was_set_aside(database: Path) -> None:
 def test_drop_gives_it_up_and_keeps_what_others_are_owed(database: Path) -> None:
     result = tolliver("outbox", "drop", database, "--peer", PEER)
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "tolliver: 2,500 messages set aside for that peer: dropped\n"
+    assert result.stderr == "tolliver: 2,500 messages parked for that peer: dropped\n"
     with closing(open_store(database)) as store:
         assert seqs(everything(store)) == [*WAITING]
         assert seqs(everything(store, OTHER)) == [*PARKED[::2], *WAITING]

@@ -296,11 +296,11 @@ def test_what_went_out_is_sent_again(who: Who, recorded: Path, tmp_path: Path) -
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--json") as alice:
         result = tolliver("replay", recorded, "--to", alice.address, *who("bob", own=True))
         assert result.exit_code == 0, result.stderr
-        assert result.stdout.startswith("sent again 2 of 2 messages for 1 recipient, 1 acknowledged, in ")
+        assert result.stdout.startswith("replayed 2 of 2 messages for 1 recipient, 1 acknowledged, in ")
         narrow = tolliver(
             "replay", recorded, "--to", alice.address, *who("bob", own=True), "--channel", "c", "--no-wait", "--trio"
         )
-        assert narrow.stdout.startswith("sent again 1 of 1 message for 1 recipient, in ")
+        assert narrow.stdout.startswith("replayed 1 of 1 message for 1 recipient, in ")
         nothing = tolliver("replay", recorded, "--to", alice.address, *who("bob", own=True), "--direction", "in")
         assert (nothing.exit_code, nothing.stdout) == (0, "")
         deadline = [tolliver("send", "x", "x", "last", "--to", alice.address, *who("bob", own=True)).exit_code]
@@ -333,7 +333,7 @@ def test_what_came_in_at_a_rate_and_what_is_damaged(who: Who, tmp_path: Path) ->
         )
         assert alice.process.wait(SECONDS) == 0
     assert result.exit_code == 1
-    assert result.stdout.startswith("sent again 19 of 19 messages for 1 recipient, 19 acknowledged, in ")
+    assert result.stdout.startswith("replayed 19 of 19 messages for 1 recipient, 19 acknowledged, in ")
     seconds = float(result.stdout.partition(" in ")[2].partition(" s ")[0])
     assert seconds >= 0.09  # the first batch goes at once, the second waits for its time
     assert f"{path}: byte {starts[7]}: the payload's checksum is wrong" in result.stderr
@@ -344,7 +344,7 @@ def test_nobody_wants_it(who: Who, recorded: Path, tmp_path: Path) -> None:
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0", "--channel", "other") as alice:
         result = tolliver("replay", recorded, "--to", alice.address, *who("bob", own=True))
     assert result.exit_code == 1
-    assert "1 peer connected, nothing sent again: no peer is subscribed to them" in result.stderr
+    assert "1 peer connected, nothing replayed: no peer is subscribed to them" in result.stderr
 
 
 def test_a_stream_cannot_be_replayed(who: Who, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ class _Calls:
             self._in_hand -= 1
             if self._stopping and not self._in_hand:
                 self._ended.set()
-        words.say(f"{named(delivery)} was not handled in time, and comes again: it went {self._destination}")
+        words.say(f"{named(delivery)} was not handled in time, and is redelivered: it went {self._destination}")
         delivery.fail()
         return None
 
@@ -290,7 +290,7 @@ class _Socket:
         assert self._line is not None
         answer = await self._line.ask(as_json([delivery]).encode("utf-8", "backslashreplace"))
         if answer is not None and answer != "ok":
-            words.say(words.line(f"{named(delivery)} comes again: it went {self._shown}, the answer was {answer!r}"))
+            words.say(words.line(f"{named(delivery)} is redelivered: it went {self._shown}, the answer was {answer!r}"))
         if answer != "ok":
             delivery.fail()
 

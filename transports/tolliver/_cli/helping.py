@@ -17,6 +17,15 @@ from typer.core import TyperCommand, TyperGroup
 
 INSTANCE = "Instance"
 """The panel of options that `tolliver options` lists."""
+HEADINGS = {
+    "Everyday": ("listen", "send", "publish", "stream", "run", "options"),
+    "Look": ("doctor", "status", "top", "peers", "check", "bench"),
+    "Operate": ("outbox", "letters", "backup", "stage", "config", "bundle", "completion"),
+    "Certificates": ("certs", "revoke", "pin"),
+    "Recordings": ("decode", "replay", "recordings", "audit", "wireshark"),
+}
+"""Headings of `tolliver --help`, and the commands under them."""
+_CONTEXT = {"help_option_names": ["--help", "-h"]}
 _SEE = (
     "every other option of the instance, such as --dedupe N or --limits.max-body BYTES: `tolliver options` lists them"
 )
@@ -76,9 +85,8 @@ def _help(command: Any, ctx: Any) -> Iterator[str]:
     usual = [one for one in options if getattr(one, "rich_help_panel", None) != INSTANCE]
     yield from _section("Arguments", [(one.metavar or (one.name or "").upper(), _right(one)) for one in arguments])
     if isinstance(command, TyperGroup):
-        commands = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
-        listed = [(name, _first(one.help or "")) for name, one in commands if one is not None and not one.hidden]
-        yield from _section("Commands", listed)
+        for heading, names in (HEADINGS if ctx.parent is None else {"Commands": command.commands}).items():
+            yield from _section(heading, [(name, _first(command.commands[name].help or "")) for name in names])
     yield from _section("Options", [(_left(one), _right(one)) for one in usual])
     if len(usual) < len(options):
         yield ""
@@ -126,7 +134,14 @@ class App(typer.Typer):
     """Commands, each with examples and the statuses that it exits with beside the usual ones."""
 
     def __init__(self, *, cls: type[TyperGroup] = Group, **more: Any) -> None:
-        super().__init__(cls=cls, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, **more)
+        super().__init__(
+            cls=cls,
+            context_settings=_CONTEXT,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+            **more,
+        )
 
     def command(  # type: ignore[override]  # the others of Typer's are not wanted here
         self, name: str | None = None, *, examples: Iterable[str] = (), statuses: dict[int, str] | None = None

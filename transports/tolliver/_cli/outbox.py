@@ -39,7 +39,7 @@ __all__ = [
 
 _WHY = {
     False: "the peer is away, or has not acknowledged it yet",
-    True: "set aside: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
+    True: "parked: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
 }
 _NOBODYS = "jobs of a work queue that no worker has: the peer is the queue"
 
@@ -119,12 +119,12 @@ def print_peers(database: Path, as_json: bool) -> None:
 
 
 def retry_parked(database: Path, peer: UUID) -> int:
-    """Un-parks what was set aside; returns how many. Raises StoreError."""
+    """Sends the parked messages again; returns how many. Raises StoreError."""
     return _change(database, peer, lambda node: node.retry(peer))
 
 
 def drop_parked(database: Path, peer: UUID) -> int:
-    """Removes what was set aside; returns how many. Raises StoreError."""
+    """Gives up the parked messages; returns how many. Raises StoreError."""
     return _change(database, peer, lambda node: node.drop_parked(peer))
 
 

@@ -1,4 +1,4 @@
-"""`tolliver replay`: the messages of recordings, sent again.
+"""`tolliver replay`: the messages of recordings, replayed.
 
 A message stands in a recording once for each recipient, and again for each time that it was resent. Its id and its
 checksum tell such copies from another message, so it is sent once. Anything but a message is left out: this run's
@@ -49,7 +49,7 @@ def job_of_recordings(
         waits=waits,
         timeout=timeout,
         rate=rate,
-        verb="sent again",
+        verb="replayed",
         unwanted="no peer is subscribed to them, or what is in flight to them has no room for more",
         total=sum(path.stat().st_size for path in files),
         keeps=keeps,

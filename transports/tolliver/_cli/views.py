@@ -120,7 +120,7 @@ INSTANCES = View(
         _rate("handled/s", "handled"),
         Column("endpoint", lambda row: str(row.trail.endpoint), right=False),
         _count("failed", "failed", within="counters"),
-        _count("letters", "dead_letters", within="gauges"),
+        _count("dead letters", "dead_letters", within="gauges"),
         _size("disk free", "disk_free_bytes", within="gauges"),
         Column("cert", lambda row: _ends(_gauges(row).number("certificate_expires"), row.part.number("time"))),
     ),
@@ -167,7 +167,7 @@ PEERS = View(
             "trip", lambda row: span(row.part.number("round_trip")), lambda row: row.part.number("round_trip") or 0, "t"
         ),
         _size("bytes", "pending_bytes", "b"),
-        _count("aside", "parked", "x"),
+        _count("parked", "parked", "x"),
         Column(
             "cert",
             lambda row: _ends(row.part.number("certificate_expires"), (row.trail.status or Part(None)).number("time")),

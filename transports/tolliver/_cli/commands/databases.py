@@ -100,23 +100,23 @@ def list_outbox(
 
 @outbox.command(examples=("outbox retry certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
 def retry(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None:
-    """Send what was set aside for a peer once more. The instance must not be running."""
+    """Send the messages parked for a peer once more. The instance must not be running."""
     from ..outbox import retry_parked
 
     with words.clear_errors():
         count = retry_parked(database, peer)
-        said = f"{words.count(count, 'message')} set aside for that peer: to be sent again when the instance runs"
+        said = f"{words.count(count, 'message')} parked for that peer: to be sent again when the instance runs"
         words.tell(json, said, peer=str(peer), messages=count)
 
 
 @outbox.command(examples=("outbox drop certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
 def drop(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None:
-    """Give up what was set aside for a peer. The instance must not be running."""
+    """Give up the messages parked for a peer. The instance must not be running."""
     from ..outbox import drop_parked
 
     with words.clear_errors():
         count = drop_parked(database, peer)
-        said = f"{words.count(count, 'message')} set aside for that peer: dropped"
+        said = f"{words.count(count, 'message')} parked for that peer: dropped"
         words.tell(json, said, peer=str(peer), messages=count)
 
 

@@ -1,0 +1,5 @@
+"""`python -m tolliver`: the `tolliver` command."""
+
+from .cli import main
+
+main()
