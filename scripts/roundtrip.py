@@ -1,35 +1,21 @@
-"""Round trips of random frames, on all cores (V2).
-
-`roundtrip.py [COUNT]`: 1,000,000 of each protocol by default.
+"""Round trips of random frames (V2).
 
 A stream is a seed. Its frames are made by a random generator that likes edges, written, and read whole and cut at
-random; what is read must be what was written. A failure names its seed. `tests/wire` and `tests/reactive` do the same
-with hypothesis, which finds smaller cases and is far slower. Exit status 1 if one differs.
+random; what is read must be what was written. `python -m scripts.proofs frames` tries many. `tests/wire` and
+`tests/reactive` do the same with hypothesis, which finds smaller cases and is far slower.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 from uuid import UUID
 
-sys.path[:0] = [str(Path(__file__).parent.parent)]  # where the packages are
-
-import tolliver_proto as wire  # noqa: E402  # the line above comes first
-from tolliver_proto import layouts, reactive  # noqa: E402  # as above
+import tolliver_proto as wire
+from tolliver_proto import layouts, reactive
 
 PER_STREAM = 50
-_STREAMS = 100  # that a process takes at a time
-_ENDS = 10  # failures that are told
 Make = Callable[[Random], Any]
 
 
@@ -178,37 +164,3 @@ def _read(decoder: Any, data: bytes, rng: Random) -> Iterator[Any]:
         at += size
         yield from iter(decoder.next_frame, None)
     decoder.finish()
-
-
-def run(protocol: str, seeds: Sequence[int]) -> list[tuple[int, str]]:
-    return [(seed, wrong) for seed in seeds if (wrong := differs(protocol, seed)) is not None]
-
-
-def prove(protocol: str, count: int, pool: ProcessPoolExecutor) -> Iterable[tuple[int, str]]:
-    streams = -(-count // PER_STREAM)
-    portions = [range(start, min(start + _STREAMS, streams)) for start in range(0, streams, _STREAMS)]
-    for failed in pool.map(partial(run, protocol), portions):
-        yield from failed
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("count", type=int, nargs="?", default=1_000_000, help="frames of each protocol")
-    options = parser.parse_args()
-    began, different = time.monotonic(), 0
-    with ProcessPoolExecutor() as pool:
-        for protocol in PROTOCOLS:
-            failed = list(islice(prove(protocol, options.count, pool), _ENDS))
-            different += len(failed)
-            for seed, wrong in failed:
-                print(f"{protocol}, seed {seed}: {wrong}")
-    seconds = time.monotonic() - began
-    print(
-        f"result: V2 | {options.count:,} frames of each of {', '.join(PROTOCOLS)} | {different} streams differ, "
-        f"{seconds:.0f} s on {os.cpu_count()} cores"
-    )
-    return 1 if different else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -92,6 +92,6 @@ def test_the_seeds_of_a_node_reach_all_that_it_can_say() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_random_frames_there_and_back(protocol: str) -> None:
-    """V2, short; `python scripts/roundtrip.py` is the long form."""
+    """V2, short; `python -m scripts.proofs frames` is the long form."""
     for seed in range(600 // PER_STREAM):
         assert differs(protocol, seed) is None

@@ -45,7 +45,7 @@ ROWS = (
         "V2",
         "Encoded frames decode to themselves",
         "1,000,000 frames for each protocol",
-        ("python scripts/roundtrip.py",),
+        ("python -m scripts.proofs frames",),
     ),
     Row(
         "V3",
@@ -71,7 +71,7 @@ ROWS = (
         "V6",
         "A crash before and after every store call, on both nodes, and every pair of them",
         "every point and every pair, 0 lost",
-        ("python scripts/proofs.py crash",),
+        ("python -m scripts.proofs crash",),
     ),
     Row(
         "V7",
@@ -86,16 +86,16 @@ ROWS = (
         "Power loss: the database, what was synced of its log, and any of the rest",
         "10,000 images, 0 lost; without syncing it must lose",
         (
-            "python scripts/power_loss.py 10000",
-            "python scripts/power_loss.py 200 --synchronous NORMAL",
-            "python scripts/power_loss.py 200 --synchronous OFF",
+            "python -m scripts.proofs power",
+            "python -m scripts.proofs power-normal",
+            "python -m scripts.proofs power-off",
         ),
     ),
     Row(
         "V9",
         "Bits that flip in the store are never silent",
         "10,000 flips, 0 silent",
-        ("python scripts/bit_flips.py 10000",),
+        ("python -m scripts.proofs flips",),
     ),
     Row(
         "V10",
@@ -126,7 +126,7 @@ ROWS = (
         "V15",
         "Crossing dials leave one connection",
         "10,000 pairs, 0 lost",
-        ("python scripts/proofs.py cross 10000",),
+        ("python -m scripts.proofs cross 10000",),
     ),
     Row(
         "V16",
@@ -138,7 +138,7 @@ ROWS = (
         "V17",
         "Message ids begin again while some are outstanding",
         "5,000 messages over the wrap, 0 lost",
-        ("python scripts/proofs.py wrap 20",),
+        ("python -m scripts.proofs wrap 20",),
     ),
     Row(
         "V18",
@@ -151,14 +151,14 @@ ROWS = (
         "V20",
         "Clocks that jump, stand still or go back; ages over kills, closes and boots while the wall clock is set",
         "10,000 runs; 300 stories of 5 kills",
-        ("python scripts/proofs.py clocks 10000", "python scripts/proofs.py ages 300"),
+        ("python -m scripts.proofs clocks 10000", "python scripts/proofs.py ages 300"),
     ),
     Row(
         "V21",
         "The views that peers have of each other's subscriptions converge",
         "100,000 runs",
-        ("python scripts/proofs.py converge 20000",),
-        full=("python scripts/proofs.py converge 100000",),
+        ("python -m scripts.proofs converge 20000",),
+        full=("python -m scripts.proofs converge 100000",),
     ),
     Row(
         "V22",
@@ -265,7 +265,7 @@ ROWS = (
         "dissector",
         "Wireshark's dissector reads anything, in every layout",
         "100,000 hostile inputs, no error of the script",
-        ("python scripts/dissector.py",),
+        ("python -m scripts.proofs dissector",),
     ),
     Row(
         "scale",

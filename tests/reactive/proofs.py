@@ -1,7 +1,5 @@
 """Proofs by number over two hubs.
 
-`scripts/streams_proof.py` runs them in full, tests in what a test may take.
-
 The application is the worst there is, and answers everything inside the handling of it: it requests one element for
 each that comes, and gives one for each that is requested. Nothing of it may show on the stack or in memory.
 """

@@ -1,6 +1,6 @@
-"""Proofs of `scripts/streams_proof.py`, in a size that tests may take.
+"""Stack and memory of an application that answers everything while it handles it (3.3, 3.13).
 
-Memory and stack are counted.
+Both are counted.
 """
 
 from __future__ import annotations
