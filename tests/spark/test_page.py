@@ -1,7 +1,8 @@
-"""Examples of docs/spark.md and docs/spark-connections.md, as programs in the tests' session."""
+"""Examples of docs/spark.md, docs/spark-connections.md and examples/, as programs in the tests' session."""
 
 from __future__ import annotations
 
+import runpy
 import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from tolliver._messages.recorder import Recorder
 from tolliver.blocking import Instance, InstanceOptions, create_instance
 
 from tests.certificates import Certificates
+from tests.examples.test_programs import FOLDER, IN_SPARK, SAID
 from tests.spark.publishers import few, publishing
 from tests.spark.receivers import PATIENCE, wait_for
 from tests.spark.test_source import setting
@@ -92,3 +94,21 @@ def test_the_examples_run(spark: SparkSession, tmp_path: Path) -> None:
     assert (names["once"].count(), names["sizes"].count(), names["acks"]) == (90, 100, 100)
     assert names["received"].where("channel = 'alarms'").count() == names["alarms"]
     assert len(names["some"]) == names["received"].where("channel = 'readings' AND key = 'cpu1'").count()
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.parametrize("name", IN_SPARK)
+def test_the_program_says_what_it_did(
+    name: str,
+    spark: SparkSession,
+    tmp_path: Path,
+    certs: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for member in ("alice", "bob", "job"):
+        certs.tls(member)
+    (tmp_path / "certs").symlink_to(certs.directory)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    assert SAID[name] in capsys.readouterr().out.splitlines()

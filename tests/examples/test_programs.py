@@ -1,0 +1,52 @@
+"""Programs of examples/: each runs as a user runs it, says what it did, and ends by itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import Certificates
+
+FOLDER = Path(__file__).parents[2] / "examples"
+PATIENCE = 180  # seconds, far above what any of them takes
+SAID = {
+    "from_spark": "Spark has the acknowledgement of every row",
+    "into_spark": "a row: cpu2 2 %",
+    "on_asyncio": "bob has acknowledged all of them",
+    "on_threads": "done: 10 jobs",
+    "on_trio": "alice has nothing left to send",
+    "on_twisted": "alice asks for [1, 3] and bob answers 0.3333333333333333",
+    "over_tls": "bob has ended a connection in order",
+    "own_loop": "CLIENT Closed(error=None)",
+    "with_fastapi": 'the service says {"stored for":1}',
+}
+"""A line that shows that the program came to its end."""
+MOST_LINES = dict.fromkeys(SAID, 60) | {"over_tls": 150}
+NEEDS = {"with_fastapi": "fastapi"}
+IN_SPARK = ("into_spark", "from_spark")
+"""Run by tests/spark/test_page.py, in the session that its tests share."""
+
+
+def test_every_program_is_listed_and_short() -> None:
+    programs = {path.stem: path.read_text("utf-8").count("\n") for path in FOLDER.glob("[!_]*.py")}
+    assert programs.keys() == SAID.keys()
+    assert {name: lines for name, lines in programs.items() if lines > MOST_LINES[name]} == {}
+    table = (FOLDER.parent / "docs" / "adapters.md").read_text("utf-8")
+    assert {*re.findall(r"\]\(\.\./examples/(\w+)\.py\)", table)} == SAID.keys()
+
+
+@pytest.mark.parametrize("name", [name for name in SAID if name not in IN_SPARK])
+def test_the_program_says_what_it_did_and_ends(name: str, tmp_path: Path, certs: Certificates) -> None:
+    if name in NEEDS and find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{name} needs {NEEDS[name]}, which is not installed")
+    for member in ("alice", "bob"):
+        certs.tls(member)
+    (tmp_path / "certs").symlink_to(certs.directory)
+    command = [sys.executable, "-W", "error", str(FOLDER / f"{name}.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, SAID[name] in done.stdout.splitlines()) == (0, True), done.stdout + done.stderr
