@@ -11,8 +11,9 @@ from uuid import UUID
 
 import pytest
 from tolliver._cli import diagnosis
-from tolliver._cli.diagnosis import Cause, Finding, Grade, Papers
-from tolliver._cli.probe import time_in
+from tolliver._cli.causes import CAUSES, Finding, Grade, no_name, unreached
+from tolliver._cli.diagnosis import Papers
+from tolliver._cli.endpoints import split, time_in
 from tolliver._options.instance import Remote
 
 from tolliver_proto import ConnectionLost
@@ -24,7 +25,7 @@ NOW = 1_800_000_000.0
 DAY = 86400.0
 
 
-def graded(finding: Finding) -> tuple[Grade, Cause | None]:
+def graded(finding: Finding) -> tuple[Grade, str | None]:
     assert bool(finding.remedy) == (finding.grade is not Grade.OK)
     return finding.grade, finding.cause
 
@@ -37,7 +38,7 @@ def papers(
 
 def test_the_page_has_every_cause() -> None:
     table = PAGE.partition("| cause | it is | |")[2].partition("\n\n")[0]
-    assert {*re.findall(r"`([a-z_]+)`", table.replace("`--", ""))} >= {cause.value for cause in Cause}
+    assert {*re.findall(r"`([a-z_]+)`", table.replace("`--", ""))} >= CAUSES
 
 
 @pytest.mark.parametrize(
@@ -61,33 +62,33 @@ def test_names(host: str, names: list[str], named: bool) -> None:
 
 def test_names_that_are_not_found() -> None:
     error = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    for finding in (diagnosis.no_name("alice.example", error), diagnosis.no_name("alice.example", TimeoutError())):
-        assert graded(finding) == (Grade.FAIL, Cause.NAME)
+    for finding in (no_name("alice.example", error), no_name("alice.example", TimeoutError())):
+        assert graded(finding) == (Grade.FAIL, "name")
 
 
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (ConnectionRefusedError(errno.ECONNREFUSED, ""), Cause.REFUSED),
-        (TimeoutError(), Cause.NO_ANSWER),
-        (OSError(errno.ETIMEDOUT, ""), Cause.NO_ANSWER),
-        (OSError(errno.EHOSTUNREACH, ""), Cause.UNREACHABLE),
-        (OSError(errno.ENETUNREACH, ""), Cause.UNREACHABLE),
-        (ConnectionResetError(errno.ECONNRESET, ""), Cause.CLOSED),
-        (OSError(errno.EMFILE, ""), Cause.UNREACHABLE),
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), "refused"),
+        (TimeoutError(), "no_answer"),
+        (OSError(errno.ETIMEDOUT, ""), "no_answer"),
+        (OSError(errno.EHOSTUNREACH, ""), "unreachable"),
+        (OSError(errno.ENETUNREACH, ""), "unreachable"),
+        (ConnectionResetError(errno.ECONNRESET, ""), "closed"),
+        (OSError(errno.EMFILE, ""), "unreachable"),
     ],
 )
-def test_ways_that_lead_nowhere(error: OSError, cause: Cause) -> None:
-    assert graded(diagnosis.unreached("there", error, 5.0)) == (Grade.FAIL, cause)
-    assert graded(diagnosis.unreached("there", error, 5.0, others=True)) == (Grade.WARN, cause)
+def test_ways_that_lead_nowhere(error: OSError, cause: str) -> None:
+    assert graded(unreached("there", error, 5.0)) == (Grade.FAIL, cause)
+    assert graded(unreached("there", error, 5.0, Grade.WARN)) == (Grade.WARN, cause)
 
 
 def test_ends_of_certificates() -> None:
     for begins, ends, ours, theirs in (
         (-DAY, 31 * DAY, None, None),
-        (-DAY, 29 * DAY, Cause.OURS_EXPIRES, Cause.THEIRS_EXPIRES),
-        (-DAY, -1.0, Cause.OURS_EXPIRED, Cause.THEIRS_EXPIRED),
-        (1.0, DAY, Cause.CLOCK, Cause.CLOCK),
+        (-DAY, 29 * DAY, "ours_expires", "theirs_expires"),
+        (-DAY, -1.0, "ours_expired", "theirs_expired"),
+        (1.0, DAY, "clock", "clock"),
     ):
         shown = papers(begins, ends)
         assert [one.cause for one in diagnosis.our_certificate(shown, "bob.pem", NOW)] == [ours]
@@ -96,13 +97,13 @@ def test_ends_of_certificates() -> None:
 
 def test_a_uuid_of_a_year_that_no_calendar_has() -> None:
     shown = papers(-DAY, 99 * DAY, (), UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"))
-    made = [one for one in diagnosis.our_certificate(shown, "bob.pem", NOW) if one.cause is Cause.CLOCK]
+    made = [one for one in diagnosis.our_certificate(shown, "bob.pem", NOW) if one.cause == "clock"]
     assert "s after 1970" in made[0].text
 
 
 def test_all_faults_of_a_certificate_are_told() -> None:
     found = diagnosis.their_certificate(papers(ends=-1.0, hosts=()), HERE, NOW, code=20)
-    assert [one.cause for one in found] == [Cause.OTHER_CA, Cause.THEIRS_EXPIRED, Cause.HOST_NAME]
+    assert [one.cause for one in found] == ["other_ca", "theirs_expired", "host_name"]
 
 
 def test_room_on_the_disk() -> None:
@@ -118,25 +119,25 @@ def test_room_on_the_disk() -> None:
 
 def test_clocks_within_what_is_known_of_them() -> None:
     assert diagnosis.clocks("there", NOW + 60.4, NOW, 0.5).grade is Grade.OK
-    assert graded(diagnosis.clocks("there", NOW + 61, NOW, 0.5)) == (Grade.WARN, Cause.CLOCK)
-    assert graded(diagnosis.clocks("there", NOW - 61, NOW, 0.5)) == (Grade.WARN, Cause.CLOCK)
+    assert graded(diagnosis.clocks("there", NOW + 61, NOW, 0.5)) == (Grade.WARN, "clock")
+    assert graded(diagnosis.clocks("there", NOW - 61, NOW, 0.5)) == (Grade.WARN, "clock")
 
 
 def test_times_in_answers() -> None:
     head = b"HTTP/1.0 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
-    assert time_in(head) == (784111777.5, 0.5)
-    assert time_in(head + b'{"time": 5}') == (5.0, 0.0)
+    assert time_in(*split(head)) == (784111777.5, 0.5)
+    assert time_in(*split(head + b'{"time": 5}')) == (5.0, 0.0)
     for body in (b"[", b"[]", b'{"time": null}', b'{"time": "soon"}', b'{"time": NaN}', b"[" * 100_000):
-        assert time_in(head + body) == (784111777.5, 0.5)
+        assert time_in(*split(head + body)) == (784111777.5, 0.5)
     for answer in (b"", b"SSH-2.0", b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.0 200 OK\r\nDate: soon\r\n\r\n"):
         with pytest.raises(ValueError, match=r"HTTP|[Dd]ate"):
-            time_in(answer)
+            time_in(*split(answer))
 
 
 def test_a_peer_that_hangs_after_tls() -> None:
-    assert graded(diagnosis.shaken(HERE, "TLSv1.3", TimeoutError())) == (Grade.WARN, Cause.SILENT)
+    assert graded(diagnosis.shaken(HERE, "TLSv1.3", TimeoutError())) == (Grade.WARN, "silent")
     lost = ConnectionLost("TLS broke down", DialCause.TLS)
-    assert graded(diagnosis.shaken(HERE, "TLSv1.3", lost)) == (Grade.FAIL, Cause.TLS)
+    assert graded(diagnosis.shaken(HERE, "TLSv1.3", lost)) == (Grade.FAIL, "tls")
     assert diagnosis.shaken(HERE, "TLSv1.3", None).grade is Grade.OK
 
 

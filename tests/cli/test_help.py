@@ -79,7 +79,7 @@ def test_help_in_a_pipe_is_not_wrapped_and_not_padded(typed: str) -> None:
 
 def test_each_command_stands_under_one_heading() -> None:
     named = [name for names in HEADINGS.values() for name in names]
-    assert sorted(named) == sorted(get_command(app).commands)
+    assert sorted(named) == sorted({typed.split()[0] for typed in COMMANDS})
     shown = tolliver("-h").stdout
     assert [line[:-1] for line in shown.splitlines() if line in {f"{one}:" for one in HEADINGS}] == [*HEADINGS]
     assert all(f"\n  {name}  " in shown for name in named)

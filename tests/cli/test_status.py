@@ -52,8 +52,8 @@ def test_running_instances_are_told_with_their_peers_and_notices(certs: Certific
             assert (first["endpoint"], first["error"], first["uuid"]) == (where[0], None, str(alice.instance_id))
             assert first["counters"]["handled"] == 1
             assert second["endpoint"] == nobody
-            assert "nobody listens there" in second["error"]
-            assert f"tolliver: {nobody}: nobody listens there" in mixed.stderr
+            assert f"nobody listens at {nobody}" in second["error"]
+            assert f"tolliver: {nobody}: nobody listens at {nobody}: start the instance" in mixed.stderr
 
 
 def test_one_that_is_not_ready_says_why_and_nothing_gets_to_the_terminal_as_it_is() -> None:
@@ -97,7 +97,7 @@ def answering(answer: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"", "no answer within 0.3 s"),
+        (b"", "does not answer within 0.3 s"),
         (b"\x15\x03\x03\x00\x02\x02\x0a", "it does not speak HTTP: is that the port of messages?"),
         (HTTP % (b"404", b"no"), "a server of HTTP answers there, and has no /status.json"),
         (
@@ -137,4 +137,4 @@ def test_an_endpoint_that_cannot_be_one_is_refused() -> None:
 
 
 def test_a_name_that_leads_nowhere_is_told() -> None:
-    assert re.search("leads nowhere|no name server says", look(Endpoint("nobody.invalid", 1), 5.0).error)
+    assert re.search("is not found|the resolver does not answer", look(Endpoint("nobody.invalid", 1), 5.0).error)

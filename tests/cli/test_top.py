@@ -118,7 +118,7 @@ def test_an_instance_is_watched_as_it_goes_away_and_comes_back(certs: Certificat
             shown.until("1 instance, 1 ready", "No peer is known yet.", "dial_failed", "q quit")
             shown.type("2")
             shown.until("Remotes of alice", "127.0.0.1:1", "nobody listens there")
-        shown.until("0 ready, 1 away", "alice is away", "nobody listens there")
+        shown.until("0 ready, 1 away", "alice is away", "nobody listens at")
         shown.type("?")
         shown.until("are sorted by")
         shown.type("?")

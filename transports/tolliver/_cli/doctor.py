@@ -36,10 +36,11 @@ from .._tls.policy import ALPN, Pumps, client_context
 from .._tls.pump import PlainPump, Pump
 from ..derived import derived_identity
 from . import diagnosis, probe, words
-from .diagnosis import Finding, Grade, Papers
+from .causes import Finding, Grade, fault, no_name, ok, strerror, unreached
+from .diagnosis import Papers
+from .endpoints import Endpoint, read_clock
 
 _ADDRESSES = 4  # of one name are tried
-_STATUS_PORT = 9464
 _PRIVATE = 0o077
 _NEEDED = ("pyspark", "tolliver_proto", "tolliver", "pyspark_tolliver")
 _FIND = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
@@ -61,7 +62,7 @@ class Job:
     version: int
     database: Path | None
     min_free: int
-    status: tuple[str, int] | None
+    status: Endpoint | None
     spark: bool
     timeout: float
 
@@ -70,12 +71,6 @@ def target(address: str, uuid: UUID | None, *, streams: bool) -> Remote:
     """Raises ValueError."""
     host, port = split_address(address, reactive.DEFAULT_PORT if streams else DEFAULT_PORT)
     return Remote(host, port, identity=uuid)
-
-
-def status_address(address: str) -> tuple[str, int]:
-    """Raises ValueError."""
-    remote = Remote.parse(address, _STATUS_PORT)
-    return remote.host, remote.port
 
 
 def examine_and_print(job: Job, as_json: bool) -> int:
@@ -120,12 +115,12 @@ def examine(job: Job) -> Iterator[Finding]:
         yield _spark_python(job.timeout)
     yield from _other_end(job, can_shake)
     if job.status is not None:
-        yield from _status(*job.status, job.timeout)
+        yield from _status(job.status, job.timeout)
 
 
 # This machine.
 
-_NO_OBSTACLE = (diagnosis.Cause.OURS_EXPIRED, diagnosis.Cause.OURS_REFUSED, diagnosis.Cause.CLOCK)
+_NO_OBSTACLE = ("ours_expired", "ours_refused", "clock")
 
 
 def _files(tls: TLS) -> Iterator[Finding]:
@@ -134,12 +129,12 @@ def _files(tls: TLS) -> Iterator[Finding]:
         try:
             read[path] = path.read_bytes()
         except OSError as error:
-            yield diagnosis.cannot_read(path, error)
+            yield fault("files.unreadable", path=path, why=strerror(error))
     if len(read) < 3:
         return
-    yield diagnosis.ok("files", f"{tls.cert}, {tls.key} and {tls.ca} can be read")
+    yield ok("files", f"{tls.cert}, {tls.key} and {tls.ca} can be read")
     if os.name == "posix" and (mode := stat.S_IMODE(tls.key.stat().st_mode)) & _PRIVATE:
-        yield diagnosis.too_open(tls.key, mode)
+        yield fault("files.too_open", path=tls.key, mode=mode)
     try:
         client_context(tls)
     except CertificateError as error:
@@ -148,7 +143,7 @@ def _files(tls: TLS) -> Iterator[Finding]:
     try:
         papers = diagnosis.papers_of(x509.load_pem_x509_certificates(read[tls.cert])[0], str(tls.cert))
     except (ValueError, CertificateError) as error:
-        yield diagnosis.unusable(tls.cert, str(error))
+        yield fault("files.unusable", path=tls.cert, why=error)
         return
     found = list(diagnosis.our_certificate(papers, tls.cert, time.time()))
     yield from found
@@ -156,7 +151,7 @@ def _files(tls: TLS) -> Iterator[Finding]:
         try:
             Pumps(tls)
         except CertificateError as error:
-            yield diagnosis.our_own_refusal(error)
+            yield fault("certificate.ours_refused", why=error)
 
 
 def _database(path: Path, min_free: int) -> Iterator[Finding]:
@@ -164,29 +159,31 @@ def _database(path: Path, min_free: int) -> Iterator[Finding]:
     try:
         must_be_file(path)
         if path.is_file():
-            used = is_used(str(path.resolve()))
-            yield diagnosis.database_use(path, used, _user_of(path) if used else None)
+            if is_used(str(path.resolve())):
+                yield fault("database.in_use", path=path, user=_user_of(path))
+            else:
+                yield ok("database", f"{path} is free")
             if os.name == "posix" and (mode := stat.S_IMODE(path.stat().st_mode)) & _PRIVATE:
-                yield diagnosis.too_open(path, mode)
+                yield fault("files.too_open", path=path, mode=mode)
         elif directory.is_dir() and os.access(directory, os.W_OK):
-            yield diagnosis.ok("database", f"{path} is not there: the first start makes it")
+            yield ok("database", f"{path} is not there: the first start makes it")
         else:
-            yield diagnosis.no_place(path)
+            yield fault("database.no_database", path=path)
             return
         yield diagnosis.disk(directory, shutil.disk_usage(directory).free, min_free)
     except OSError as error:
-        yield diagnosis.cannot_read(path, error)
+        yield fault("files.unreadable", path=path, why=strerror(error))
 
 
-def _user_of(path: Path) -> int | None:
+def _user_of(path: Path) -> str:
     """The process that has locked the file beside the database, where the system tells."""
     with suppress(OSError):
         inode = os.stat(f"{path}.lock").st_ino
         for line in Path("/proc/locks").read_text().splitlines():
             found = re.search(rf"FLOCK +\w+ +\w+ +(\d+) +[0-9a-f:]+:{inode} ", line)
             if found:
-                return int(found[1])
-    return None
+                return f"process {found[1]}"
+    return "an instance"
 
 
 def _spark_python(seconds: float) -> Finding:
@@ -210,11 +207,11 @@ def _other_end(job: Job, can_shake: bool) -> Iterator[Finding]:
     try:
         addresses = probe.resolve(remote.host, remote.port, job.timeout)
     except OSError as error:
-        yield diagnosis.no_name(remote.host, error)
+        yield no_name(remote.host, error)
         return
     found = [*dict.fromkeys(one[4][0] for one in addresses)]
     if found != [remote.host]:
-        yield diagnosis.ok("name", f"{remote.host} is {', '.join(found)}")
+        yield ok("name", f"{remote.host} is {', '.join(found)}")
     failures: list[tuple[str, OSError]] = []
     for address in addresses[:_ADDRESSES]:
         where = f"{address[4][0]} port {remote.port}"
@@ -225,16 +222,16 @@ def _other_end(job: Job, can_shake: bool) -> Iterator[Finding]:
             failures.append((where, error))
             continue
         with sock:
-            yield from (diagnosis.unreached(*failure, job.timeout, others=True) for failure in failures)
+            yield from (unreached(*failure, job.timeout, Grade.WARN) for failure in failures)
             if sock.getsockname() == sock.getpeername():
-                yield diagnosis.met_itself(where)
+                yield fault("tcp.refused.itself", where=where)
                 return
             took = 1000 * (time.monotonic() - begun)
-            yield diagnosis.ok("tcp", f"{where} takes connections, within {took:.1f} ms")
+            yield ok("tcp", f"{where} takes connections, within {took:.1f} ms")
             if can_shake:
                 yield from _talk(job, address, sock)
         return
-    yield from (diagnosis.unreached(*failure, job.timeout) for failure in failures)
+    yield from (unreached(*failure, job.timeout) for failure in failures)
 
 
 def _talk(job: Job, address: tuple[Any, ...], sock: Any) -> Iterator[Finding]:
@@ -260,7 +257,7 @@ def _talk(job: Job, address: tuple[Any, ...], sock: Any) -> Iterator[Finding]:
     protocol = diagnosis.spoken(remote, pump.application_protocol, wanted, other, job.streams)
     asked_it: Finding | None = None
     if job.tls is None:
-        yield diagnosis.only_looked(remote, version)
+        yield fault("tls.no_certificate", remote=remote, version=version)
     else:
         refusal: TolliverError | TimeoutError | None
         is_asked = protocol.grade is Grade.OK if job.handshake is None else job.handshake
@@ -287,9 +284,9 @@ def _not_shaken(
     remote = job.remote
     refused = error.__cause__ if isinstance(error.__cause__, ssl.SSLCertVerificationError) else None
     if refused is None and not isinstance(error, IdentityConflict):
-        told = diagnosis.tls_failed(remote, error, first, False)
-        if told.cause in (diagnosis.Cause.NOT_TLS, diagnosis.Cause.SILENT) and probe.is_http(address, job.timeout):
-            told = diagnosis.http_there(remote)
+        told = diagnosis.tls_failed(remote, error, first)
+        if told.cause in ("not_tls", "silent") and probe.is_http(address, job.timeout):
+            told = fault("tls.http", remote=remote)
         yield told
         return
     with suppress(OSError, TolliverError):
@@ -331,13 +328,13 @@ def _our_uuid(tls: TLS | None) -> UUID:
     return uuid7()
 
 
-def _status(host: str, port: int, seconds: float) -> Iterator[Finding]:
-    where = str(Remote(host, port))
+def _status(endpoint: Endpoint, seconds: float) -> Iterator[Finding]:
     try:
-        clock = probe.clock_of(host, port, seconds)
-    except (OSError, ValueError) as error:
-        yield diagnosis.no_status(where, error)
+        clock = read_clock(endpoint, seconds)
+    except ValueError as error:
+        yield fault("clock.status", where=endpoint, why=error)
         return
-    yield diagnosis.clocks(where, clock.theirs, clock.ours, clock.precision)
-    for remote, why in clock.refused:
-        yield diagnosis.refused_remote(where, remote, why)
+    yield diagnosis.clocks(endpoint, clock.theirs, clock.ours, clock.precision)
+    for one in clock.status.parts("remotes"):
+        if one.flag("refused"):
+            yield fault("remotes.remote", where=endpoint, remote=one.text("remote"), why=one.text("error"))

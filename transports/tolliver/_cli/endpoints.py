@@ -6,12 +6,15 @@ has the type that is asked for whatever is there, and a text of it is printable.
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from email.utils import parsedate_to_datetime
+from io import BytesIO
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from attrs import define, field
@@ -20,12 +23,14 @@ from tolliver_proto import TolliverError
 
 from .._options.instance import Remote
 from .._tls.pump import PlainPump
-from . import probe, words
+from . import causes, probe, words
 
 PORT = 9464
 _MOST = 2**26  # bytes of an answer
 _SAID = 300  # characters of an answer that is no status
+_NO_TIME = 1e11  # seconds since 1970
 _OPEN = 'its program opens one with InstanceOptions(status="HOST:PORT"), `tolliver run` with status = "HOST:PORT"'
+_START = f"start the instance, or correct the port; {_OPEN}"
 
 
 @define(frozen=True)
@@ -52,7 +57,7 @@ class Endpoint:
         return str(Remote(self.host, self.port))
 
 
-class NoStatus(Exception):
+class NoStatus(ValueError):
     """No status came: cause and remedy, in a sentence."""
 
 
@@ -141,14 +146,11 @@ def look_at_all(endpoints: Sequence[Endpoint], seconds: float) -> list[Look]:
 
 def read(endpoint: Endpoint, seconds: float) -> Part:
     """The status that is served there. Raises NoStatus."""
-    head, body = _answer(endpoint, seconds)
-    code = head.split(b" ", 2)[1:2]
+    answer = _ask(endpoint, seconds)
+    code = answer.head.split(b" ", 2)[1:2]
     if code != [b"200"]:
-        raise NoStatus(_refused(b"".join(code).decode("latin-1"), body))
-    try:
-        status = Part(json.loads(body))
-    except (ValueError, RecursionError):
-        status = Part(None)
+        raise NoStatus(_refused(b"".join(code).decode("latin-1"), answer.body))
+    status = _status_in(answer.body)
     if not status.text("uuid") or not isinstance(status.data.get("gauges"), dict):
         raise NoStatus(f"a server of HTTP answers there, and not with the status of an instance: {_OPEN}")
     return status
@@ -163,49 +165,89 @@ def _refused(code: str, body: bytes) -> str:
     return f"it answers with {words.line(code)} and not with a status: {said}"
 
 
-def _answer(endpoint: Endpoint, seconds: float) -> tuple[bytes, bytes]:
-    """First line and body."""
-    deadline = time.monotonic() + seconds
-    failure: Exception | None = None
+@define(frozen=True)
+class Clock:
+    """The time of another machine and ours, of one moment, which is known as precisely as `precision` says (s)."""
+
+    theirs: float
+    ours: float
+    precision: float
+    status: Part
+    """The status that came with it; empty where a web server answers."""
+
+
+def read_clock(endpoint: Endpoint, seconds: float) -> Clock:
+    """`time` of the status that is served there, or else the Date of any server of HTTP, in whole seconds.
+
+    Raises NoStatus, and ValueError where it gives no time.
+    """
+    answer = _ask(endpoint, seconds)
+    theirs, precision = time_in(answer.head, answer.body)
+    return Clock(theirs, answer.asked + answer.took / 2, answer.took / 2 + precision, _status_in(answer.body))
+
+
+def time_in(head: bytes, body: bytes) -> tuple[float, float]:
+    """Seconds since 1970 in an answer of HTTP, and how precisely they are known. Raises ValueError."""
+    told = _status_in(body).number("time")
+    if told is not None and 0 <= told < _NO_TIME:
+        return told, 0.0
+    date = http.client.parse_headers(BytesIO(head.partition(b"\r\n")[2] + b"\r\n\r\n")).get("Date")
+    if date is None:
+        raise ValueError("its answer has no Date")
+    return parsedate_to_datetime(date).timestamp() + 0.5, 0.5
+
+
+def _status_in(body: bytes) -> Part:
     try:
-        for address in probe.resolve(endpoint.host, endpoint.port, seconds):
-            try:
-                with probe.reach(address, max(0.01, deadline - time.monotonic())) as sock:
-                    line = probe.Line(sock, PlainPump(), max(0.01, deadline - time.monotonic()))
-                    line.send(f"GET /status.json HTTP/1.0\r\nHost: {endpoint}\r\n\r\n".encode())
-                    return _split(_all(line), seconds)
-            except (ConnectionError, OSError) as error:
-                failure = error
-    except OSError as error:  # of the name
-        if isinstance(error, TimeoutError):
-            raise NoStatus(f"no name server says within {seconds:g} s where {endpoint.host} is") from None
-        raise NoStatus(f"the name {endpoint.host} leads nowhere: {error.strerror or error}") from None
-    except TolliverError as error:
-        raise NoStatus(words.line(str(error))) from None
-    raise NoStatus(_unreached(endpoint, failure, seconds))
+        return Part(json.loads(body))
+    except (ValueError, RecursionError):
+        return Part(None)
 
 
-def _all(line: probe.Line) -> bytes:
-    parts, size = [], 0
-    while data := line.read():
-        parts.append(data)
-        size += len(data)
-        if size > _MOST:
-            raise NoStatus("its answer is longer than any status is")
-    return b"".join(parts)
+class _Answer(NamedTuple):
+    """An answer of HTTP: when it was asked for (s since 1970), and seconds until it began."""
+
+    head: bytes
+    body: bytes
+    asked: float
+    took: float
 
 
-def _split(answer: bytes, seconds: float) -> tuple[bytes, bytes]:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/"):
+def _ask(endpoint: Endpoint, seconds: float) -> _Answer:
+    """The first answer of an address of the endpoint. Raises NoStatus."""
+    deadline = time.monotonic() + seconds
+    try:
+        addresses = probe.resolve(endpoint.host, endpoint.port, seconds)
+    except OSError as error:
+        raise _unreached(causes.no_name(endpoint.host, error)) from None
+    failure = OSError("it has no address")
+    for address in addresses:
+        try:
+            with probe.reach(address, max(0.01, deadline - time.monotonic())) as sock:
+                line = probe.Line(sock, PlainPump(), max(0.01, deadline - time.monotonic()))
+                asked = time.time()
+                line.send(f"GET /status.json HTTP/1.0\r\nHost: {endpoint}\r\n\r\n".encode())
+                answer = line.read()
+                took = time.time() - asked
+                while data := line.read():
+                    answer += data
+                    if len(answer) > _MOST:
+                        raise NoStatus("its answer is longer than any status is")
+                return _Answer(*split(answer), asked, took)
+        except OSError as error:
+            failure = error
+        except TolliverError as error:
+            raise NoStatus(words.line(str(error))) from None
+    raise _unreached(causes.unreached(endpoint, failure, seconds))
+
+
+def split(answer: bytes) -> tuple[bytes, bytes]:
+    """Head and body. Raises NoStatus where it is no HTTP."""
+    if not answer.startswith(b"HTTP/"):
         raise NoStatus(f"it does not speak HTTP: is that the port of messages? {_OPEN}")
-    return head.partition(b"\r\n")[0], body
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
 
 
-def _unreached(endpoint: Endpoint, error: Exception | None, seconds: float) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return f"nobody listens there: start the instance, or correct the port; {_OPEN}"
-    if isinstance(error, TimeoutError):
-        return f"no answer within {seconds:g} s: the machine is off, something drops the packets, or it is no endpoint"
-    said = getattr(error, "strerror", None) or error
-    return f"there is no way to {endpoint}: {said}"
+def _unreached(finding: causes.Finding) -> NoStatus:
+    return NoStatus(f"{finding.text}: {_START if finding.cause == 'refused' else finding.remedy}")

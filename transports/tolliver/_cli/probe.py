@@ -1,23 +1,19 @@
 """Probes of another end, with blocking sockets.
 
-They ask for its name, TCP, TLS, the first frames, and a clock over HTTP. Each step ends after the seconds that it is
+They ask for its name, TCP, TLS and the first frames. Each step ends after the seconds that it is
 given. None of them can take a connection away from an instance: the handshake of messages is asked with a version that
 nobody has, and ends before it is agreed on (see `ask_messages`).
 """
 
 from __future__ import annotations
 
-import http.client
-import json
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from io import BytesIO
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -45,8 +41,6 @@ handshake tells its version and UUID, and a final that says failure ends it: not
 _CHUNK = 65536
 _FIRST = 64  # bytes
 _ASK_HTTP = b"HEAD / HTTP/1.0\r\n\r\n"
-_MOST_STATUS = 2**22  # bytes
-_NO_TIME = 1e11  # seconds since 1970
 
 
 def resolve(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
@@ -274,68 +268,3 @@ def _ask(
 def _send(line: Line, connection: Connection | reactive.Connection) -> None:
     for unit in connection.data_to_send():
         line.send(unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The time of another machine and ours, of one moment, which is known as precisely as `precision` says (s).
-
-    `refused` are remotes of an instance there that are refused, each with the reason.
-    """
-
-    theirs: float
-    ours: float
-    precision: float
-    refused: Sequence[tuple[str, str]] = ()
-
-
-def clock_of(host: str, port: int, seconds: float) -> Clock:
-    """Time by a status endpoint: `time` of its /status.json, or else the Date of any server of HTTP, in whole seconds.
-
-    Raises OSError, and ValueError where it gives no time.
-    """
-    for address in resolve(host, port, seconds):
-        try:
-            return _clock_at(address, f"{host}:{port}", seconds)
-        except OSError as error:
-            failure = error
-    raise failure
-
-
-def _clock_at(address: tuple[Any, ...], where: str, seconds: float) -> Clock:
-    with reach(address, seconds) as sock:
-        line = Line(sock, PlainPump(), seconds)
-        asked = time.time()
-        line.send(f"GET /status.json HTTP/1.0\r\nHost: {where}\r\nAccept: application/json\r\n\r\n".encode())
-        answer = line.read()
-        took = time.time() - asked
-        while data := line.read():
-            answer += data
-            if len(answer) > _MOST_STATUS:
-                raise ValueError("its answer is longer than any status is")
-    theirs, precision = time_in(answer)
-    return Clock(theirs, asked + took / 2, took / 2 + precision, refused_in(answer))
-
-
-def refused_in(answer: bytes) -> list[tuple[str, str]]:
-    """Remotes that are refused, and why, by a status in an answer of HTTP."""
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        remotes = json.loads(answer.partition(b"\r\n\r\n")[2])["remotes"]
-        return [(str(one["remote"]), str(one["error"])) for one in remotes if one["refused"] is True]
-    return []
-
-
-def time_in(answer: bytes) -> tuple[float, float]:
-    """Seconds since 1970 in an answer of HTTP, and how precisely they are known. Raises ValueError."""
-    head, _, body = answer.partition(b"\r\n\r\n")
-    status, _, fields = head.partition(b"\r\n")
-    if not status.startswith(b"HTTP/"):
-        raise ValueError("it does not speak HTTP")
-    with suppress(ValueError, KeyError, TypeError, RecursionError):
-        told = float(json.loads(body)["time"])
-        if 0 <= told < _NO_TIME:
-            return told, 0.0
-    date = http.client.parse_headers(BytesIO(fields + b"\r\n\r\n")).get("Date")
-    if date is None:
-        raise ValueError("its answer has no Date")
-    return parsedate_to_datetime(date).timestamp() + 0.5, 0.5

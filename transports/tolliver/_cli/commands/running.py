@@ -67,7 +67,8 @@ def doctor(
     Exit status 0 if all is well, 1 if something is worth a look (warn), 2 if something fails or cannot be examined.
     With our certificates it goes as far as the handshake, which changes nothing there; without them it looks at what is
     there. It takes no connection away from an instance."""
-    from ..doctor import Job, examine_and_print, status_address, target
+    from ..doctor import Job, examine_and_print, target
+    from ..endpoints import Endpoint
 
     with words.clear_errors(2):
         job = Job(
@@ -79,7 +80,7 @@ def doctor(
             version=version,
             database=database,
             min_free=min_free,
-            status=None if status is None else status_address(status),
+            status=None if status is None else Endpoint.parse(status),
             spark=spark,
             timeout=timeout,
         )
