@@ -1,8 +1,5 @@
 """Drawn parts of all pages: links from cited rulings to where they are explained, and lists of contents.
 
-    python scripts/pages.py            writes the pages
-    python scripts/pages.py --check    fails if one is out of date
-
 A citation such as `T-54` becomes `[T-54]`, and the end of the page says where that leads. Code, headings and links stay
 as they are, and so does the row of a table that explains a ruling: it gets an anchor. A page with several sections
 lists them before the first one.
@@ -10,18 +7,15 @@ lists them before the first one.
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.proving.rows import ROWS
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT)]
-
-from scripts.proving.rows import ROWS  # noqa: E402  # the line above comes first
-
 HOMES = {
     "C": "protocol.md",
     "T": "protocol.md",
@@ -50,6 +44,7 @@ _KEPT = re.compile(
 _BRACKETED = re.compile(rf"\[({CITED.pattern})\](?![(\[])")
 _CONTENTS = re.compile(r"<!-- contents -->\n.*?<!-- end of contents -->\n\n", re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_DRAWN = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _SIGNS = re.compile(r"[^\w\- ]")
 _MARKS = re.compile(r"\*\*|[`*\"\\]|\[([^]]*)\](?:\([^)]*\))?")
@@ -142,22 +137,12 @@ def pages() -> dict[Path, str]:
     return {**dict.fromkeys(sorted((ROOT / "docs").glob("*.md")), ""), **dict.fromkeys(of_root, "docs/")}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args(arguments)
-    late = []
+def files() -> Iterator[tuple[Path, str]]:
     for path, beside in pages().items():
-        before = path.read_text("utf-8")
-        after = linked(before, path.name, beside)
-        if before != after:
-            late.append(path.name)
-            if not options.check:
-                path.write_text(after, "utf-8")
-    if late and options.check:
-        print(f"out of date: {', '.join(late)}; run python scripts/pages.py", file=sys.stderr)
-    return 1 if late and options.check else 0
+        yield path, linked(path.read_text("utf-8"), path.name, beside)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def with_parts(page: Path, parts: Mapping[str, Iterable[str]]) -> str:
+    """The text of a page with these drawn parts as they are to be, each with an empty line on both sides."""
+    lines = {name: bracketed("\n".join(drawn)) for name, drawn in parts.items()}
+    return _DRAWN.sub(lambda found: f"{found[1]}\n{lines[found[2]]}\n\n{found[3]}", page.read_text("utf-8"))

@@ -1,7 +1,7 @@
 """Rooms of the code in their order, and their imports.
 
 The order is data. A room may import from rooms on lower floors, never from one on its own floor or above: so no imports
-run in a circle, and two adapters cannot know each other. `scripts/draw_rooms.py` draws the order and the arrows into
+run in a circle, and two adapters cannot know each other. `scripts/draw/rooms.py` draws the order and the arrows into
 docs/architecture.md, `tests/test_rooms.py` holds every import against it.
 """
 
@@ -166,7 +166,7 @@ INSIDERS = (
     Insider("fuzz/words.py", ("tolliver_proto.reactive._varint",), "writes numbers as that protocol does"),
     Insider("scripts/docs.py", ("tolliver._cli.commands",), "shows every command as the program says it"),
     Insider(
-        "scripts/draw_states.py",
+        "scripts/draw/states.py",
         ("tolliver_proto._wire.state", "tolliver_proto.reactive._state"),
         "draws the transition tables",
     ),

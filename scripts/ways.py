@@ -1,6 +1,6 @@
 """Ways of a message through the code, hop by hop, each proved by a message that is really sent.
 
-    python scripts/ways.py            prints the ways; `scripts/draw_rooms.py` draws them into docs/architecture.md
+    python scripts/ways.py            prints the ways; `scripts/draw/rooms.py` draws them into docs/architecture.md
 
 The hops are chosen by hand, so that a reader sees those that matter. They cannot lie: one reliable message is sent from
 one instance to another, over TLS on loopback, in one process, with databases on disk. `sys.setprofile` records every

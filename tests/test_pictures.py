@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from scripts import draw_pictures
-from scripts.draw_states import CONNECTION
-from scripts.pictures import message, states, terminal
+from scripts.draw.pictures import DOCS, PICTURES, message, states, terminal
+from scripts.draw.states import CONNECTION
 from tolliver_proto.layouts import State
 
-DOCS = draw_pictures.DOCS
 KILOBYTES = 64
 _SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_pictures_are_up_to_date() -> None:
-    assert draw_pictures.main(["--check"]) == 0
-
-
-def test_the_check_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    into = ["--into", str(tmp_path), "delivery", "house"]
-    assert draw_pictures.main(["--check", *into]) == 1
-    assert "run python scripts/draw_pictures.py" in capsys.readouterr().err
-    assert draw_pictures.main(into) == 0
-    assert draw_pictures.main(["--check", *into]) == 0
-
-
-@pytest.mark.parametrize("name", draw_pictures.PICTURES)
+@pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_small_and_says_in_words_what_it_shows(name: str) -> None:
     path = DOCS / f"{name}.svg"
     text = path.read_text("utf-8")
@@ -45,7 +30,7 @@ def test_a_picture_is_small_and_says_in_words_what_it_shows(name: str) -> None:
     assert any(re.search(rf"!\[[^]]{{20,}}\]\({name}\.svg\)", page) for page in pages)
 
 
-@pytest.mark.parametrize("name", draw_pictures.PICTURES)
+@pytest.mark.parametrize("name", PICTURES)
 def test_all_that_is_drawn_is_inside(name: str) -> None:
     """A letter is taken to be 7.5 pixels wide, or 7.3 in a terminal."""
     drawn = ElementTree.fromstring((DOCS / f"{name}.svg").read_text("utf-8"))

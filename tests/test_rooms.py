@@ -19,7 +19,8 @@ import pytest
 import twisted
 from tolliver.sqlite import SQLiteStore
 
-from scripts import draw_rooms, rooms
+from scripts import rooms
+from scripts.draw import rooms as drawn_rooms
 from scripts.rooms import INSIDERS, ROOT, Arrow, arrows, circle, outside, packages, private, room_of, upward
 
 MODULES = packages()
@@ -167,10 +168,6 @@ def test_the_checks_see(
 # The page.
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert draw_rooms.main(["--check"]) == 0
-
-
 def test_the_files_that_contributing_names_are_there() -> None:
     """The table of places: a path from the root, or from one of the packages."""
     named = re.findall(r"`([\w/]+/\w+\.py)`", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))
@@ -179,17 +176,8 @@ def test_the_files_that_contributing_names_are_there() -> None:
     assert [name for name in named if not any((home / name).is_file() for home in homes)] == []
 
 
-def test_the_check_notices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(draw_rooms.PAGE.read_text("utf-8").replace("`_common`", "`_other`"), "utf-8")
-    assert draw_rooms.main(["--check", "--page", str(page)]) == 1
-    assert "run python scripts/draw_rooms.py" in capsys.readouterr().err
-    assert draw_rooms.main(["--page", str(page)]) == 0
-    assert page.read_text("utf-8") == draw_rooms.PAGE.read_text("utf-8")
-
-
 def test_all_parts_are_drawn_once() -> None:
-    assert re.findall(r"<!-- drawn: (\w+) -->", draw_rooms.PAGE.read_text("utf-8")) == [*draw_rooms.parts()]
+    assert re.findall(r"<!-- drawn: (\w+) -->", drawn_rooms.PAGE.read_text("utf-8")) == [*drawn_rooms.parts()]
 
 
 def test_the_store_has_the_tables_of_the_page(tmp_path: Path) -> None:
@@ -200,7 +188,7 @@ def test_the_store_has_the_tables_of_the_page(tmp_path: Path) -> None:
             for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             if not table.startswith("sqlite_")
         }
-    section = draw_rooms.PAGE.read_text("utf-8").partition("## The store")[2]
+    section = drawn_rooms.PAGE.read_text("utf-8").partition("## The store")[2]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
     assert {table: re.findall(r"`(\w+)`", columns) for table, columns in rows} == made
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from scripts import draw_rooms
+from scripts.draw.rooms import PAGE
 from scripts.ways import WAYS, Call, Hop, Way, files, found, recorded, table
 
 
@@ -19,7 +19,7 @@ def test_every_hop_of_the_page_is_called_in_its_order() -> None:
 
 
 def test_the_page_leads_from_an_ack_to_the_row() -> None:
-    page = draw_rooms.PAGE.read_text("utf-8")
+    page = PAGE.read_text("utf-8")
     section = page.partition("### From the ack to the deleted row")[2].partition("###")[0]
     assert "`Deliveries.remove`" in section
     assert "**deletes the row of `owed`**" in section

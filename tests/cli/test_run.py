@@ -23,7 +23,7 @@ from tolliver._cli.config import KEYS, load
 from tolliver._options.reading import leaves, read
 from tolliver.staging import Position, StageFolder
 
-from scripts import draw_options
+from scripts.draw.options import PAGE
 from tests.cli.commands import COMMAND, SECONDS, Listener, run_process, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
@@ -233,12 +233,8 @@ def test_the_schema_has_every_option_too() -> None:
 PARTS = ("tls", "deliver", "bridge", "limits")
 
 
-def test_the_page_has_the_table() -> None:
-    page = draw_options.PAGE.read_text("utf-8")
-    drawn = draw_options.page(page, tolliver("config", "keys", "--json").stdout)
-    assert page == drawn, "run python scripts/draw_options.py"
-    assert draw_options.page(page, "") != page
-    shown = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+def test_the_files_on_the_page_can_be_read() -> None:
+    shown = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     whole, *parts = map(tomllib.loads, shown)
     assert [read({"deliver": one}, KEYS, Path())["deliver.channel"] for one in whole.pop("deliver")]
     assert read(whole, KEYS, Path())["limits.max_body"] == 64 * 2**20

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tolliver.status import METRICS, InstanceStatus, Metric, samples, text_of
 
-from scripts import draw_metrics
 from tolliver_proto.node import NodeStats
 
 from .samples import HOSTILE, PEER, US, hostile, snapshot
@@ -97,16 +95,3 @@ def test_the_snapshot_is_json_with_every_field() -> None:
     assert told["peers"][0]["uuid"] == str(PEER)
     assert told["remotes"][0]["state"] == "gave_up"
     assert told["histograms"]["commit_seconds"] == {"bounds": [0.1, 1.0], "counts": [3, 2, 1], "count": 6, "sum": 6.5}
-
-
-def test_the_page_has_the_table() -> None:
-    assert draw_metrics.main(["--check"]) == 0
-
-
-def test_a_page_without_it_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(draw_metrics.PAGE.read_text("utf-8").replace("| `acked` |", "| `others` |"), "utf-8")
-    assert draw_metrics.main(["--check", "--page", str(page)]) == 1
-    assert "run python scripts/draw_metrics.py" in capsys.readouterr().err
-    assert draw_metrics.main(["--page", str(page)]) == 0
-    assert page.read_text("utf-8") == draw_metrics.PAGE.read_text("utf-8")

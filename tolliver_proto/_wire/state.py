@@ -4,7 +4,7 @@ This file knows states and signals: no bytes, no role, no time. `TRANSITIONS` gi
 state, and the effect on the frame that caused the signal. A missing pair is an error: the peer's if the signal comes
 from the wire, the caller's if the signal comes from the API. In the `HOLDING` states and in AGREED the connection reads
 nothing: bytes, and the end of the stream, wait. A client begins in AWAITING_RESPONSE, a server in AWAITING_REQUEST; the
-rest of the table is the same for both. The diagrams of the docs are drawn from the table (`scripts/draw_states.py`).
+rest of the table is the same for both. The diagrams of the docs are drawn from the table (`scripts/draw/states.py`).
 """
 
 from __future__ import annotations

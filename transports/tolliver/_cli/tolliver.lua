@@ -1,7 +1,7 @@
 -- tolliver: Wireshark dissector of its messages, and of Reactive Streams over a network (docs/wireshark.md).
 --
 -- `LAYOUTS` has the bytes of each revision as data, as `tolliver_proto.layouts` has them, from which it is drawn
--- (scripts/draw_wireshark.py). A line is in the order of the wire: numbers of 1, 2, 4 and 8 bytes (B, H, I, Q), a UUID
+-- (scripts/draw/wireshark.py). A line is in the order of the wire: numbers of 1, 2, 4 and 8 bytes (B, H, I, Q), a UUID
 -- (16s), and parts (*), each as long as the number of its name says. Nothing else here knows one layout from another,
 -- but for `guess`.
 --

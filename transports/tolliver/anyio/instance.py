@@ -1,6 +1,6 @@
 """Calls of an instance on asyncio and trio, as coroutines.
 
-Here the signatures and docstrings of all adapters are written. `scripts/draw_facades.py` draws those of Twisted and of
+Here the signatures and docstrings of all adapters are written. `scripts/draw/facades.py` draws those of Twisted and of
 threads from this file, so each call is one expression, and what it awaits stands at its end.
 """
 

@@ -1,6 +1,6 @@
 """Calls of an instance on threads, which block.
 
-Drawn by scripts/draw_facades.py from `anyio/instance.py`: change that.
+Drawn by scripts/draw/facades.py from `anyio/instance.py`: change that.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """A session of the demo in a terminal, recorded once and drawn as lines that appear.
 
+    python -m scripts.draw.pictures.terminal     plays the demo, and records it anew
+
 The recording has each line of the screen with the time at which it came there and left; pauses are cut short. Where
 nothing moves, or somebody wants no motion, the picture is the last screen.
 """
@@ -19,12 +21,13 @@ import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from .svg import picture, rectangle
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RECORDING = Path(__file__).with_name("demo.json")
 COLUMNS, ROWS = 120, 80
 DEMO = (sys.executable, "-m", "examples.demo", "--seconds", "12", "--no-audit")
@@ -209,3 +212,8 @@ def drawn(path: Path = RECORDING) -> str:
 
 def _height(lines: Sequence[Line]) -> float:
     return _TOP + _HIGH * (2 + max((line.row for line in lines if line.end is None), default=0))
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as made:
+        record(Path(made))

@@ -1,24 +1,16 @@
-"""Drawing of the table of keys in docs/run.md, from the table that `tolliver` checks against.
-
-python scripts/draw_options.py
-"""
+"""Drawing of the table of keys in docs/run.md, from the table that `tolliver` checks against."""
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT)]
-
-from scripts.pages import bracketed  # noqa: E402  # the line above comes first
+from scripts.pages import ROOT, bracketed, with_parts
 
 PAGE = ROOT / "docs" / "run.md"
-_DRAWN = re.compile(r"(<!-- drawn: keys -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table(keys: str) -> Iterator[str]:
@@ -32,17 +24,7 @@ def table(keys: str) -> Iterator[str]:
         yield f"| `{one['key']}` | {whole}{kind} | {default} | {bracketed(one['help'])} |"
 
 
-def page(text: str, keys: str) -> str:
-    """The page with the table as it is to be."""
-    drawn = "\n".join(table(keys))
-    return _DRAWN.sub(lambda found: f"{found[1]}\n{drawn}\n\n{found[2]}", text)
-
-
-def main() -> None:
+def files() -> Iterator[tuple[Path, str]]:
     command = [sys.executable, "-m", "tolliver.cli", "config", "keys", "--json"]
     keys = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    PAGE.write_text(page(PAGE.read_text("utf-8"), keys), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    yield PAGE, with_parts(PAGE, {"keys": table(keys)})

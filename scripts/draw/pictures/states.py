@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scripts.draw_states import CONNECTION, IDS, STREAMS
+from scripts.draw.states import CONNECTION, IDS, STREAMS
 from tolliver_proto.layouts import State
 from tolliver_proto.reactive import State as Stage
 

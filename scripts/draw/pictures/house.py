@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.draw_rooms import short
+from scripts.draw.rooms import short
 from scripts.rooms import CORE, FLOORS, Room
 
 from .svg import line, picture, rectangle, words

@@ -1,16 +1,11 @@
 """Drawing of the Wireshark dissector's layouts from those of the core.
 
-    python scripts/draw_wireshark.py            writes the dissector
-    python scripts/draw_wireshark.py --check    fails if it is out of date
-
 A layout that the dissector has and this version of the core has not stays as it is.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +13,7 @@ from typing import Any
 from tolliver_proto import Ack, HandshakeFinal, HandshakeRequest, HandshakeResponse, Message, Subscribe, Unsubscribe
 from tolliver_proto.layouts import LAYOUTS
 
-SCRIPT = Path(__file__).parents[1] / "transports" / "tolliver" / "_cli" / "tolliver.lua"
+SCRIPT = Path(__file__).parents[2] / "transports" / "tolliver" / "_cli" / "tolliver.lua"
 FRAMES = {HandshakeRequest: "request", HandshakeResponse: "response", HandshakeFinal: "final"} | {
     Message: "message",
     Ack: "ack",
@@ -82,21 +77,5 @@ def script(text: str) -> str:
     return f"{text[: found.start()]}{names}\nlocal LAYOUTS = {{\n{body}}}\n{text[found.end() :]}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--script", type=Path, default=SCRIPT)
-    options = parser.parse_args(arguments)
-    before = options.script.read_text("utf-8")
-    after = script(before)
-    if not options.check:
-        options.script.write_text(after, "utf-8")
-        return 0
-    if before == after:
-        return 0
-    print(f"{options.script.name} is out of date: run python scripts/draw_wireshark.py", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def files() -> Iterator[tuple[Path, str]]:
+    yield SCRIPT, script(SCRIPT.read_text("utf-8"))

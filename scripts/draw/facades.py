@@ -1,8 +1,5 @@
 """Drawing of the calls of Twisted and of threads from those of asyncio.
 
-    python scripts/draw_facades.py            writes the files
-    python scripts/draw_facades.py --check    fails if one is out of date
-
 Signatures and docstrings are written once, in `anyio/instance.py` and `anyio/streams.py`. There a call that waits is a
 coroutine whose last statement awaits one expression, `self._core.wait(CALL, timeout)` or another object's call:
 
@@ -16,15 +13,14 @@ Arguments are evaluated before the machine's lock is taken: a generator or a cod
 
 from __future__ import annotations
 
-import argparse
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "transports" / "tolliver"
 FILES = ("instance.py", "streams.py")
 ITERATORS = {"Messages", "Runs", "Work", "TypedMessages", "TypedRuns", "TypedWork", "Events", "Subscription"}
@@ -155,7 +151,7 @@ class _Drawing:
 
     def _module_docstring(self) -> str:
         title = self._adapter.titles[self._name]
-        return f'"""{title}\n\nDrawn by scripts/draw_facades.py from `anyio/{self._name}`: change that.\n"""'
+        return f'"""{title}\n\nDrawn by scripts/draw/facades.py from `anyio/{self._name}`: change that.\n"""'
 
     def _import(self, node: ast.ImportFrom) -> None:
         own = [alias.name for alias in node.names if alias.name in self._adapter.modules]
@@ -323,22 +319,3 @@ def files() -> Iterator[tuple[Path, str]]:
     for adapter in (TWISTED, THREADS):
         for name in FILES:
             yield PACKAGE / adapter.folder / name, drawn(name, adapter)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail if a file is out of date")
-    check = parser.parse_args(arguments).check
-    stale = [(path, text) for path, text in files() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path, text in stale:
-        where = path.relative_to(ROOT)
-        if check:
-            print(f"{where} is out of date: run scripts/draw_facades.py", file=sys.stderr)
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"{where} is drawn")
-    return int(check and bool(stale))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,31 +1,22 @@
 """Drawing of rooms, imports, the kernel's parts and the ways of a message for docs/architecture.md.
 
-    python scripts/draw_rooms.py            writes the drawn parts of the page
-    python scripts/draw_rooms.py --check    fails if the page is out of date
-
 The pictures leave out an arrow where another way leads to the same room; the tables have all of them. The ways are
 proved by a message that is sent (`scripts/ways.py`).
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT)]
-
-from scripts import ways  # noqa: E402  # the line above comes first
-from scripts.pages import bracketed  # noqa: E402
-from scripts.rooms import CORE, KERNEL, PARTS, TRANSPORTS, Room, When, arrows, calls, packages  # noqa: E402
+from scripts import ways
+from scripts.pages import ROOT, with_parts
+from scripts.rooms import CORE, KERNEL, PARTS, TRANSPORTS, Room, When, arrows, calls, packages
 
 PAGE = ROOT / "docs" / "architecture.md"
 MACHINE = "tolliver_proto"
-_DRAWN = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Calls = Mapping[str, Collection[str]]
 
@@ -117,12 +108,12 @@ def _is_within(module: str, name: str) -> bool:
     return f"{module}.".startswith(f"{name}.")
 
 
-def parts() -> dict[str, str]:
+def parts() -> dict[str, Iterable[str]]:
     """Drawn parts, by their names on the page."""
     modules = packages()
     called = calls(arrows(modules, modules))
     core = {room.name: called[room.name] for floor in CORE for room in floor}
-    drawn = {
+    return {
         "core_table": table(CORE, called, 1),
         "core_picture": picture(core),
         "kernel_table": kernel_table(modules),
@@ -131,30 +122,7 @@ def parts() -> dict[str, str]:
         "transports_picture": picture(merged(called)),
         **ways.drawn(),
     }
-    return {name: bracketed("\n".join(lines)) for name, lines in drawn.items()}
 
 
-def page(text: str) -> str:
-    """The page with its drawn parts as they are to be."""
-    drawn = parts()
-    return _DRAWN.sub(lambda found: f"{found[1]}\n{drawn[found[2]]}\n\n{found[3]}", text)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    options = parser.parse_args(arguments)
-    before = options.page.read_text("utf-8")
-    after = page(before)
-    if not options.check:
-        options.page.write_text(after, "utf-8")
-        return 0
-    if before == after:
-        return 0
-    print(f"{options.page.name} is out of date: run python scripts/draw_rooms.py", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def files() -> Iterator[tuple[Path, str]]:
+    yield PAGE, with_parts(PAGE, parts())

@@ -1,30 +1,22 @@
 """Drawing of docs/states.md from the transition tables of both protocols.
 
-    python scripts/draw_states.py            writes the page
-    python scripts/draw_states.py --check    fails if the page is out of date
-
 The diagrams leave out what keeps the state and what ends it in every place alike; the tables have all of it.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT)]
-
-from scripts.pages import linked  # noqa: E402  # the line above comes first
-from tolliver_proto._wire.state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition  # noqa: E402
-from tolliver_proto.layouts import State  # noqa: E402
-from tolliver_proto.reactive import State as Stage  # noqa: E402
-from tolliver_proto.reactive import _state as reactive  # noqa: E402
-from tolliver_proto.reactive._state import Id, Step  # noqa: E402
+from scripts.pages import ROOT, linked
+from tolliver_proto._wire.state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition
+from tolliver_proto.layouts import State
+from tolliver_proto.reactive import State as Stage
+from tolliver_proto.reactive import _state as reactive
+from tolliver_proto.reactive._state import Id, Step
 
 PAGE = ROOT / "docs" / "states.md"
 
@@ -110,7 +102,7 @@ TEXT = """\
 
 Look up what a connection does in each state, and when.
 
-Drawn by `python scripts/draw_states.py` from `tolliver_proto/_wire/state.py` and, for
+Drawn by `python -m scripts.draw states` from `tolliver_proto/_wire/state.py` and, for
 [Reactive Streams](#reactive-streams-the-connection), `tolliver_proto/reactive/_state.py`: change a table there, then
 run it.
 
@@ -266,20 +258,5 @@ def page() -> str:
     return linked(text, PAGE.name)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    options = parser.parse_args(arguments)
-    drawn = page()
-    if not options.check:
-        options.page.write_text(drawn, "utf-8")
-        return 0
-    if options.page.exists() and options.page.read_text("utf-8") == drawn:
-        return 0
-    print(f"{options.page.name} is out of date: run python scripts/draw_states.py", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def files() -> Iterator[tuple[Path, str]]:
+    yield PAGE, page()

@@ -1,0 +1,1 @@
+"""Parts of pages, files and pictures that are drawn from the code."""

@@ -1,0 +1,25 @@
+"""Pictures of docs/."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from . import house, message, states, terminal
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PICTURES: dict[str, Callable[[], str]] = {
+    "message": message.life,
+    "kills": message.kills,
+    "connection": states.connection,
+    "delivery": states.delivery,
+    "streams": states.streams,
+    "ids": states.ids,
+    "house": house.drawn,
+    "demo": terminal.drawn,
+}
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    for name, draw in PICTURES.items():
+        yield DOCS / f"{name}.svg", draw()

@@ -1,1 +1,0 @@
-"""Pictures of docs/, each drawn by a script from a run, a table or the imports."""
