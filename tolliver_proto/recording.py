@@ -625,7 +625,7 @@ class Indexer:
     """Makes an index, block by block."""
 
     def __init__(self) -> None:
-        self.length = 0
+        self.length: int = 0
         """Position of the next block."""
         self._first = crc32(b"")
         self._entries: list[Entry] = []

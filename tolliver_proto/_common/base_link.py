@@ -96,15 +96,15 @@ class BaseLink:
     connection: Connection | None
 
     def __init__(self, cid: int, role: Role, remote: Remote | None) -> None:
-        self.cid = cid
-        self.role = role
-        self.remote = remote  # None if the peer dialled us
-        self.identity = PeerIdentity()
+        self.cid: int = cid
+        self.role: Role = role
+        self.remote: Remote | None = remote  # None if the peer dialled us
+        self.identity: PeerIdentity = PeerIdentity()
         self.connection = None  # until TLS is done
-        self.first = b""  # the first bytes that came: they may name another protocol
-        self.state = LinkState.CONNECTING
-        self.in_transit = 0  # bytes of the Transmit that is outstanding
-        self.paused = False  # the transport was told to pause reading
+        self.first: bytes = b""  # the first bytes that came: they may name another protocol
+        self.state: LinkState = LinkState.CONNECTING
+        self.in_transit: int = 0  # bytes of the Transmit that is outstanding
+        self.paused: bool = False  # the transport was told to pause reading
         self.error: TolliverError | None = None  # the reason of an end that the connection does not know
 
     def move(self, signal: LinkSignal) -> None:

@@ -27,9 +27,9 @@ class TableState(Generic[L, A]):
     """State of a table, shared with the parts of the machine: time, timers, actions to hand out, connections."""
 
     def __init__(self, now: float | None) -> None:
-        self.now = now or 0.0
+        self.now: float = now or 0.0
         self.closing = False
-        self.timers = Timers()  # the key of a link's own timer is its cid
+        self.timers: Timers = Timers()  # the key of a link's own timer is its cid
         self.links: dict[int, L] = {}
         self.readable: dict[L, None] = {}
         self.writable: dict[L, None] = {}
@@ -63,7 +63,8 @@ class ConnectionTable(Generic[L, A]):
         self._limiter = limiter
         self._handshake_timeout = handshake_timeout
         self._links = state.links
-        self.timers = self._timers = state.timers
+        self.timers: Timers = state.timers
+        self._timers = self.timers
         self._readable = state.readable
         self._writable = state.writable
         self._actions = state.actions

@@ -106,7 +106,7 @@ class HandshakeRejected(TolliverError):
     announced. `is_failure` is True if the peer refused for another reason than the versions.
     """
 
-    cause = DialCause.VERSION
+    cause: DialCause | None = DialCause.VERSION
 
     def __init__(self, status: int, peer_version: int, is_failure: bool = False) -> None:
         super().__init__(status, peer_version)
@@ -129,25 +129,25 @@ class HandshakeRejected(TolliverError):
 class IdentityConflict(TolliverError):
     """Two sources disagree about the identity of an instance or a peer (D-3, T-72)."""
 
-    cause = DialCause.IDENTITY
+    cause: DialCause | None = DialCause.IDENTITY
 
 
 class AccessDenied(TolliverError):
     """Our own access rules refuse this peer (D-4, T-77). Further tries fail until the rules are changed."""
 
-    cause = DialCause.ACCESS
+    cause: DialCause | None = DialCause.ACCESS
 
 
 class SelfConnection(TolliverError):
     """A connection that leads back to the instance that made it (T-71)."""
 
-    cause = DialCause.SELF
+    cause: DialCause | None = DialCause.SELF
 
 
 class CertificateError(TolliverError):
     """We or the peer refused a certificate. Further tries fail until the certificate is replaced (T-73, T-74)."""
 
-    cause = DialCause.CERTIFICATE
+    cause: DialCause | None = DialCause.CERTIFICATE
 
 
 class ConnectionClosing(TolliverError):
@@ -179,7 +179,6 @@ class CannotListen(ConnectionLost, OSError):
 
     def __init__(self, number: int | None, text: str) -> None:
         OSError.__init__(self, number, text)
-        self.cause = None
 
     def __str__(self) -> str:
         return str(self.strerror)

@@ -23,9 +23,9 @@ class Histogram:
     """Bounds for numbers of things."""
 
     def __init__(self, bounds: tuple[float, ...] = _SECONDS) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+        self.bounds: tuple[float, ...] = bounds
+        self.counts: list[int] = [0] * (len(bounds) + 1)
+        self.sum: float = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
         """Adds the value `times` times. The caller passes the mean of a run for all numbers of the run."""

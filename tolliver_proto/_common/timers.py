@@ -20,7 +20,7 @@ class Timers:
     def __init__(self) -> None:
         self.deadlines: dict[Hashable, tuple[float, int]] = {}
         self._heap: list[tuple[float, int, Hashable]] = []
-        self.first = inf
+        self.first: float = inf
         self._order = 0  # equal deadlines fire in the order in which they were set, and keys are never compared
 
     def set(self, key: Hashable, due: float) -> None:

@@ -135,11 +135,11 @@ class Receipt:
     __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "recipients", "unacked")
 
     def __init__(self, first_seq: int, last_seq: int, counts: list[int]) -> None:
-        self.first_seq = first_seq
-        self.last_seq = last_seq
-        self.counts = counts
-        self.recipients = 0
-        self.unacked = 0  # messages still owed to a peer
+        self.first_seq: int = first_seq
+        self.last_seq: int = last_seq
+        self.counts: list[int] = counts
+        self.recipients: int = 0
+        self.unacked: int = 0  # messages still owed to a peer
         self._given_up: dict[tuple[UUID | None, UndeliveredReason], int] | None = None
 
     @property
@@ -220,19 +220,19 @@ class Asked:
         to: frozenset[UUID] | None,
         waits: bool,
     ) -> None:
-        self.request_id = request_id
-        self.channel = channel  # with its prefix on the wire
-        self.key = key
-        self.body = body  # with its envelope; dropped once sent, if the request is not repeated
-        self.durable = durable
-        self.gathers = gathers
-        self.to = to
-        self.waits = waits  # for a responder, while there is none
+        self.request_id: int = request_id
+        self.channel: str = channel  # with its prefix on the wire
+        self.key: str = key
+        self.body: bytes = body  # with its envelope; dropped once sent, if the request is not repeated
+        self.durable: bool = durable
+        self.gathers: bool = gathers
+        self.to: frozenset[UUID] | None = to
+        self.waits: bool = waits  # for a responder, while there is none
         self.left: set[Hashable] = set()  # peers that may answer yet
         self.not_there: set[Hashable] = set()  # peers that reported no handler, and have not moved since
         self.replies: list[Reply] = []
         self.error: RequestFailed | None = None  # the first failure
-        self.lost = False  # a connection that may have brought the answer has ended
+        self.lost: bool = False  # a connection that may have brought the answer has ended
 
     def __repr__(self) -> str:
         return f"Asked({self.channel!r:.100}, {self.key!r:.100}, id={self.request_id})"

@@ -15,7 +15,7 @@ from .._common.connection_table import TableState
 from .._common.dial_causes import DialCause
 from .._common.transport import Remote
 from .._wire.events import Revision
-from .._wire.frames import encoder
+from .._wire.frames import Encoder, encoder
 from .._wire.limits import Limits
 from .access import Acl
 from .actions import Action, Deliver, Notice, NoticeKind
@@ -48,12 +48,12 @@ class Context(TableState[Link, Action]):
         self.revision = revision
         self.limits = limits
         self.policy = policy
-        self.acl = acl  # current access rules
+        self.acl: Acl = acl  # current access rules
         self.rng = rng
-        self.resend_first = limits.resend_first if retry_interval is None else retry_interval
-        self.encoder = encoder(revision)
+        self.resend_first: float = limits.resend_first if retry_interval is None else retry_interval
+        self.encoder: Encoder = encoder(revision)
         self.tells_events = tells_events
-        self.hooks = Hooks()
+        self.hooks: Hooks = Hooks()
         self.turns: dict[Pattern, None] = {}  # patterns that asked for a turn
         # Live connections; those with something to send; those of other wire layouts or without acks.
         self.up: dict[int, Link] = {}
@@ -64,8 +64,8 @@ class Context(TableState[Link, Action]):
         self.moved: dict[Peer, None] = {}  # came, went or changed subscriptions; not reported yet
         self.verdicts: dict[tuple[str, str], Judgement] = {}  # by name; cleared when what they depend on changes
         self.run: Deliver | None = None  # gathers deliveries until the next action is taken
-        self.drops = Drops(self.timers, self.notice)
-        self.tally = NoticeTally(self.timers, self.tell_sum)
+        self.drops: Drops = Drops(self.timers, self.notice)
+        self.tally: NoticeTally = NoticeTally(self.timers, self.tell_sum)
         # Called when the timer `(name, subject)`, or `name` alone, is due, with the subject or None.
         self.due: dict[str, Callable[[Any], None]] = {
             "tally": self._on_tally_timeout,

@@ -46,22 +46,22 @@ class PeerSubscriptions:
     )
 
     def __init__(self, loaded: LoadedPeer) -> None:
-        self.subscriptions = loaded.subscriptions  # as stored
+        self.subscriptions: frozenset[Subscription] = loaded.subscriptions  # as stored
         self.held: dict[
             Subscription, float
         ] = {}  # held subscriptions, which its newer list lacks, and their ends (T-61)
         self.held_long: frozenset[Subscription] = (
             frozenset()
         )  # of these, the ones held until a day after the peer's last frame
-        self.served = loaded.subscriptions  # subscriptions of its live connection (T-70)
+        self.served: frozenset[Subscription] = loaded.subscriptions  # subscriptions of its live connection (T-70)
         self.kept_back: frozenset[Subscription] = frozenset()  # other subscriptions whose messages wait
         self.unsaid: dict[
             Subscription, float
         ] = {}  # unsubscribes that the peer has not got, and when they lapse (T-61)
-        self.stored = False  # the store has the peer's list
-        self.wide = False  # its wildcard subscription was reported (D-4)
+        self.stored: bool = False  # the store has the peer's list
+        self.wide: bool = False  # its wildcard subscription was reported (D-4)
         self.voices: dict[Link, None] = {}  # open connections on which the peer has sent its list
-        self.obeyed_at = -inf  # time of the last resend that the peer asked for
+        self.obeyed_at: float = -inf  # time of the last resend that the peer asked for
 
     def holds(self, channel: str, key: str) -> bool:
         """True if such a message waits until the peer's live connection wants it (T-61, T-70)."""
@@ -84,8 +84,8 @@ class PeerStanding:
     __slots__ = ("duel", "forgotten", "identity", "repins", "spki_sha256")
 
     def __init__(self, loaded: LoadedPeer) -> None:
-        self.identity = PeerIdentity()  # as proved last
-        self.spki_sha256 = loaded.spki_sha256
+        self.identity: PeerIdentity = PeerIdentity()  # as proved last
+        self.spki_sha256: bytes | None = loaded.spki_sha256
         self.duel: Duel[Link] = Duel()
         self.forgotten: list[Receipt] = []  # receipts that wait for the purge; the peer may not return before (T-77)
         self.repins: list[tuple[bytes | None, Receipt]] = []  # pins to set after the purge
@@ -97,15 +97,15 @@ class Peer:
     __slots__ = ("_alone", "counts", "derived", "inbox", "is_owner", "link", "links", "lists", "outbox", "uuid")
 
     def __init__(self, uuid: UUID, loaded: LoadedPeer) -> None:
-        self.uuid = uuid
-        self.derived = is_derived(uuid)  # only writes, over any number of connections; forgotten with the last
-        self.is_owner = is_owner(uuid)  # messages are owed to it, and no peer may claim its UUID
-        self.outbox = Outbox(loaded)
-        self.lists = PeerSubscriptions(loaded)
-        self.inbox = Inbox()
-        self.links = PeerStanding(loaded)
+        self.uuid: UUID = uuid
+        self.derived: bool = is_derived(uuid)  # only writes, over any number of connections; forgotten with the last
+        self.is_owner: bool = is_owner(uuid)  # messages are owed to it, and no peer may claim its UUID
+        self.outbox: Outbox = Outbox(loaded)
+        self.lists: PeerSubscriptions = PeerSubscriptions(loaded)
+        self.inbox: Inbox = Inbox()
+        self.links: PeerStanding = PeerStanding(loaded)
         self.link: Link | None = None  # the live link, assigned by the links
-        self.counts = PeerCounts()
+        self.counts: PeerCounts = PeerCounts()
         self._alone: Recipients | None = None
 
     @property
@@ -127,8 +127,8 @@ class Recipients:
     __slots__ = ("ids", "peers")
 
     def __init__(self, peers: tuple[Peer, ...]) -> None:
-        self.peers = peers
-        self.ids = tuple(peer.uuid for peer in peers)
+        self.peers: tuple[Peer, ...] = peers
+        self.ids: tuple[UUID, ...] = tuple(peer.uuid for peer in peers)
 
 
 class Hold(IntEnum):
@@ -158,14 +158,14 @@ class LinkSending:
 
     def __init__(self) -> None:
         self.window: Window | None = None  # while it is established and the peer's live link
-        self.exposure = Exposure()
-        self.ack_watch = AckWatch(None)  # the policy's, once the link is up
-        self.above_high_water = False  # above high water, not yet below low
+        self.exposure: Exposure = Exposure()
+        self.ack_watch: AckWatch = AckWatch(None)  # the policy's, once the link is up
+        self.above_high_water: bool = False  # above high water, not yet below low
         self.in_flight: list[int] = []  # message ids in the Transmit that is outstanding
         self.gathered: list[int] = []  # message ids behind it
-        self.handed = 0  # bytes of all Transmits so far
-        self.timed_id = -1  # message whose round trip is measured, and when the socket took it
-        self.timed_at = 0.0
+        self.handed: int = 0  # bytes of all Transmits so far
+        self.timed_id: int = -1  # message whose round trip is measured, and when the socket took it
+        self.timed_at: float = 0.0
 
 
 class LinkLists:
@@ -175,9 +175,9 @@ class LinkLists:
 
     def __init__(self, control_per_second: int) -> None:
         self.control: ControlSync | None = None
-        self.bucket = TokenBucket(control_per_second, control_per_second)  # D-12
+        self.bucket: TokenBucket = TokenBucket(control_per_second, control_per_second)  # D-12
         self.told: frozenset[Subscription] = frozenset()  # the peer's subscriptions as sent here
-        self.told_bytes = 0  # size of `told` in a handshake
+        self.told_bytes: int = 0  # size of `told` in a handshake
         self.held_list: tuple[Subscription, ...] = ()  # of a handshake that waits for its final (T-61)
 
 
@@ -188,7 +188,7 @@ class LinkInbox:
 
     def __init__(self) -> None:
         self.early: EarlyMessages | None = None  # messages before their subscription or their handler (T-46)
-        self.overrun = False  # ended with more messages than the credit takes: the peer resends the rest (D-9)
+        self.overrun: bool = False  # ended with more messages than the credit takes: the peer resends the rest (D-9)
 
 
 class Link(BaseLink):
@@ -213,18 +213,18 @@ class Link(BaseLink):
 
     def __init__(self, cid: int, role: Role, remote: Remote | None, control_per_second: int) -> None:
         super().__init__(cid, role, remote)
-        self.sending = LinkSending()
-        self.lists = LinkLists(control_per_second)
-        self.inbox = LinkInbox()
+        self.sending: LinkSending = LinkSending()
+        self.lists: LinkLists = LinkLists(control_per_second)
+        self.inbox: LinkInbox = LinkInbox()
         self.peer: Peer | None = None
-        self.began = 0.0  # start of the dial, then start of the handshake
-        self.up_since = 0.0
-        self.sent_at = 0.0  # last write to the socket
-        self.last_received = 0.0  # last data from the socket
-        self.fruitful = False  # a message was acknowledged on the link, in either direction (T-76)
-        self.version = 0  # common to both, once established
-        self.holding = 0  # sum of the reasons to take no events
-        self.answers = 0  # bytes of answers caused by the peer, behind the outstanding Transmit
+        self.began: float = 0.0  # start of the dial, then start of the handshake
+        self.up_since: float = 0.0
+        self.sent_at: float = 0.0  # last write to the socket
+        self.last_received: float = 0.0  # last data from the socket
+        self.fruitful: bool = False  # a message was acknowledged on the link, in either direction (T-76)
+        self.version: int = 0  # common to both, once established
+        self.holding: int = 0  # sum of the reasons to take no events
+        self.answers: int = 0  # bytes of answers caused by the peer, behind the outstanding Transmit
 
     def hold(self, reason: Hold) -> None:
         """Takes no events from the link, for this reason too."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
+from typing import ClassVar
 from uuid import UUID
 from zlib import crc32
 
@@ -94,7 +95,7 @@ class MessageSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MessageSet) and [*self] == [*other]
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # it changes: the class has no hash, as it has an `__eq__`
 
     def peers(self) -> list[UUID]:
         """Senders of the messages in the set, and a few more."""

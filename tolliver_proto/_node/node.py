@@ -32,6 +32,7 @@ from .._common.derived_ids import is_derived
 from .._common.errors import TolliverError
 from .._common.histogram import Histogram
 from .._common.owner_ids import is_keeper
+from .._common.timers import Timers
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.dialect import AS_EVERYBODY, Dialect
 from .._wire.events import (
@@ -111,8 +112,10 @@ class Node:
         Raises as `subscribe` does.
         """
         limits, loaded, policy = limits or Limits(), loaded or Loaded(), policy or Policy()
-        self.instance_id, self.limits = instance_id, limits
-        self.version, self.revision = version, revision
+        self.instance_id: UUID = instance_id
+        self.limits: Limits = limits
+        self.version: int = version
+        self.revision: Revision = revision
         context = self._context = Context(
             instance_id,
             rng,
@@ -125,7 +128,7 @@ class Node:
             tell_events,
             now,
         )
-        self.timers = context.timers
+        self.timers: Timers = context.timers
         self._counts = context.counts
         self._actions = context.actions
         self._peers = context.peers

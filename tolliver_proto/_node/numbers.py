@@ -95,8 +95,14 @@ class PeerCounts:
     )
 
     def __init__(self) -> None:
-        self.sent = self.resent = self.acknowledged = self.duplicates = self.refused = 0
-        self.bytes_sent = self.bytes_received = self.connects = 0
+        self.sent: int = 0
+        self.resent: int = 0
+        self.acknowledged: int = 0
+        self.duplicates: int = 0
+        self.refused: int = 0
+        self.bytes_sent: int = 0
+        self.bytes_received: int = 0
+        self.connects: int = 0
         self.by: Counter[str] = Counter()
 
     def as_dict(self) -> dict[str, int]:

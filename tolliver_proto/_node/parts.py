@@ -34,6 +34,27 @@ from .store import Loaded
 class Parts:
     """All parts of one node, from the lowest to the highest."""
 
+    context: Context
+    sizes: Sizes
+    commits: Commits
+    routing: Routing
+    ledger: Ledger
+    room: QuotaRoom
+    expiry: Expiry
+    sender: Sender
+    connect_wait: ConnectWait
+    transmission: Transmission
+    flushes: Flushes
+    own: OwnList
+    peer_lists: PeerLists
+    credit: Credit
+    delivering: Delivering
+    letters: DeadLetters
+    settling: Settling
+    links: Links
+    handshakes: Handshakes
+    remotes: Remotes
+
     def __init__(self, context: Context, loaded: Loaded, given: bool, speaks: Callable[[int], bool]) -> None:
         self.context = context
         sizes = self.sizes = Sizes(context)

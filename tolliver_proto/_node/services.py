@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 from uuid import UUID
 
+from .._common.errors import UndeliveredReason
+from .._common.timers import Timers
 from .._wire.events import Message, Subscription
-from .actions import GoOn, Receipt, Rider
+from .._wire.limits import Limits
+from .actions import Action, GoOn, NoticeKind, Receipt, Rider
 from .inboxes.inbox import Fate
 from .link import Link, Peer, Recipients
+from .outboxes.ids import Randomness
+from .outboxes.ledger import Moved
+from .outboxes.outbox import Holds, Window
+from .outboxes.quota import Quota
 from .outboxes.sender import Terms
 from .parts import Parts
 from .pattern import Pattern
 from .sizes import Item
-from .store import LoadedPeer, Operation, StoredMessage
+from .store import Found, LoadedPeer, Operation, Row, StoredMessage
 
 
 class Services:
@@ -23,26 +31,37 @@ class Services:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.instance_id, self.limits, self.rng = parts.context.instance_id, parts.context.limits, parts.context.rng
-        self.links, self.peers, self.own = parts.context.links, parts.context.peers, parts.own.entries
-        self.timers, self.counts = parts.context.timers, parts.context.counts
-        self.tell = parts.context.actions.append
-        self.tick, self.check, self.size = parts.context.tick, parts.sizes.checked, parts.sizes.size
-        self.ack, self.keep_early, self.withhold = (
-            parts.commits.ack,
-            parts.delivering.keep_early,
-            parts.delivering.withhold,
+        context, sizes, own, room = parts.context, parts.sizes, parts.own, parts.room
+        self.instance_id: UUID = context.instance_id
+        self.limits: Limits = context.limits
+        self.rng: Randomness = context.rng
+        self.links: dict[int, Link] = context.links
+        self.peers: dict[UUID, Peer] = context.peers
+        self.own: dict[Subscription, None] = own.entries
+        self.timers: Timers = context.timers
+        self.counts: defaultdict[str, int] = context.counts
+        self.quota: Quota = room.quota
+        self.tell: Callable[[Action], None] = context.actions.append
+        self.tick: Callable[[float | None], None] = context.tick
+        self.notice: Callable[[NoticeKind, UUID | None, str], None] = context.notice
+        self.tally: Callable[[NoticeKind, UUID | None, int, str, float], None] = context.tally.add
+        self.check: Callable[[str, str], Subscription] = sizes.checked
+        self.size: Callable[[str, str, bytes], int] = sizes.size
+        self.check_body: Callable[[str, bytes], None] = sizes.check_body
+        self.name_size: Callable[[str], int] = sizes.name_size
+        self.check_list: Callable[[Sequence[Subscription]], None] = own.check_list
+        self.ack: Callable[[Link, Sequence[int]], None] = parts.commits.ack
+        self.search: Callable[[UUID | None, Callable[[Sequence[Found]], bool | None], GoOn], None] = (
+            parts.commits.searches.begin
         )
-        self.quota, self.notice = parts.room.quota, parts.context.notice
-        self.search, self.move = parts.commits.searches.begin, parts.ledger.move
-        self.give_up, self.withdraw = parts.ledger.remove, parts.ledger.withdraw
-        self.take_rows, self.read_for = parts.transmission.take_rows, parts.transmission.read_for
-        self.check_body, self.check_list, self.name_size = (
-            parts.sizes.check_body,
-            parts.own.check_list,
-            parts.sizes.name_size,
-        )
-        self.tally, self.look_at_filling = parts.context.tally.add, parts.room.look_at_filling
+        self.keep_early: Callable[[Link, Message], bool] = parts.delivering.keep_early
+        self.withhold: Callable[[Peer, Message], None] = parts.delivering.withhold
+        self.move: Callable[[Peer, Peer, Sequence[StoredMessage | Found], Moved], None] = parts.ledger.move
+        self.give_up: Callable[[UndeliveredReason, Peer, Iterable[Found]], None] = parts.ledger.remove
+        self.withdraw: Callable[[Peer, Mapping[int, int], int], None] = parts.ledger.withdraw
+        self.read_for: Callable[[Peer], Window] = parts.transmission.read_for
+        self.take_rows: Callable[[Window, UUID, Sequence[Row], int, Holds], None] = parts.transmission.take_rows
+        self.look_at_filling: Callable[[Iterable[Peer]], None] = room.look_at_filling
 
     @property
     def now(self) -> float:

@@ -63,7 +63,7 @@ class Request:
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
-        self.body = body_in(delivery.message.body)
+        self.body: bytes = body_in(delivery.message.body)
 
     @property
     def channel(self) -> str:

@@ -104,8 +104,8 @@ class LastValues(Pattern):
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel, self._limits = node, services, services.limits
-        self.index = ValueIndex(services)
-        self.copies = ValueCopies(services)
+        self.index: ValueIndex = ValueIndex(services)
+        self.copies: ValueCopies = ValueCopies(services)
         self._givings: dict[UUID, Giving] = {}
         self._early: deque[Retention] = deque()  # in order: they wait until the index is known
         self._ready: deque[tuple[Giving, TolliverError | None]] = deque()  # givings whose values are read

@@ -55,7 +55,9 @@ class Reading:
     __slots__ = ("bodies", "done", "missing", "names", "wants")
 
     def __init__(self, wants: Callable[[Name], bool], names: Callable[[], Iterable[Name]], done: GoOn) -> None:
-        self.wants, self.names, self.done = wants, names, done
+        self.wants: Callable[[Name], bool] = wants
+        self.names: Callable[[], Iterable[Name]] = names
+        self.done: GoOn = done
         self.bodies: dict[int, bytes | None] = {}
         self.missing: deque[int] = deque()
 
@@ -70,9 +72,9 @@ class ValueIndex:
         self.changes: dict[Name, Change] = {}
         self._running: dict[Name, Change] = {}
         owner = services.peers.get(VALUES)
-        self.is_known = owner is None or not owner.outbox.pending
-        self.count = 0 if owner is None else owner.outbox.pending
-        self.bytes = 0 if owner is None else owner.outbox.pending_bytes - self.count * self._overhead
+        self.is_known: bool = owner is None or not owner.outbox.pending
+        self.count: int = 0 if owner is None else owner.outbox.pending
+        self.bytes: int = 0 if owner is None else owner.outbox.pending_bytes - self.count * self._overhead
         self._until_known: list[GoOn] = []
         self._until_stored: list[Callable[[], None]] = []
         self._rows: Sequence[StoredMessage] = ()  # of the running commit

@@ -81,7 +81,7 @@ class App:
         """The machine itself, for calls that an App lacks: give `now=app.clock` with each of them."""
         self.disk = disk
         self.over = False
-        self.clock = 0.0
+        self.clock: float = 0.0
         """Time of the last input, in seconds of the instance's own monotonic clock."""
         self.asking: dict[Asked, list[Callable[[Answered], object]]] = {}
         self.waiting: dict[tuple[str, Receipt], list[Told]] = {}

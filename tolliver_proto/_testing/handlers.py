@@ -18,9 +18,9 @@ from .world import Host, World
 class Handlers(World):
     """Calls of simulated handlers, from the delivery to its settlement."""
 
-    again_chance = 0.0
+    again_chance: float = 0.0
     """Chance that a failed message is handled again by this instance, after `again_in` seconds (P-22)."""
-    again_in = 3.0
+    again_in: float = 3.0
 
     def _deliver(self, host: Host, action: Deliver) -> None:
         for delivery in action.deliveries:

@@ -100,7 +100,7 @@ class MemoryStore:
     """
 
     def __init__(self, next_id: int | None = None) -> None:  # older programs give `next_id`
-        self.commits = 0
+        self.commits: int = 0
         self.fail_next_commit: StoreError | None = None
         self.fail_next_fetch: StoreError | None = None
         self.full = self.spent = False
@@ -113,9 +113,9 @@ class MemoryStore:
         self._last_letter = 0
         self._handled: dict[int, Handled] = {}
         self._last_handled = 0
-        self.age = 0.0
+        self.age: float = 0.0
         """Age of all rows in seconds, for `find` and `load`."""
-        self.now = 0.0
+        self.now: float = 0.0
         """The store's clock in seconds, for expiry; the driver of the store sets it."""
         self._due: dict[int, float] = {}
         self._next_seq = 1

@@ -61,8 +61,8 @@ class ConnectionPair:
         accept: bool = True,
         decide: Callable[[Side], None] | None = None,
     ) -> None:
-        self.client = Side(client or Connection(Role.CLIENT, instance_id=_CLIENT))
-        self.server = Side(server or Connection(Role.SERVER, instance_id=_SERVER))
+        self.client: Side = Side(client or Connection(Role.CLIENT, instance_id=_CLIENT))
+        self.server: Side = Side(server or Connection(Role.SERVER, instance_id=_SERVER))
         self._cut = cut
         self._decide = decide or (_accept if accept else None)
 

@@ -39,7 +39,7 @@ class VirtualClock:
 
     def __init__(self, seed: int, dice: Dice, trace: bool) -> None:
         self.seed = seed
-        self.now = 0.0
+        self.now: float = 0.0
         self.lines: deque[str] = deque(maxlen=None if trace else TAIL)
         self.counts: Counter[str] = Counter()
         self._rng = dice

@@ -60,7 +60,7 @@ from .events import (
     Unsubscribe,
     UnsubscribeMany,
 )
-from .frames import Decoder, encoder
+from .frames import Decoder, Encoder, encoder
 from .layouts import LAYOUTS
 from .limits import Limits
 from .state import FROM_WIRE, HANDSHAKING, HOLDING, IGNORING, LIVE, TRANSITIONS, Effect, Signal, State, Transition
@@ -185,30 +185,30 @@ class Connection:
         overrides all of these, except for the version and the revision of a client's own request (C6). A client queues
         its request here. Raises OwnLimitExceeded if a peer would refuse that many `subscriptions` (T-19).
         """
-        self.role = role
-        self.instance_id = instance_id
-        self.version = version if dialect.version is None else dialect.version
-        self.revision = revision if dialect.revision is None else dialect.revision
+        self.role: Role = role
+        self.instance_id: UUID = instance_id
+        self.version: int = version if dialect.version is None else dialect.version
+        self.revision: Revision = revision if dialect.revision is None else dialect.revision
         self._layout = LAYOUTS[self.revision]
-        self.limits = limits or Limits()
+        self.limits: Limits = limits or Limits()
         self.state = State.AWAITING_RESPONSE if role is Role.CLIENT else State.AWAITING_REQUEST
         self._passing = _PASSING[self.state]
-        self.live = False
+        self.live: bool = False
         """True if frames may be sent now."""
         self._handshaking = True
         self.peer_id: UUID | None = None
         self.peer_version: int | None = None
-        self.unexpected_frames = 0
+        self.unexpected_frames: int = 0
         self.close_deadline: float | None = None
         self._subscriptions = tuple(subscriptions)
         self._speaks = speaks
         unreliable_id = dialect.unreliable_id
-        self.unreliable_id = self._layout.unreliable_id if unreliable_id is None else unreliable_id
+        self.unreliable_id: int = self._layout.unreliable_id if unreliable_id is None else unreliable_id
         """The id of unreliable messages here (T-42)."""
         self._dialect = dialect
         self._dialect_of = dialect_of
         self._known: tuple[UUID, Dialect] | None = None  # the peer that was asked for last, and its dialect
-        self.encoder = encoder(self.revision, self.unreliable_id)
+        self.encoder: Encoder = encoder(self.revision, self.unreliable_id)
         """Encoder of this peer's frames; all peers with the same layout and unreliable id share one."""
         self._decoder = Decoder(
             self.revision,
@@ -217,7 +217,7 @@ class Connection:
             unreliable_id=self.unreliable_id,
         )
         self._decoder.builds_responses = self.state not in IGNORING
-        self.ready = self._decoder.ready
+        self.ready: list[Message | Ack] = self._decoder.ready
         """Messages and acks that are parsed already, the next one last. A caller may pop one here: that saves the call
         of `next_event`, which would return the same frame."""
         self._peer_subscriptions: tuple[Subscription, ...] = ()
@@ -226,7 +226,7 @@ class Connection:
         self._eof = False
         self._parts: list[bytes] = []
         self._units: list[bytes] = []
-        self.unsent_bytes = 0
+        self.unsent_bytes: int = 0
         """Bytes that are queued and not yet taken by `data_to_send`."""
         self._now = 0.0
         self._deadline: float | None = None

@@ -124,7 +124,7 @@ class Encoder:
         self._layout = layout
         self._codes = layout.codes
         self._pack_message: Callable[..., Any] = shape.head.struct.pack
-        self.overhead = shape.size
+        self.overhead: int = shape.size
         """Bytes of a message without its names and its body."""
         self._in_order: Callable[[tuple[Any, ...]], Sequence[bytes]] | None = None
         if not shape.is_flat:
@@ -143,7 +143,7 @@ class Encoder:
         self._message_code = layout.codes[Message]
         self._unreliable_id = unreliable_id
         many = MANY.values() if layout.control_count is not None else ()
-        self.carries = frozenset((*layout.codes, *self._ack_heads, *layout.controls, *many))
+        self.carries: frozenset[type] = frozenset((*layout.codes, *self._ack_heads, *layout.controls, *many))
         """Frames and control messages that the revision has (T-21)."""
         self._by_type: dict[type, Callable[..., bytes]] = {
             HandshakeRequest: self._request,
@@ -524,7 +524,7 @@ class Decoder:
         self._buffer = Buffer()
         self._error: RemoteProtocolError | None = None
         self._handshake: _Handshake | None = None
-        self.builds_responses = True
+        self.builds_responses: bool = True
         """False if the list of a response is checked and left out (unexpected frames, T-65)."""
         self._names: dict[bytes, str] = {}
         self.ready: list[Message | Ack] = []

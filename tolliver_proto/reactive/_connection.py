@@ -94,8 +94,8 @@ class Connection:
     ) -> None:
         """`eager` makes a server say hello at once, without waiting for the client's hello (R-25)."""
         self.role = role
-        self.limits = limits or Limits()
-        self.state = _BEGIN[role]
+        self.limits: Limits = limits or Limits()
+        self.state: State = _BEGIN[role]
         self.close_deadline: float | None = None
         self.extensions: frozenset[int] = frozenset()
         """The extensions that both sides announced; none before the peer's hello (R-27)."""

@@ -35,7 +35,7 @@ class HelloRefused(ConnectionClosed):
     """The peer said goodbye before its hello, which means that it does not support our version (R-25). Further tries
     fail until one side changes. `reason` is the goodbye's."""
 
-    cause = DialCause.VERSION
+    cause: DialCause | None = DialCause.VERSION
 
     def __str__(self) -> str:
         return (

@@ -73,7 +73,8 @@ class Hub(ConnectionTable[_Link, Action]):
     def __init__(
         self, *, extensions: Iterable[Extension] = (), limits: Limits | None = None, now: float | None = None
     ) -> None:
-        self.limits = limits = limits or Limits()
+        limits = limits or Limits()
+        self.limits: Limits = limits
         limiter = HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address)
         super().__init__(TableState(now), partial(_Link, share=limits.max_turn), limiter, limits.handshake_timeout)
         self._extensions = tuple(extensions)

@@ -58,14 +58,14 @@ class Layout:
     """A table of frame types. Raises LocalProtocolError for a number or a class that stands twice."""
 
     def __init__(self, forms: Iterable[Form]) -> None:
-        self.forms = tuple(forms)
-        self.by_code = {form.code: form for form in self.forms}
-        self.by_frame = {form.frame: form for form in self.forms}
+        self.forms: tuple[Form, ...] = tuple(forms)
+        self.by_code: dict[int, Form] = {form.code: form for form in self.forms}
+        self.by_frame: dict[type, Form] = {form.frame: form for form in self.forms}
         if len(self.by_code) < len(self.forms) or len(self.by_frame) < len(self.forms):
             raise LocalProtocolError("type_taken", "two frame types share a number or a class: give each its own")
         if not all(0 <= code <= _varint.MAX_NUMBER for code in self.by_code):
             raise LocalProtocolError("bad_number", "a frame's type number must be from 0 to 2^64-1")
-        self.heads = self._element_heads()
+        self.heads: Heads | None = self._element_heads()
         """First bytes of frames with elements; None if the form of these frames is not the draft's."""
 
     def extended(self, forms: Iterable[Form]) -> Layout:

@@ -8,14 +8,15 @@ subscription may come until the peer has answered the last one (R-10).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class Member(Enum):
     """An Enum hashed by identity, because tables are read for every frame: Enum's own hash is a call into Python."""
 
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[object], int]] = object.__hash__
 
 
 class State(Member):

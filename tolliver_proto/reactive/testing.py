@@ -31,7 +31,7 @@ class Side:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.events: list[Any] = []
-        self.pipe = bytearray()
+        self.pipe: bytearray = bytearray()
         self.received = 0
         self.shut = False
 
@@ -63,9 +63,9 @@ class ConnectionPair:
         layout: Layout = DRAFT,
         checked: Collection[Role] = tuple(Role),
     ) -> None:
-        self.client = Side(client or Connection(Role.CLIENT))
-        self.server = Side(server or Connection(Role.SERVER))
-        self.monitor = WireMonitor(layout, checked)
+        self.client: Side = Side(client or Connection(Role.CLIENT))
+        self.server: Side = Side(server or Connection(Role.SERVER))
+        self.monitor: WireMonitor = WireMonitor(layout, checked)
         self._cut = cut
         self._react = react
 

@@ -53,11 +53,12 @@ class Kept:
     __slots__ = ("excluded", "message", "owed", "owners", "recipients", "to")
 
     def __init__(self, message: StoredMessage, recipients: Recipients, to: frozenset[UUID] | None) -> None:
-        self.message = message
-        self.recipients = recipients
-        self.to = to  # the only peers that may get the message (P-25); None: all
+        self.message: StoredMessage = message
+        self.recipients: Recipients = recipients
+        self.to: frozenset[UUID] | None = to  # the only peers that may get the message (P-25); None: all
         self.excluded: set[Peer] | None = None  # peers that claimed the message, or must not get it
-        self.owed = self.owners = len(recipients.peers)
+        self.owed: int = len(recipients.peers)
+        self.owners: int = self.owed
 
     def is_for(self, peer: Peer) -> bool:
         """True if the peer gets the message once the peer subscribes to it."""

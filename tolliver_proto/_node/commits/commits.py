@@ -120,16 +120,18 @@ class Commits:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._actions = context.actions
-        self.batch = Batch()
+        self.batch: Batch = Batch()
         self.running: tuple[int, Batch] | None = None
         self._last_batch = 0
-        self.removals_due = False
-        self.apart = False  # the disk was full (D-13): messages go in commits of their own
-        self.full_until = 0.0  # time of the next try to store dead letters, as the disk was full
+        self.removals_due: bool = False
+        self.apart: bool = False  # the disk was full (D-13): messages go in commits of their own
+        self.full_until: float = 0.0  # time of the next try to store dead letters, as the disk was full
         ids = count(1)
-        self.searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
+        self.searches: OutboxSearch = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
         # Sends wait for the result of these searches, so they must not queue behind the expiry of a million messages.
-        self.room_searches = OutboxSearch(context.actions.append, self.when_stored, self._search_failed, ids)
+        self.room_searches: OutboxSearch = OutboxSearch(
+            context.actions.append, self.when_stored, self._search_failed, ids
+        )
         context.due["removals"] = self._on_removals_timeout
 
     def lead_to(

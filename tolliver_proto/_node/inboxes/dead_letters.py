@@ -83,7 +83,7 @@ class DeadLetters:
         self._commits = commits
         self._credit = credit
         self._delivering = delivering
-        self.numbers = Letters(loaded.dead_letters, loaded.next_letter)
+        self.numbers: Letters = Letters(loaded.dead_letters, loaded.next_letter)
         self.replayed: dict[Delivery, int] = {}  # by delivery to a handler
 
     def count_attempt(self, peer: Peer, key: MessageKey, attempts: int) -> None:

@@ -68,7 +68,7 @@ class Delivering:
         self._once: set[Handler] = set()  # handlers that get no copies, whatever the policy says (T-48)
         self._opening = Opening(context.limits, given, context.now)
         dedupe = context.policy.dedupe
-        self.dedupe = DedupeCache(dedupe, loaded.handled if dedupe else ())
+        self.dedupe: DedupeCache = DedupeCache(dedupe, loaded.handled if dedupe else ())
         context.due.update(
             {
                 "handlers": self._on_handlers_timeout,

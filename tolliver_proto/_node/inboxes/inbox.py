@@ -125,21 +125,21 @@ class Inbox:
     )
 
     def __init__(self) -> None:
-        self.count = 0  # messages that take credit
-        self.size = 0  # bytes of their bodies
-        self.exhausted = False  # reading has stopped until half of the credit is free
+        self.count: int = 0  # messages that take credit
+        self.size: int = 0  # bytes of their bodies
+        self.exhausted: bool = False  # reading has stopped until half of the credit is free
         self.held: dict[Hashable, Delivery] = {}  # by id; unreliable and overdue ones by themselves
-        self.aside = 0  # number of `held` by id and checksum, as their id was taken
+        self.aside: int = 0  # number of `held` by id and checksum, as their id was taken
         self.exempt: set[Delivery] = set()  # of `held`, deliveries of stuck handlers, which take no credit
         self.waiting: dict[MessageKey, dict[int, int]] = {}  # copies by message and connection
         self.bounds: dict[Bound, None] = {}  # full bounds of handlers that the peer waits for (P-24)
-        self.delivered = 0  # messages handed out, in all
-        self.letters = 0
+        self.delivered: int = 0  # messages handed out, in all
+        self.letters: int = 0
         self.attempts: dict[MessageKey, int] = {}  # failed deliveries of messages from this peer (T-47)
         self.withheld: dict[
             Subscription, float
         ] = {}  # our entries with withheld messages, and when the last came (T-50)
-        self.asked_at = -inf  # time of the last request to resend such messages
+        self.asked_at: float = -inf  # time of the last request to resend such messages
 
     def find(self, message: Message) -> Delivery | None:
         """The held delivery of the same message, if there is one."""
@@ -236,9 +236,9 @@ class Bound:
         """Raises ValueError for a bound below 1."""
         if most < 1:
             raise ValueError(f"pending={most!r:.100}: give the number of messages, at least 1, or None")
-        self.handler = handler
-        self.most = most
-        self.count = 0
+        self.handler: Handler = handler
+        self.most: int = most
+        self.count: int = 0
         self.waiting: dict[UUID, Inbox] = {}
 
     def is_full(self, share: int) -> bool:

@@ -97,17 +97,17 @@ class Dialled:
     )
 
     def __init__(self, remote: Remote) -> None:
-        self.remote = remote
+        self.remote: Remote = remote
         self.cid: int | None = None
         self.peer: UUID | None = None  # the last one that answered
         self.parked_on: UUID | None = None
-        self.failures = 0
-        self.dialect = AS_EVERYBODY
-        self.kept_up = False  # dialled again whatever answers there (T-73)
-        self.bucket = TokenBucket(_BURST, _DIALS_PER_SECOND)  # limits the dials
-        self.again = False  # asked for during a dial: a refusal of that dial may be outdated
+        self.failures: int = 0
+        self.dialect: Dialect = AS_EVERYBODY
+        self.kept_up: bool = False  # dialled again whatever answers there (T-73)
+        self.bucket: TokenBucket = TokenBucket(_BURST, _DIALS_PER_SECOND)  # limits the dials
+        self.again: bool = False  # asked for during a dial: a refusal of that dial may be outdated
         self.up_since: float | None = None
-        self.tries = 0  # since the last connection
+        self.tries: int = 0  # since the last connection
         self.failure: DialFailure | None = None  # why the remote is not connected
         self.told: DialCause | None = None  # cause of the last failure that was reported
 

@@ -27,8 +27,8 @@ class Duel(Generic[L]):
 
     def __init__(self) -> None:
         self.waiting: tuple[L, HandshakeRequest | HandshakeResponse] | None = None  # with the frame it sent
-        self.answered = False
-        self.brief_ends = 0  # connections in a row that the peer ended right after they were established
+        self.answered: bool = False
+        self.brief_ends: int = 0  # connections in a row that the peer ended right after they were established
         self._asked_at = 0.0
         self._shut_until = 0.0
         self._replaced: tuple[float, ...] = ()  # times of the last replacements

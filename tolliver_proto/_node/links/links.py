@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from ..._common.base_link import LinkSignal, LinkState
@@ -66,7 +66,7 @@ class Links(ConnectionTable[Link, Action]):
     """The table of connections, each peer's live link, and the dials."""
 
     _CLOSED = State.CLOSED
-    write = ConnectionTable._write
+    write: ClassVar[Callable[[Links, Link], None]] = ConnectionTable._write
 
     def __init__(
         self,
@@ -82,7 +82,9 @@ class Links(ConnectionTable[Link, Action]):
         settling: Settling,
         speaks: Callable[[int], bool],
     ) -> None:
-        self.limiter = HandshakeLimiter(context.limits.max_handshakes, context.limits.max_handshakes_per_address)
+        self.limiter: HandshakeLimiter = HandshakeLimiter(
+            context.limits.max_handshakes, context.limits.max_handshakes_per_address
+        )
         make_link = partial(Link, control_per_second=context.limits.control_per_second)
         super().__init__(context, make_link, self.limiter, context.limits.handshake_timeout)
         # Effects of an event of a connection, by its kind.
@@ -102,11 +104,11 @@ class Links(ConnectionTable[Link, Action]):
         self._credit = credit
         self._settling = settling
         self._speaks = speaks
-        self.gate = HandshakeGate(context)
-        self.keepalive = KeepAlive(
+        self.gate: HandshakeGate = HandshakeGate(context)
+        self.keepalive: KeepAlive = KeepAlive(
             context.policy, not is_derived(context.instance_id), context.rng.random, context.timers, context.counts
         )
-        self.dialer = Dialer(
+        self.dialer: Dialer = Dialer(
             context.limits,
             context.rng.random,
             self._dial,

@@ -36,8 +36,8 @@ class ControlSync:
         self._under_way: dict[Subscription, int] = {}  # wire id by subscription
         self._frames: dict[int, Subscribe | Unsubscribe] = {}
         self.probe_id: int | None = None  # wire id of the unacknowledged probe
-        self.mute = False  # the peer crashes on control messages: only handshakes tell our list
-        self.overdue = False  # the answer to the probe is late, but input of the peer may still be unread
+        self.mute: bool = False  # the peer crashes on control messages: only handshakes tell our list
+        self.overdue: bool = False  # the answer to the probe is late, but input of the peer may still be unread
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
         """Starts from the list that a handshake just sent: that list replaces all changes in flight."""

@@ -52,9 +52,9 @@ class Keeping:
         self._counts = RefCounts()  # how many windows keep each message
         self._last = 0
         self._failed: dict[Hashable, None] = {}
-        self.open = 0
+        self.open: int = 0
         """Number of windows that keep the next message."""
-        self.size = 0
+        self.size: int = 0
         """Bytes of all kept messages, each counted once."""
 
     def __bool__(self) -> bool:

@@ -24,9 +24,9 @@ class Oldest:
 
     def __init__(self) -> None:
         self._found: dict[int, Found] = {}
-        self.searching = False
-        self.valid = True  # no older delivery was added since the search began
-        self.complete_at = 0  # the next seq when a search had found all deliveries, else 0
+        self.searching: bool = False
+        self.valid: bool = True  # no older delivery was added since the search began
+        self.complete_at: int = 0  # the next seq when a search had found all deliveries, else 0
 
     def begin(self) -> None:
         """Begins a search."""

@@ -48,7 +48,7 @@ class IdAllocator:
 
     def __init__(self, first: int, live: Iterable[Span] = (), older: Sequence[IdSpan] = ()) -> None:
         """`older` are the spans of earlier openings, the oldest first, avoided until no other id is free."""
-        self.live = live if isinstance(live, IntervalSet) else IntervalSet(live)
+        self.live: IntervalSet = live if isinstance(live, IntervalSet) else IntervalSet(live)
         kept = remembered(older)
         self._older = _HandedOut(kept)
         self._keep = min(1 + len(kept), OPENINGS)

@@ -151,13 +151,13 @@ class Ledger:
         self._peers = context.peers
         self._hooks = context.hooks
         self._commits = commits
-        self.next_seq = loaded.next_seq
-        self.ids = IdAllocator.opened(loaded, None if is_derived(context.instance_id) else context.rng)
-        self.refcounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
-        self.stored_times = StoredTimes((seq, context.now - age) for seq, age in loaded.ages)
+        self.next_seq: int = loaded.next_seq
+        self.ids: IdAllocator = IdAllocator.opened(loaded, None if is_derived(context.instance_id) else context.rng)
+        self.refcounts: RefCounts = loaded.owed if isinstance(loaded.owed, RefCounts) else RefCounts(loaded.owed)
+        self.stored_times: StoredTimes = StoredTimes((seq, context.now - age) for seq, age in loaded.ages)
         self._watched: set[Receipt] = set()
-        self.keeping = Keeping(context.limits.keep_bytes)
-        self.receipts = HeldReceipts(self.keeping.first)
+        self.keeping: Keeping = Keeping(context.limits.keep_bytes)
+        self.receipts: HeldReceipts = HeldReceipts(self.keeping.first)
 
     def release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
         """Takes one owner off each of these messages. Messages without an owner leave the store with the next commit;

@@ -67,21 +67,24 @@ class Outbox:
     )
 
     def __init__(self, loaded: LoadedPeer) -> None:
-        self.pending = loaded.pending
-        self.pending_bytes = loaded.pending_bytes
-        self.last_seq = loaded.last_seq
-        self.waits_from = loaded.first_seq if loaded.pending else loaded.last_seq + 1  # no waiting delivery is older
-        self.parked = loaded.parked
-        self.parked_bytes = loaded.parked_bytes
-        self.sent_to = 0  # the newest seq sent since the start: up to here it is a resend
+        self.pending: int = loaded.pending
+        self.pending_bytes: int = loaded.pending_bytes
+        self.last_seq: int = loaded.last_seq
+        # No waiting delivery is older.
+        self.waits_from: int = loaded.first_seq if loaded.pending else loaded.last_seq + 1
+        self.parked: int = loaded.parked
+        self.parked_bytes: int = loaded.parked_bytes
+        self.sent_to: int = 0  # the newest seq sent since the start: up to here it is a resend
         self.proved: int | None = None  # bytes acknowledged on the last connection, if it broke with messages in flight
-        self.poison = PoisonDetector()
-        self.oldest = Oldest()
+        self.poison: PoisonDetector = PoisonDetector()
+        self.oldest: Oldest = Oldest()
         # Messages and bytes below which the outbox must fall before OUTBOX_FILLING is reported again.
         self.calm_below: tuple[float, float] | None = None
-        self.full = False  # the quota refused the last send, and no delivery came or went since (D-10)
-        self.leaving = IntervalSet()  # seqs whose removal or parking is not yet durable: a fetch may still return them
-        self.takes_reliable = True  # the layout has acks; else no message waits, and the peer's list is not stored
+        self.full: bool = False  # the quota refused the last send, and no delivery came or went since (D-10)
+        # Seqs whose removal or parking is not yet durable: a fetch may still return them.
+        self.leaving: IntervalSet = IntervalSet()
+        # The layout has acks; else no message waits, and the peer's list is not stored.
+        self.takes_reliable: bool = True
         self.routed: frozenset[Subscription] = frozenset()  # the subscriptions that the peer may have now (D-4)
         self.reader: Window | None = None  # reads the messages of an owner that is no peer
         self.round_trip: float | None = None  # seconds, as last measured
@@ -168,7 +171,7 @@ class Window:
     )
 
     def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
-        self.outbox = outbox
+        self.outbox: Outbox = outbox
         self._limits = limits
         self._resend_first = resend_first
         self._jitter = jitter
@@ -180,7 +183,7 @@ class Window:
         self._unacked_bytes = 0
         # These plus the acknowledged bytes may be in flight: the window doubles with each round trip.
         self._start_bytes = limits.window_bytes if outbox.proved is None else max(outbox.proved, _SMALL)
-        self.acked_bytes = 0
+        self.acked_bytes: int = 0
         self._backoff: dict[int, _Resend] = {}
         self._again: deque[StoredMessage] = EMPTY  # due and with a body
         self._wanted: dict[int, int] = {}  # due, body on disk: seq -> wire id
@@ -189,9 +192,9 @@ class Window:
         self._due: list[tuple[float, bool, list[int], float]] = []
         # Commits that change which messages are held. Until they end, new messages are not taken from commits: they
         # would go before older messages whose hold has ended, which the store does not return yet (T-61).
-        self.lists_under_way = 0
-        self.full = False  # the backoff set is at its bound (T-52)
-        self.deferred = False  # no message goes yet: the peer is just back, and the head is suspected (T-09)
+        self.lists_under_way: int = 0
+        self.full: bool = False  # the backoff set is at its bound (T-52)
+        self.deferred: bool = False  # no message goes yet: the peer is just back, and the head is suspected (T-09)
 
     # Rows that come in.
 

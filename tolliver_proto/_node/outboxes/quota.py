@@ -165,7 +165,7 @@ class QuotaRoom:
         self._hooks = context.hooks
         self._commits = commits
         self._ledger = ledger
-        self.quota = Quota(context.limits, context.policy, context.counts)
+        self.quota: Quota = Quota(context.limits, context.policy, context.counts)
 
     def find_room(
         self, routed: Sequence[Recipients], sizes: Sequence[int], shares: dict[Peer, Share], then: GoOn

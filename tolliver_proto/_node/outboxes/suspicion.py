@@ -29,7 +29,7 @@ class Exposure:
     __slots__ = ("_handed", "_taken", "round_trip")
 
     def __init__(self) -> None:
-        self.round_trip = 0.0
+        self.round_trip: float = 0.0
         self._handed: Sequence[int] = ()  # ids of which the socket has not taken all
         self._taken: deque[tuple[float, Sequence[int]]] = EMPTY
 
@@ -82,7 +82,7 @@ class PoisonDetector:
         self._ends = 0
         self._seq = 0
         self._strikes = 0
-        self.alone = False  # only the head is to be sent, until it is acknowledged
+        self.alone: bool = False  # only the head is to be sent, until it is acknowledged
 
     def acked(self) -> None:
         """Drops all suspicion, as the peer has taken a message."""

@@ -71,8 +71,8 @@ class WireMonitor:
     """Judge of the bytes of both sides. Raises RuleBroken if a side that is in `checked` breaks a rule."""
 
     def __init__(self, layout: Layout = DRAFT, checked: Collection[Role] = (Role.CLIENT, Role.SERVER)) -> None:
-        self.frames = 0
-        self.elements = 0
+        self.frames: int = 0
+        self.elements: int = 0
         self._checked = set(checked)
         self._sides = {role: _Side(role, layout) for role in Role}
         self._generation = 0
