@@ -190,7 +190,6 @@ def replaced(home: Path) -> None:
         file.write(b"x")
 
 
-BENCH = ("bench", "send", "--count", "1", "--size", "1", "--plaintext", "--csv", "HOME/table.csv")
 SCENES = [
     *(Scene(f"node.db{suffix}", opened) for suffix in ("", "-wal", "-shm", "-journal")),
     *(Scene(f"node.db{suffix}", opened) for suffix in (".lock", ".mark", ".reserve", ".new", ".new-journal")),
@@ -201,7 +200,6 @@ SCENES = [
     *(Scene(name, lambda home: make_certificate(home, "alice"), make_ca) for name in ("alice.pem", "alice.key")),
     *(Scene(name, revoke, make_ca) for name in ("crl.pem", "crl.pem.new")),
     Scene("some.zip", lambda home: bundle(home / "some.zip")),
-    Scene("table.csv", commanded(*BENCH)),
     Scene("found.pcapng", lambda home: export([], home / "found.pcapng")),
     *(Scene(f"tolliver.lua{suffix}", install) for suffix in ("", ".new")),
     *(Scene(name, writer) for name in ("stage.json", "stage.json.new", "head", "lock")),

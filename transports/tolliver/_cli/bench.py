@@ -8,8 +8,8 @@ are more at a time. The other end is in this process, or it is `tolliver bench -
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -22,21 +22,20 @@ import anyio
 import anyio.lowlevel
 import typer
 from attrs import define, evolve
-from rich.progress import BarColumn, Progress
+from rich.progress import BarColumn
 
 from tolliver_proto import Delivery
 
 from .._options.instance import InstanceOptions, Remote
 from .._options.reading import arguments, parse
 from .._options.streams import StreamsOptions
-from .._private import must_be_file, write_private
 from ..anyio import Instance, Peer, create_instance, create_streams
 from ..certs import make_ca, make_certificate
 from . import bench_peer
 from .bar import progress
 from .bench_peer import COUNT, PUBLISH, REQUEST, SEND, Filler, age
 from .connecting import Place, alongside
-from .measures import HEADS, Kind, Measure, as_csv
+from .measures import HEADS, Kind, Measure
 from .send import missing
 from .tables import print_table
 from .watching import options_of, remotes_of
@@ -66,23 +65,10 @@ class Job:
     demand: int
     timeout: float
 
-    def measures(self) -> list[Measure]:
-        """One for each, not begun."""
-        return [
-            Measure(
-                kind,
-                size,
-                COUNTS[kind] if self.messages is None else self.messages,
-                self.senders,
-                self.batch if kind is Kind.SEND else 1,
-            )
-            for kind in self.kinds
-            for size in self.sizes
-        ]
-
-    def share(self, measure: Measure, sender: int) -> int:
-        """Messages of the sender with this number."""
-        return measure.messages // self.senders + (sender < measure.messages % self.senders)
+    def shares(self, measure: Measure) -> list[int]:
+        """Messages of each sender."""
+        whole, rest = divmod(measure.messages, self.senders)
+        return [whole + (number < rest) for number in range(self.senders)]
 
 
 def kinds_of(typed: Sequence[Kind], place: Place) -> list[Kind]:
@@ -97,43 +83,31 @@ def kinds_of(typed: Sequence[Kind], place: Place) -> list[Kind]:
 
 
 def bench_and_report(
-    job: Job,
-    place: Place,
-    run: Callable[[Callable[[], Awaitable[None]]], None],
-    *,
-    as_json: bool,
-    csv: str | None,
+    job: Job, place: Place, run: Callable[[Callable[[], Awaitable[None]]], None], *, as_json: bool
 ) -> None:
     """Measure, and print what was measured however it ends."""
-    measures = job.measures()
-    if csv not in (None, "-"):
-        must_be_file(csv)  # before hours of measuring
-    bar, move = _progress()
+    measures = [
+        Measure(kind, size, job.messages or COUNTS[kind], job.senders, job.batch if kind is Kind.SEND else 1)
+        for kind in job.kinds
+        for size in job.sizes
+    ]
+    bar = progress(BarColumn())
+    task = bar.add_task("connecting", total=None)
+
+    def show(measure: Measure) -> None:
+        said = f"{measure.kind}, {measure.size:,} bytes: {measure.done:,}, {measure.rate:,.0f}/s"
+        bar.update(task, completed=measure.done, total=measure.messages, description=said)
+
     try:
-        with bar, ExitStack() as stack:
-            run(partial(_bench, job, _ends(job, place, stack), measures, move))
+        with bar, TemporaryDirectory(prefix="tolliver-bench-") as directory:
+            run(partial(_bench, job, _ends(job, place, Path(directory)), measures, show))
     finally:
         begun = [one for one in measures if one.done]
-        if csv not in (None, "-"):
-            write_private(csv, as_csv(begun).encode())
-        if csv == "-":
-            typer.echo(as_csv(begun), nl=False)
-        elif as_json:
+        if as_json:
             for one in begun:
                 typer.echo(json.dumps(one.facts()))
         elif begun:
             print_table(HEADS, [line for one in begun for line in one.lines()])
-
-
-def _progress() -> tuple[Progress, Callable[[Measure], None]]:
-    bar = progress(BarColumn())
-    task = bar.add_task("connecting", total=None)
-
-    def move(measure: Measure) -> None:
-        said = f"{measure.kind}, {measure.size:,} bytes: {measure.done:,}, {measure.rate:,.0f}/s"
-        bar.update(task, completed=measure.done, total=measure.messages, description=said)
-
-    return bar, move
 
 
 # Both ends.
@@ -141,45 +115,41 @@ def _progress() -> tuple[Progress, Callable[[Measure], None]]:
 
 @define(eq=False)
 class Ends:
-    """Options of all instances and streams; where the other end is elsewhere, `peer` and `publisher` are None."""
+    """Options of all instances and streams; `remotes` has the other end, or `peer` and `publisher` are, here."""
 
-    senders: list[InstanceOptions]
-    subscribers: list[StreamsOptions]
-    remotes: list[Remote]
+    senders: Sequence[InstanceOptions] = ()
+    subscribers: Sequence[StreamsOptions] = ()
+    remotes: Sequence[Remote] = ()
     peer: InstanceOptions | None = None
     publisher: StreamsOptions | None = None
 
 
-def _ends(job: Job, place: Place, stack: ExitStack) -> Ends:
+def _ends(job: Job, place: Place, directory: Path) -> Ends:
     """Raises ValueError where something is missing or cannot be meant."""
     meeting = place.meeting
     if not meeting.connect:
-        return _both_ends(job, place, Path(stack.enter_context(TemporaryDirectory(prefix="tolliver-bench-"))))
+        return _both_ends(job, place, directory)
     if len(meeting.connect) != 1 or meeting.listen is not None:
         raise ValueError("with whom? Give one --connect HOST:PORT, where `tolliver bench --serve` listens")
     if Kind.STREAM in job.kinds:
-        return Ends([], [options_of(meeting)] * job.senders, remotes_of(meeting))
-    return Ends([one.options(dial=True) for one in _several(place, job.senders)], [], place.remotes)
-
-
-def _several(place: Place, senders: int) -> list[Place]:
-    """An instance has one certificate and one database, so several have names of their own."""
-    meeting = place.meeting
-    if senders == 1:
-        return [place]
-    if meeting.name is None or place.database is not None:
-        raise ValueError(
-            f"{senders} senders are {senders} instances: give --certs DIR --name NAME, where "
-            f"`tolliver certs DIR NAME-1 ... NAME-{senders}` made their certificates, and no --database"
-        )
-    names = [f"{meeting.name}-{number}" for number in range(1, senders + 1)]
-    return [evolve(place, meeting=evolve(meeting, name=name)) for name in names]
+        return Ends(subscribers=[options_of(meeting)] * job.senders, remotes=remotes_of(meeting))
+    places = [place]
+    if job.senders > 1:  # an instance has one certificate and one database
+        if meeting.name is None or place.database is not None:
+            raise ValueError(
+                f"{job.senders} senders are {job.senders} instances: give --certs DIR --name NAME, where "
+                f"`tolliver certs DIR NAME-1 ... NAME-{job.senders}` made their certificates, and no --database"
+            )
+        names = [f"{meeting.name}-{number}" for number in range(1, job.senders + 1)]
+        places = [evolve(place, meeting=evolve(meeting, name=name)) for name in names]
+    return Ends([one.options(dial=True) for one in places], remotes=place.remotes)
 
 
 def _both_ends(job: Job, place: Place, directory: Path) -> Ends:
     """Two ends on this machine, with certificates that end with the command."""
     meeting = place.meeting
-    if not _is_alone(place):
+    given = (meeting.listen, meeting.certs, meeting.name, meeting.cert, meeting.key_file, meeting.ca, meeting.acl)
+    if any(one is not None for one in (*given, meeting.spki, place.database, place.record)):
         raise ValueError("certificates, --database and the like go with --connect or --serve: alone it makes its own")
     if not meeting.plaintext:
         make_ca(directory)
@@ -195,93 +165,52 @@ def _both_ends(job: Job, place: Place, directory: Path) -> Ends:
         database = directory / f"{name}.db"
         return InstanceOptions(database=database, revision=place.revision, **common(name), **chosen, **more)
 
-    messages, streams = any(one in job.kinds for one in _OF_MESSAGES), Kind.STREAM in job.kinds
-    return Ends(
-        [instance(f"sender{number}") for number in range(job.senders)] if messages else [],
-        [StreamsOptions(**common(f"subscriber{number}")) for number in range(job.senders)] if streams else [],
-        [],
-        instance("peer", listen="127.0.0.1:0") if messages else None,
-        StreamsOptions(listen="127.0.0.1:0", **common("publisher")) if streams else None,
-    )
-
-
-def _is_alone(place: Place) -> bool:
-    meeting = place.meeting
-    given = (meeting.listen, meeting.certs, meeting.name, meeting.cert, meeting.key_file, meeting.ca, meeting.acl)
-    return all(one is None for one in (*given, meeting.spki, place.database, place.record))
+    ends, numbers = Ends(), range(job.senders)
+    if any(one in job.kinds for one in _OF_MESSAGES):
+        ends.peer = instance("peer", listen="127.0.0.1:0")
+        ends.senders = [instance(f"sender{number}") for number in numbers]
+    if Kind.STREAM in job.kinds:
+        ends.publisher = StreamsOptions(listen="127.0.0.1:0", **common("publisher"))
+        ends.subscribers = [StreamsOptions(**common(f"subscriber{number}")) for number in numbers]
+    return ends
 
 
 # Work.
 
 
-async def _bench(job: Job, ends: Ends, measures: Sequence[Measure], move: Callable[[Measure], None]) -> None:
+async def _bench(job: Job, ends: Ends, measures: Sequence[Measure], show: Callable[[Measure], None]) -> None:
     async with AsyncExitStack() as stack:
-        bench = await _Messages.open(job, ends, stack) if ends.senders else None
-        streams = await _Streams.open(job, ends, stack) if ends.subscribers else None
+        messages, streams = _Messages(job, ends.peer is not None), _Streams(job, ends.publisher is not None)
+        await messages.open(ends, stack)
+        await streams.open(ends, stack)
         for measure in measures:
-            work = streams if measure.kind is Kind.STREAM else bench
-            assert work is not None
+            work = streams if measure.kind is Kind.STREAM else messages
             try:
-                async with _showing(measure, move):
-                    await work.measure(measure)
+                await alongside(partial(work.measure, measure), [partial(_keep_showing, measure, show)])
                 measure.complete = True
             finally:
                 measure.end()
 
 
-@asynccontextmanager
-async def _showing(measure: Measure, move: Callable[[Measure], None]) -> AsyncIterator[None]:
-    async def keep() -> None:
-        while True:
-            move(measure)
-            await anyio.sleep(_TICK)
-
-    failures: list[Exception] = []
-    async with anyio.create_task_group() as group:
-        group.start_soon(keep)
-        try:
-            yield
-        except Exception as error:  # carried out of the task group, which would wrap it
-            failures.append(error)
-        group.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
-
-
-async def _together(works: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """All to their end; the first exception of any, not wrapped in a group."""
-    failures: list[Exception] = []
-
-    async with anyio.create_task_group() as group:
-
-        async def guard(work: Callable[[], Awaitable[None]]) -> None:
-            try:
-                await work()
-            except Exception as error:
-                failures.append(error)
-                group.cancel_scope.cancel()
-
-        for work in works:
-            group.start_soon(guard, work)
-    if failures:
-        raise failures[0]
+async def _keep_showing(measure: Measure, show: Callable[[Measure], None]) -> None:
+    while True:
+        show(measure)
+        await anyio.sleep(_TICK)
 
 
 class _Messages:
-    """Senders of messages, connected to the other end."""
+    """Senders of messages, connected to the other end; `here` says that it is in this process."""
 
-    def __init__(self, job: Job, senders: list[Instance], here: bool) -> None:
+    def __init__(self, job: Job, here: bool) -> None:
         self._job = job
-        self._senders = senders
         self._here = here
+        self._senders: list[Instance] = []
         self._keys = map(str, count())
         self._run = token_hex(8)
         self._measure: Measure | None = None
         self._last = 0.0
 
-    @classmethod
-    async def open(cls, job: Job, ends: Ends, stack: AsyncExitStack) -> _Messages:
-        self = cls(job, [], ends.peer is not None)
+    async def open(self, ends: Ends, stack: AsyncExitStack) -> None:
         remotes = ends.remotes
         if ends.peer is not None:
             peer = await stack.enter_async_context(create_instance(ends.peer))
@@ -289,8 +218,9 @@ class _Messages:
             remotes = [Remote(*peer.addresses[0])]
         for options in ends.senders:
             self._senders.append(await stack.enter_async_context(create_instance(options)))
-        await _together([partial(self._meet, sender, remotes[0]) for sender in self._senders])
-        return self
+        async with anyio.create_task_group() as group:
+            for sender in self._senders:
+                group.start_soon(self._meet, sender, remotes[0])
 
     async def _meet(self, sender: Instance, remote: Remote) -> None:
         with anyio.move_on_after(self._job.timeout):
@@ -303,19 +233,17 @@ class _Messages:
         raise TimeoutError(f"{remote}: not ready within {self._job.timeout:g} s: {why}")
 
     async def measure(self, measure: Measure) -> None:
-        kinds = {Kind.PUBLISH: self._publish, Kind.SEND: self._send, Kind.REQUEST: self._request}
-        work = kinds[measure.kind]
+        work = {Kind.PUBLISH: self._publish, Kind.SEND: self._send, Kind.REQUEST: self._request}[measure.kind]
         filler, keys = Filler(measure.size), [f"{self._run}/{next(self._keys)}" for _ in self._senders]
         self._measure = measure
-        counting = (
-            [] if self._here or measure.kind is not Kind.PUBLISH else [partial(self._keep_counting, measure, keys)]
-        )
-        works = [
-            partial(work, measure, filler, sender, key, self._job.share(measure, number))
-            for number, (sender, key) in enumerate(zip(self._senders, keys, strict=True))
-        ]
         measure.begin()
-        await alongside(partial(_together, works), counting)
+        async with anyio.create_task_group() as counting:
+            if measure.kind is Kind.PUBLISH and not self._here:
+                counting.start_soon(self._keep_counting, measure, keys)
+            async with anyio.create_task_group() as group:
+                for sender, key, share in zip(self._senders, keys, self._job.shares(measure), strict=True):
+                    group.start_soon(work, measure, filler, sender, key, share)
+            counting.cancel_scope.cancel()
         if measure.kind is Kind.PUBLISH:
             await self._arrive(measure, keys)
         self._measure = None
@@ -398,34 +326,28 @@ class _Messages:
 
 
 class _Streams:
-    """Subscribers, each with a connection of its own to the publisher."""
+    """Subscribers, each with a connection of its own to the publisher; `here` says that it is in this process."""
 
-    def __init__(self, job: Job, peers: list[Peer], here: bool) -> None:
+    def __init__(self, job: Job, here: bool) -> None:
         self._job = job
-        self._peers = peers
         self._here = here
+        self._peers: list[Peer] = []
 
-    @classmethod
-    async def open(cls, job: Job, ends: Ends, stack: AsyncExitStack) -> _Streams:
+    async def open(self, ends: Ends, stack: AsyncExitStack) -> None:
         remotes = ends.remotes
         if ends.publisher is not None:
             publisher = await stack.enter_async_context(create_streams(ends.publisher))
             bench_peer.publish(publisher)
             remotes = [Remote(*publisher.addresses[0])]
-        peers = []
         for options in ends.subscribers:
             streams = await stack.enter_async_context(create_streams(options))
-            peers.append(await streams.connect(remotes[0], timeout=job.timeout))
-        return cls(job, peers, ends.publisher is not None)
+            self._peers.append(await streams.connect(remotes[0], timeout=self._job.timeout))
 
     async def measure(self, measure: Measure) -> None:
         measure.begin()
-        await _together(
-            [
-                partial(self._take, measure, peer, self._job.share(measure, number))
-                for number, peer in enumerate(self._peers)
-            ]
-        )
+        async with anyio.create_task_group() as group:
+            for peer, share in zip(self._peers, self._job.shares(measure), strict=True):
+                group.start_soon(self._take, measure, peer, share)
 
     async def _take(self, measure: Measure, peer: Peer, elements: int) -> None:
         times = measure.timed("arrival") if self._here else None

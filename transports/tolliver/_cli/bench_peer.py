@@ -29,7 +29,7 @@ REQUEST = "tolliver-bench/request"
 COUNT = "tolliver-bench/count"
 STREAM = "tolliver-bench/stream"
 _STAMP = struct.Struct("<d")
-_KEYS = 1000  # that are counted
+_KEYS = 1000  # whose messages are counted: the newest
 Taken = Callable[[Delivery], object]
 
 
@@ -49,35 +49,21 @@ def age(body: bytes) -> float | None:
     return perf_counter() - _STAMP.unpack_from(body)[0] if len(body) >= _STAMP.size else None
 
 
-class Counts:
-    """Messages that came, by key, of the newest keys."""
-
-    def __init__(self) -> None:
-        self._counts: OrderedDict[str, int] = OrderedDict()
-
-    def add(self, delivery: Delivery) -> None:
-        key = delivery.key
-        self._counts[key] = self._counts.get(key, 0) + 1
-        if len(self._counts) > _KEYS:
-            self._counts.popitem(last=False)
-
-    def of(self, key: str) -> int:
-        return self._counts.get(key, 0)
-
-
 async def take(instance: Instance, taken: Taken) -> None:
     """Have this instance be the other end; `taken` is called with each message."""
-    counts = Counts()
+    counts: OrderedDict[str, int] = OrderedDict()
 
     def came(delivery: Delivery) -> None:
-        counts.add(delivery)
+        counts[delivery.key] = counts.get(delivery.key, 0) + 1
+        if len(counts) > _KEYS:
+            counts.popitem(last=False)
         taken(delivery)
 
     for channel in (PUBLISH, SEND):
         instance.register_callback(channel, "", came)
         await instance.subscribe(channel)
     instance.respond(REQUEST, lambda request: request.body)
-    instance.respond(COUNT, lambda request: str(counts.of(request.key)).encode())
+    instance.respond(COUNT, lambda request: str(counts.get(request.key, 0)).encode())
 
 
 def stream_name(size: int, count: int) -> str:

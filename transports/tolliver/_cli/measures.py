@@ -5,11 +5,9 @@ One has counts, rates and percentiles of one kind of work at one size.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from time import perf_counter
 
@@ -125,13 +123,10 @@ class Measure:
             },
         }
 
-    def _flat(self) -> Iterator[tuple[str, dict[str, float]]]:
-        """A line for each kind of times, and one where there are none."""
-        yield from [(name, times.facts()) for name, times in self.times.items() if times.count] or [("", {})]
-
     def lines(self) -> Iterator[list[str]]:
-        """For people."""
-        for name, facts in self._flat():
+        """For people: a line for each kind of times, and one where there are none."""
+        timed = [(name, times.facts()) for name, times in self.times.items() if times.count]
+        for name, facts in timed or [(NOTHING, {})]:
             yield [
                 self.kind.value,
                 size(self.size),
@@ -140,26 +135,9 @@ class Measure:
                 NOTHING if self.lost is None else f"{self.lost:,}",
                 f"{number(self.rate)}/s",
                 f"{size(self.rate * self.size)}/s",
-                name or NOTHING,
+                name,
                 *(span(facts.get(one)) for one in _TIMES),
             ]
 
 
 HEADS = ("kind", "size", "senders", "messages", "lost", "rate", "bytes", "time to", *_TIMES)
-
-
-def as_csv(measures: Iterable[Measure]) -> str:
-    """A line for each kind of times of each; seconds and bytes."""
-    file = io.StringIO()
-    heads: list[str] = []
-    table = csv.writer(file, lineterminator="\n")
-    for measure in measures:
-        for name, facts in measure._flat():
-            row = measure.facts()
-            del row["times"]
-            row |= {"time_to": name, **{f"{one}_seconds": facts.get(one) for one in _TIMES}}
-            if not heads:
-                heads = [*row]
-                table.writerow(heads)
-            table.writerow(["" if value is None else value for value in row.values()])
-    return file.getvalue()

@@ -160,7 +160,7 @@ def _size(text: str | int) -> int:
 @app.command(
     examples=(
         "bench",
-        "bench send --size 128 --size 16KiB --count 10000 --senders 4 --batch 100 --csv bench.csv",
+        "bench send --size 128 --size 16KiB --count 10000 --senders 4 --batch 100",
         "bench --serve --listen 0.0.0.0:7011 --certs certs --name bench",
         "bench request --connect alice.example:7011 --certs certs --name bench --json",
     ),
@@ -194,9 +194,6 @@ def bench(
     serve: Annotated[bool, typer.Option("--serve", help="Be the other end, for --connect elsewhere.")] = False,
     place: Place,
     timeout: Timeout = 30.0,
-    csv: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE", help='Write a table, too; "-" is standard output.')
-    ] = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON line for each kind and size.")] = False,
     trio: Trio = False,
 ) -> None:
@@ -226,4 +223,4 @@ def bench(
                 demand=demand,
                 timeout=timeout,
             )
-            benching.bench_and_report(job, place, partial(run, trio=trio), as_json=json, csv=csv)
+            benching.bench_and_report(job, place, partial(run, trio=trio), as_json=json)
