@@ -99,12 +99,17 @@ async def main() -> None:
 anyio.run(main)
 """
 _AROUND_ON = {
+    "README.md": "{fragments}",
     "blocking.md": _AROUND_BLOCKING,
+    "embedding.md": "{fragments}",
     "from-rsocket.md": _AROUND_STREAMS,
+    "node.md": "{fragments}",
     "spark.md": "{fragments}",
     "spark-connections.md": "{fragments}",
     "streams.md": _AROUND_STREAMS,
 }
+_GOES_ON = {"node.md": "embedding.md"}
+"""A page whose program goes on where that of the other page ends."""
 _IN_SPARK = ["spark.md:fragments", "spark-connections.md:fragments"]
 """Run by tests/spark/test_page.py, in the session that its tests share."""
 
@@ -119,7 +124,8 @@ class Example(NamedTuple):
 def programs(page: Path) -> list[Example]:
     """All that a page can run."""
     found, fragments, beside = [], [], ""
-    text = "\n" + page.read_text()
+    before = page.with_name(_GOES_ON[page.name]).read_text() if page.name in _GOES_ON else ""
+    text = f"\n{before}\n{page.read_text()}"
     for block in _BLOCK.finditer(text):
         code, line = block["code"], text[: block.start("code")].count("\n")
         if _NOT_RUN.fullmatch(block["before"].strip()):
@@ -178,7 +184,7 @@ def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path)
         port = free.getsockname()[1]
     program = tmp_path / "example.py"
     code, beside = (re.sub(r"\b701[12]\b", str(port), text) for text in (example.code, example.beside))
-    program.write_text(code)
+    program.write_text(textwrap.dedent(code))
     command = [sys.executable, "-W", "error", str(program)]
     with serving(tmp_path, beside, port):
         done = subprocess.run(
