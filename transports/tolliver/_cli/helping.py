@@ -15,6 +15,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from . import words
+
 INSTANCE = "Instance"
 """The panel of options that `tolliver options` lists."""
 HEADINGS = {
@@ -144,9 +146,16 @@ class App(typer.Typer):
         )
 
     def command(  # type: ignore[override]  # the others of Typer's are not wanted here
-        self, name: str | None = None, *, examples: Iterable[str] = (), statuses: dict[int, str] | None = None
+        self,
+        name: str | None = None,
+        *,
+        examples: Iterable[str] = (),
+        statuses: dict[int, str] | None = None,
+        fails: int = 1,
     ) -> Callable[[Any], Any]:
-        return super().command(name, cls=Command, epilog=epilog(examples, statuses or {}))
+        """Declare one; an error that a correct program meets becomes a line, and the exit status `fails`."""
+        declare = super().command(name, cls=Command, epilog=epilog(examples, statuses or {}))
+        return lambda function: declare(words.clear_errors(fails)(function))
 
 
 def epilog(examples: Iterable[str], statuses: dict[int, str]) -> str:

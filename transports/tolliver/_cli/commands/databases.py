@@ -28,8 +28,7 @@ def list_peers(database: DatabaseFile, json: Json = False) -> None:
     """List every peer that a database knows, and what it subscribes to. The instance may be running."""
     from ..outbox import print_peers
 
-    with words.clear_errors():
-        print_peers(database, json)
+    print_peers(database, json)
 
 
 @peers.command(examples=("peers forget certs/bob.db 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
@@ -42,10 +41,9 @@ def forget(
     instance must not be running."""
     from ..outbox import forget_peer
 
-    with words.clear_errors():
-        count = forget_peer(database, peer)
-        said = f"forgotten, and {words.count(count, 'message')} that waited for it"
-        words.tell(json, f"{peer}: {said}", peer=str(peer), messages=count)
+    count = forget_peer(database, peer)
+    said = f"forgotten, and {words.count(count, 'message')} that waited for it"
+    words.tell(json, f"{peer}: {said}", peer=str(peer), messages=count)
 
 
 @app.command(examples=("check certs/bob.db",), statuses={1: "something is wrong with it, or it is in use"})
@@ -54,9 +52,8 @@ def check(database: DatabaseFile, json: Json = False) -> None:
     temporary files. The instance must not be running. Exit status 1 if anything is wrong."""
     from ..check import print_check
 
-    with words.clear_errors():
-        if not print_check(database, json):
-            raise typer.Exit(1)
+    if not print_check(database, json):
+        raise typer.Exit(1)
 
 
 outbox = App(help="What waits in a database's outbox.")
@@ -68,8 +65,7 @@ def show_outbox(database: DatabaseFile, json: Json = False) -> None:
     """Show how much waits for each peer, since when and why. The instance may be running."""
     from ..outbox import print_outbox
 
-    with words.clear_errors():
-        print_outbox(database, json)
+    print_outbox(database, json)
 
 
 @outbox.command(
@@ -94,8 +90,7 @@ def list_outbox(
     may be running."""
     from ..outbox import print_messages
 
-    with words.clear_errors():
-        print_messages(database, peer, channel, key, older, limit, json)
+    print_messages(database, peer, channel, key, older, limit, json)
 
 
 @outbox.command(examples=("outbox retry certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
@@ -103,10 +98,9 @@ def retry(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> Non
     """Send the messages parked for a peer once more. The instance must not be running."""
     from ..outbox import retry_parked
 
-    with words.clear_errors():
-        count = retry_parked(database, peer)
-        said = f"{words.count(count, 'message')} parked for that peer: to be sent again when the instance runs"
-        words.tell(json, said, peer=str(peer), messages=count)
+    count = retry_parked(database, peer)
+    said = f"{words.count(count, 'message')} parked for that peer: to be sent again when the instance runs"
+    words.tell(json, said, peer=str(peer), messages=count)
 
 
 @outbox.command(examples=("outbox drop certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
@@ -114,10 +108,9 @@ def drop(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None
     """Give up the messages parked for a peer. The instance must not be running."""
     from ..outbox import drop_parked
 
-    with words.clear_errors():
-        count = drop_parked(database, peer)
-        said = f"{words.count(count, 'message')} parked for that peer: dropped"
-        words.tell(json, said, peer=str(peer), messages=count)
+    count = drop_parked(database, peer)
+    said = f"{words.count(count, 'message')} parked for that peer: dropped"
+    words.tell(json, said, peer=str(peer), messages=count)
 
 
 letters = App(help="Dead letters of a database: messages that its handlers failed too often, or gave up.")
@@ -143,8 +136,7 @@ def show_letters(
     """List dead letters: from whom, with which names, when and why. The instance may be running."""
     from ..letters import Which, print_letters
 
-    with words.clear_errors():
-        print_letters(database, Which(numbers or (), peer), body, json)
+    print_letters(database, Which(numbers or (), peer), body, json)
 
 
 @letters.command("export", examples=("letters export certs/bob.db > letters.jsonl",))
@@ -153,8 +145,7 @@ def export_letters(database: DatabaseFile, numbers: Numbers = None, peer: FromPe
     running."""
     from ..letters import Which, export_letters
 
-    with words.clear_errors():
-        export_letters(database, Which(numbers or (), peer))
+    export_letters(database, Which(numbers or (), peer))
 
 
 @letters.command(
@@ -174,10 +165,9 @@ def replay_letters(
     database does so at once, else when it starts."""
     from ..letters import Which, replay_letters
 
-    with words.clear_errors():
-        _check_which(numbers, peer, everything)
-        if not replay_letters(database, Which(numbers or (), peer), timeout, json):
-            raise typer.Exit(1)
+    _check_which(numbers, peer, everything)
+    if not replay_letters(database, Which(numbers or (), peer), timeout, json):
+        raise typer.Exit(1)
 
 
 @letters.command("drop", examples=("letters drop certs/bob.db 1 2 3", "letters drop certs/bob.db --all"))
@@ -192,10 +182,9 @@ def drop_letters(
     """Give up dead letters. A `tolliver run` on this database may be running; another instance must not."""
     from ..letters import Which, drop_letters
 
-    with words.clear_errors():
-        _check_which(numbers, peer, everything)
-        count = drop_letters(database, Which(numbers or (), peer), timeout)
-        words.tell(json, f"{words.count(count, 'dead letter')} dropped", letters=count)
+    _check_which(numbers, peer, everything)
+    count = drop_letters(database, Which(numbers or (), peer), timeout)
+    words.tell(json, f"{words.count(count, 'dead letter')} dropped", letters=count)
 
 
 def _check_which(numbers: list[int] | None, peer: UUID | None, everything: bool) -> None:
@@ -208,10 +197,9 @@ def say_restored(database: DatabaseFile, json: JsonResult = False) -> None:
     """Say that a database was put back from a copy. The instance must not be running."""
     from ..outbox import say_restored
 
-    with words.clear_errors():
-        say_restored(database)
-        said = f"{database} was put back: its message ids begin at another place, and nothing counts as missing"
-        words.tell(json, said, database=str(database))
+    say_restored(database)
+    said = f"{database} was put back: its message ids begin at another place, and nothing counts as missing"
+    words.tell(json, said, database=str(database))
 
 
 @app.command(examples=("backup certs/bob.db bob-copy.db",))
@@ -223,6 +211,5 @@ def backup(
     """Copy a database to a new file. The instance may be running."""
     from ..outbox import back_up
 
-    with words.clear_errors():
-        back_up(database, file)
-        words.tell(json, f"{file}: a copy of {database}", database=str(database), copy=str(file))
+    back_up(database, file)
+    words.tell(json, f"{file}: a copy of {database}", database=str(database), copy=str(file))

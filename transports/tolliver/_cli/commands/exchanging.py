@@ -14,7 +14,6 @@ import typer
 
 from tolliver_proto import Revision, Subscription
 
-from .. import words
 from ..groups import grouped
 from ..helping import App
 from .choices import (
@@ -70,7 +69,7 @@ def listen(
     from .. import listen as listening
     from ..connecting import run
 
-    with words.clear_errors(), interruptible(in_order=True):
+    with interruptible(in_order=True):
         bodies = schema.bodies()
         plain = listening.as_json if json else listening.as_text
         show = plain if bodies is None else partial(plain, value=bodies.decode)
@@ -123,7 +122,7 @@ def send(
     from .. import send as sending
     from ..connecting import run
 
-    with words.clear_errors(), interruptible(in_order=False):
+    with interruptible(in_order=False):
         if (body is None) is (file is None):
             raise ValueError('what is to be sent? Give a BODY, or --file FILE, or "-" for the lines of standard input')
         source = file if body is None else None if body == "-" else os.fsencode(body)
@@ -205,7 +204,7 @@ def stage(
     from ..connecting import run
     from ..stage import WINDOW, demand_options, stage_and_report, stage_options
 
-    with words.clear_errors(), interruptible(in_order=True):
+    with interruptible(in_order=True):
         most: dict[str, Any] = {} if max_bytes is None else {"max_staged_bytes": max_bytes}
         if stream_names:
             if channel or key or chosen or unreliable is Unreliable.DROP:
@@ -256,7 +255,7 @@ def publish(
     from ..connecting import run
     from ..watching import options_of, remotes_of
 
-    with words.clear_errors(), interruptible(in_order=True):
+    with interruptible(in_order=True):
         content = publishing.Content(file=None if file == "-" else Path(file), record_size=record_size, follow=follow)
         content.check()
         options = options_of(meeting, publishing.LISTEN)
@@ -285,7 +284,7 @@ def stream(
     from ..connecting import run
     from ..watching import options_of, remotes_of
 
-    with words.clear_errors(), interruptible(in_order=False):
+    with interruptible(in_order=False):
         if raw + as_hex + json > 1:
             raise ValueError("--raw, --hex and --json: give one of them, or none for lines")
         if (meeting.listen is not None) + len(meeting.connect) != 1:

@@ -44,8 +44,7 @@ def certs(
     its UUID, the names under which it is dialled, the SHA-256 of its key and when it expires."""
     from ..certificates import make
 
-    with words.clear_errors():
-        make(directory, names, host or [], days, uuid, derive, json)
+    make(directory, names, host or [], days, uuid, derive, json)
 
 
 @app.command(examples=("revoke certs certs/bob.pem", "revoke certs --days 7"))
@@ -59,9 +58,8 @@ def revoke(
     anew before it expires."""
     from ...certs import revoke
 
-    with words.clear_errors():
-        path = revoke(directory, files or (), days)
-        words.tell(json, f"{path} is signed anew; instances read it with reload_tls() or SIGHUP", crl=str(path))
+    path = revoke(directory, files or (), days)
+    words.tell(json, f"{path} is signed anew; instances read it with reload_tls() or SIGHUP", crl=str(path))
 
 
 @app.command(examples=("pin certs/alice.pem", "pin certs/*.pem --json"))
@@ -73,8 +71,7 @@ def pin(
     names."""
     from ..certificates import show_pins
 
-    with words.clear_errors():
-        show_pins(files, json)
+    show_pins(files, json)
 
 
 @app.command(examples=("options", "options --json"))
@@ -83,8 +80,7 @@ def options(json: JsonResult = False) -> None:
     replay."""
     from ..config import print_options
 
-    with words.clear_errors():
-        print_options(json)
+    print_options(json)
 
 
 @app.command(
@@ -102,7 +98,7 @@ def run(
     from ..connecting import run
     from ..service import serve
 
-    with words.clear_errors(), interruptible(in_order=True):
+    with interruptible(in_order=True):
         run(partial(serve, load(config), json), trio, watches=True)
 
 
@@ -116,11 +112,10 @@ def check_config(config: ConfigFile, json: JsonResult = False) -> None:
     """Check a file as `tolliver run` would: every key, every value, and the files that it names. Opens no database."""
     from ..config import check
 
-    with words.clear_errors():
-        keys = check(config)
-        words.tell(
-            json, f"{config}: nothing is wrong, {words.count(len(keys), 'option')} set", config=str(config), set=keys
-        )
+    keys = check(config)
+    words.tell(
+        json, f"{config}: nothing is wrong, {words.count(len(keys), 'option')} set", config=str(config), set=keys
+    )
 
 
 @config.command("example", examples=("config example > alice.toml",))
@@ -136,8 +131,7 @@ def list_keys(json: JsonResult = False) -> None:
     """List every key of a file, with its default."""
     from ..config import print_keys
 
-    with words.clear_errors():
-        print_keys(json)
+    print_keys(json)
 
 
 @config.command("schema", examples=("config schema > tolliver.schema.json",))

@@ -63,10 +63,9 @@ def decode(
     from ..decode import print_file
     from ..recordings import files_in
 
-    with words.clear_errors():
-        bad = [file for file in files_in(files) if not print_file(file, revision, json, wanted)]
-        if bad:
-            raise typer.Exit(1)
+    bad = [file for file in files_in(files) if not print_file(file, revision, json, wanted)]
+    if bad:
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -94,7 +93,7 @@ def replay(
     from ..recordings import files_in
     from ..replay import job_of_recordings
 
-    with words.clear_errors(), interruptible(in_order=False):
+    with interruptible(in_order=False):
         failures: list[str] = []
         keeps = place.database is not None
         job = job_of_recordings(files_in(files), wanted, failures, rate=rate, waits=wait, timeout=timeout, keeps=keeps)
@@ -129,16 +128,15 @@ def export_recordings(
     from ..export import export
     from ..recordings import files_in
 
-    with words.clear_errors():
-        done = export(files_in(files), pcapng)
-        for failure in done.failures:
-            words.say(failure)
-        said = f"{words.count(done.connections, 'connection')}, {words.count(done.blocks, 'block')}"
-        words.tell(json, said, connections=done.connections, blocks=done.blocks)
-        for revision in sorted(done.revisions - {Revision.DRAFT_2}):
-            words.say(f"the layout {revision.name} may have to be said: wireshark -o tolliver.layout:{revision.name}")
-        if done.failures:
-            raise typer.Exit(1)
+    done = export(files_in(files), pcapng)
+    for failure in done.failures:
+        words.say(failure)
+    said = f"{words.count(done.connections, 'connection')}, {words.count(done.blocks, 'block')}"
+    words.tell(json, said, connections=done.connections, blocks=done.blocks)
+    for revision in sorted(done.revisions - {Revision.DRAFT_2}):
+        words.say(f"the layout {revision.name} may have to be said: wireshark -o tolliver.layout:{revision.name}")
+    if done.failures:
+        raise typer.Exit(1)
 
 
 @app.command(examples=("wireshark --install", "wireshark > tolliver.lua"))
@@ -153,9 +151,8 @@ def wireshark(
     """Print the Wireshark dissector, a Lua script, or install it."""
     from .. import wireshark as dissecting
 
-    with words.clear_errors():
-        if install or to is not None:
-            file = dissecting.install(to or dissecting.plugins())
-            words.tell(json, f"{file}: Wireshark and tshark load it when they start", file=str(file))
-        else:
-            sys.stdout.write(dissecting.dissector())
+    if install or to is not None:
+        file = dissecting.install(to or dissecting.plugins())
+        words.tell(json, f"{file}: Wireshark and tshark load it when they start", file=str(file))
+    else:
+        sys.stdout.write(dissecting.dissector())

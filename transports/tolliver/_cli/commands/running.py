@@ -9,7 +9,6 @@ from uuid import UUID
 
 import typer
 
-from .. import words
 from ..groups import grouped
 from ..helping import App
 from ..measures import Kind
@@ -27,6 +26,7 @@ app = App()
         "doctor 10.0.0.7:7011 --certs certs --name bob --database bob.db --json",
     ),
     statuses={0: "all is well", 1: "something is worth a look", 2: "something fails, or cannot be examined"},
+    fails=2,
 )
 @grouped(who=identity_of)
 def doctor(
@@ -70,21 +70,20 @@ def doctor(
     from ..doctor import Job, examine_and_print, target
     from ..endpoints import Endpoint
 
-    with words.clear_errors(2):
-        job = Job(
-            remote=target(address, uuid, streams=streams),
-            tls=None if who is None else who.tls(),
-            plaintext=who is not None and who.plaintext,
-            streams=streams,
-            handshake=handshake,
-            version=version,
-            database=database,
-            min_free=min_free,
-            status=None if status is None else Endpoint.parse(status),
-            spark=spark,
-            timeout=timeout,
-        )
-        raise typer.Exit(examine_and_print(job, json))
+    job = Job(
+        remote=target(address, uuid, streams=streams),
+        tls=None if who is None else who.tls(),
+        plaintext=who is not None and who.plaintext,
+        streams=streams,
+        handshake=handshake,
+        version=version,
+        database=database,
+        min_free=min_free,
+        status=None if status is None else Endpoint.parse(status),
+        spark=spark,
+        timeout=timeout,
+    )
+    raise typer.Exit(examine_and_print(job, json))
 
 
 Endpoints = Annotated[
@@ -99,6 +98,7 @@ Patience = Annotated[
 @app.command(
     examples=("status 127.0.0.1:9464", "status 127.0.0.1:9464 127.0.0.1:9465 --json"),
     statuses={0: "all are ready", 1: "one is not ready", 2: "one does not answer with a status"},
+    fails=2,
 )
 def status(
     endpoints: Endpoints,
@@ -114,8 +114,7 @@ def status(
     from ..endpoints import Endpoint
     from ..status import status_and_print
 
-    with words.clear_errors(2):
-        raise typer.Exit(status_and_print([Endpoint.parse(one) for one in endpoints], timeout, json))
+    raise typer.Exit(status_and_print([Endpoint.parse(one) for one in endpoints], timeout, json))
 
 
 @app.command(
@@ -140,12 +139,11 @@ def top(
     from .. import top as screen
     from ..endpoints import Endpoint
 
-    with words.clear_errors():
-        show = screen.print_looks if json else screen.run
-        try:
-            show([Endpoint.parse(one) for one in endpoints], interval, timeout, looks)
-        except KeyboardInterrupt:
-            raise typer.Exit(0) from None
+    show = screen.print_looks if json else screen.run
+    try:
+        show([Endpoint.parse(one) for one in endpoints], interval, timeout, looks)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
 
 
 def _size(text: str | int) -> int:
@@ -206,7 +204,7 @@ def bench(
     from ..connecting import run
     from ..watching import options_of
 
-    with words.clear_errors(), interruptible(in_order=serve):
+    with interruptible(in_order=serve):
         if serve and kinds == [Kind.STREAM]:
             run(partial(serve_streams, options_of(place.meeting)), trio)
         elif serve:

@@ -24,10 +24,9 @@ def bundle(
     """Write this package as a zip, for the workers of a Spark job: spark-submit --py-files FILE.zip."""
     from ..bundle import bundle as make
 
-    with words.clear_errors():
-        made = make(file)
-        said = f"{made.file}: {words.count(made.modules, 'file')}, {words.count(made.size, 'byte')}"
-        words.tell(json, said, file=str(made.file), files=made.modules, bytes=made.size)
+    made = make(file)
+    said = f"{made.file}: {words.count(made.modules, 'file')}, {words.count(made.size, 'byte')}"
+    words.tell(json, said, file=str(made.file), files=made.modules, bytes=made.size)
 
 
 @app.command(
@@ -52,8 +51,7 @@ def audit(
     lost."""
     from ..audit import run_audit
 
-    with words.clear_errors():
-        lost = run_audit(directories, html, parquet, json)
-        words.say(f"lost = {lost:,}")
-        if lost:
-            raise typer.Exit(1)
+    lost = run_audit(directories, html, parquet, json)
+    words.say(f"lost = {lost:,}")
+    if lost:
+        raise typer.Exit(1)
