@@ -99,7 +99,7 @@ WAYS = (
             Hop("_node/inboxes/delivering.py", "Delivering.on_message", "handlers by channel and key; drops copies"),
             Hop("_node/inboxes/inbox.py", "Inbox.add", "the message counts against the credit of its peer"),
             Hop("_messages/driver.py", "NodeDriver._deliver", "the action `Deliver`: a run for the same handlers"),
-            Hop("_messages/inbox.py", "Mailbox.put", "one mailbox for each handler or iterator"),
+            Hop("_messages/mailbox.py", "Mailbox.put", "one mailbox for each handler or iterator"),
             Hop("_messages/iterators.py", "_HandlerCalls._call_each", "calls the function for each message"),
             Hop(_PROGRAM, "handler"),
         ),
@@ -107,7 +107,7 @@ WAYS = (
     Way(
         "ack_to_row",
         (
-            Hop("_messages/inbox.py", "Mailbox.settle", "receiver: the handler has returned"),
+            Hop("_messages/mailbox.py", "Mailbox.settle", "receiver: the handler has returned"),
             Hop("_node/inboxes/settling.py", "Settling.acknowledge", "receiver: the verdict; the credit is given back"),
             Hop("_node/commits/commits.py", "Commits.ack", "receiver: at once; with a durable `dedupe` once stored"),
             Hop("_wire/connection.py", "Connection.send_acks", "receiver: one frame for the acks of a run"),

@@ -70,7 +70,7 @@ BUGS = (
     ),
     Bug(
         "a run settles a delivery twice",
-        "transports/tolliver/_messages/inbox.py",
+        "transports/tolliver/_messages/mailbox.py",
         "Mailbox.settle",
         "self._out.pop(one, False)",
         "True",
@@ -78,7 +78,7 @@ BUGS = (
     ),
     Bug(
         "leaving an iterator acknowledges",
-        "transports/tolliver/_messages/inbox.py",
+        "transports/tolliver/_messages/mailbox.py",
         "close",
         "self._say(out, False)",
         "self._say(out, True)",

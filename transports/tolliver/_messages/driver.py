@@ -53,7 +53,7 @@ from .._driver.driver import Driver
 from .._driver.pending import PendingCall, PendingCalls
 from .copies import copies, decided, originals
 from .events import Event
-from .inbox import Mailbox
+from .mailbox import Mailbox
 from .store_jobs import News, StoreJobs
 from .waits import Connected, Waits
 

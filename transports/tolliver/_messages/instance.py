@@ -50,7 +50,7 @@ from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 from .channels import ChannelTable
 from .driver import NodeDriver
-from .inbox import Handler, Mailbox
+from .mailbox import Handler, Mailbox
 from .opening import open_instance
 from .queues import QueueCalls
 from .responding import Responding

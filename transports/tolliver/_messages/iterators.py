@@ -18,7 +18,7 @@ from tolliver_proto import Delivery
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import SLICE
-from .inbox import Core, Handler, Mailbox, Policy, Run
+from .mailbox import Core, Handler, Mailbox, Policy, Run
 from .side_by_side import AsyncCore, SideBySide, SideBySideCalls
 
 Item = TypeVar("Item", Delivery, Run)

@@ -17,8 +17,8 @@ from tolliver_proto.node import Job, JobList, Queues, QueueWork
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of
-from .inbox import Mailbox, Policy, Timed
 from .iterators import Messages
+from .mailbox import Mailbox, Policy, Timed
 from .side_by_side import AsyncCore
 
 if TYPE_CHECKING:

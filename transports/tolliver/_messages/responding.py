@@ -15,8 +15,8 @@ from tolliver_proto.errors import BodyNotDecoded
 from tolliver_proto.node import Request, Requests
 
 from .._driver.ends import is_interrupt, told
-from .inbox import Handler, Mailbox, Policy, Timed
 from .iterators import Receiver, name_of
+from .mailbox import Handler, Mailbox, Policy, Timed
 
 Responding = Callable[[Request], object]
 """A function of a request that returns the reply's body, bytes. On a loop, its result may be awaitable."""

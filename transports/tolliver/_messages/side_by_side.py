@@ -21,7 +21,7 @@ from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import Handling
 from .._driver.pending import PendingCall
-from .inbox import Core, Handler, Mailbox, Policy, Turns
+from .mailbox import Core, Handler, Mailbox, Policy, Turns
 
 OrderedBy = Literal["key"] | None
 

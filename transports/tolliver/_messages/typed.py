@@ -13,8 +13,8 @@ from tolliver_proto.errors import BodyNotDecoded
 
 from ..codecs._bodies import Opener, TypedDelivery
 from ..codecs._codec import AnyCodec
-from .inbox import Run
 from .iterators import BaseIterator, Messages, Receiver, Runs
+from .mailbox import Run
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tolliver_proto import Delivery
     from tolliver_proto.node import Job, Reply, Request
 
-    from .._messages.inbox import Handler, Run
     from .._messages.iterators import Messages, Registration, Runs
+    from .._messages.mailbox import Handler, Run
     from .._messages.queues import Work
     from .._messages.responding import Responder
     from .._messages.typed import TypedMessages, TypedRun, TypedRuns, TypedWork
@@ -44,7 +44,7 @@ else:
         {
             "tolliver_proto": "Delivery",
             "tolliver_proto.node": "Job, Reply, Request",
-            ".._messages.inbox": "Handler, Run",
+            ".._messages.mailbox": "Handler, Run",
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.queues": "Work",
             ".._messages.responding": "Responder",

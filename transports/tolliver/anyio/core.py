@@ -15,9 +15,9 @@ from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent, call_on_loop
 from .._driver.jobs import Jobs
 from .._driver.threads import start
-from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, checked
 from .._messages.iterators import Registration
+from .._messages.mailbox import Handler
 from .._messages.responding import CONCURRENCY, Responder, Responding, checked_responder
 from .._messages.side_by_side import SideBySide, SideBySideCalls
 from .endpoint import Endpoint

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tolliver_proto import Delivery
     from tolliver_proto.node import Job, Reply, Request
 
-    from .._messages.inbox import Handler, Run
+    from .._messages.mailbox import Handler, Run
     from .._messages.responding import Responder
     from .._messages.typed import TypedRun
     from .._options.acl_file import load_acl
@@ -48,7 +48,7 @@ else:
         {
             "tolliver_proto": "Delivery",
             "tolliver_proto.node": "Job, Reply, Request",
-            ".._messages.inbox": "Handler, Run",
+            ".._messages.mailbox": "Handler, Run",
             ".._messages.responding": "Responder",
             ".._messages.typed": "TypedRun",
             ".._options.acl_file": "load_acl",

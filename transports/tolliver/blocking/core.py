@@ -16,8 +16,8 @@ from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent
 from .._driver.jobs import Jobs, perform
 from .._driver.threads import start
-from .._messages.inbox import Handler
 from .._messages.instance import BaseInstanceCore, To, checked
+from .._messages.mailbox import Handler
 from .._messages.responding import Responder, Responding, checked_responder
 from .._messages.side_by_side import SideBySide
 from .endpoint import Endpoint, Worker

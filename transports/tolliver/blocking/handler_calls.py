@@ -18,8 +18,8 @@ from tolliver_proto.errors import OutOfThreads
 
 from .._driver.ends import is_interrupt
 from .._driver.threads import interrupt_program, start
-from .._messages.inbox import Handler, Mailbox, Policy
 from .._messages.iterators import Receiver, name_of
+from .._messages.mailbox import Handler, Mailbox, Policy
 from .._messages.side_by_side import SideBySide
 from .iterators import ThreadCore
 from .loop import PAUSE

@@ -18,8 +18,8 @@ from tolliver_proto.store import DeadLetter
 from .._messages.channel import BaseChannel
 from .._messages.events import Event
 from .._messages.facade import BaseAdmin, BaseInstance
-from .._messages.inbox import Handler
 from .._messages.instance import Item, RequestTerms, To
+from .._messages.mailbox import Handler
 from .._messages.queues import BaseQueue, Named, numbers_of
 from .._messages.responding import Responder, Responding
 from .._messages.side_by_side import OrderedBy, chosen, chosen_with

@@ -15,8 +15,8 @@ from typing import Protocol, TypeVar
 from tolliver_proto import Delivery
 
 from .._driver.pending import PendingCall
-from .._messages.inbox import Core, Policy, Run
 from .._messages.iterators import BaseIterator
+from .._messages.mailbox import Core, Policy, Run
 from .iteration import BlockingIterator
 from .wire import BorrowerWakeup, Wakeup
 
