@@ -96,52 +96,52 @@ loops: $(VENV)/.ready
 # Tests of tests, planted places, Spark Connect: what changes seldom, or is shown in the large elsewhere; and properties,
 # each with 500 examples.
 thorough: $(VENV)/.ready java
-	$(BIN)/python scripts/thorough.py -n 2
+	$(BIN)/python -m scripts.prove.thorough -n 2
 
 # Simulated networks on all cores; the first that fails is shrunk to a short trace.
 SCHEDULES ?= 10000
 simulate: $(VENV)/.ready
-	$(BIN)/python scripts/simulate.py $(SCHEDULES)
+	$(BIN)/python -m scripts.prove.simulate $(SCHEDULES)
 
 # The same for networks of the Reactive Streams protocol.
 simulate-reactive: $(VENV)/.ready
-	$(BIN)/python scripts/simulate.py --reactive $(SCHEDULES)
+	$(BIN)/python -m scripts.prove.simulate --reactive $(SCHEDULES)
 
 # The rules of Reactive Streams over engines and adapters, under the names of the JVM's conformance kit.
 tck: $(VENV)/.ready
-	$(BIN)/python scripts/tck.py -n 2
+	$(BIN)/python -m scripts.prove.tck -n 2
 
 # kill -9 of real senders and receivers on all cores, then compare sets.
 soak: KILLS ?= 10000
 soak: $(VENV)/.ready
-	$(BIN)/python -m scripts.kills messages $(KILLS)
+	$(BIN)/python -m scripts.prove.kills messages $(KILLS)
 
 # Spark drivers with their JVMs, and stagers, are killed while messages come: nothing may be lost or there twice.
 spark-soak: KILLS ?= 20
 spark-soak: $(VENV)/.ready java
-	$(BIN)/python scripts/spark_soak.py $(KILLS)
+	$(BIN)/python -m scripts.prove.spark_soak $(KILLS)
 
 # All fuzz targets for so long in all; what reaches new edges is kept in fuzz/corpus, a crash in fuzz/crashes.
 MINUTES ?= 10
 fuzz: $(VENV)/.ready
-	$(BIN)/python scripts/fuzz.py $(MINUTES)
+	$(BIN)/python -m scripts.prove.fuzz $(MINUTES)
 
 # Everything that must hold, or ROWS="V7 V8" of it, in an hour or so; writes docs/proof.md.
 proof: $(VENV)/.ready java tshark
-	$(BIN)/python scripts/proof.py $(ROWS)
+	$(BIN)/python -m scripts.prove $(ROWS)
 
 # A wheel and a source archive in dist, built twice and checked, with a bill of materials. AGAINST=COMMIT compares the
 # public interface with that commit, else with the last release.
 .PHONY: release versions docs docs-serve
 release: $(VENV)/.release
-	$(BIN)/python scripts/release.py $(if $(AGAINST),--against $(AGAINST))
+	$(BIN)/python -m scripts.release $(if $(AGAINST),--against $(AGAINST))
 
 # The site, with a reference out of the sources, in build/site; a warning is an error. docs-serve shows it.
 docs: $(VENV)/.docs
-	$(BIN)/python scripts/docs.py
+	$(BIN)/python -m scripts.release.docs
 
 docs-serve: $(VENV)/.docs
-	$(BIN)/python scripts/docs.py --serve $(PORT)
+	$(BIN)/python -m scripts.release.docs --serve $(PORT)
 
 $(VENV)/.docs: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
@@ -149,7 +149,7 @@ $(VENV)/.docs: $(VENV)/.ready
 
 # A short suite with the lowest and the newest versions of the libraries, on each Python that is here.
 versions: $(VENV)/.release
-	$(BIN)/python scripts/versions.py
+	$(BIN)/python -m scripts.release.versions
 
 $(VENV)/.release: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'

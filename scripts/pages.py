@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.proving.rows import ROWS
+from scripts.prove.rows import ROWS
 
 ROOT = Path(__file__).resolve().parent.parent
 HOMES = {
@@ -59,7 +59,7 @@ class Ruling(NamedTuple):
 
 @cache
 def rulings() -> dict[str, Ruling]:
-    """All that the tables of the pages explain; the list of proofs is in `scripts/proving/rows.py`."""
+    """All that the tables of the pages explain; the list of proofs is in `scripts/prove/rows.py`."""
     found = {row.name: Ruling(HOMES["V"], shortened(row.what)) for row in ROWS}
     for page in sorted({*HOMES.values()} - {HOMES["V"]}):
         for ruling, question in _ROW.findall((ROOT / "docs" / page).read_text("utf-8")):

@@ -164,7 +164,7 @@ INSIDERS = (
     ),
     Insider("fuzz/trust_bodies.py", ("tolliver._tls.x509",), "fuzzes this reader of certificates"),
     Insider("fuzz/words.py", ("tolliver_proto.reactive._varint",), "writes numbers as that protocol does"),
-    Insider("scripts/docs.py", ("tolliver._cli.commands",), "shows every command as the program says it"),
+    Insider("scripts/release/docs.py", ("tolliver._cli.commands",), "shows every command as the program says it"),
     Insider(
         "scripts/draw/states.py",
         ("tolliver_proto._wire.state", "tolliver_proto.reactive._state"),

@@ -21,14 +21,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+import anyio
+from tolliver.anyio import InstanceOptions, create_instance
+from tolliver.certs import make_ca, make_certificate
+
+from tolliver_proto import Delivery
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "transports")]
-
-import anyio  # noqa: E402  # the line above comes first
-from tolliver.anyio import InstanceOptions, create_instance  # noqa: E402
-from tolliver.certs import make_ca, make_certificate  # noqa: E402
-
-from tolliver_proto import Delivery  # noqa: E402
 
 _PACKAGES = (f"{ROOT}/tolliver_proto/", f"{ROOT}/transports/tolliver/")
 _PATIENCE = 60.0  # seconds until the row must be gone

@@ -1,6 +1,6 @@
 """Backlog of an absent peer: on disk, and hardly in memory.
 
-The full size, and the time, are the business of `scripts/backlog.py`.
+The full size, and the time, are the business of `scripts/prove/backlog.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 import pytest
 from tolliver._store.sqlite import SQLiteStore
 
-from scripts import backlog
+from scripts.prove import backlog
 from tolliver_proto import Commit, Node, Subscription
 from tolliver_proto.store import Loaded, ReplacePeerSubscriptions
 

@@ -2,7 +2,7 @@
 
 The page shows a run of the script.
 
-The speed of either is the business of `scripts/backpressure.py`.
+The speed of either is the business of `scripts/prove/backpressure.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from scripts.backpressure import (
+from scripts.prove.backpressure import (
     CHART,
     SHORT,
     WINDOW,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fuzz.targets import CORPUS, CRASHES, TARGETS, Body, Target
 from fuzz.words import WORDS, path_of, text_of
-from scripts.roundtrip import PER_STREAM, PROTOCOLS, differs
+from scripts.prove.roundtrip import PER_STREAM, PROTOCOLS, differs
 
 Record = Callable[[str, object], None]
 quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
@@ -92,6 +92,6 @@ def test_the_seeds_of_a_node_reach_all_that_it_can_say() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_random_frames_there_and_back(protocol: str) -> None:
-    """V2, short; `python -m scripts.proofs frames` is the long form."""
+    """V2, short; `python -m scripts.prove.proofs frames` is the long form."""
     for seed in range(600 // PER_STREAM):
         assert differs(protocol, seed) is None

@@ -1,6 +1,6 @@
 """Kills of real processes with SIGKILL, and restarts, copies and other databases between them (V7).
 
-TOLLIVER_KILLS sets how many; `scripts/kills.py` runs more and prints.
+TOLLIVER_KILLS sets how many; `scripts/prove/kills.py` runs more and prints.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Planted bugs: the list fits the source, and two are caught (V4).
 
-All of them: `python -m scripts.planted_bugs`.
+All of them: `python -m scripts.planted`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.planted.__main__ import by_tests, seen
 from scripts.planted.bug import Bug
 from scripts.planted.bugs import BUGS
 from scripts.planted.place import planted
-from scripts.planted_bugs import by_tests, seen
 
 pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parent.parent

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scripts import proof
-from scripts.proving.graph import Graph
-from scripts.proving.page import readme
-from scripts.proving.rows import ROWS, Row
+from scripts.prove import __main__ as proof
+from scripts.prove.graph import Graph
+from scripts.prove.page import readme
+from scripts.prove.rows import ROWS, Row
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURE = re.compile(r"\d[\d,.]*\d|\d")
@@ -30,8 +30,8 @@ def test_the_commands_are_files_of_the_project() -> None:
         for command in (*row.commands, *row.full):
             program, *words = shlex.split(command)
             assert program == "python"
-            script = f"{words[1].replace('.', '/')}.py" if words[0] == "-m" else words[0]
-            assert (ROOT / script).is_file(), command
+            place = words[1].replace(".", "/") if words[0] == "-m" else words[0].removesuffix(".py")
+            assert any((ROOT / f"{place}{end}").is_file() for end in (".py", "/__main__.py")), command
 
 
 def test_the_page_is_drawn_from_what_was_run() -> None:

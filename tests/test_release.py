@@ -12,10 +12,11 @@ from zipfile import ZipFile
 import pytest
 
 import tolliver_proto
-from scripts import release, versions
+from scripts.release import __main__ as release
+from scripts.release import versions
 from scripts.rooms import ROOT
 
-api = pytest.importorskip("scripts.api", reason="griffe is not installed: pip install '.[release]'")
+api = pytest.importorskip("scripts.release.api", reason="griffe is not installed: pip install '.[release]'")
 KINDS = ("added", "changed", "deprecated", "fixed", "removed", "security")
 PROJECT = "tolliver_proto-0.1.0.dist-info"
 

@@ -1,14 +1,14 @@
 """Scale: a small network converges, at a cost per connection.
 
-Large ones: `python scripts/scale.py`.
+Large ones: `python -m scripts.prove.scale`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from scripts.crowd import COMMIT, LATENCY, TOPOLOGIES, Crowd
-from scripts.scale import crowded_node, exponent, routing
+from scripts.prove.crowd import COMMIT, LATENCY, TOPOLOGIES, Crowd
+from scripts.prove.scale import crowded_node, exponent, routing
 
 NODES, EACH = 20, 10  # subscriptions of each
 HANDSHAKE, CHANGES = 2, 8  # frames over each connection: one way each; two changes each way, and their acks

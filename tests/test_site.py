@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scripts import docs
+from scripts.release import docs
 from scripts.rooms import FLOORS, ROOT
 
 SETTINGS = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]

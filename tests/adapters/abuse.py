@@ -1,8 +1,8 @@
 """Attacks of a member, as data, and the outcome of each.
 
 An attack is a function of a connection, its victim and a size. The tests run all of them small, over every kind;
-`scripts/hostile.py abuse` runs them large, with a victim in a process of its own. `suffer` is the same for both: the
-attack, and then what came of it.
+`scripts/prove/hostile.py abuse` runs them large, with a victim in a process of its own. `suffer` is the same for both:
+the attack, and then what came of it.
 
 Outcomes: "harmless" (all was read, and the connection lives), "throttled" (as that, but it took its time),
 "closed: code" (by the victim, with that error), "closed" (the transport tells why, or the error may come too late).

@@ -1,7 +1,7 @@
 """Scenarios of hostile and many peers, which return figures.
 
 A scenario takes its size and its bounds. The tests run it small and assert what must hold at any size;
-`scripts/hostile.py` runs it as large as docs/proof.md says, on a machine of its own, and judges the figures.
+`scripts/prove/hostile.py` runs it as large as docs/proof.md says, on a machine of its own, and judges the figures.
 """
 
 from __future__ import annotations

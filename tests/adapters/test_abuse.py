@@ -1,7 +1,7 @@
 """Attacks of members on real sockets, in both protocols.
 
-The outcome of each stands in `abuse` and `abuse_streams`, and good peers go on; `python scripts/hostile.py bombs KIND`
-and `... abuse KIND` run them large (V11, D-6, D-12).
+The outcome of each stands in `abuse` and `abuse_streams`, and good peers go on;
+`python -m scripts.prove.hostile bombs KIND` and `... abuse KIND` run them large (V11, D-6, D-12).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They are noticed, dialled again, and nothing is lost.
 
-`python scripts/hostile.py half-open KIND` does it with the figures that an application has by default.
+`python -m scripts.prove.hostile half-open KIND` does it with the figures that an application has by default.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Very many peers of one instance, and slow ones (V16, V19).
 
-`python scripts/hostile.py slow-reader KIND` and `... many KIND` measure them.
+`python -m scripts.prove.hostile slow-reader KIND` and `... many KIND` measure them.
 """
 
 from __future__ import annotations

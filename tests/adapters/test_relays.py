@@ -1,4 +1,4 @@
-"""Relays whose subscribers leave, in the small; `scripts/hostile.py relays` has a hundred thousand of them."""
+"""Relays whose subscribers leave, in the small; `scripts/prove/hostile.py relays` has a hundred thousand of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Strangers that connect and say nothing: closed in time (V13, D-7).
 
-`python scripts/hostile.py slowloris KIND` does it with two thousand.
+`python -m scripts.prove.hostile slowloris KIND` does it with two thousand.
 """
 
 from __future__ import annotations

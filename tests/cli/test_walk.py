@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import run_proof, walk
+from scripts.prove import run_proof, walk
 
 DOCS = Path(__file__).parents[2] / "docs"
 OBSTACLE = walk.obstacle()

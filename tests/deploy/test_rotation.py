@@ -1,4 +1,4 @@
-"""Rotation of certificates under load, in the small; `scripts/rotations.py` has the large form."""
+"""Rotation of certificates under load, in the small; `scripts/prove/rotations.py` has the large form."""
 
 from __future__ import annotations
 

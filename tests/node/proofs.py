@@ -1,6 +1,6 @@
 """Proofs of the node, by number of runs (docs/proof.md).
 
-There are a few in `make test`, many with `python -m scripts.proofs NAME SIZE`.
+There are a few in `make test`, many with `python -m scripts.prove.proofs NAME SIZE`.
 
 A proof is a function of one number that raises AssertionError; its size is how many numbers are tried.
 """

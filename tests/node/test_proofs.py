@@ -1,6 +1,6 @@
 """Proofs by number of runs (V6, V15, V17, V20, V21).
 
-`scripts/proofs.py` runs many more of each.
+`scripts/prove/proofs.py` runs many more of each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def test_many(prove: Callable[[int], None], runs: int, record_property: Record) 
 
 
 def test_a_crash_at_every_store_call(record_property: Record) -> None:
-    """V6: each single point; `scripts/proofs.py crash` tries every pair, too."""
+    """V6: each single point; `scripts/prove/proofs.py crash` tries every pair, too."""
     points = proofs.crash_points()
     assert len(points) > 60
     for point in points:

@@ -1,6 +1,6 @@
 """Simulated networks: every promise, at every step, under every fault (V5).
 
-`scripts/simulate.py` runs more of them, on all cores; `scripts/simulate.py --seed N --trace` shows one.
+`scripts/prove/simulate.py` runs more of them, on all cores; `scripts/prove/simulate.py --seed N --trace` shows one.
 """
 
 from __future__ import annotations

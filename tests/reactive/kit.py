@@ -1,7 +1,7 @@
 """Test names of the JVM's conformance kit for Reactive Streams.
 
-The list is one that nobody has to keep in mind: what is reported (`scripts/tck.py`) is held against it. The kit leaves
-some rules untested, as an observer inside a JVM cannot see them; here all bytes are seen, so they are tested as well.
+The list is one that nobody has to keep in mind: what is reported (`scripts/prove/tck.py`) is held against it. The kit
+leaves some rules untested, as an observer inside a JVM cannot see them; here all bytes are seen: they are tested too.
 """
 
 from __future__ import annotations

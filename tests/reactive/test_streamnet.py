@@ -1,6 +1,6 @@
 """Simulated networks of hubs: every rule, at every step.
 
-`scripts/simulate.py --reactive` runs more of them, on all cores; with `--seed N --trace` it shows one.
+`scripts/prove/simulate.py --reactive` runs more of them, on all cores; with `--seed N --trace` it shows one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Driver program to be killed: it writes the numbers of text files to a receiver, in a shape that it is given.
 
-scripts/spark_shapes.py starts it.
+scripts/prove/spark_shapes.py starts it.
 
 python writing.py HOW OPTIONS FILES CHECKPOINT
 

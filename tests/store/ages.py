@@ -1,6 +1,6 @@
 """Ages of messages over kills, closes, boots and clocks that are set (V20, D-10).
 
-`ages` is a proof by number of runs; `scripts/proofs.py ages` runs it.
+`ages` is a proof by number of runs; `scripts/prove/proofs.py ages` runs it.
 """
 
 from __future__ import annotations

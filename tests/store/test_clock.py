@@ -238,7 +238,7 @@ def test_time_asleep_counts_where_the_running_clock_goes_on(machine: Machine) ->
 
 
 def test_an_age_is_what_passed_over_kills_and_boots() -> None:
-    """V20: `scripts/proofs.py ages` tries many."""
+    """V20: `scripts/prove/proofs.py ages` tries many."""
     for seed in range(3):
         try:
             ages(seed)

@@ -56,7 +56,7 @@ def lost(seq: int, wire_id: int | None = None) -> CorruptMessage:
 
 
 def test_no_flipped_bit_is_silent(scratch: Path) -> None:
-    """`scripts/proofs.py flips` flips more of them."""
+    """`scripts/prove/proofs.py flips` flips more of them."""
     flips = Flips(scratch)
     outcomes = [flips.attempt(number) for number in range(FLIPS)]
     assert [where for outcome, where in outcomes if outcome == "silent"] == []

@@ -31,7 +31,7 @@ needs_compiler = pytest.mark.skipif(
 
 @needs_compiler
 def test_what_was_committed_survives_a_loss_of_power(scratch: Path) -> None:
-    """Any of the disks that it may leave. `scripts/proofs.py power` makes more of them."""
+    """Any of the disks that it may leave. `scripts/prove/proofs.py power` makes more of them."""
     verdicts = list(images(scratch, 8, IMAGES, "FULL"))
     assert len(verdicts) == IMAGES
     assert [one for one in verdicts if one != Verdict()] == []

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-from scripts.release import wheel_problems
+from scripts.release.__main__ import wheel_problems
 
 REPOSITORY = Path(__file__).parents[2]
 FIRST_MESSAGE = """

@@ -1,0 +1,149 @@
+"""Page of the proofs: one line a row, details folded, and the short table of README.md.
+
+Everything in both is drawn from docs/proof.json; nothing is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, NotRequired, TypedDict
+
+from scripts.prove.graph import Graph
+from scripts.prove.rows import KINDS, ROWS, Row
+
+
+class Said(TypedDict):
+    """Result lines of one command."""
+
+    size: str
+    figures: str
+
+
+class Outcome(TypedDict):
+    """Outcome of a row when it was last run."""
+
+    passed: bool
+    commands: list[str]
+    said: list[Said]
+    graphs: NotRequired[list[str]]
+    """Lines as the commands said them."""
+    date: str
+    commit: str
+    seconds: int
+
+
+class Quoted(NamedTuple):
+    """Row of the proof that README.md quotes: the trouble, and how many of its figures."""
+
+    row: str
+    trouble: str
+    figures: int
+
+
+HEAD = """# Promises, and how they are proved
+
+Each row is a promise, and what came out when it was last tried. [Below](#details) is every row in full: the size that
+a release asks for, all figures, the command, the day and the commit.
+
+- `make proof` runs all rows, in about an hour on two cores.
+- `make proof ROWS="V7 V8"` runs some of them.
+- `make test` runs the short form of each.
+
+A row that fails says so here until it is run again. No figure on this page is written by hand.
+"""
+DETAILS = """
+## Details
+
+A row that does not fit into an hour on two cores is run in a smaller size; where that is so, the row says how to run
+what is asked for.
+"""
+README = (
+    Quoted("V7", "`kill -9` of real senders and receivers, at any moment", 2),
+    Quoted("V6", "a crash at every store call, and at every pair of them", 1),
+    Quoted("V8", "a loss of power, whatever the disk had not yet written", 1),
+    Quoted("V9", "a bit that flips in the database", 5),
+    Quoted("V5", "simulated networks: drops at any byte, crashes, store errors, clocks", 1),
+    Quoted("V25", "Spark's driver and its JVM are killed while messages stream into a table", 3),
+    Quoted("V3", "inputs that fuzzers made, bytes and operations", 1),
+)
+_LONGEST = 72  # characters of a cell of the table
+_DRAWN = re.compile(r"(<!-- drawn: reliability -->\n).*?(<!-- end -->)", re.DOTALL)
+_KIND = re.compile(rf", (?:{'|'.join(KINDS)})$")
+
+
+def page(outcomes: Mapping[str, Outcome]) -> str:
+    """docs/proof.md, but for the links to rulings."""
+    lines = [HEAD, "| row | promise | tried with | result | |", "|---|---|---|---|---|"]
+    lines += [_line(row, outcomes.get(row.name)) for row in ROWS]
+    lines += [DETAILS]
+    for row in ROWS:
+        lines += _details(row, outcomes.get(row.name))
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def readme(text: str, outcomes: Mapping[str, Outcome]) -> str:
+    """README.md with its table as it is to be."""
+    rows = ["| trouble | tried with | result |", "|---|---|---|"]
+    for quoted in README:
+        if outcome := outcomes.get(quoted.row):
+            found = _first(outcome["said"][0]["figures"], quoted.figures)
+            rows.append(
+                f"| {quoted.trouble} | {_size(outcome)} | {found}{'' if outcome['passed'] else ' **FAILED**'} |"
+            )
+    drawn = "\n".join(rows)
+    return _DRAWN.sub(lambda around: f"{around[1]}\n{drawn}\n\n{around[2]}", text)
+
+
+def _line(row: Row, outcome: Outcome | None) -> str:
+    if outcome is None:
+        return f"| {row.name} | {row.what} | not run | | |"
+    verdict = "holds" if outcome["passed"] else "**FAILED**"
+    return f"| {row.name} | {row.what} | {_size(outcome)} | {_short(outcome)} | {verdict} |"
+
+
+def _size(outcome: Outcome) -> str:
+    """Size of the first command, without what the others differ in."""
+    said = outcome["said"]
+    size = said[0]["size"]
+    kinds = sum(1 for one in said if _KIND.search(one["size"]))
+    if kinds > 1:
+        of_kind = next(one["size"] for one in said if _KIND.search(one["size"]))
+        return f"{_KIND.sub('', of_kind)}, on {kinds} adapters"
+    return size if len(size) <= _LONGEST else _first(size, 1)
+
+
+def _short(outcome: Outcome) -> str:
+    """The first figures, as many as are read at a glance."""
+    figures = outcome["said"][0]["figures"]
+    count = 1
+    while len(more := _first(figures, count + 1)) <= _LONGEST and more != _first(figures, count):
+        count += 1
+    return _first(figures, count)
+
+
+def _first(text: str, count: int) -> str:
+    """The first parts of a text between semicolons or else commas; a comma within a number parts nothing."""
+    between = "; " if "; " in text else ", "
+    return between.join(text.split(between)[:count])
+
+
+def _details(row: Row, outcome: Outcome | None) -> Iterator[str]:
+    yield f'<details markdown="1">\n<summary>{row.name}: {row.what}</summary>\n'
+    yield f"- Asked for: {row.asked}."
+    if row.full and (outcome is None or tuple(outcome["commands"]) != row.full):
+        yield f"- In that size: {_commands(row.full)}."
+    if outcome is None:
+        yield f"- Never run. Command: {_commands(row.commands)}."
+    else:
+        took = f"{outcome['seconds']:,} s"
+        yield f"- Run on {outcome['date']} at {outcome['commit']}, in {took}: {_commands(outcome['commands'])}."
+        for said in outcome["said"]:
+            yield f"- {said['size']}:"
+            yield from (f"    - {part}" for part in said["figures"].split("; "))
+        yield from (f"- {graph.drawn()}" for graph in map(Graph.heard, outcome.get("graphs", ())) if graph)
+    yield "\n</details>\n"
+
+
+def _commands(commands: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(f"`{command}`" for command in commands)

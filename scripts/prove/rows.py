@@ -1,0 +1,299 @@
+"""Rows of docs/proof.md: promises, and the commands that show them.
+
+Rows are data. A command is run as it stands here, and prints at least one line `result: ROW | size | figures`; its exit
+status says whether the figures are those that are asked for. The sizes of `commands` fit all rows into about an hour on
+two cores; where that is less than what is asked for, `full` has the commands of that size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KINDS = ("asyncio", "trio", "twisted", "blocking")
+
+
+class Row(NamedTuple):
+    """One thing that must hold. `asked` is the size of a release and the figure that passes.
+
+    `full`: the commands in the size that is asked for, where the others are smaller.
+    `waits`: its commands mostly wait, for the system to give a connection up, so they run side by side.
+    `beside`: it takes long and leaves the machine to the others: it runs while they do.
+    """
+
+    name: str
+    what: str
+    asked: str
+    commands: tuple[str, ...]
+    full: tuple[str, ...] = ()
+    waits: bool = False
+    beside: bool = False
+
+
+def _hostile(command: str, *options: str) -> tuple[str, ...]:
+    """One of the hostile peers against every adapter."""
+    return tuple(" ".join(("python -m scripts.prove.hostile", command, kind, *options)) for kind in KINDS)
+
+
+ROWS = (
+    Row(
+        "V1",
+        "Known frames give the same events however their bytes are cut",
+        "every golden vector x every 2-way split, byte by byte, every 3-way split up to 64 bytes, every ordered pair",
+        ("python -m scripts.prove.vectors",),
+    ),
+    Row(
+        "V2",
+        "Encoded frames decode to themselves",
+        "1,000,000 frames for each protocol",
+        ("python -m scripts.prove.proofs frames",),
+    ),
+    Row(
+        "V3",
+        "No input raises what is not documented: bytes and operations",
+        "24 core-hours or 100,000,000 inputs",
+        ("python -m scripts.prove.fuzz 3",),
+        full=("python -m scripts.prove.fuzz 720",),
+    ),
+    Row(
+        "V4",
+        "The tests see every line and branch of the core, and bugs that are planted",
+        "100 % statement and branch; every planted bug caught",
+        ("python scripts/coverage_core.py", "python -m scripts.prove.thorough", "python -m scripts.planted"),
+    ),
+    Row(
+        "V5",
+        "Simulated networks: drops at any byte, half-open lines, crossing dials, crashes, store errors, clocks",
+        "1,000,000 schedules, 0 failures, same seed same trace",
+        ("python -m scripts.prove.simulate 2000", "python -m scripts.prove.simulate --reactive 2000"),
+        full=("python -m scripts.prove.simulate 1000000", "python -m scripts.prove.simulate --reactive 1000000"),
+    ),
+    Row(
+        "V6",
+        "A crash before and after every store call, on both nodes, and every pair of them",
+        "every point and every pair, 0 lost",
+        ("python -m scripts.prove.proofs crash",),
+    ),
+    Row(
+        "V7",
+        "kill -9 of real senders and receivers, with SQLite and TLS, also in opening and close; orderly restarts, "
+        " copies put back, other databases and new disks",
+        "10,000 kills, 1,000,000 messages or more, 0 lost, 0 overtaken",
+        ("python -m scripts.prove.kills messages 1000",),
+        full=("python -m scripts.prove.kills messages 10000",),
+    ),
+    Row(
+        "V8",
+        "Power loss: the database, what was synced of its log, and any of the rest",
+        "10,000 images, 0 lost; without syncing it must lose",
+        (
+            "python -m scripts.prove.proofs power",
+            "python -m scripts.prove.proofs power-normal",
+            "python -m scripts.prove.proofs power-off",
+        ),
+    ),
+    Row(
+        "V9",
+        "Bits that flip in the store are never silent",
+        "10,000 flips, 0 silent",
+        ("python -m scripts.prove.proofs flips",),
+    ),
+    Row(
+        "V10",
+        "A store that is full, busy, failing or no database",
+        "send raises StoreError, nothing half-written, connections live, it recovers",
+        ("python -m scripts.prove.store_errors",),
+    ),
+    Row(
+        "V11",
+        "Sizes that nobody has: 4 GiB bodies and names, 2^32-1 subscriptions, 2^63 packed elements",
+        "closed at the header, under 64 KiB each; under 8 MiB for 1,000",
+        _hostile("bombs"),
+    ),
+    Row(
+        "V12",
+        "A large frame in small pieces takes linear time",
+        "16 MiB byte by byte: time(2n) ≤ 2.3 time(n)",
+        ("python -m scripts.prove.linear", *_hostile("linear")),
+    ),
+    Row(
+        "V13",
+        "Silent strangers",
+        "1,000 silent TCP and 1,000 TLS-only: a good peer connects within 1 s, all closed at 10 ± 1 s",
+        _hostile("slowloris"),
+    ),
+    Row("V14", "Half-open connections", "noticed within 60 s, 0 lost after return", _hostile("half-open"), waits=True),
+    Row(
+        "V15",
+        "Crossing dials leave one connection",
+        "10,000 pairs, 0 lost",
+        ("python -m scripts.prove.proofs cross 10000",),
+    ),
+    Row(
+        "V16",
+        "A peer that reads nothing",
+        "its buffer ≤ 1 MiB + 1 frame; the others' p99 under twice",
+        _hostile("slow-reader"),
+    ),
+    Row(
+        "V17",
+        "Message ids begin again while some are outstanding",
+        "5,000 messages over the wrap, 0 lost",
+        ("python -m scripts.prove.proofs wrap 20",),
+    ),
+    Row(
+        "V18",
+        "TLS that must not work: certificates missing, wrong, expired, not bound; plaintext either way",
+        "4 adapters x 2 roles, 100 % the right error",
+        ("python -m scripts.prove.hostile report V18",),
+    ),
+    Row("V19", "Many connections", "2,000 over TLS at ≤ 100 KiB each; 10,000 in memory", _hostile("many")),
+    Row(
+        "V20",
+        "Clocks that jump, stand still or go back; ages over kills, closes and boots while the wall clock is set",
+        "10,000 runs; 300 stories of 5 kills",
+        ("python -m scripts.prove.proofs clocks 10000", "python -m scripts.prove.proofs ages 300"),
+    ),
+    Row(
+        "V21",
+        "The views that peers have of each other's subscriptions converge",
+        "100,000 runs",
+        ("python -m scripts.prove.proofs converge 20000",),
+        full=("python -m scripts.prove.proofs converge 100000",),
+    ),
+    Row(
+        "V22",
+        "A peer that behaves as the Go program does",
+        "handshake, subscribe, send, ack both ways",
+        ("python -m scripts.prove.hostile report V22",),
+    ),
+    Row(
+        "V23",
+        "Three nodes, random kills, for long",
+        "24 h: RSS slope < 1 MiB/h, descriptors constant",
+        ("python -m scripts.prove.endurance 2400",),
+        full=("python -m scripts.prove.endurance 86400",),
+        beside=True,
+    ),
+    Row(
+        "V24",
+        "The rules of Reactive Streams on the wire, on three layers",
+        "59 + 20, all",
+        ("python -m scripts.prove.tck",),
+    ),
+    Row(
+        "V25",
+        "Spark: its driver and JVM killed in the middle, tasks that fail or run twice",
+        "20 kills, 1,000,000 messages, 0 lost, none twice in the table",
+        (
+            "python -m scripts.prove.spark_soak 3 60000",
+            "python -m scripts.prove.spark_soak 3 60000 --external",
+            "python -m scripts.prove.spark_soak 3 60000 --streams",
+        ),
+        full=(
+            "python -m scripts.prove.spark_soak 20 1000000",
+            "python -m scripts.prove.spark_soak 5 100000 --external",
+            "python -m scripts.prove.spark_soak 5 100000 --streams",
+        ),
+    ),
+    Row(
+        "copies",
+        "A stage restored from a copy, between kills: Spark reads all that stands in it then, or says so",
+        "20 kills, 100,000 messages, 0 unread, 0 times told without reason",
+        ("python -m scripts.prove.spark_soak 6 30000 --copies",),
+        full=("python -m scripts.prove.spark_soak 20 100000 --copies",),
+    ),
+    Row(
+        "shapes",
+        "The sink of Spark: jobs that are killed and run again with other partitions, some beside the one before",
+        "20 kills, 1,000,000 rows, 0 lost; none twice with `stable` (batches) and `idColumn` (streams)",
+        tuple(f"python -m scripts.prove.spark_shapes {how} 3 60000" for how in ("any", "stable", "ids")),
+        full=tuple(f"python -m scripts.prove.spark_shapes {how} 20 1000000" for how in ("any", "stable", "ids")),
+    ),
+    Row(
+        "handlers",
+        "Slow, stuck and dead handlers, and iterators that nobody reads on",
+        "from 10 s on the other channels' p99 under twice; a slow one holds back its own peer alone; bounded memory, "
+        "over reconnects too; 0 lost",
+        _hostile("handlers"),
+        waits=True,
+    ),
+    Row(
+        "held",
+        "A peer that comes back with an empty list, and what waits for it is held",
+        "1,000,000 messages of 1 kB: no body is read, 64 MiB at most",
+        ("python -m scripts.prove.backlog 1000000 --held",),
+    ),
+    Row(
+        "abuse",
+        "Peers that follow the grammar and abuse it",
+        "bounded memory and time, a good peer goes on",
+        _hostile("abuse"),
+        waits=True,
+    ),
+    Row(
+        "relays",
+        "Relays of streams whose subscribers leave, in every way, are cancelled upstream",
+        "100,000 on each adapter, no stream, thread or descriptor left; of memory ≤ 1 MiB",
+        _hostile("relays", "--size 20000"),
+        full=_hostile("relays"),
+    ),
+    Row(
+        "work",
+        "Work queues: workers and their producer killed again and again",
+        "1,000 kills, 0 jobs lost, the queue drains",
+        ("python -m scripts.prove.kills work 1000",),
+    ),
+    Row(
+        "ctrl-c",
+        "Ctrl-C during each call on threads is caught, and the same instance or streams go on",
+        "3,000 times in each of 33 calls, 0 broken",
+        ("python -m scripts.prove.interrupts 100",),
+        full=("python -m scripts.prove.interrupts 3000",),
+    ),
+    Row(
+        "rotations",
+        "Certificates that live for a minute are rotated under load: by a call, by a signal, by a volume that changes",
+        "100 rotations of three instances, 0 lost",
+        ("python -m scripts.prove.rotations",),
+        waits=True,
+    ),
+    Row(
+        "foreign",
+        "We and programs of other layouts killed again and again, on every adapter; networks of their layout",
+        "600 kills with Go and Rust of 2026, 0 lost where acks exist; 10,000 schedules, 0 failures",
+        ("python -m scripts.prove.kills foreign 240", "python -m scripts.prove.simulate --revision GO_2026 500"),
+        full=("python -m scripts.prove.kills foreign 600", "python -m scripts.prove.simulate --revision GO_2026 10000"),
+    ),
+    Row(
+        "dissector",
+        "Wireshark's dissector reads anything, in every layout",
+        "100,000 hostile inputs, no error of the script",
+        ("python -m scripts.prove.proofs dissector",),
+    ),
+    Row(
+        "scale",
+        "1,000 nodes and 10,000 subscriptions converge",
+        "every list right; cost per node does not grow with their number",
+        ("python -m scripts.prove.scale",),
+    ),
+    Row(
+        "run",
+        "`tolliver run` under load: kills, restarts, full disks, changed files, copies put back; writers of one file",
+        "100 of them, 0 lost, none twice in the stage; 300 kills of three writers, 0 lines lost",
+        ("python -m scripts.prove.run_proof 30",),
+        full=("python -m scripts.prove.run_proof 100",),
+    ),
+    Row(
+        "upgrade",
+        "An older commit beside today's: wire, stage and recordings go on both ways; before the first release each "
+        "refuses the other's database, untouched, and the one that wrote it delivers what waits",
+        "0 lost, no database touched",
+        ("python -m scripts.prove.upgrade",),
+    ),
+    Row(
+        "pages",
+        "The walk-throughs of the documentation, on two machines with names of their own",
+        "each step as its page says",
+        ("python -m scripts.prove.walk",),
+    ),
+)
