@@ -415,8 +415,8 @@ class TracedDelivery(Delivery):
 
     def __init__(self, delivery: Delivery, context: Context, spans: _Spans) -> None:
         super().__init__(delivery.cid, delivery.peer_id, delivery.message, delivery.attempt)
-        self.delivery = delivery
-        self.context = context
+        self.delivery: Delivery = delivery
+        self.context: Context = context
         self._spans = spans
 
     def __getattr__(self, name: str) -> Any:

@@ -59,7 +59,7 @@ class Driver:
 
     def __init__(self, machine: Machine, world: LoopAdapter) -> None:
         self.machine = machine
-        self.calls = PendingCalls()
+        self.calls: PendingCalls = PendingCalls()
         self._world = world
         self._turning = False
         self._timers = machine.timers

@@ -88,7 +88,7 @@ class BaseEndpoint(ABC):
         self.addresses: list[tuple[str, int]] = []
         self.feed: EventFeed[Any] = EventFeed()
         self.wires: dict[int, Any] = {}  # a Transport of the adapter
-        self.run_follows = False  # a turn that comes without waiting sees the requests of now
+        self.run_follows: bool = False  # a turn that comes without waiting sees the requests of now
         self._abandoned: deque[Closable] = deque()
         self._claimed = False  # from the beginning of the opening until all is closed
         self._opened = ExitStack()  # to be closed at the end, and where opening fails on the way

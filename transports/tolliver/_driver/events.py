@@ -37,7 +37,7 @@ class EventQueue(Generic[E]):
 
     def __init__(self, wakeup: Wakeup) -> None:
         self.wakeup = wakeup
-        self.closed = False
+        self.closed: bool = False
         self._events: deque[E] = deque(maxlen=KEPT)
         self._missed = 0
 

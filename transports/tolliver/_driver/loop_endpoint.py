@@ -37,15 +37,17 @@ class Telling(Protocol):
 class LoopEndpoint(BaseEndpoint):
     """The connections of one program, whose users, handlers and sockets are on one loop."""
 
+    run_follows: bool
+
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
         self._forget_turn()
 
     def _forget_turn(self) -> None:
         """An interrupt may have ended the one before in its middle."""
-        self.ends_soon = False  # `end_turn` is going to be called
+        self.ends_soon: bool = False  # `end_turn` is going to be called
         self._gathered = False  # something was asked for that it carries out
-        self.reading = False  # a connection is being read
+        self.reading: bool = False  # a connection is being read
         self._to_call: dict[Handling, None] = {}
         self._to_tell: dict[Telling, None] = {}
 

@@ -24,7 +24,7 @@ class PendingCall(Generic[T]):
     def __init__(self, answer: Callable[[Any], T] | None = None) -> None:
         """`answer` makes what the waiters get of the value that it is resolved with."""
         self._answer = answer
-        self.done = False
+        self.done: bool = False
         self.late: Callable[[], str] | str = ""
         """Words for a waiter whose time is over: what is not done, and why."""
         self.abandoned: Callable[[], object] | None = None

@@ -65,9 +65,9 @@ class Session(ABC):
         self._owes_sent = False  # the node waits for `sent`
         self._closing = False
         self._shut = False
-        self.reading_over = False
+        self.reading_over: bool = False
         """Nothing more is wanted from the peer."""
-        self.writing_over = False
+        self.writing_over: bool = False
         """Nothing more can be said to the peer."""
 
     @abstractmethod

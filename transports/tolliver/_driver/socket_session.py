@@ -42,10 +42,10 @@ class SocketSession(Session):
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
         super().__init__(driver, cid, role, pump)
-        self.busy = False
-        self.paused = False
+        self.busy: bool = False
+        self.paused: bool = False
         """Nothing is to be read for now."""
-        self.rest = memoryview(b"")
+        self.rest: memoryview[int] = memoryview(b"")
         """Bytes that the system has not taken yet: call `write` when it can."""
         self._chunk = CHUNK
         self._lock = lock or nullcontext()

@@ -19,8 +19,11 @@ class ChannelCounts:
     __slots__ = ("failed", "handled", "handlers", "queued", "seconds")
 
     def __init__(self) -> None:
-        self.handlers = self.queued = self.handled = self.failed = 0
-        self.seconds = Histogram()
+        self.handlers: int = 0
+        self.queued: int = 0
+        self.handled: int = 0
+        self.failed: int = 0
+        self.seconds: Histogram = Histogram()
 
 
 class ChannelTable:

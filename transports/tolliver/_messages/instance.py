@@ -97,8 +97,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def __init__(self, options: InstanceOptions) -> None:
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
-        self.channels = ChannelTable()
-        self.began = 0.0  # when it was opened
+        self.channels: ChannelTable = ChannelTable()
+        self.began: float = 0.0  # when it was opened
         self._status_server: StatusServer | None = None
 
     # Brought by the adapter, beside an endpoint's part (see StoringAdapter and Core).

@@ -178,7 +178,7 @@ class Mailbox:
         self.channel = channel
         self.key = key
         self.wakeup = wakeup
-        self.closed = True  # until it is opened
+        self.closed: bool = True  # until it is opened
         self.policy = policy
         self._timed = policy.timed
         self._turns = policy.turns

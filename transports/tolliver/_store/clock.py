@@ -68,7 +68,7 @@ class StoreClock:
         running: Callable[[], float] = _running,
         boot: Callable[[], bytes | None] = _boot,
     ) -> None:
-        self.correction = correction
+        self.correction: float = correction
         self._wall = wall
         self._running = running
         self._boot = boot()

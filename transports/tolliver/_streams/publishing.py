@@ -45,7 +45,7 @@ class Publication:
             raise ValueError(f"element_size is {element_size!r:.100}: give bytes, or 0 where elements differ")
         self.name = name
         self.element_size = element_size
-        self.encode = coding.encode
+        self.encode: Callable[[Any], bytes] | None = coding.encode
         self._source = source
         self._withdraw = withdraw
         self._given = False
@@ -133,9 +133,9 @@ class OutboundStream(ABC):
     ) -> None:
         self.key = key
         self.name = name
-        self.over = False
+        self.over: bool = False
         self.pending: list[Any] = []
-        self.credit = 0
+        self.credit: int = 0
         """Number of elements that may be pulled before `look` is asked again."""
         self._owner = owner
         self._publication = publication

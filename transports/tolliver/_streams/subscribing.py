@@ -79,7 +79,7 @@ class InboundStream:
     ) -> None:
         self._granted, self._window = window_of(demand, prefetch)
         self.wakeup = wakeup
-        self.closed = False
+        self.closed: bool = False
         """Nothing more comes: it was ended by the publisher, by us or with the connection."""
         self.element_size: int | None = None
         """Element size that the publisher declared, in bytes; 0 where elements differ. None before its answer."""
@@ -94,7 +94,7 @@ class InboundStream:
         self._taken = 0  # of what was granted, how many the application has
         self._error: BaseException | None = None
         self._id = owner.hub.subscribe(cid, name, self._granted)
-        self.key = (cid, self._id)
+        self.key: tuple[int, int] = (cid, self._id)
 
     # Inputs from the peer.
 

@@ -104,8 +104,8 @@ class Pumps:
     """
 
     def __init__(self, tls: TLS | None, *, alpn: str = ALPN) -> None:
-        self.identity = PeerIdentity()
-        self.name = "" if tls is None else tls.name
+        self.identity: PeerIdentity = PeerIdentity()
+        self.name: str = "" if tls is None else tls.name
         self._server: ssl.SSLContext | None = None
         self._by_name: ssl.SSLContext | None = None
         self._by_pin: ssl.SSLContext | None = None

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import ssl
+from typing import Final
 
 from tolliver_proto import ConnectionClosing, ConnectionLost, PeerIdentity, TolliverError
 from tolliver_proto.errors import CertificateError
@@ -82,7 +83,7 @@ class Pump:
         self._first = b""  # the first bytes, as many as tell another protocol
         self._read_ahead: list[bytes] = []
         self._ciphertext: list[bytes] = []
-        self.wait = False
+        self.wait: bool = False
         """An application byte has come: so the peer takes our certificate."""
         self._no_more = False  # the transport has ended
         self._write_closed = False
@@ -302,18 +303,22 @@ class Pump:
 class PlainPump:
     """Stand-in for Pump without TLS: for loopback (D-15). Its peer is nobody in particular."""
 
+    # Plain TCP cannot tell.
+    truncated: Final = False
+    failed: Final = False
+    application_protocol: Final = None
+    certificate: Final = None
+    revocation: Final = None
+    version: Final = None
+
     def __init__(self) -> None:
         self._incoming: list[bytes] = []
         self._units: list[bytes] = []
         self._no_more = False
         self._write_closed = False
-        self.peer_closed = False
+        self.peer_closed: bool = False
         self.wait = True
         """Always True: there is no certificate that the peer could refuse."""
-        self.truncated = self.failed = False
-        """Always False: plain TCP cannot tell."""
-        self.application_protocol = self.certificate = self.revocation = self.version = None
-        """Always None."""
 
     def receive(self, ciphertext: bytes) -> None:
         if ciphertext:

@@ -28,8 +28,8 @@ class RevocationList:
     """Certificates that are listed in one file; none, until it is read."""
 
     def __init__(self) -> None:
-        self.name = ""
-        self.text = b""
+        self.name: str = ""
+        self.text: bytes = b""
         """The lists alone, in PEM: OpenSSL would trust a certificate that stands between them."""
         self.ends: float | None = None
         """End of the first of them, in seconds since 1970; None where none says so."""

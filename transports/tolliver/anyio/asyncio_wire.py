@@ -37,6 +37,8 @@ def can_watch(loop: asyncio.AbstractEventLoop | None) -> bool:
 class CallbackTransport(SocketSession):
     """A connection of the instance, whose socket the loop watches."""
 
+    paused: bool
+
     def __init__(
         self,
         driver: Driver,

@@ -66,7 +66,7 @@ class AsyncConnection:
         limits: Limits | None = None,
         intake: Intake | None = None,
     ) -> None:
-        self.machine = Connection(
+        self.machine: Connection = Connection(
             role,
             instance_id=instance_id or uuid7(),
             version=version,

@@ -26,7 +26,7 @@ from .._driver.sockets import (
 )
 from .._driver.threads import starting_thread
 
-log = logging.getLogger("tolliver.dial")
+log: logging.Logger = logging.getLogger("tolliver.dial")
 
 
 async def dial(host: str, port: int) -> socket.socket:

@@ -235,7 +235,7 @@ class Endpoint(LoopEndpoint):
     def _listen(self, host: str, port: int) -> None:
         self._listeners = open_listeners(host, port)
         self._opened.callback(close_all, self._listeners)
-        self.addresses = [one.getsockname()[:2] for one in self._listeners]
+        self.addresses: list[tuple[str, int]] = [one.getsockname()[:2] for one in self._listeners]
 
     async def _serve(self) -> None:
         async with anyio.create_task_group() as accepting:

@@ -95,6 +95,8 @@ class LoopWakeup:
 class TaskTransport(SocketSession):
     """A connection of the instance, in two tasks."""
 
+    paused: bool
+
     def __init__(self, driver: Driver, cid: int, role: Role, pump: AnyPump, lost: Lost, reader: Reader) -> None:
         super().__init__(driver, cid, role, pump)
         self._lost = lost

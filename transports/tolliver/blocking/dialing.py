@@ -24,7 +24,7 @@ from .._driver.sockets import (
 )
 from .loop import READ, WRITE, Loop
 
-log = logging.getLogger("tolliver.dial")
+log: logging.Logger = logging.getLogger("tolliver.dial")
 
 
 class Listeners:

@@ -32,7 +32,7 @@ from .process import running, thread_of
 from .waits import locked, release
 from .wire import BorrowerWakeup, Transport, Wakeup
 
-log = logging.getLogger("tolliver")
+log: logging.Logger = logging.getLogger("tolliver")
 E = TypeVar("E", bound="Endpoint")
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class Endpoint(BaseEndpoint):
     def _open_all(self) -> None:
         self._prepare()
         self._listeners = self._opened.enter_context(closing(Listeners(self.options.listen)))
-        self.addresses = self._listeners.addresses
+        self.addresses: list[tuple[str, int]] = self._listeners.addresses
         self._loop = self._opened.enter_context(closing(Loop(self._tick)))
         self._idle = locked()
         self._workers = {"sockets": self._loop, **self._more_workers()}

@@ -47,7 +47,7 @@ class ThreadCalls:
         self._concurrency = policy.places or 1
         self._idle: list[BorrowerWakeup] = []
         self._wakeups: list[BorrowerWakeup] = []
-        self.mailbox = Mailbox(core, channel, key, self, policy)
+        self.mailbox: Mailbox = Mailbox(core, channel, key, self, policy)
         with core.lock:
             self.mailbox.open()
             try:

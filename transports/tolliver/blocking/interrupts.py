@@ -78,7 +78,7 @@ class _Undisturbed:
 T = TypeVar("T")
 _REMOVERS = {"_weakrefset": "_remove", "weakref": "remove"}  # functions that Python calls back, by modules
 _LOOK = 0.001  # seconds
-undisturbed = _Undisturbed()
+undisturbed: _Undisturbed = _Undisturbed()
 _locks: set[StepLock] = set()  # of instances that are open
 _main: int | None = None  # the main thread, where the handler is wrapped
 _sections = 0  # that the main thread is in

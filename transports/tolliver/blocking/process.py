@@ -16,7 +16,7 @@ from typing import Protocol
 
 from .interrupts import forget
 
-log = logging.getLogger("tolliver")
+log: logging.Logger = logging.getLogger("tolliver")
 
 
 class Resident(Protocol):

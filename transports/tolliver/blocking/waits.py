@@ -17,7 +17,7 @@ class Work:
     """Work of a thread, until that is over: one wait after the other."""
 
     def __init__(self) -> None:
-        self.over = False
+        self.over: bool = False
         self._waits_for: LockType | None = None
 
     def end(self) -> None:

@@ -119,6 +119,8 @@ class Transport(SocketSession):
     """A connection of the endpoint."""
 
     alone = PAUSE
+    busy: bool
+    paused: bool
 
     def __init__(
         self,

@@ -27,8 +27,8 @@ class TypedDelivery(Delivery, Generic[T]):
 
     def __init__(self, delivery: Delivery, value: T) -> None:
         super().__init__(delivery.cid, delivery.peer_id, delivery.message, delivery.attempt)
-        self.delivery = delivery
-        self.value = value
+        self.delivery: Delivery = delivery
+        self.value: T = value
 
     def ack(self) -> None:
         """Handled: the sender may forget it (T-45). Does nothing the second time."""

@@ -69,7 +69,7 @@ class ProtobufTypes:
             files = FileDescriptorSet.FromString(descriptors)
         except DecodeError as error:
             raise ValueError(f"no descriptor set, as protoc --descriptor_set_out writes it: {error}") from error
-        self.pool = DescriptorPool()
+        self.pool: DescriptorPool = DescriptorPool()
         """All that the set describes."""
         self.names: list[str] = []
         """Full names of all message types, in order."""

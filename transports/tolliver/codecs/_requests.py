@@ -25,7 +25,7 @@ class TypedRequest(Request, Generic[T]):
 
     def __init__(self, request: Request, value: T) -> None:
         super().__init__(request._delivery)
-        self.value = value
+        self.value: T = value
 
     def __repr__(self) -> str:
         return f"Typed{super().__repr__()}"

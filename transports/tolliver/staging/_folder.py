@@ -210,12 +210,12 @@ class StageFolder:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         """Raises UnknownStage where there is no stage, or one of another layout."""
-        self.directory = Path(os.path.abspath(directory))
-        self.segments_directory = self.directory / SEGMENTS
+        self.directory: Path = Path(os.path.abspath(directory))
+        self.segments_directory: Path = self.directory / SEGMENTS
         marked = _marked(self.directory)
         if marked is None:
             raise UnknownStage(f"{self.directory} is no stage: check the path, or have `tolliver stage` make one there")
-        self.stage = marked.stage
+        self.stage: UUID = marked.stage
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.directory}, stage {self.stage}>"

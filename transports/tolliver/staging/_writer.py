@@ -97,17 +97,20 @@ class StageWriter:
         self._frames: list[bytes] = []  # of the block that is being made
         self._keys: list[Key] = []
         self._gathered = 0  # bytes in it
-        self.waiting_bytes = 0
+        self.waiting_bytes: int = 0
         """Bytes that were added since the last sync."""
-        self.messages = self.bytes = self.duplicates = 0
+        self.messages: int = 0
+        self.bytes: int = 0
+        self.duplicates: int = 0
+        self.folder: StageFolder
         self.folder, self._lock = StageFolder.make(options.directory, options.lock_timeout)
-        self.local = self.folder.stage
+        self.local: UUID = self.folder.stage
         self._head: int | None = None
         self._noted = False
         self._open: _Segment | None = None
         self._seen = Seen(options.dedupe)
         self._staged = 0
-        self.end = Position(0, 0, 0)
+        self.end: Position = Position(0, 0, 0)
         try:
             self._recover()
         except OSError as error:

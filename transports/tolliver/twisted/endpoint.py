@@ -234,7 +234,9 @@ class Endpoint(LoopEndpoint):
 
     async def _listen(self, host: str, port: int) -> None:
         self._ports = await listen(self._reactor, host, port, Wires(self._take_in))
-        self.addresses = [(where.host, where.port) for where in (port.getHost() for port in self._ports)]
+        self.addresses: list[tuple[str, int]] = [
+            (where.host, where.port) for where in (port.getHost() for port in self._ports)
+        ]
 
     def _take_in(self, address: Any) -> Any:
         cid = self._accepted(address.host)

@@ -24,14 +24,14 @@ class Credit:
         """`costs` is what an element of each may take in the stage. Raises ValueError where that is too much."""
         self._capacity = capacity
         self._costs = dict(costs)
-        self.window = min(window, capacity // 2 // sum(costs.values()))
+        self.window: int = min(window, capacity // 2 // sum(costs.values()))
         """Of each stream, in elements: half of the stage is enough for all windows, so that they can begin."""
         if not self.window:
             raise ValueError(
                 f"maxStagedBytes is {capacity}, and an element of each publisher may take {sum(costs.values())} bytes "
                 "of it: lower maxElementBytes, or give maxStagedBytes twice as much at least"
             )
-        self.out = dict.fromkeys(costs, 0)
+        self.out: dict[str, int] = dict.fromkeys(costs, 0)
         """Elements that may come, or have come and are not on the disk yet."""
 
     @property

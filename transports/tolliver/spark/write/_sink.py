@@ -188,7 +188,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         check_schema(schema, options)
-        self.options = evolve(options, write_id=options.write_id or str(uuid4()))
+        self.options: WriteOptions = evolve(options, write_id=options.write_id or str(uuid4()))
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         _, partition = _partition()
