@@ -30,7 +30,7 @@ class Target(NamedTuple):
 
     def load(self) -> tuple[Body, Callable[[], list[bytes]]]:
         """The body and what makes its seeds. To be imported under atheris where edges are counted."""
-        module = import_module(f"fuzz.{self.module}")
+        module = import_module(self.module)
         return getattr(module, self.body), getattr(module, f"{self.body}_seeds")
 
     @property
@@ -51,20 +51,28 @@ _SPARK = ("tolliver.spark.read._columns", "tolliver.spark.read._ranges")
 _SHOWN = ("tolliver._tls.x509", "tolliver._options.acl_file", "tolliver.derived")
 _STAGED = ("tolliver.staging",)
 _ALL = (
-    Target("decoder", "bodies", "decoder"),
-    Target("connection", "bodies", "connection"),
-    Target("node", "node_bodies", "operations", words="steps"),
-    Target("reactive_decoder", "reactive_bodies", "decoder", words="reactive"),
-    Target("reactive_connection", "reactive_bodies", "connection", words="reactive"),
-    Target("reactive_hub", "hub_bodies", "operations", words="reactive"),
-    Target("recording", "recording_bodies", "blocks", words="recording"),
-    Target("frames", "recording_bodies", "frames"),
-    Target("index", "recording_bodies", "index", words="recording"),
-    Target("ranges", "ranges_bodies", "ranges", ("tolliver_proto", *_SPARK), "recording", needs="pyarrow"),
-    Target("columns", "columns_bodies", "columns", ("tolliver_proto", *_SPARK), needs="pyarrow"),
-    Target("stages", "staging_bodies", "stages", ("tolliver_proto", *_STAGED), "recording", needs="attrs"),
-    Target("ids", "staging_bodies", "ids", ("tolliver_proto", *_STAGED), "recording", needs="attrs"),
-    Target("certificate", "trust_bodies", "certificate", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"),
-    Target("rules", "trust_bodies", "rules", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"),
+    Target("decoder", "fuzz.bodies", "decoder"),
+    Target("connection", "fuzz.bodies", "connection"),
+    Target("node", "fuzz.node_bodies", "operations", words="steps"),
+    Target("reactive_decoder", "fuzz.reactive_bodies", "decoder", words="reactive"),
+    Target("reactive_connection", "fuzz.reactive_bodies", "connection", words="reactive"),
+    Target("reactive_hub", "fuzz.hub_bodies", "operations", words="reactive"),
+    Target("recording", "fuzz.recording_bodies", "blocks", words="recording"),
+    Target("frames", "fuzz.recording_bodies", "frames"),
+    Target("index", "fuzz.recording_bodies", "index", words="recording"),
+    Target("ranges", "fuzz.ranges_bodies", "ranges", ("tolliver_proto", *_SPARK), "recording", needs="pyarrow"),
+    Target("columns", "fuzz.columns_bodies", "columns", ("tolliver_proto", *_SPARK), needs="pyarrow"),
+    Target("stages", "fuzz.staging_bodies", "stages", ("tolliver_proto", *_STAGED), "recording", needs="attrs"),
+    Target("ids", "fuzz.staging_bodies", "ids", ("tolliver_proto", *_STAGED), "recording", needs="attrs"),
+    Target(
+        "certificate", "fuzz.trust_bodies", "certificate", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"
+    ),
+    Target("rules", "fuzz.trust_bodies", "rules", ("tolliver_proto", *_SHOWN), "trust", needs="cryptography"),
 )
 TARGETS = {target.name: target for target in _ALL}
+
+
+def named(name: str) -> Target | None:
+    """The target of that name, or one of your own: `MODULE:BODY`."""
+    module, colon, body = name.partition(":")
+    return Target(name, module, body, ("tolliver_proto", module)) if colon else TARGETS.get(name)

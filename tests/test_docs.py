@@ -103,6 +103,7 @@ _AROUND_ON = {
     "blocking.md": _AROUND_BLOCKING,
     "embedding.md": "{fragments}",
     "from-rsocket.md": _AROUND_STREAMS,
+    "fuzzing.md": "{fragments}",
     "node.md": "{fragments}",
     "spark.md": "{fragments}",
     "spark-connections.md": "{fragments}",

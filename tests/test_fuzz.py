@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from fuzz.__main__ import main
+from fuzz.by_hypothesis import search
 from fuzz.targets import CORPUS, CRASHES, TARGETS, Body, Target
 from fuzz.words import WORDS, path_of, text_of
 from scripts.prove.roundtrip import PER_STREAM, PROTOCOLS, differs
 
 Record = Callable[[str, object], None]
-quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+FUZZING = Path(__file__).parent.parent / "docs" / "fuzzing.md"
 SEEDS = 12  # of each target that are run whole
 each = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
-_ODD = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 4), st.binary(max_size=4)), max_size=4)
 
 
 def loaded(target: Target) -> tuple[Body, list[bytes]]:
@@ -30,33 +32,11 @@ def loaded(target: Target) -> tuple[Body, list[bytes]]:
 
 
 @each
-def test_seeds_and_any_bytes(target: Target) -> None:
+def test_seeds_any_bytes_and_damaged_seeds(target: Target) -> None:
     body, seeds = loaded(target)
     for seed in islice(seeds, 0, None, max(1, len(seeds) // SEEDS)):
         body(seed)
-
-    @quick
-    @given(st.binary(max_size=200))
-    def check(data: bytes) -> None:
-        body(data)
-
-    check()
-
-
-@each
-def test_damaged_seeds(target: Target) -> None:
-    """A good case with a few bytes changed, inserted or gone."""
-    body, seeds = loaded(target)
-
-    @quick
-    @given(st.sampled_from(seeds), _ODD)
-    def check(seed: bytes, damages: list[tuple[int, int, bytes]]) -> None:
-        case = bytearray(seed)
-        for at, gone, new in damages:
-            case[at : at + gone] = new
-        body(bytes(case))
-
-    check()
+    search(body, seeds, 30)
 
 
 @each
@@ -95,3 +75,34 @@ def test_random_frames_there_and_back(protocol: str) -> None:
     """V2, short; `python -m scripts.prove.proofs frames` is the long form."""
     for seed in range(600 // PER_STREAM):
         assert differs(protocol, seed) is None
+
+
+def test_the_command_runs_a_target_without_atheris(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "atheris", None)
+    assert main(["decoder", "--seconds", "1"]) == 2
+    assert "pip install '.[fuzz]'" in capsys.readouterr().out
+    assert main(["decoder", "--hypothesis", "--seconds", "0"]) == 0
+    assert "none broke it" in capsys.readouterr().out
+    assert main(["nothing"]) == 2
+    assert "Targets: decoder, connection, " in capsys.readouterr().out
+
+
+def test_the_command_finds_the_mistake_in_a_target_of_your_own_and_runs_that_case_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target is the one of docs/fuzzing.md, with a mistake."""
+    [program] = re.findall(r"^```python\n(.*?)^```$", FUZZING.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    mistaken = program.replace("except ValueError", "except UnicodeDecodeError")
+    assert mistaken != program
+    for name, code in {"right_orders": program, "mistaken_orders": mistaken}.items():
+        (tmp_path / f"{name}.py").write_text(code, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["right_orders:orders", "--hypothesis", "--seconds", "0.1"]) == 0
+    assert main(["mistaken_orders:orders", "--hypothesis", "--seconds", "5"]) == 1
+    [crash] = tmp_path.glob("crash-*")
+    assert main(["mistaken_orders:orders", "--hypothesis", crash.name]) == 1
+    assert main(["right_orders:orders", "--hypothesis", crash.name]) == 0
+    assert f"again: python -m fuzz mistaken_orders:orders --hypothesis {crash.name}" in capsys.readouterr().out

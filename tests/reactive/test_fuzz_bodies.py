@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fuzz import hub_bodies
 from fuzz import reactive_bodies as bodies
+from fuzz.by_hypothesis import search
 from tolliver_proto import ConnectionClosing, LocalProtocolError
 from tolliver_proto.reactive import Closed
 
@@ -27,29 +28,8 @@ quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthC
 
 
 @each
-def test_any_bytes(body: Callable[..., object]) -> None:
-    @quick
-    @given(st.binary(max_size=300))
-    def check(data: bytes) -> None:
-        body(data)
-
-    check()
-
-
-@each
-def test_damaged_seeds(body: Callable[..., object]) -> None:
-    """A good case with a few bytes changed, inserted or gone."""
-    damage = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 4), st.binary(max_size=4)), max_size=3)
-
-    @quick
-    @given(st.sampled_from(SEEDS[body]), damage)
-    def check(seed: bytes, damages: list[tuple[int, int, bytes]]) -> None:
-        case = bytearray(seed)
-        for at, gone, new in damages:
-            case[at : at + gone] = new
-        body(bytes(case))
-
-    check()
+def test_any_bytes_and_damaged_seeds(body: Callable[..., object]) -> None:
+    search(body, SEEDS[body], 200)
 
 
 def test_programs() -> None:
