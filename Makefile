@@ -96,7 +96,7 @@ loops: $(VENV)/.ready
 # Tests of tests, planted places, Spark Connect: what changes seldom, or is shown in the large elsewhere; and properties,
 # each with 500 examples.
 thorough: $(VENV)/.ready java
-	$(BIN)/python -m scripts.prove.thorough -n 2
+	$(BIN)/python -m scripts.prove.counted V4 -n 2
 
 # Simulated networks on all cores; the first that fails is shrunk to a short trace.
 SCHEDULES ?= 10000

@@ -1,6 +1,6 @@
 """Ways of a message through the code, hop by hop, each proved by a message that is really sent.
 
-    python scripts/ways.py            prints the ways; `scripts/draw/rooms.py` draws them into docs/architecture.md
+`scripts/draw/rooms.py` draws them into docs/architecture.md.
 
 The hops are chosen by hand, so that a reader sees those that matter. They cannot lie: one reliable message is sent from
 one instance to another, over TLS on loopback, in one process, with databases on disk. `sys.setprofile` records every
@@ -288,8 +288,3 @@ def _counted(calls: Sequence[Call], places: Sequence[int]) -> Iterable[str]:
     text = f"From `send` to the store's job a message passes {len(early)} files: {first}. "
     text += f"From there to the socket it passes {len(late)} more: {rest}."
     return textwrap.wrap(text, 120, break_on_hyphens=False)
-
-
-if __name__ == "__main__":
-    for name, lines in drawn().items():
-        print(name, *lines, sep="\n", end="\n\n")

@@ -42,7 +42,7 @@ def test_every_ruling_that_is_cited_is_explained() -> None:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_every_citation_of_a_page_is_a_link(page: Path) -> None:
-    """`python scripts/pages.py` makes it so."""
+    """`python -m scripts.draw pages` makes it so."""
     text = page.read_text("utf-8")
     assert text == linked(text, page.name, pages()[page])
     for ruling, target, tooltip in LEADS.findall(text):

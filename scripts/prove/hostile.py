@@ -10,7 +10,6 @@
     python -m scripts.prove.hostile abuse KIND         D-12: members that go wrong in every way, and 1,000 visits
     python -m scripts.prove.hostile relays KIND        100,000 relays of streams whose subscribers leave
     python -m scripts.prove.hostile all KIND           all of these
-    python -m scripts.prove.hostile report ROW         V18 or V22: its tests over every kind, counted
 
 KIND is asyncio, uvloop, trio, blocking ...; `--size N` is another number of strangers, messages, peers or visits, or of
 MiB; `--of messages` or `--of streams` one of the two protocols, where a command has both. The machine should do nothing
@@ -28,7 +27,6 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,7 +38,6 @@ from typing import Any, NamedTuple, Self
 
 import anyio
 import psutil
-import pytest
 
 from tests.adapters import (
     abuse,
@@ -393,11 +390,6 @@ COMMANDS = {
     "relays": Command("relays", relays, 100_000, "cancelled relays", both=False),
     "abuse": Command("D-12", abused, 1000, "visits, and every attack"),
 }
-ROWS = {
-    # row: the files that prove it, and what a test of them is
-    "V18": (["test_tls_matrix.py"], "cells", "right error class"),
-    "V22": (["test_gopeer.py", "test_gopeer_double.py"], "cases", "as the double of the Go peer should have it"),
-}
 
 
 def run(name: str, kind: str, size: int | None, sides: Sequence[Of]) -> bool:
@@ -425,41 +417,13 @@ def run(name: str, kind: str, size: int | None, sides: Sequence[Of]) -> bool:
     return good
 
 
-class Count:
-    """Counts of the tests' outcomes. A plugin of pytest."""
-
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" or report.outcome != "passed":
-            self.outcomes[report.outcome] += 1
-
-
-def report(row: str, options: Sequence[str]) -> bool:
-    files, what, well = ROWS[row]
-    count = Count()
-    folder = Path(__file__).resolve().parents[2] / "tests" / "adapters"
-    known = "ignore::pytest.PytestAssertRewriteWarning"  # this program has imported anyio, which has a plugin
-    tests = [str(folder / name) for name in files]
-    status = pytest.main([*tests, "-q", "--no-header", "-W", known, *options], plugins=[count])
-    ran = count.outcomes["passed"] + count.outcomes["failed"]
-    share = 100 * count.outcomes["passed"] / max(1, ran)
-    print(f"result: {row} | {ran:,} {what} | {share:.4g} % {well}, {count.outcomes['skipped']} skipped")
-    return not status
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=[*COMMANDS, "all", "report"])
-    parser.add_argument("subject", choices=[*KINDS, *ROWS], metavar="KIND|ROW")
+    parser.add_argument("command", choices=[*COMMANDS, "all"])
+    parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--size", type=int, default=None)
     parser.add_argument("--of", choices=SIDES, default=None)
-    options, more = parser.parse_known_args()
-    if options.command == "report":
-        return not report(options.subject, more)
-    if more or options.subject in ROWS:
-        parser.error(f"{options.command} takes a kind, and no {' '.join(more) or options.subject}")
+    options = parser.parse_args()
     logging.getLogger("tolliver").setLevel(logging.ERROR)  # that strangers are refused is what is asked for
     raise_limit()
     facade.PATIENCE = PATIENCE  # other work here may be slow, too
@@ -468,7 +432,7 @@ def main() -> int:
     deadline.restart()
     names = COMMANDS if options.command == "all" else [options.command]
     sides = [options.of] if options.of else [*SIDES]
-    good = [run(name, options.subject, options.size, sides) for name in names]
+    good = [run(name, options.kind, options.size, sides) for name in names]
     return not all(good)
 
 

@@ -39,7 +39,7 @@ ROWS = (
         "V1",
         "Known frames give the same events however their bytes are cut",
         "every golden vector x every 2-way split, byte by byte, every 3-way split up to 64 bytes, every ordered pair",
-        ("python -m scripts.prove.vectors",),
+        ("python -m scripts.prove.counted V1",),
     ),
     Row(
         "V2",
@@ -58,7 +58,7 @@ ROWS = (
         "V4",
         "The tests see every line and branch of the core, and bugs that are planted",
         "100 % statement and branch; every planted bug caught",
-        ("python scripts/coverage_core.py", "python -m scripts.prove.thorough", "python -m scripts.planted"),
+        ("python scripts/coverage_core.py", "python -m scripts.prove.counted V4", "python -m scripts.planted"),
     ),
     Row(
         "V5",
@@ -144,7 +144,7 @@ ROWS = (
         "V18",
         "TLS that must not work: certificates missing, wrong, expired, not bound; plaintext either way",
         "4 adapters x 2 roles, 100 % the right error",
-        ("python -m scripts.prove.hostile report V18",),
+        ("python -m scripts.prove.counted V18",),
     ),
     Row("V19", "Many connections", "2,000 over TLS at ≤ 100 KiB each; 10,000 in memory", _hostile("many")),
     Row(
@@ -164,7 +164,7 @@ ROWS = (
         "V22",
         "A peer that behaves as the Go program does",
         "handshake, subscribe, send, ack both ways",
-        ("python -m scripts.prove.hostile report V22",),
+        ("python -m scripts.prove.counted V22",),
     ),
     Row(
         "V23",
