@@ -1,7 +1,7 @@
 """Ctrl-C during the calls of programs on threads, which catch it and go on.
 
     python -m tests.interrupting CALL[,CALL...] [POINTS]  at each line of the call, or at about so many of them
-    python -m tests.interrupting CALL random TRIALS SEED  at random moments: SIGINT from a process beside
+    python -m tests.interrupting random DIRECTORY TRIALS SEED  at random moments; the seed chooses the call
 
 Two instances, and two ends of streams, stand in this process. A trial makes the call on the main thread, catches the
 KeyboardInterrupt, and looks whether everything works as before: messages arrive and are acknowledged, elements flow,
@@ -306,7 +306,14 @@ class Trials:
         return was_interrupted
 
     def say(self, broken: str = "") -> None:
-        told = {"call": self.name, "trials": self.trials, "interrupted": self.interrupted - self.late, "broken": broken}
+        told = {
+            "call": self.name,
+            "kills": self.trials,
+            "interrupted": self.interrupted - self.late,
+            "rig": {self.name: 1},
+            "failed": int(broken != ""),
+            "broken": broken,
+        }
         sys.stdout.write(json.dumps(told) + "\n")
         sys.stdout.flush()
 
@@ -389,13 +396,15 @@ def at_random(trials: Trials, count: int, seed: int) -> None:
 
 def main() -> None:
     names, *how = sys.argv[1:]
+    if is_random := names == "random":
+        names = list(CALLS)[int(how[2]) % len(CALLS)]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     with tempfile.TemporaryDirectory() as directory:
         program = Program(Path(directory))
         for name in names.split(","):
             trials = Trials(name, program)
             try:
-                if how[:1] == ["random"]:
+                if is_random:
                     at_random(trials, int(how[1]), int(how[2]))
                 else:
                     sweep(trials, int(how[0]) if how else 2**31)

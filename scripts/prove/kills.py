@@ -1,15 +1,16 @@
 """Kills of real processes by SIGKILL, and losses counted.
 
-    python -m scripts.prove.kills messages|work|foreign [KILLS] [--seed N]
+    python -m scripts.prove.kills messages|work|foreign|ctrl-c [KILLS] [--seed N]
 
     messages  V7       a sender and a receiver, also in opening and close; restarts, copies, new disks    10,000
     work      work     workers of a queue and their producer                                          1,000
     foreign   foreign  an instance and doubles of other programs, Go and Rust of 2026                   600
+    ctrl-c    ctrl-c   SIGINT in a call of a program on threads, which catches it and goes on; 33 calls   99,000
 
 A round has databases of its own, so that a failure is found near its seed, which decides the adapters, the troubles
-and the moments: `python -m tests.MODULE DIRECTORY KILLS SEED` repeats one (`tests.killing`, `tests.work_kills`,
-`tests.foreign_kills`). A round says itself whether all went well, by the lists that its processes keep. Rounds run on
-all cores, until there were enough kills and messages. Exit status 1 if one failed; it is told, and none begins then.
+and the moments, or the call: `python -m MODULE DIRECTORY KILLS SEED` repeats one. A round says itself whether all went
+well, by the lists that its processes keep. Rounds run on all cores, until there were enough kills and messages. Exit
+status 1 if one failed; it is told, and none begins then.
 
 The promises of messages: each for which `send` returned is handled (`lost`), but for those of the time between a copy
 and its return, which stand in the file that is gone alone. Nothing is handled that was never sent (`unexpected`), nor
@@ -20,7 +21,8 @@ back; SIGTERM ends an instance in order (`wrong`).
 
 Of work: each job for which `put` returned is done, and the queue drains. A job that a worker had when it was killed may
 be done twice. Of the others: nothing is lost where acks exist, nothing of Rust's comes twice, no program dies by
-itself but Go, and each recording can be read in the layout that it names.
+itself but Go, and each recording can be read in the layout that it names. After a Ctrl-C messages arrive, requests are
+answered, jobs are done, elements come, and what was being opened or closed can be opened.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from scripts.prove.graph import Graph
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 10  # kills of a round
+LONGEST = 1800.0  # seconds for a round
 LAST = 4000  # characters of what was said where something is wrong
 
 
@@ -84,6 +87,14 @@ KINDS = {
         "{messages:,} messages, {lost} lost, {unexpected} unexpected, {recorded:,} frames read from recordings, "
         "{failed} rounds bad",
     ),
+    "ctrl-c": Kind(
+        "tests.interrupting random",
+        100,
+        99_000,
+        0,
+        "ctrl-c | {kills} times Ctrl-C in {settings} calls | {interrupted} of them before the call was over, {failed} "
+        "broken",
+    ),
 }
 
 
@@ -120,10 +131,13 @@ class Totals:
 
 def one_round(module: str, kills: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, "-m", module, directory, str(kills), str(seed)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    result: dict[str, Any] = {"failed": 1} if done.returncode else json.loads(done.stdout)
-    return {**result, "error": done.stderr[-LAST:]} if result["failed"] else result
+        command = [sys.executable, "-m", *module.split(), directory, str(kills), str(seed)]
+        try:
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
+        except subprocess.TimeoutExpired:
+            return {"failed": 1, "error": f"it hangs: it has not ended in {LONGEST:g} s"}
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1]) if done.stdout else {"failed": 1}
+    return {**result, "failed": 1, "error": done.stderr[-LAST:]} if done.returncode or result["failed"] else result
 
 
 def run(kind: Kind, kills: int, first: int) -> Totals:

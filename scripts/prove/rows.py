@@ -247,8 +247,8 @@ ROWS = (
         "ctrl-c",
         "Ctrl-C during each call on threads is caught, and the same instance or streams go on",
         "3,000 times in each of 33 calls, 0 broken",
-        ("python -m scripts.prove.interrupts 100",),
-        full=("python -m scripts.prove.interrupts 3000",),
+        ("python -m scripts.prove.kills ctrl-c 3300",),
+        full=("python -m scripts.prove.kills ctrl-c 99000",),
     ),
     Row(
         "rotations",
