@@ -40,10 +40,12 @@ class Program:
 
     def __init__(self, name: str, source: Path) -> None:
         self.name = name
+        homes = ("tolliver", "tolliver_transports")  # the second one until both became one
+        self._module = next(f"{home}.cli" for home in homes if (source / "transports" / home / "cli.py").exists())
         self._env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(source), str(source / "transports")))}
 
     def _command(self, *words: object) -> list[str]:
-        return [sys.executable, "-P", "-m", "tolliver.cli", *map(str, words)]
+        return [sys.executable, "-P", "-m", self._module, *map(str, words)]
 
     def call(self, folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
