@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tolliver._cli.outbox import back_up, say_restored
+from tolliver._cli.outbox import say_restored
+from tolliver._store.copying import back_up
 
 if TYPE_CHECKING:
     from tests.killing import Rig

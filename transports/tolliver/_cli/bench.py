@@ -32,12 +32,11 @@ from .._options.streams import StreamsOptions
 from ..anyio import Instance, Peer, create_instance, create_streams
 from ..certs import make_ca, make_certificate
 from . import bench_peer
-from .bar import progress
 from .bench_peer import COUNT, PUBLISH, REQUEST, SEND, Filler, age
 from .connecting import Place, alongside
 from .measures import HEADS, Kind, Measure
 from .send import missing
-from .tables import print_table
+from .tables import print_table, progress
 from .watching import options_of, remotes_of
 
 _TURN = 32  # unreliable messages before the connections have their turn

@@ -100,5 +100,4 @@ async def serve_streams(options: StreamsOptions) -> None:
 
 
 def _say(addresses: list[tuple[str, int]], kinds: str) -> None:
-    where = "".join(f", listening on {host}:{port}" for host, port in addresses)
-    words.say(f"the other end of `tolliver bench` for {kinds}{where}; Ctrl-C ends")
+    words.say(f"the other end of `tolliver bench` for {kinds}{words.listening(addresses)}; Ctrl-C ends")

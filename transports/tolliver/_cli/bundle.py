@@ -12,25 +12,14 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from attrs import define
-
 from .._private import FOR_OTHERS, replacing
 
 PACKAGES = ("tolliver_proto", "tolliver", "pyspark_tolliver", "attr", "attrs")
 _NO_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
 
 
-@define(frozen=True)
-class Bundled:
-    """A zip that was made."""
-
-    file: Path
-    modules: int
-    size: int
-
-
-def bundle(file: Path) -> Bundled:
-    """Raises ValueError for a name that Spark takes for something else, and OSError."""
+def bundle(file: Path) -> int:
+    """How many files are in the zip. Raises ValueError for a name that Spark takes for something else, and OSError."""
     if file.suffix != ".zip":
         raise ValueError(f"{file}: Spark puts .zip, .egg and .jar on the workers' path, so call it {file.stem}.zip")
     beginning = file.with_name(f".{file.name}.{os.getpid()}")  # another process may be making the same one
@@ -42,7 +31,7 @@ def bundle(file: Path) -> Bundled:
         for name, path in _files():
             archive.writestr(zipfile.ZipInfo(name, _NO_TIME), path.read_bytes(), zipfile.ZIP_DEFLATED)
             count += 1
-    return Bundled(file, count, file.stat().st_size)
+    return count
 
 
 def _files() -> Iterator[tuple[str, Path]]:

@@ -261,7 +261,7 @@ def _cells_of_header(header: BlockHeader | None) -> list[str]:
 
 
 def _listed(subscriptions: tuple[Subscription, ...]) -> str:
-    listed = ", ".join(" ".join(map(words.name, one)) for one in subscriptions[:_LISTED])
+    listed = words.listed(subscriptions[:_LISTED])
     more = ", ..." if len(subscriptions) > _LISTED else ""
     return f"{words.count(len(subscriptions), 'subscription')}{': ' if listed else ''}{listed}{more}"
 

@@ -28,7 +28,7 @@ from cryptography import x509
 from tolliver_proto import IdentityConflict, TolliverError, reactive
 from tolliver_proto.errors import CertificateError
 
-from .._options.instance import DEFAULT_PORT, TLS, Remote, split_address
+from .._options.instance import TLS, Remote
 from .._options.uuid7 import uuid7
 from .._private import must_be_file
 from .._store.lock import is_used
@@ -65,12 +65,6 @@ class Job:
     status: Endpoint | None
     spark: bool
     timeout: float
-
-
-def target(address: str, uuid: UUID | None, *, streams: bool) -> Remote:
-    """Raises ValueError."""
-    host, port = split_address(address, reactive.DEFAULT_PORT if streams else DEFAULT_PORT)
-    return Remote(host, port, identity=uuid)
 
 
 def examine_and_print(job: Job, as_json: bool) -> int:
@@ -290,7 +284,7 @@ def _not_shaken(
         yield told
         return
     with suppress(OSError, TolliverError):
-        papers = _papers(probe.look(address, remote, alpn, job.timeout).certificate, remote)
+        papers = _papers(probe.look(address, remote, alpn, job.timeout), remote)
         if isinstance(papers, Papers):
             code = None if refused is None else refused.verify_code
             found = [*diagnosis.their_certificate(papers, remote, time.time(), code=code)]

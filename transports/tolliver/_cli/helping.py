@@ -110,18 +110,19 @@ def _first(text: str) -> str:
     return " ".join(text.split()).partition(". ")[0].rstrip(".")
 
 
-class Command(TyperCommand):
-    """A command whose help is plain text."""
+class _Plain:
+    """A command or a group whose help is plain text."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write("\n".join(_help(self, ctx)) + "\n")
 
 
-class Group(TyperGroup):
-    """The same, of commands."""
+class Command(_Plain, TyperCommand):
+    """A command with that help."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write("\n".join(_help(self, ctx)) + "\n")
+
+class Group(_Plain, TyperGroup):
+    """A group with that help."""
 
 
 class Leading(Group):
@@ -151,11 +152,12 @@ class App(typer.Typer):
         *,
         examples: Iterable[str] = (),
         statuses: dict[int, str] | None = None,
-        fails: int = 1,
+        fails: int | None = 1,
     ) -> Callable[[Any], Any]:
-        """Declare one; an error that a correct program meets becomes a line, and the exit status `fails`."""
+        """Declare one. An error that a correct program meets becomes a line, and the exit status `fails`; with None
+        it is for the entry point, as an error of standard output is."""
         declare = super().command(name, cls=Command, epilog=epilog(examples, statuses or {}))
-        return lambda function: declare(words.clear_errors(fails)(function))
+        return declare if fails is None else lambda function: declare(words.clear_errors(fails)(function))
 
 
 def epilog(examples: Iterable[str], statuses: dict[int, str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from binascii import b2a_base64
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -98,9 +98,11 @@ async def listen(
             if codec is None
             else instance.channel("", codec=codec).runs(subscribe=False)
         )
-        if only:
-            await _drop_earlier(instance, wanted)
-        _say_where(instance)
+        for earlier in instance.subscriptions() if only else ():
+            if earlier not in wanted:
+                await instance.unsubscribe(*earlier)
+        words.say(f"this is {instance.instance_id}{words.listening(instance.addresses)}")
+        words.say(f"subscribed to {words.listed(instance.subscriptions())} ('' is anything); Ctrl-C ends")
         others = [partial(_dial, instance, remote) for remote in remotes]
         if acl is not None:
             others.append(partial(reread_rules, acl, instance.admin.set_acl))
@@ -110,19 +112,6 @@ async def listen(
 async def _dial(instance: Instance, remote: Remote) -> None:
     peer = await instance.new_connection(remote)
     words.say(f"connected to {remote}, which is {peer}")
-
-
-async def _drop_earlier(instance: Instance, wanted: Collection[Subscription]) -> None:
-    for earlier in instance.subscriptions():
-        if earlier not in wanted:
-            await instance.unsubscribe(*earlier)
-
-
-def _say_where(instance: Instance) -> None:
-    where = "".join(f", listening on {host}:{port}" for host, port in instance.addresses)
-    words.say(f"this is {instance.instance_id}{where}")
-    listed = ", ".join(" ".join(map(words.name, one)) for one in instance.subscriptions())
-    words.say(f"subscribed to {listed} ('' is anything); Ctrl-C ends")
 
 
 async def _print(runs: Runs | TypedRuns[Any], count: int | None, show: Show, output: Output) -> None:

@@ -19,23 +19,10 @@ from tolliver_proto import Commit, Node, Receipt, Stored, StoreError
 from tolliver_proto.store import Find, is_queue
 
 from .._options.kinds import seconds
-from .._store.copying import back_up
 from .._store.scan import must_be_there, scan
 from .._store.sqlite import SQLiteStore
 from . import words
 from .tables import print_rows
-
-__all__ = [
-    "ask_node",
-    "back_up",
-    "drop_parked",
-    "forget_peer",
-    "print_messages",
-    "print_outbox",
-    "print_peers",
-    "retry_parked",
-    "say_restored",
-]
 
 _WHY = {
     False: "the peer is away, or has not acknowledged it yet",
@@ -118,21 +105,11 @@ def print_peers(database: Path, as_json: bool) -> None:
     print_rows(rows, as_json, "no peer is known")
 
 
-def retry_parked(database: Path, peer: UUID) -> int:
-    """Sends the parked messages again; returns how many. Raises StoreError."""
-    return _change(database, peer, lambda node: node.retry(peer))
-
-
-def drop_parked(database: Path, peer: UUID) -> int:
-    """Gives up the parked messages; returns how many. Raises StoreError."""
-    return _change(database, peer, lambda node: node.drop_parked(peer))
-
-
 def forget_peer(database: Path, peer: UUID) -> int:
     """Removes the peer and what waits for it; returns how many messages that were. Raises StoreError."""
     with scan(database) as outbox:
         waiting = sum(one.messages for one in outbox.waiting() if one.peer == peer)
-    _change(database, peer, lambda node: node.forget_peer(peer))
+    change(database, peer, lambda node: node.forget_peer(peer))
     return waiting
 
 
@@ -143,7 +120,8 @@ def say_restored(database: Path) -> None:
         store.restored(secrets.SystemRandom())
 
 
-def _change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
+def change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
+    """What is asked for about a peer; returns how many messages it was. Raises StoreError, also for an unknown peer."""
     with scan(database) as outbox:  # before the lock is taken on what is not ours
         known = peer in outbox.peers().values()
     if not known:

@@ -151,16 +151,6 @@ class Line:
             self.pump.receive_eof()
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A server, as somebody without a certificate sees it."""
-
-    certificate: bytes | None
-    """In DER."""
-    alpn: str | None
-    version: str | None
-
-
 def look_context(alpn: list[str]) -> ssl.SSLContext:
     """For a client that shows no certificate and checks none: it looks, and says nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -170,12 +160,12 @@ def look_context(alpn: list[str]) -> ssl.SSLContext:
     return context
 
 
-def look(address: tuple[Any, ...], remote: Remote, alpn: list[str], seconds: float) -> Seen:
-    """Raises OSError or TolliverError."""
+def look(address: tuple[Any, ...], remote: Remote, alpn: list[str], seconds: float) -> bytes | None:
+    """The certificate of a server, in DER. Raises OSError or TolliverError."""
     with reach(address, seconds) as sock:
         pump = Pump(look_context(alpn), Remote(remote.host, remote.port), server=False)
         Line(sock, pump, seconds).shake()
-        return Seen(pump.certificate, pump.application_protocol, pump.version)
+        return pump.certificate
 
 
 def is_http(address: tuple[Any, ...], seconds: float) -> bool:

@@ -185,8 +185,7 @@ async def publish(
     async with create_streams(evolve(options, on_event=watch)) as streams:
         # Standard input can be read but once: that is the publication itself, not a function that makes another one.
         streams.publish(name, reading(name) if content.file is None else reading, element_size=content.record_size or 0)
-        where = "".join(f", listening on {host}:{port}" for host, port in streams.addresses)
-        words.say(f"publishing {content} as {words.name(name)}{where}; Ctrl-C ends")
+        words.say(f"publishing {content} as {words.name(name)}{words.listening(streams.addresses)}; Ctrl-C ends")
         await alongside(partial(_stay, streams, watch, options, remotes), [])
 
 

@@ -36,9 +36,9 @@ from .._messages.instance import Item
 from .._options.instance import InstanceOptions
 from ..anyio import Instance, create_instance
 from . import standard, words
-from .bar import progress
 from .connecting import Interrupted, alongside, signals
 from .schema import Encode
+from .tables import progress
 
 T = TypeVar("T")
 BATCH = 1000  # messages in one commit

@@ -8,7 +8,7 @@ how it goes.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Set
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -61,16 +61,12 @@ async def _until(told: Callable[[], Awaitable[None]], manager: ServiceManager) -
 
 
 def _say_where(instance: Instance, config: Config, as_json: bool) -> None:
-    where = [f"{host}:{port}" for host, port in instance.addresses]
-    listening = "".join(f", listening on {one}" for one in where)
-    said = f"this is {instance.instance_id}{listening}; {_going(config)}; Ctrl-C ends"
+    going = ", ".join(f"messages go {one}" for one in config.destinations) or "no messages"
+    said = f"this is {instance.instance_id}{words.listening(instance.addresses)}; {going}; Ctrl-C ends"
     if as_json:
+        where = [f"{host}:{port}" for host, port in instance.addresses]
         words.tell(True, said, instance=str(instance.instance_id), addresses=where)
     words.say(said)
-
-
-def _going(config: Config) -> str:
-    return ", ".join(f"messages go {one}" for one in config.destinations) or "no messages"
 
 
 def _set_level(config: Config) -> None:
@@ -152,7 +148,7 @@ class _Running:
     async def _drop_earlier(self, config: Config) -> None:
         earlier = [one for one in self._instance.subscriptions() if one not in config.subscriptions]
         if earlier and not config.value("only"):
-            words.say(f"still subscribed, by an earlier run, to {_listed(earlier)}: `only = true` gives that up")
+            words.say(f"still subscribed, by an earlier run, to {words.listed(earlier)}: `only = true` gives that up")
         elif earlier:
             for one in earlier:
                 await self._instance.unsubscribe(*one)
@@ -189,10 +185,6 @@ class _Running:
         _set_level(now)
         self._config = now
         words.say(f"{before.path} was read again, with certificates and access rules{_needs_restart(before, now)}")
-
-
-def _listed(subscriptions: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(" ".join(map(words.name, one)) for one in subscriptions)
 
 
 def _needs_restart(before: Config, now: Config) -> str:

@@ -22,8 +22,8 @@ from tolliver_proto.reactive import Limits
 from ..spark.demand._stager import DemandStageOptions, DemandStager
 from ..staging import FolderOptions, StageOptions, Stager
 from . import words
-from .bar import progress
 from .connecting import Meeting, alongside, reread_rules
+from .tables import progress
 from .watching import options_of, remotes_of
 
 WINDOW = 4096  # elements of a stream that may be on their way
@@ -119,7 +119,9 @@ async def _stage(
     try:
         rules: list[Callable[[], Awaitable[None]]] = []
         if isinstance(stager, Stager):
-            _say_where(stager)
+            words.say(f"this is {stager.instance_id}{words.listening(stager.addresses)}")
+            listed = words.listed(stager.options.subscriptions)
+            words.say(f"staging {listed} ('' is anything) into {stager.options.directory}; Ctrl-C ends")
             rules = [] if acl is None else [partial(reread_rules, acl, stager.set_acl)]
         elif isinstance(options, DemandStageOptions):
             named = ", ".join(map(words.name, options.publishers))
@@ -137,10 +139,3 @@ async def _watch(stager: Stager | DemandStager, meter: Meter, show: Callable[[st
         await anyio.sleep(_TICK)
         stager.check()
         show(meter.look(dict(stager.stats()), stager.held))
-
-
-def _say_where(stager: Stager) -> None:
-    where = "".join(f", listening on {host}:{port}" for host, port in stager.addresses)
-    words.say(f"this is {stager.instance_id}{where}")
-    listed = ", ".join(" ".join(map(words.name, one)) for one in stager.options.subscriptions)
-    words.say(f"staging {listed} ('' is anything) into {stager.options.directory}; Ctrl-C ends")

@@ -21,9 +21,9 @@ from .._options.instance import Remote
 from .._options.streams import StreamsOptions
 from ..anyio import create_streams
 from . import words
-from .bar import progress
 from .connecting import alongside
 from .standard import Output
+from .tables import progress
 from .watching import PATIENCE, Watch
 
 _TICK = 0.5  # seconds between two looks at the rate

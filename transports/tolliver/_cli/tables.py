@@ -1,6 +1,6 @@
-"""Tables on a terminal or in a pipe.
+"""Tables on a terminal or in a pipe, and the bar of a command's progress.
 
-They are aligned on a terminal, and have tabs between values in a pipe.
+Tables are aligned on a terminal, and have tabs between values in a pipe.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -55,3 +56,12 @@ def _print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
             typer.echo()
         for name, cell in zip(columns, row, strict=True):
             typer.echo(f"{name:<{widest}}  {cell}".rstrip())
+
+
+def progress(*middle: ProgressColumn, shown: bool = True) -> Progress:
+    """It is on standard error, where that is a terminal, and leaves nothing there. Elsewhere it writes nothing."""
+    console = Console(stderr=True)
+    shown = shown and console.is_terminal
+    console.quiet = not shown  # rich ends also a bar that is disabled with an empty line, before its version 15
+    columns = (TextColumn("{task.description}"), *middle, TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not shown)

@@ -47,11 +47,13 @@ class View(NamedTuple):
     letter: str = ""
 
 
-def _count(label: str, name: str, letter: str = "", within: str = "") -> Column:
+def _count(
+    label: str, name: str, letter: str = "", within: str = "", form: Callable[[float | None], str] = number
+) -> Column:
     def value(row: Row) -> float | None:
         return (row.part.part(within) if within else row.part).number(name)
 
-    return Column(label, lambda row: number(value(row)), lambda row: value(row) or 0, letter)
+    return Column(label, lambda row: form(value(row)), lambda row: value(row) or 0, letter)
 
 
 def _rate(label: str, name: str, letter: str = "", within: str = "counters") -> Column:
@@ -59,13 +61,6 @@ def _rate(label: str, name: str, letter: str = "", within: str = "counters") -> 
         return row.rate(name, within)
 
     return Column(label, lambda row: number(value(row)), lambda row: value(row) or 0, letter, live=True)
-
-
-def _size(label: str, name: str, letter: str = "", within: str = "") -> Column:
-    def value(row: Row) -> float | None:
-        return (row.part.part(within) if within else row.part).number(name)
-
-    return Column(label, lambda row: size(value(row)), lambda row: value(row) or 0, letter)
 
 
 def _text(label: str, name: str) -> Column:
@@ -121,7 +116,7 @@ INSTANCES = View(
         Column("endpoint", lambda row: str(row.trail.endpoint), right=False),
         _count("failed", "failed", within="counters"),
         _count("dead letters", "dead_letters", within="gauges"),
-        _size("disk free", "disk_free_bytes", within="gauges"),
+        _count("disk free", "disk_free_bytes", within="gauges", form=size),
         Column("cert", lambda row: _ends(_gauges(row).number("certificate_expires"), row.part.number("time"))),
     ),
     "",
@@ -166,7 +161,7 @@ PEERS = View(
         Column(
             "trip", lambda row: span(row.part.number("round_trip")), lambda row: row.part.number("round_trip") or 0, "t"
         ),
-        _size("bytes", "pending_bytes", "b"),
+        _count("bytes", "pending_bytes", "b", form=size),
         _count("parked", "parked", "x"),
         Column(
             "cert",

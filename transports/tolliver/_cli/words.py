@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,6 +72,16 @@ def peer(uuid: UUID) -> str:
 
 def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def listening(addresses: Iterable[tuple[str, int]]) -> str:
+    """Words to append: where an end listens, if it does."""
+    return "".join(f", listening on {host}:{port}" for host, port in addresses)
+
+
+def listed(subscriptions: Iterable[tuple[str, str]]) -> str:
+    """Subscriptions by name."""
+    return ", ".join(" ".join(map(name, one)) for one in subscriptions)
 
 
 class Level(StrEnum):

@@ -16,10 +16,10 @@ from tolliver_proto import __version__
 
 from .. import words
 from ..helping import App
-from . import databases, exchanging, preparing, recorded, running, spark
+from . import databases, exchanging, preparing, recorded, running
 
 app = App(name="tolliver", help="Brokerless messaging over mutual TLS: reliable messages between processes.")
-for _part in (preparing, exchanging, recorded, running, databases, spark):
+for _part in (preparing, exchanging, recorded, running, databases):
     app.add_typer(_part.app)
 
 

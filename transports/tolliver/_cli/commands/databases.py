@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps as as_json
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -50,10 +51,15 @@ def forget(
 def check(database: DatabaseFile, json: Json = False) -> None:
     """Look for damage in a database, and read every message of it. Changes nothing, and works on a copy among the
     temporary files. The instance must not be running. Exit status 1 if anything is wrong."""
-    from ..check import print_check
+    from ..._store.inspection import inspect
 
-    if not print_check(database, json):
+    findings = inspect(database)
+    for finding in findings:
+        typer.echo(as_json({"finding": finding}) if json else words.line(finding))
+    if findings:
         raise typer.Exit(1)
+    if not json:
+        typer.echo("nothing is wrong")
 
 
 outbox = App(help="What waits in a database's outbox.")
@@ -96,9 +102,9 @@ def list_outbox(
 @outbox.command(examples=("outbox retry certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
 def retry(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None:
     """Send the messages parked for a peer once more. The instance must not be running."""
-    from ..outbox import retry_parked
+    from ..outbox import change
 
-    count = retry_parked(database, peer)
+    count = change(database, peer, lambda node: node.retry(peer))
     said = f"{words.count(count, 'message')} parked for that peer: to be sent again when the instance runs"
     words.tell(json, said, peer=str(peer), messages=count)
 
@@ -106,9 +112,9 @@ def retry(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> Non
 @outbox.command(examples=("outbox drop certs/bob.db --peer 01890000-0000-7000-8000-000000000001",), statuses=_IN_USE)
 def drop(database: DatabaseFile, peer: PeerId, json: JsonResult = False) -> None:
     """Give up the messages parked for a peer. The instance must not be running."""
-    from ..outbox import drop_parked
+    from ..outbox import change
 
-    count = drop_parked(database, peer)
+    count = change(database, peer, lambda node: node.drop_parked(peer))
     said = f"{words.count(count, 'message')} parked for that peer: dropped"
     words.tell(json, said, peer=str(peer), messages=count)
 
@@ -209,7 +215,7 @@ def backup(
     json: JsonResult = False,
 ) -> None:
     """Copy a database to a new file. The instance may be running."""
-    from ..outbox import back_up
+    from ..._store.copying import back_up
 
     back_up(database, file)
     words.tell(json, f"{file}: a copy of {database}", database=str(database), copy=str(file))

@@ -118,7 +118,7 @@ def check_config(config: ConfigFile, json: JsonResult = False) -> None:
     )
 
 
-@config.command("example", examples=("config example > alice.toml",))
+@config.command("example", examples=("config example > alice.toml",), fails=None)
 def show_example() -> None:
     """Print a file with every option there is, its default and its purpose; those that are not needed as comments."""
     from ..config import example
@@ -134,12 +134,27 @@ def list_keys(json: JsonResult = False) -> None:
     print_keys(json)
 
 
-@config.command("schema", examples=("config schema > tolliver.schema.json",))
+@config.command("schema", examples=("config schema > tolliver.schema.json",), fails=None)
 def show_schema() -> None:
     """Print the JSON schema of such a file, for editors."""
     from ..config import schema
 
     typer.echo(schema())
+
+
+@app.command(examples=("bundle tolliver.zip",))
+def bundle(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.zip", help="The zip; one that is there goes.", show_default=False)
+    ],
+    json: JsonResult = False,
+) -> None:
+    """Write this package as a zip, for the workers of a Spark job: spark-submit --py-files FILE.zip."""
+    from ..bundle import bundle as make
+
+    count, size = make(file), file.stat().st_size
+    said = f"{file}: {words.count(count, 'file')}, {words.count(size, 'byte')}"
+    words.tell(json, said, file=str(file), files=count, bytes=size)
 
 
 class Shell(StrEnum):
@@ -150,7 +165,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@app.command(examples=("completion bash > ~/.local/share/bash-completion/completions/tolliver",))
+@app.command(examples=("completion bash > ~/.local/share/bash-completion/completions/tolliver",), fails=None)
 def completion(
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Whose script.", show_default=False)],
 ) -> None:

@@ -156,3 +156,31 @@ def wireshark(
         words.tell(json, f"{file}: Wireshark and tshark load it when they start", file=str(file))
     else:
         sys.stdout.write(dissecting.dissector())
+
+
+@app.command(
+    examples=("audit recordings-of-alice recordings-of-bob --html report.html",),
+    statuses={1: "a message is lost, or it failed"},
+)
+def audit(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(help="Recordings, or directories of them, of two or more instances.", show_default=False),
+    ],
+    *,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report with charts: one HTML file.")
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write every table into this directory, as Parquet.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Tell what became of every message, from the recordings of those who sent and received it. Exit status 1 if one is
+    lost."""
+    from ..audit import run_audit
+
+    lost = run_audit(directories, html, parquet, json)
+    words.say(f"lost = {lost:,}")
+    if lost:
+        raise typer.Exit(1)

@@ -67,11 +67,15 @@ def doctor(
     Exit status 0 if all is well, 1 if something is worth a look (warn), 2 if something fails or cannot be examined.
     With our certificates it goes as far as the handshake, which changes nothing there; without them it looks at what is
     there. It takes no connection away from an instance."""
-    from ..doctor import Job, examine_and_print, target
+    from tolliver_proto import reactive
+
+    from ..._options.instance import DEFAULT_PORT, Remote, split_address
+    from ..doctor import Job, examine_and_print
     from ..endpoints import Endpoint
 
+    port = reactive.DEFAULT_PORT if streams else DEFAULT_PORT
     job = Job(
-        remote=target(address, uuid, streams=streams),
+        remote=Remote(*split_address(address, port), identity=uuid),
         tls=None if who is None else who.tls(),
         plaintext=who is not None and who.plaintext,
         streams=streams,
