@@ -19,7 +19,7 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
 
 
 def bundle(file: Path) -> int:
-    """How many files are in the zip. Raises ValueError for a name that Spark takes for something else, and OSError."""
+    """Returns the number of files in the zip. Raises OSError, and ValueError for a name that Spark takes otherwise."""
     if file.suffix != ".zip":
         raise ValueError(f"{file}: Spark puts .zip, .egg and .jar on the workers' path, so call it {file.stem}.zip")
     beginning = file.with_name(f".{file.name}.{os.getpid()}")  # another process may be making the same one

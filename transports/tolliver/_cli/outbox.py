@@ -121,7 +121,7 @@ def say_restored(database: Path) -> None:
 
 
 def change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
-    """What is asked for about a peer; returns how many messages it was. Raises StoreError, also for an unknown peer."""
+    """Changes what a peer is owed; returns how many messages. Raises StoreError, also for an unknown peer."""
     with scan(database) as outbox:  # before the lock is taken on what is not ours
         known = peer in outbox.peers().values()
     if not known:

@@ -1,4 +1,4 @@
-"""Tables on a terminal or in a pipe, and the bar of a command's progress.
+"""Tables on a terminal or in a pipe, and bars of progress.
 
 Tables are aligned on a terminal, and have tabs between values in a pipe.
 """
