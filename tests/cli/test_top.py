@@ -24,7 +24,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable
 from tolliver._cli.endpoints import Endpoint, Look, Part
 from tolliver._cli.figures import number, size, span, sparkline
-from tolliver._cli.top import Pace, Top, print_looks
+from tolliver._cli.top import Top, Watchers, print_looks
 from tolliver._cli.trail import Trail
 from tolliver.blocking import InstanceOptions, create_instance
 from tolliver.status import InstanceStatus
@@ -175,7 +175,7 @@ def test_keys_choose_what_is_shown() -> None:
         answered(status)
 
     async def watch(first: str, second: str) -> None:
-        app = Top([Endpoint.parse(first), Endpoint.parse(second)], Pace(0.5, 5.0))
+        app = Top(Watchers([Endpoint.parse(first), Endpoint.parse(second)], 0.5, 5.0))
         async with app.run_test(size=(COLUMNS, LINES)) as pilot:
             await until(pilot, lambda: len(lines(app)) == 3 and "acked/s         42" in said(app, "charts"))
             assert {row[1] for row in lines(app, "instances")} == {"ready", "not ready"}

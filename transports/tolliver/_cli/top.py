@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import ClassVar
 
 import typer
@@ -52,50 +53,35 @@ HELP = """\
 """
 
 
-class Watcher:
-    """A thread that looks at one endpoint again and again."""
+class Watchers:
+    """A thread for each endpoint, which looks again and again; `interval` and `timeout` are in seconds."""
 
-    def __init__(self, endpoint: Endpoint, pace: Pace) -> None:
-        self._endpoint = endpoint
-        self._pace = pace
-        self._found: deque[Look] = deque(maxlen=10)
-        self._thread = threading.Thread(target=self._run, name=f"tolliver top {endpoint}", daemon=True)
+    def __init__(self, endpoints: Sequence[Endpoint], interval: float, timeout: float) -> None:
+        self.endpoints = endpoints
+        self.interval = interval
+        self._timeout = timeout
+        self._ended = threading.Event()
+        self._found: deque[tuple[int, Look]] = deque(maxlen=10 * len(endpoints))
 
     def start(self) -> None:
-        self._thread.start()
-
-    def found(self) -> list[Look]:
-        """Looks since the last call, oldest first."""
-        looks = []
-        with suppress(IndexError):
-            while True:
-                looks.append(self._found.popleft())
-        return looks
-
-    def _run(self) -> None:
-        while not self._pace.ended:
-            due = time.monotonic() + self._pace.interval
-            self._found.append(look(self._endpoint, self._pace.timeout))
-            self._pace.wait(due)
-
-
-class Pace:
-    """Seconds between two looks, and for one."""
-
-    def __init__(self, interval: float, timeout: float) -> None:
-        self.interval = interval
-        self.timeout = timeout
-        self._over = threading.Event()
-
-    @property
-    def ended(self) -> bool:
-        return self._over.is_set()
-
-    def wait(self, due: float) -> None:
-        self._over.wait(max(0.0, due - time.monotonic()))
+        for at, endpoint in enumerate(self.endpoints):
+            name = f"tolliver top {endpoint}"
+            threading.Thread(target=self._watch, args=(at, endpoint), name=name, daemon=True).start()
 
     def end(self) -> None:
-        self._over.set()
+        self._ended.set()
+
+    def found(self) -> Iterator[tuple[int, Look]]:
+        """Looks since the last call, oldest first, each with the place of its endpoint."""
+        with suppress(IndexError):
+            while True:
+                yield self._found.popleft()
+
+    def _watch(self, at: int, endpoint: Endpoint) -> None:
+        while not self._ended.is_set():
+            due = time.monotonic() + self.interval
+            self._found.append((at, look(endpoint, self._timeout)))
+            self._ended.wait(max(0.0, due - time.monotonic()))
 
 
 @define
@@ -157,11 +143,10 @@ class Top(App[None]):
         *(Binding(letter, f"sort('{letter}')", "sort") for letter in _LETTERS),
     ]
 
-    def __init__(self, endpoints: Sequence[Endpoint], pace: Pace, looks: int | None = None) -> None:
+    def __init__(self, watchers: Watchers, looks: int | None = None) -> None:
         super().__init__()
-        self._trails = [Trail(one) for one in endpoints]
-        self._watchers = [Watcher(one, pace) for one in endpoints]
-        self._pace = pace
+        self._trails = [Trail(one) for one in watchers.endpoints]
+        self._watchers = watchers
         self._left = looks
         self._view = PEERS
         self._orders = {view.title: _Order(_by_letter(view, view.letter)) for view in VIEWS.values()}
@@ -183,12 +168,11 @@ class Top(App[None]):
         self._set_heads()
         self.query_one("#table").focus()
         self._show()
-        for watcher in self._watchers:
-            watcher.start()
+        self._watchers.start()
         self.set_interval(_FRAME, self._gather)
 
     def on_unmount(self) -> None:
-        self._pace.end()
+        self._watchers.end()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         if event.data_table.id == "instances":
@@ -206,7 +190,7 @@ class Top(App[None]):
         self._show()
 
     def action_pace(self, factor: float) -> None:
-        self._pace.interval = min(_SLOWEST, max(_FASTEST, self._pace.interval * factor))
+        self._watchers.interval = min(_SLOWEST, max(_FASTEST, self._watchers.interval * factor))
         self._show()
 
     def action_all(self) -> None:
@@ -234,12 +218,11 @@ class Top(App[None]):
     def _gather(self) -> None:
         """Take what the threads have found."""
         news = False
-        for trail, watcher in zip(self._trails, self._watchers, strict=True):
-            for one in watcher.found():
-                trail.add(one)
-                news = True
-                if self._left is not None:
-                    self._left -= 1
+        for at, one in self._watchers.found():
+            self._trails[at].add(one)
+            news = True
+            if self._left is not None:
+                self._left -= 1
         if news and not self._held:
             self._show()
         if self._left is not None and self._left <= 0:
@@ -270,7 +253,7 @@ class Top(App[None]):
         said.append(f"{ready} ready")
         if away:
             said.append(f", {away} away", BAD)
-        said.append(f"  every {self._pace.interval:g} s  {time.strftime('%H:%M:%S')}")
+        said.append(f"  every {self._watchers.interval:g} s  {time.strftime('%H:%M:%S')}")
         if self._held:
             said.append("  held", WARN)
         return said
@@ -376,27 +359,25 @@ def run(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: i
     """The screen, until it is ended. Raises ValueError where there is no terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ValueError("top needs a terminal: `tolliver status` prints once, and --json a line for each look")
-    pace = Pace(interval, timeout)
+    watchers = Watchers(endpoints, interval, timeout)
     try:
-        Top(endpoints, pace, None if looks is None else looks * len(endpoints)).run()
+        Top(watchers, None if looks is None else looks * len(endpoints)).run()
     finally:
-        pace.end()
+        watchers.end()
 
 
 def print_looks(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: int | None) -> None:
     """A JSON line for each look at each endpoint."""
     from .status import facts
 
-    pace = Pace(interval, timeout)
-    watchers = [Watcher(one, pace) for one in endpoints]
+    watchers = Watchers(endpoints, interval, timeout)
     left = None if looks is None else looks * len(endpoints)
-    for watcher in watchers:
-        watcher.start()
+    watchers.start()
     try:
         while left is None or left > 0:
-            for one in [one for watcher in watchers for one in watcher.found()][:left]:
+            for _, one in islice(watchers.found(), left):
                 typer.echo(json.dumps(facts(one)))
                 left = None if left is None else left - 1
             time.sleep(_FRAME)
     finally:
-        pace.end()
+        watchers.end()
