@@ -58,7 +58,7 @@ LIMITS = (
     ROOMY,
     replace(TIGHT, max_attempts=2, attempts_remembered=2, control_per_second=2, max_handshakes=2, max_body=170),
 )
-_ODD = Policy(dialect=Dialect(announce_after_handshake=True), probe="ack", probe_interval=3)
+_ODD = Policy(probe="ack", probe_interval=3)  # with peers that ignore the list of a handshake
 POLICY = (*POLICIES[1:], Policy(strict_block=True), _ODD, LOSSY)
 NO_ID = 2**31 - 1  # no message has it: an ack of it says nothing (T-80)
 STARTS = (1, 2**31 - 20, 2**31 - 3, 5000)
@@ -212,6 +212,7 @@ class Program:
             loaded=host.store.reopen().load(),
             handlers=[("", "", "handler")],
             policy=self.policy,
+            dialect=Dialect(announce_after_handshake=self.policy is _ODD or None),
             acl=host.acl,
             patterns=PATTERNS,
             now=self.now,

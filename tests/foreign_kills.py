@@ -39,7 +39,7 @@ from tests.adapters.rustpeer import RustPeer
 from tests.certificates import Certificates
 from tests.lists import append, whole_lines
 from tests.ports import free_port
-from tolliver_proto import Delivery, Limits, RemoteProtocolError, Revision, Subscription, decode
+from tolliver_proto import Delivery, Limits, Policy, RemoteProtocolError, Revision, Subscription, decode
 from tolliver_proto.layouts import Dialect
 from tolliver_proto.recording import Damage, Direction, read_blocks
 
@@ -104,7 +104,7 @@ class Rig:
 
         given: dict[str, Any] = {"plaintext": True, "identity": self.ours}
         if not self.is_rust:
-            given = {"tls": self.certs.tls("left"), "dedupe": 100_000 if self.knows_copies else 0}
+            given = {"tls": self.certs.tls("left"), "policy": Policy(dedupe=100_000 if self.knows_copies else 0)}
         subscriptions = (Subscription("back", ""),) if self.is_rust else None
         revision = Revision.RUST_2026 if self.is_rust else Revision.GO_2026
         dialect = Dialect(revision=revision, subscriptions=subscriptions)

@@ -36,7 +36,7 @@ from tolliver.certs import make_ca, make_certificate
 from tests.lists import append, whole_lines
 from tests.ports import free_address
 from tests.troubles import STACKS, Troubles, ended_well, kill
-from tolliver_proto import Delivery, Limits, NoticeKind, StoreError
+from tolliver_proto import Delivery, Limits, NoticeKind, Policy, StoreError
 
 LIVES = (0.2, 0.5, 1.0, 2.0, 3.0)  # at most, from one kill to the next: as parts of what both take to be at work
 BACKLOG = 1000  # messages that wait before the sender goes slowly, so that the end is not all draining
@@ -114,7 +114,7 @@ class Rig:
         if pause is None:
             given = {"subscriptions": ["work"], "handlers": [("work", "", self.handler())]}
         if self.knows_copies:
-            given |= {"dedupe": 100_000, "dedupe_durable": True}
+            given["policy"] = Policy(dedupe=100_000, dedupe_durable=True)
         return self.options("receiver", listen=self.addresses["receiver"], **given)
 
     def open_list(self, name: str) -> int:

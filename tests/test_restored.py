@@ -18,7 +18,7 @@ from tolliver.blocking import InstanceOptions, create_instance
 
 from tests.cli.commands import tolliver
 from tests.restored import PATIENCE
-from tolliver_proto import Delivery
+from tolliver_proto import Delivery, Policy
 
 ROOT = Path(__file__).parent.parent
 BEYOND = 5000  # messages: more than ids are reserved ahead, so that counting on behind the copy's would meet them
@@ -72,7 +72,10 @@ def test_receivers_get_all_that_a_restored_sender_sends(said: bool, tmp_path: Pa
         handled[delivery.body] += 1
 
     options = InstanceOptions(
-        database=tmp_path / "receiver.db", listen="127.0.0.1:0", plaintext=True, dedupe=100_000, dedupe_durable=True
+        database=tmp_path / "receiver.db",
+        listen="127.0.0.1:0",
+        plaintext=True,
+        policy=Policy(dedupe=100_000, dedupe_durable=True),
     )
     database, copy = tmp_path / "sender.db", tmp_path / "copy.db"
     with create_instance(options) as receiver:

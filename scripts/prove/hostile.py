@@ -288,7 +288,7 @@ def _siege_of_streams(nodes: Nodes, size: int, limits: Any) -> Siege:
 def half_open(nodes: Nodes, size: int, _of: Of) -> Iterator[Figure]:
     for under_way in (0, size):
         member = Member(nodes.world.kind, nodes.directory / "member.db", nodes.certs.tls("member"))
-        with member, nodes.open("left", probe="message") as left:
+        with member, nodes.open("left", policy=Policy(probe="message")) as left:
             left.new_connection(member.address)
             subscribed(left)
             print(f"a peer that is stopped, {under_way} messages in flight (probes of 30 s and 30 s, T-80)")

@@ -22,6 +22,7 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+from tolliver import Policy
 from tolliver.blocking import Delivery, Instance, InstanceOptions, create_instance
 
 from tests.certificates import Certificates
@@ -57,7 +58,10 @@ class Trial:
     def receiver(self) -> Instance:
         """One that has room for all rows of all lives."""
         options = InstanceOptions(
-            database=self.directory / "right.db", listen="127.0.0.1:0", tls=self.certs.tls("right"), dedupe=10_000_000
+            database=self.directory / "right.db",
+            listen="127.0.0.1:0",
+            tls=self.certs.tls("right"),
+            policy=Policy(dedupe=10_000_000),
         )
         return create_instance(options)
 

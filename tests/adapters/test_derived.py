@@ -12,7 +12,7 @@ from tolliver.derived import derived_identity
 
 from tests.certificates import PREFIX
 from tests.raw import RawPeer
-from tolliver_proto import Closed, IdentityConflict, LocalProtocolError, NoticeKind
+from tolliver_proto import Closed, IdentityConflict, LocalProtocolError, NoticeKind, Policy
 
 from .facade import Facade, until
 from .kinds import ONE_KIND
@@ -49,7 +49,7 @@ def is_let_in(instance: Facade, tls: TLS, claimed: UUID, *subscriptions: str) ->
 @ONE_KIND
 @pytest.mark.parametrize("durable", [False, True])
 def test_every_try_of_a_task_counts_once(nodes: Nodes, durable: bool) -> None:
-    with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:
+    with nodes.open("right", policy=Policy(dedupe=1000, dedupe_durable=durable)) as right:
         inbox = Inbox()
         right.subscribe("rows", handler=inbox)
         with ExitStack() as running:
@@ -73,7 +73,7 @@ def test_every_try_of_a_task_counts_once(nodes: Nodes, durable: bool) -> None:
             assert noticed(right, NoticeKind.DUPLICATE_CLOSED) == []
         until(lambda: not right.stats()["connections"])
         assert right.peers() == []
-    with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:
+    with nodes.open("right", policy=Policy(dedupe=1000, dedupe_durable=durable)) as right:
         right.register_callback("rows", "", inbox)
         with attempt(nodes, 4) as last:
             write(last, right, 100)

@@ -47,6 +47,7 @@ from tolliver_proto import (
     Message,
     NoticeKind,
     OwnLimitExceeded,
+    Policy,
     Revision,
     Subscribe,
     Subscription,
@@ -156,7 +157,7 @@ def test_we_write_and_read_what_rust_writes(channel: str, key: str, body: bytes,
 def test_go_of_2026_takes_and_gives_everything(nodes: Nodes, identity: Identity, role: str) -> None:
     inbox = Inbox()
     go = todays(identity, subscriptions=[("back", "k")])
-    with nodes.open("ours", revisions={go.instance_id: GO} if role == IT_DIALS else {}) as node:
+    with nodes.open("ours", dialects={go.instance_id: Dialect(revision=GO)} if role == IT_DIALS else {}) as node:
         node.subscribe("news", "k", inbox)
         with go_connection(node, go, identity, role):
             until(lambda: go.table == [("news", "k", node.instance_id)], "our list, from the handshake")
@@ -188,7 +189,7 @@ def test_numbers_at_the_end_of_64_bits(nodes: Nodes, identity: Identity) -> None
     """Acks of ids that no database has are strays (T-44). The largest id of a message is known as a copy after a
     restart, and may be a dead letter's; one above it ends the connection (T-40)."""
     inbox, who, largest = Inbox(), uuid.uuid4(), 2**63 - 1
-    known: dict[str, Any] = {"dedupe": 100, "dedupe_durable": True, "limits": Limits(max_attempts=1)}
+    known: dict[str, Any] = {"policy": Policy(dedupe=100, dedupe_durable=True), "limits": Limits(max_attempts=1)}
 
     def handler(delivery: Delivery) -> None:
         if delivery.body == b"bad":
@@ -197,7 +198,9 @@ def test_numbers_at_the_end_of_64_bits(nodes: Nodes, identity: Identity) -> None
 
     for life, number in enumerate((largest, largest - 1, largest)):
         go = todays(identity, instance_id=who)
-        with nodes.open("ours", revisions={who: GO}, handlers=[("news", "", handler)], **known) as node:
+        with nodes.open(
+            "ours", dialects={who: Dialect(revision=GO)}, handlers=[("news", "", handler)], **known
+        ) as node:
             node.subscribe("news")
             with go_connection(node, go, identity, IT_DIALS):
                 conn, forms = go.connections[node.instance_id], go.forms
@@ -235,7 +238,9 @@ def test_nothing_is_lost_when_go_is_killed(nodes: Nodes, identity: Identity, rol
     inbox = Inbox()
     who = uuid.uuid4()
     taken: list[bytes] = []
-    with nodes.open("ours", retry_interval=0.1, revisions={who: GO} if role == IT_DIALS else {}) as node:
+    with nodes.open(
+        "ours", retry_interval=0.1, dialects={who: Dialect(revision=GO)} if role == IT_DIALS else {}
+    ) as node:
         node.subscribe("news", "", inbox)
         for life in range(3):
             go = todays(identity, instance_id=who, subscriptions=[("back", "")])
@@ -265,8 +270,8 @@ def test_nothing_is_lost_when_go_is_killed(nodes: Nodes, identity: Identity, rol
 def test_a_connection_of_another_layout_is_recorded_in_that(nodes: Nodes, identity: Identity) -> None:
     dialled, dials = todays(identity, subscriptions=[("back", "")]), todays(identity)
     folder = nodes.directory / "recordings"
-    known = {dials.instance_id: GO}
-    with nodes.open("ours", record=folder, revisions=known, limits=Limits(close_timeout=0.2)) as node:
+    known = {dials.instance_id: Dialect(revision=GO)}
+    with nodes.open("ours", record=folder, dialects=known, limits=Limits(close_timeout=0.2)) as node:
         node.subscribe("news")
         with go_connection(node, dialled, identity, WE_DIAL):
             node.wait_acked(node.send("back", "", b"out"))
@@ -305,7 +310,9 @@ def test_go_of_the_drafts_era(nodes: Nodes, identity: Identity, role: str) -> No
     inbox = Inbox()
     go = GoPeer(PRESETS["1860a51"], identity)
     seed = Dialect(revision=Revision.GO_SEED, announce_after_handshake=True)
-    with nodes.open("ours", dedupe=100, dialects={go.instance_id: seed} if role == IT_DIALS else {}) as node:
+    with nodes.open(
+        "ours", policy=Policy(dedupe=100), dialects={go.instance_id: seed} if role == IT_DIALS else {}
+    ) as node:
         node.subscribe("news", "k", inbox)
         with go:
             if role == WE_DIAL:
@@ -326,7 +333,7 @@ def test_a_certificate_with_another_uuid(nodes: Nodes, certs: Certificates) -> N
     files = certs.tls("right")
     other = Identity(Path(files.cert), Path(files.key), certs.ca, b"")
     go = todays(other)
-    with nodes.open("ours", revisions={go.instance_id: GO}) as node, go:
+    with nodes.open("ours", dialects={go.instance_id: Dialect(revision=GO)}) as node, go:
         with pytest.raises(HandshakeFailed):
             go.dial(node.port or 0)
         until(lambda: noticed(node, NoticeKind.IDENTITY_MISMATCH), "that it is told")
@@ -401,7 +408,6 @@ def test_what_cannot_work_is_refused_where_it_is_written(nodes: Nodes, certs: Ce
     for wrong in (
         {"remotes": [rust]},
         {"revision": RUST},
-        {"revisions": {somebody: RUST}},
         {"dialects": {somebody: Dialect(revision=RUST)}},
     ):
         with pytest.raises(ValueError, match="plaintext=True"):
@@ -409,14 +415,12 @@ def test_what_cannot_work_is_refused_where_it_is_written(nodes: Nodes, certs: Ce
         InstanceOptions(plaintext=True, **wrong)
     with pytest.raises(ValueError, match="D-15"):
         InstanceOptions(plaintext=True, remotes=[Remote("192.0.2.1", revision=RUST)])
-    for odd in ({"revisions": {"bob": GO}}, {"revisions": {somebody: 6.0}}, {"revision": "go"}):
-        with pytest.raises(TypeError, match=r"Revision\.GO_2026|UUID"):
+    for odd in ({"dialects": {"bob": Dialect()}}, {"dialects": {somebody: GO}}, {"revision": "go"}):
+        with pytest.raises(TypeError, match=r"Revision\.GO_2026|UUID|Dialect"):
             InstanceOptions(plaintext=True, **odd)
     with pytest.raises(TypeError, match=r"Revision\.RUST_2026"):
         Remote("127.0.0.1", revision="rust")  # type: ignore[arg-type]
     said = Remote("127.0.0.1", revision=GO, dialect=Dialect(unreliable_id=0)).full_dialect
     assert said == Dialect(revision=GO, unreliable_id=0)
-    options = InstanceOptions(plaintext=True, revisions={somebody: GO}, dialects={somebody: Dialect(version=2)})
-    assert options.policy.dialects == {somebody: Dialect(revision=GO, version=2)}
     with nodes.open("ours") as node, pytest.raises(ValueError, match="TLS"):
         node.new_connection(rust)

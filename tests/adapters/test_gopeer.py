@@ -31,7 +31,7 @@ from tests.adapters.gopeer import (
 from tests.adapters.kinds import ONE_KIND
 from tests.adapters.nodes import Inbox, Nodes, connected, error_of, noticed
 from tests.certificates import Certificates
-from tolliver_proto import HandshakeRejected, IdentityConflict, Limits, NoticeKind
+from tolliver_proto import HandshakeRejected, IdentityConflict, Limits, NoticeKind, Policy
 from tolliver_proto.errors import CertificateError
 from tolliver_proto.layouts import Dialect
 
@@ -128,7 +128,7 @@ def test_a_peer_whose_unreliable_id_is_known_loses_nothing_by_it(nodes: Nodes, i
     inbox = Inbox()
     go = GoPeer(PRESETS["1860a51"], identity)
     known = Dialect(unreliable_id=GO_UNRELIABLE, announce_after_handshake=True)
-    with ours(nodes, dedupe=100, dialects={go.instance_id: known}) as node:
+    with ours(nodes, policy=Policy(dedupe=100), dialects={go.instance_id: known}) as node:
         node.subscribe("news", "k", inbox)
         with connection(node, go, identity, role):
             until(lambda: go.table == [("news", "k", node.instance_id)], "our subscription, as a message (T-33)")

@@ -11,7 +11,7 @@ import os
 
 import pytest
 
-from tolliver_proto import Limits
+from tolliver_proto import Limits, Policy
 
 from .kinds import EACH_ADAPTER
 from .member import Member
@@ -20,9 +20,7 @@ from .scenarios import outage, seconds_until
 from .silence import missing_filters, silence
 
 SOON = {
-    "probe": "message",
-    "probe_interval": 0.1,
-    "probe_timeout": 0.2,
+    "policy": Policy(probe="message", probe_interval=0.1, probe_timeout=0.2),
     "limits": Limits(handshake_timeout=0.5, redial_first=0.02, redial_max=0.1),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import ConnectionClosing, Delivery, Limits, Message, NoticeKind
+from tolliver_proto import ConnectionClosing, Delivery, Limits, Message, NoticeKind, Policy
 from tolliver_proto.store import DeadLetter
 
 from .facade import Facade, until
@@ -285,7 +285,11 @@ def test_a_handler_that_settles_twice_has_one_vote(nodes: Nodes, how: str) -> No
 
 def test_an_iterator_that_is_dropped_gives_back_what_it_holds(nodes: Nodes) -> None:
     """Else a forgotten one would keep its connection's credit for ever (D-9)."""
-    quiet = {"stuck_after": None, "retry_interval": 300, "limits": Limits(handshake_timeout=300)}  # no timer wakes it
+    quiet = {
+        "policy": Policy(stuck_after=None),
+        "retry_interval": 300,
+        "limits": Limits(handshake_timeout=300),
+    }  # no timer wakes it
     with nodes.pair(channels=(), left=AGAIN, right=quiet) as (left, right, inbox):
         right.subscribe("news")
         subscribed(left)
@@ -384,7 +388,7 @@ def test_a_message_whose_ack_was_lost_is_handled_once(nodes: Nodes, durable: boo
     handled: list[int | None] = []
 
     with (
-        nodes.open("right", dedupe=100, dedupe_durable=durable) as right,
+        nodes.open("right", policy=Policy(dedupe=100, dedupe_durable=durable)) as right,
         nodes.open("left", limits=Limits(redial_first=0.005), **AGAIN) as left,
         Relay(right.port or 0) as relay,
     ):

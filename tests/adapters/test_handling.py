@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import Delivery, Limits, NoticeKind
+from tolliver_proto import Delivery, Limits, NoticeKind, Policy
 from tolliver_proto.node import Request
 
 from .facade import Facade, until
 from .kinds import EVERY_LOOP
 from .nodes import AGAIN, Inbox, Nodes, noticed, subscribed
 
-SOON = {"stuck_after": 0.2}
+SOON = {"policy": Policy(stuck_after=0.2)}
 FEW = {"limits": Limits(inbox_messages=8)}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Ack, Message, NoticeKind
+from tolliver_proto import Ack, Message, NoticeKind, Policy
 
 from .facade import until
 from .kinds import EACH_ADAPTER
@@ -18,7 +18,7 @@ from .nodes import Inbox, Nodes, address, noticed, subscribed
 @EACH_ADAPTER
 @pytest.mark.parametrize("durable", [False, True], ids=["in memory", "durable"])
 def test_what_a_sender_sends_after_it_was_put_back_from_a_copy_is_handled(nodes: Nodes, durable: bool) -> None:
-    with nodes.open("right", dedupe=1000, dedupe_durable=durable) as right:
+    with nodes.open("right", policy=Policy(dedupe=1000, dedupe_durable=durable)) as right:
         inbox = Inbox()
         right.subscribe("news", handler=inbox)
         with nodes.open("left") as left:
@@ -50,7 +50,7 @@ def _send(port: int | None, certs: Certificates, *messages: Message) -> list[int
 def test_another_message_under_a_known_id_is_handled_and_told_with_a_count(nodes: Nodes, certs: Certificates) -> None:
     old, new, key = Message("news", "k", b"old", 7), Message("news", "k", b"new", 7), Message("news", "kn", b"ew", 7)
     for life, bodies in (("first", [b"old", b"new", b"ew"]), ("second", [])):
-        with nodes.open("right", dedupe=9, dedupe_durable=True) as right:
+        with nodes.open("right", policy=Policy(dedupe=9, dedupe_durable=True)) as right:
             inbox = Inbox()
             right.subscribe("news", handler=inbox)
             assert _send(right.port, certs, old, new, key, new, old, key) == [7] * 6

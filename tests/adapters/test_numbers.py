@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography import x509
 
-from tolliver_proto import Acl, Limits, Rights
+from tolliver_proto import Acl, Limits, Policy, Rights
 from tolliver_proto.errors import NoResponders, UndeliveredReason
 
 from .facade import Facade, until
@@ -81,7 +81,7 @@ def test_messages_at_both_ends(nodes: Nodes) -> None:
 @EACH_ADAPTER
 def test_every_copy_has_a_fate(nodes: Nodes) -> None:
     again = {"retry_interval": 0.05}
-    with nodes.pair(["news"], left=again, right={"dedupe": 1000}) as (left, right, inbox):
+    with nodes.pair(["news"], left=again, right={"policy": Policy(dedupe=1000)}) as (left, right, inbox):
         gate = nodes.gate()
         right.subscribe("held", handler=lambda _delivery: gate)
         subscribed(left, 2)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from tests.raw import RawPeer
+from tolliver_proto import Policy
 
 from .facade import until
 from .kinds import ONE_KIND
 from .nodes import Nodes, connected
 
-OFTEN = {"probe": "message", "probe_interval": 0.02, "probe_timeout": 5.0}
+OFTEN = {"policy": Policy(probe="message", probe_interval=0.02, probe_timeout=5.0)}
 
 
 @ONE_KIND
 def test_an_idle_connection_lives_and_answers(nodes: Nodes) -> None:
-    with nodes.pair(left=OFTEN, right={"probe": "ack", "probe_interval": 0.02}) as (left, right, inbox):
+    with nodes.pair(left=OFTEN, right={"policy": Policy(probe="ack", probe_interval=0.02)}) as (left, right, inbox):
         until(lambda: left.stats().get("probes", 0) >= 5 and right.stats().get("probes", 0) >= 5)
         assert right.stats()["unwanted"] >= 4
         for instance in (left, right):

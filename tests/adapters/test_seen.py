@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.certificates import Certificates
-from tolliver_proto import NoticeKind
+from tolliver_proto import NoticeKind, Policy
 from tolliver_proto.node import CertificateExpires
 
 from .facade import until
@@ -23,7 +23,7 @@ def test_a_peer_whose_handler_hangs_is_told_and_named(
 ) -> None:
     caplog.set_level(logging.INFO, "tolliver")
     gate = nodes.gate()
-    with nodes.open("right") as right, nodes.open("left", unacknowledged_after=0.05) as left:
+    with nodes.open("right") as right, nodes.open("left", policy=Policy(unacknowledged_after=0.05)) as left:
         right.subscribe("news", handler=lambda _delivery: gate)
         left.new_connection(address(right))
         subscribed(left)

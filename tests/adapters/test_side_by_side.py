@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import Delivery, Limits, NoticeKind
+from tolliver_proto import Delivery, Limits, NoticeKind, Policy
 
 from .facade import Gate, until
 from .kinds import EACH_ADAPTER, ONE_KIND
@@ -134,7 +134,7 @@ def test_closing_fails_what_is_begun_and_what_waits(nodes: Nodes) -> None:
 @EACH_ADAPTER
 def test_a_stuck_one_of_them_gives_back_what_waits(nodes: Nodes) -> None:
     """D-9: others need the credit."""
-    options = {"limits": Limits(inbox_messages=4), "stuck_after": 0.1}
+    options = {"limits": Limits(inbox_messages=4), "policy": Policy(stuck_after=0.1)}
     with nodes.pair(channels=(), left=AGAIN, right=options) as (left, right, _):
         crowd, inbox = Crowd(nodes), Inbox()
         right.register_callback("slow", "", crowd, concurrency=2)

@@ -9,7 +9,7 @@ import pytest
 from tolliver.codecs import Json, TypedDelivery, decoding
 
 from tests.codecs.kinds import HOSTILE
-from tolliver_proto import Limits, NoticeKind
+from tolliver_proto import Limits, NoticeKind, Policy
 from tolliver_proto.errors import BodyNotEncoded
 
 from .facade import Items, until
@@ -86,7 +86,11 @@ def test_a_body_that_does_not_decode_fails_its_handler_until_it_is_a_dead_letter
     """T-47: after the usual count."""
     seen: list[Reading] = []
     limits = Limits(max_attempts=2)
-    with nodes.pair(channels=(), left=AGAIN, right={"limits": limits, "dedupe": 100}) as (left, right, _):
+    with nodes.pair(channels=(), left=AGAIN, right={"limits": limits, "policy": Policy(dedupe=100)}) as (
+        left,
+        right,
+        _,
+    ):
         right.subscribe("readings", handler=lambda delivery: seen.append(delivery.value), codec=READINGS)
         subscribed(left)
         receipt = left.send("readings", "cpu0", POISON)
@@ -106,7 +110,11 @@ def test_a_body_that_does_not_decode_fails_its_handler_until_it_is_a_dead_letter
 
 def test_an_iterator_leaves_out_what_does_not_decode_and_goes_on(nodes: Nodes) -> None:
     limits = Limits(max_attempts=2)
-    with nodes.pair(channels=(), left=AGAIN, right={"limits": limits, "dedupe": 100}) as (left, right, _):
+    with nodes.pair(channels=(), left=AGAIN, right={"limits": limits, "policy": Policy(dedupe=100)}) as (
+        left,
+        right,
+        _,
+    ):
         right.subscribe("readings")
         items = right.messages("readings", codec=READINGS)
         subscribed(left)
@@ -135,7 +143,7 @@ def test_an_iterator_leaves_out_what_does_not_decode_and_goes_on(nodes: Nodes) -
 def test_hostile_bodies_fail_one_by_one(nodes: Nodes) -> None:
     """On whatever thread they are decoded: none of them ends it, and none has a value."""
     limits = Limits(max_attempts=1)
-    with nodes.pair(channels=(), right={"limits": limits, "dedupe": 100}) as (left, right, _):
+    with nodes.pair(channels=(), right={"limits": limits, "policy": Policy(dedupe=100)}) as (left, right, _):
         right.subscribe("readings")
         items = right.messages("readings", codec=READINGS)
         right.register_callback("readings", "", lambda delivery: delivery.value, codec=Json(list))
@@ -149,7 +157,11 @@ def test_hostile_bodies_fail_one_by_one(nodes: Nodes) -> None:
 
 def test_runs_have_values_and_leave_out_what_has_none(nodes: Nodes) -> None:
     limits = Limits(max_attempts=1)
-    with nodes.pair(channels=(), left=AGAIN, right={"limits": limits, "dedupe": 100}) as (left, right, _):
+    with nodes.pair(channels=(), left=AGAIN, right={"limits": limits, "policy": Policy(dedupe=100)}) as (
+        left,
+        right,
+        _,
+    ):
         right.subscribe("readings")
         runs = right.message_runs("readings", codec=READINGS)
         subscribed(left)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tolliver.codecs import Json, TypedRequest
 
-from tolliver_proto import Limits, NoticeKind
+from tolliver_proto import Limits, NoticeKind, Policy
 from tolliver_proto.errors import BodyNotDecoded, BodyNotEncoded, RequestFailed
 
 from .facade import Facade, Gate, until
@@ -122,7 +122,10 @@ def test_jobs_have_values(nodes: Nodes) -> None:
 
 
 def test_a_job_that_does_not_decode_is_a_dead_letter_after_the_usual_count(nodes: Nodes) -> None:
-    with nodes.open("boss", **AGAIN) as boss, nodes.open("worker", limits=Limits(max_attempts=2), dedupe=100) as worker:
+    with (
+        nodes.open("boss", **AGAIN) as boss,
+        nodes.open("worker", limits=Limits(max_attempts=2), policy=Policy(dedupe=100)) as worker,
+    ):
         worker.new_connection(address(boss))
         bad, good = boss.work_queue("sums").put_many([("k", POISON)]), boss.work_queue("sums", codec=SUMS).put(Sum([1]))
         with worker.work("sums", codec=SUMS) as jobs:
@@ -178,7 +181,7 @@ def test_subscribing_has_the_choices_of_a_registration(nodes: Nodes) -> None:
         begun.append(delivery.value)
         return gates[len(begun) - 1]
 
-    with connected(nodes, {"dedupe": 100}) as (left, right):  # a copy that comes late is not handled
+    with connected(nodes, {"policy": Policy(dedupe=100)}) as (left, right):  # a copy that comes late is not handled
         right.subscribe("totals", handler=handle, codec=TOTALS, concurrency=2, ordered_by="key", pending=10)
         subscribed(left)
         receipt = left.send_many([("totals", key, Total(1)) for key in ("a", "a", "b")], codec=TOTALS)

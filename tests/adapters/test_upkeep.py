@@ -15,7 +15,17 @@ from tolliver._store.checks import make_known
 
 from tests.certificates import Certificates
 from tests.raw import RawPeer
-from tolliver_proto import Ack, ConnectionClosing, Limits, Message, NoticeKind, OutboxFull, StoreError, Subscribe
+from tolliver_proto import (
+    Ack,
+    ConnectionClosing,
+    Limits,
+    Message,
+    NoticeKind,
+    OutboxFull,
+    Policy,
+    StoreError,
+    Subscribe,
+)
 from tolliver_proto.errors import TooFewRecipients, Undelivered, UndeliveredReason
 from tolliver_proto.layouts import Dialect
 from tolliver_proto.node import QuotaPolicy
@@ -44,19 +54,19 @@ def _send(port: int | None, certs: Certificates, copies: int) -> list[int]:
 
 @ONE_KIND
 @pytest.mark.parametrize(
-    ("options", "handled", "after_a_restart"),
-    [({}, 2, 3), ({"dedupe": 9}, 1, 2), ({"dedupe": 9, "dedupe_durable": True}, 1, 1)],
+    ("policy", "handled", "after_a_restart"),
+    [(Policy(), 2, 3), (Policy(dedupe=9), 1, 2), (Policy(dedupe=9, dedupe_durable=True), 1, 1)],
     ids=["every copy", "dedupe", "durable dedupe"],
 )
 def test_every_copy_is_acknowledged(
-    nodes: Nodes, certs: Certificates, options: dict[str, int], handled: int, after_a_restart: int
+    nodes: Nodes, certs: Certificates, policy: Policy, handled: int, after_a_restart: int
 ) -> None:
     inbox = Inbox()
-    with nodes.open("right", **options) as right:
+    with nodes.open("right", policy=policy) as right:
         right.subscribe("news", handler=inbox)
         assert _send(right.port, certs, copies=2) == [7, 7]
         assert len(inbox.deliveries) == handled
-    with nodes.open("right", **options) as right:
+    with nodes.open("right", policy=policy) as right:
         right.register_callback("news", "", inbox)
         assert _send(right.port, certs, copies=1) == [7]
         assert len(inbox.deliveries) == after_a_restart
@@ -90,7 +100,7 @@ def test_a_peer_is_forgotten_with_all_that_waits_for_it(nodes: Nodes) -> None:
 
 
 def test_a_peer_that_is_away_for_too_long_is_forgotten(nodes: Nodes) -> None:
-    with nodes.open("left", forget_after=0.2) as left:
+    with nodes.open("left", policy=Policy(forget_after=0.2)) as left:
         with nodes.open("right") as right:
             right.subscribe("news")  # without a handler: nothing is acknowledged yet
             right.new_connection(address(left))
@@ -164,7 +174,9 @@ def test_at_its_quota_one_peer_loses_its_oldest_and_another_is_skipped(nodes: No
                 until(lambda: all(peer.subscriptions for peer in left.peers()))
                 gone.append(away.instance_id)
         policies = {gone[0]: QuotaPolicy.DROP_OLDEST, gone[1]: QuotaPolicy.SKIP}
-        left = stack.enter_context(nodes.open("left", limits=Limits(outbox_messages=3), quota_policies=policies))
+        left = stack.enter_context(
+            nodes.open("left", limits=Limits(outbox_messages=3), policy=Policy(quota_policies=policies))
+        )
         receipts = [left.send("news", "", b"%d" % number) for number in range(1, 6)]
         assert [receipt.recipients for receipt in receipts] == [2, 2, 2, 1, 1]
         assert {peer.uuid: peer.pending for peer in left.peers()} == dict.fromkeys(gone, 3)
@@ -183,7 +195,7 @@ def test_at_its_quota_one_peer_loses_its_oldest_and_another_is_skipped(nodes: No
 
 @ONE_KIND
 def test_what_is_too_old_is_given_up(nodes: Nodes) -> None:
-    with nodes.open("left", expire_after=0.1) as left:
+    with nodes.open("left", policy=Policy(expire_after=0.1)) as left:
         with nodes.open("right") as right:
             gone = right.instance_id
             right.subscribe("news")
@@ -203,7 +215,7 @@ def test_a_wall_clock_that_is_set_makes_no_message_older(nodes: Nodes, monkeypat
     """D-10. The system's function is another one here, as nobody may set the clock of a machine that runs tests."""
     real, ahead = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: real() + ahead[0])
-    with nodes.open("left", expire_after=2.0) as left:
+    with nodes.open("left", policy=Policy(expire_after=2.0)) as left:
         with nodes.open("right") as right:
             right.subscribe("news")
             right.new_connection(address(left))
@@ -451,7 +463,7 @@ def test_sends_wait_for_a_connection_in_the_making_where_that_is_asked_for(nodes
     patient = Limits(handshake_timeout=60.0, close_timeout=0.1)
     with (
         silent_port() as remote,
-        nodes.open("left", plaintext=True, strict_block=strict, limits=patient) as left,
+        nodes.open("left", plaintext=True, policy=Policy(strict_block=strict), limits=patient) as left,
     ):
         dialling = left.start("new_connection", remote)
         until(lambda: left.stats().get("bytes_sent"))  # the handshake's request

@@ -19,7 +19,7 @@ from tolliver._streams.bridge import AwaitedSource, wanted_by
 from tolliver.anyio import Instance, Streams, StreamsOptions, Subscription, bridge, create_streams
 
 from tests.anyio.nodes import Nodes, address, until
-from tolliver_proto import Receipt
+from tolliver_proto import Policy, Receipt
 from tolliver_proto.reactive import UNBOUNDED, StreamError
 
 NEWS = "tolliver://news"
@@ -131,7 +131,7 @@ async def test_a_slow_subscriber_holds_acknowledgements_back(nodes: Nodes, deman
 async def test_a_slow_subscriber_gets_no_copies_where_the_instance_dedupes(nodes: Nodes) -> None:
     """The sender does not know that they are on their way, and sends them again."""
     async with (
-        bridged(nodes, left=AGAIN, right={"dedupe": 1000}) as all_of_it,
+        bridged(nodes, left=AGAIN, right={"policy": Policy(dedupe=1000)}) as all_of_it,
         begun(all_of_it.taker, prefetch=1) as stream,
     ):
         await all_of_it.send(20)

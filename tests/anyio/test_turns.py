@@ -14,7 +14,7 @@ import pytest
 from tolliver.anyio import InstanceOptions, create_instance, run
 
 from tests.anyio.nodes import Nodes, until
-from tolliver_proto import Delivery, Limits
+from tolliver_proto import Delivery, Limits, Policy
 
 SLOW = 0.002  # seconds of one call: more than handlers have in one turn of the loop
 RESET = struct.pack("ii", 1, 0)  # lingers for no second: closing it resets the connection
@@ -167,7 +167,7 @@ async def test_messages_that_are_acknowledged_in_the_turn_of_the_close_are(nodes
 @pytest.mark.anyio
 async def test_a_message_that_is_kept_from_a_turn_to_the_next_is_being_handled(nodes: Nodes) -> None:
     """After others of the same turn, too: its iterator is stuck when it is kept for long."""
-    async with nodes.open("right", stuck_after=0.05) as right, nodes.open("left") as left:
+    async with nodes.open("right", policy=Policy(stuck_after=0.05)) as right, nodes.open("left") as left:
         await right.subscribe("news")
         await left.new_connection(f"127.0.0.1:{right.port}")
         messages = right.messages("news", subscribe=False)

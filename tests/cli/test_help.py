@@ -137,8 +137,8 @@ def test_on_a_terminal_help_is_wrapped_and_a_wide_row_has_a_line_for_each_cell(t
     rows = dict(line.split(maxsplit=1) for line in made.splitlines()[-7:])
     assert list(rows) == ["name", "uuid", "names", "spki_sha256", "expires", "certificate", "key"]
     assert rows["names"] == "a.example"
-    wide = on_a_terminal("options", columns=250).splitlines()
-    assert wide[0].split() == ["flag", "key", "takes", "default", "help"]
+    wide = on_a_terminal("options", columns=350).splitlines()
+    assert wide[0].split() == ["flag", "key", "takes", "default", "help", "sentence"]
     assert len(wide) == len(TABLE) + 1
 
 
@@ -174,7 +174,7 @@ def test_a_shell_completes_commands_and_options(name: str, shell: dict[str, str]
     script.write_text(BEFORE.get(name, "") + tolliver("completion", name).stdout + DRIVERS[name])
     for line, word, other in (
         ("tolliver lis", "listen", "send"),
-        ("tolliver listen --limits.max-b", "--limits.max-body", "--limits.max-name"),
+        ("tolliver listen --limits.max-b", "--limits.max-body", "--limits.max-handshake"),
         ("tolliver outbox re", "retry", "drop"),
         ("tolliver send c k --probe m", "message", "ack"),
     ):

@@ -9,20 +9,23 @@ import re
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from tolliver._cli.commands import choices
 from tolliver._options.kinds import kind_of, seconds
-from tolliver._options.reading import arguments, defaults, parse, read
-from tolliver._options.table import CODE, TABLE, flag_of, unknown
+from tolliver._options.reading import arguments, parse, read, show_default
+from tolliver._options.table import TABLE, flag_of, unknown
+from tolliver._options.tls import TLS
 from tolliver.anyio import InstanceOptions
 
 from tests.cli.commands import tolliver
 from tests.wire.vectors import ONE, TWO
-from tolliver_proto import Limits, Revision, Subscription
+from tolliver_proto import Limits, Policy, Revision, Subscription
 from tolliver_proto.layouts import Dialect
 from tolliver_proto.node import QuotaPolicy
 
 REQUIRED = {"tls.cert", "tls.key", "tls.ca"}
+OF_PROGRAMS = {"handlers", "responders", "on_event"}
 GIVEN = {
     "": True,
     "N": "7",
@@ -35,7 +38,6 @@ GIVEN = {
     "raise|drop_oldest|skip": "skip",
     "none|zlib": "zlib",
     "off|ack|message": "ack",
-    "UUID=LAYOUT": [f"{ONE}=go-2026"],
     "UUID=POLICY": [f"{ONE}=skip", f"{TWO}=raise"],
     "HABIT,...": "unreliable-id:4294967295,strict-uuid7,control-messages:0,subscriptions:back",
     "UUID=HABIT,...": [f"{ONE}=version:3,strict-uuid7,accept-either:0"],
@@ -43,25 +45,34 @@ GIVEN = {
 GENERATED = [
     key
     for key in TABLE
-    if key not in choices.OWN_FLAGS and not key.startswith("tls.") and not TABLE[key].kind.startswith("[")
+    if key not in choices.OWN_FLAGS and not key.startswith("tls.") and not TABLE[key].takes.startswith("[")
 ]
 
 
-def test_every_option_of_the_classes_is_in_it() -> None:
-    assert {*defaults()} | REQUIRED == {*TABLE} | {*CODE}
-    assert all(entry.help and not entry.help.endswith(".") for entry in TABLE.values())
+def test_every_option_that_answers_a_sentence_is_in_it() -> None:
+    parts = {"tls": TLS, "policy": Policy, "limits": Limits}
+    told = {
+        f"{part}.{one.name}".removeprefix("policy."): one.metadata
+        for part, kind in parts.items()
+        for one in (attrs.fields(kind) if part == "tls" else dataclasses.fields(kind))
+    } | {one.name: one.metadata for one in attrs.fields(InstanceOptions) if one.name not in parts}
+    assert {*TABLE} == {key for key, metadata in told.items() if metadata.get("sentence")}
+    assert {key for key, metadata in told.items() if not metadata} - {"dialect", "dialects"} == OF_PROGRAMS
+    for key, entry in TABLE.items():
+        assert re.fullmatch(r".*[^.]", entry.help), key
+        assert re.fullmatch(r"[A-Z].*\.", entry.sentence), key
+    assert len({entry.sentence for entry in TABLE.values()}) == len(TABLE) <= 60
 
 
 @pytest.mark.parametrize("key", [key for key in TABLE if key not in REQUIRED | {"acl", "speaks"}])
 def test_a_default_is_written_as_it_is_read(key: str) -> None:
-    entry, default = TABLE[key], defaults()[key]
-    kind = kind_of(entry)
-    shown = kind.show(default)
+    entry = TABLE[key]
+    shown, default = show_default(entry), entry.default
     if entry.many:
         assert (shown, default or ()) == ("", ())
-    elif entry.kind and default is not None:
-        assert kind.parse(shown) == default
-        assert type(kind.parse(shown)) is type(default)
+    elif entry.takes and default is not None:
+        assert kind_of(entry).parse(shown) == default
+        assert type(kind_of(entry).parse(shown)) is type(default)
     else:
         assert shown in ("", "none", "false")
 
@@ -75,11 +86,11 @@ def place(**given: Any) -> InstanceOptions:
 
 @pytest.mark.parametrize("key", GENERATED)
 def test_each_reaches_the_instance(key: str, tmp_path: Path) -> None:
-    sample = GIVEN[TABLE[key].kind]
+    sample = GIVEN[TABLE[key].takes]
     with_it = {"dedupe": "5"} if key == "dedupe_durable" else {}
     options = place(database=tmp_path / "node.db", **with_it, **{key.replace(".", "__"): sample})
-    part, _, name = key.rpartition(".")
-    got = getattr(options.limits if part else options, name)
+    part = TABLE[key].part
+    got = getattr(getattr(options, part) if part else options, key.rpartition(".")[2])
     if key == "speaks":
         assert (got(3), got(4)) == (True, False)
         return
@@ -87,13 +98,13 @@ def test_each_reaches_the_instance(key: str, tmp_path: Path) -> None:
         assert got == ("127.0.0.1", 0)
         return
     assert got == kind_of(TABLE[key]).parse(sample)
-    assert got != defaults()[key]
+    assert got != TABLE[key].default
 
 
 def test_what_stands_for_one_peer(tmp_path: Path) -> None:
     policies, dialects = GIVEN["UUID=POLICY"], GIVEN["UUID=HABIT,..."]
     options = place(database=tmp_path / "node.db", quota_policies=policies, dialects=dialects)
-    assert options.quota_policies == {ONE: QuotaPolicy.SKIP, TWO: QuotaPolicy.RAISE}
+    assert options.policy.quota_policies == {ONE: QuotaPolicy.SKIP, TWO: QuotaPolicy.RAISE}
     assert options.dialects == {ONE: Dialect(version=3, strict_uuid7=True, accept_either=False)}
 
 
@@ -149,7 +160,7 @@ HERE = ("--plaintext", "--database", "d.db", "--listen", "127.0.0.1:0")
         (("stage", "staged", *HERE[:1], *HERE[3:], "--dialect", "unreliable-id:5"), "ids from 1 to 2^31-2 are"),
         (("listen", *HERE, "--tls.tls12"), "--tls.tls12 with --plaintext: there is no TLS then"),
         (("listen", *HERE, "--dedupe-durable"), "say how many messages to remember"),
-        (("stage", "staged", *HERE[:1], *HERE[3:], "--limits.max-name", "x"), "--limits.max-name: 'x'"),
+        (("stage", "staged", *HERE[:1], *HERE[3:], "--limits.max-handshake", "x"), "--limits.max-handshake: 'x'"),
         (("listen", *HERE, "--connect", "nobody@localhost"), "'nobody' before the @ is no peer"),
         (("listen", *HERE, "--connect", "localhost", "--spki", "ab"), "--spki 'ab': give the 64 hexadecimal digits"),
         (("listen", *HERE, "--spki", "ab" * 32), "--spki pins the one peer of --connect"),
@@ -171,8 +182,9 @@ def test_they_are_listed() -> None:
     assert [one["key"] for one in listed] == [*TABLE]
     body = next(one for one in listed if one["key"] == "limits.max_body")
     assert (body["flag"], body["takes"], body["default"]) == ("--limits.max-body", "BYTES", "16MiB")
+    assert (body["unit"], body["sentence"]) == ("bytes", "My messages are larger than 16 MiB.")
     head, *rows = tolliver("options").stdout.splitlines()
-    assert head.split("\t") == ["flag", "key", "takes", "default", "help"]
+    assert head.split("\t") == ["flag", "key", "takes", "default", "help", "sentence"]
     assert [row.split("\t")[0] for row in rows] == [flag_of(key) for key in TABLE]
 
 
@@ -213,18 +225,19 @@ FILE = {
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), "1h"])
 def test_a_time_after_which_peers_are_forgotten_is_positive(wrong: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="forget_after"):
-        InstanceOptions(plaintext=True, forget_after=wrong)
+    with pytest.raises(ValueError, match="forget_after"):
+        InstanceOptions(plaintext=True, policy=Policy(forget_after=wrong))
 
 
 def test_a_file_makes_the_options() -> None:
     options = InstanceOptions(**arguments(read(FILE, TABLE, Path("/srv"))))
     assert options.database == Path("/srv/node.db")
-    assert (options.expire_after, options.forget_after, options.stuck_after) == (5400.0, 7 * 86400.0, None)
+    policy = options.policy
+    assert (policy.expire_after, policy.forget_after, policy.stuck_after) == (5400.0, 7 * 86400.0, None)
     assert options.subscriptions == (("a", ""), ("b", "c"))
     assert options.remotes[0].identity == ONE
     assert options.limits == Limits(max_body=2**20, close_timeout=2, redial_max=1.5)
-    assert (options.quota_policies, options.dialects) == ({ONE: QuotaPolicy.SKIP}, {TWO: Dialect(version=3)})
+    assert (policy.quota_policies, options.dialects) == ({ONE: QuotaPolicy.SKIP}, {TWO: Dialect(version=3)})
     assert options.speaks(2)
 
 

@@ -23,7 +23,7 @@ from tolliver._cli.config import KEYS, load
 from tolliver._options.reading import leaves, read
 from tolliver.staging import Position, StageFolder
 
-from scripts.draw.options import PAGE
+from scripts.draw.options import RUN
 from tests.cli.commands import COMMAND, SECONDS, Listener, run_process, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
@@ -234,7 +234,7 @@ PARTS = ("tls", "deliver", "bridge", "limits")
 
 
 def test_the_files_on_the_page_can_be_read() -> None:
-    shown = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^```toml\n(.*?)^```$", RUN.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     whole, *parts = map(tomllib.loads, shown)
     assert [read({"deliver": one}, KEYS, Path())["deliver.channel"] for one in whole.pop("deliver")]
     assert read(whole, KEYS, Path())["limits.max_body"] == 64 * 2**20
@@ -570,4 +570,5 @@ def test_what_is_subscribed_to_follows_from_the_tables(tmp_path: Path) -> None:
     found = load(path)
     assert found.subscriptions == (("a", ""), ("b", "k"), ("d", ""))
     options = found.options()
-    assert (options.subscriptions, options.stuck_after, options.handling_timeout) == (found.subscriptions, 1201, 1201)
+    assert options.subscriptions == found.subscriptions
+    assert (options.policy.stuck_after, options.policy.handling_timeout) == (1201, 1201)

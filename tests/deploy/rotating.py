@@ -28,7 +28,7 @@ from tolliver.certs import make_ca, make_certificate
 
 from tests.cli.commands import Listener, running
 from tests.ports import free_port
-from tolliver_proto import Limits
+from tolliver_proto import Limits, Policy
 
 DAY = datetime.timedelta(days=1)
 SECONDS = 120.0
@@ -115,7 +115,7 @@ def rotate(directory: Path, rotations: int, lifetime: float) -> Figures:
         options = blocking.InstanceOptions(
             database=directory / "alice.db",
             tls=blocking.TLS(alice.home / "tls.crt", alice.home / "tls.key", alice.home / "ca.crt"),
-            max_connection_age=AGE,
+            policy=Policy(max_connection_age=AGE),
             limits=Limits(redial_first=0.01, redial_max=0.1),
         )
         sender = stack.enter_context(blocking.create_instance(options))

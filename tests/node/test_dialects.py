@@ -60,7 +60,7 @@ ways = pytest.mark.parametrize("way", WAYS)
 
 def met(way: str, **policy: Any) -> tuple[Play, Wire]:
     meet, known = WAYS[way]
-    play = Play(handlers=[("", "", "h")], policy=Policy(**known, **policy), limits=Limits(max_attempts=3))
+    play = Play(handlers=[("", "", "h")], policy=Policy(**policy), **known, limits=Limits(max_attempts=3))
     play.call("subscribe", "c", "")
     return play, meet(play)
 
@@ -126,18 +126,14 @@ def test_it_alone_is_told_again_by_messages(way: str) -> None:
     """T-33."""
     _, wire = met(way)
     assert Subscribe("c", "", 1) in decode(b"".join(wire.units))
-    play = Play(policy=Policy(dialects={LOW: GO}))
+    play = Play(dialects={LOW: GO})
     play.call("subscribe", "c", "")
     other = play.peer(OTHER)
     assert [frame for frame in other.got() if isinstance(frame, Subscribe)] == []
 
 
 def test_a_remote_stands_over_its_peer_and_that_over_the_instance() -> None:
-    play = Play(
-        policy=Policy(
-            dialect=Dialect(announce_after_handshake=True), dialects={LOW: Dialect(announce_after_handshake=False)}
-        )
-    )
+    play = Play(dialect=Dialect(announce_after_handshake=True), dialects={LOW: Dialect(announce_after_handshake=False)})
     play.call("subscribe", "c", "")
     play.node.connect("there", play.now, dialect=Dialect(announce_after_handshake=True))
     wire = play.dialled(play.run())
@@ -158,7 +154,7 @@ def test_a_remote_stands_over_its_peer_and_that_over_the_instance() -> None:
 def test_strict_uuid7_and_accept_either_are_the_instances_too() -> None:
     """T-03, T-22."""
     v4 = OTHER.__class__("6fa459ea-ee8a-4ca4-894e-db77e160355e")
-    play = Play(policy=Policy(dialect=Dialect(strict_uuid7=True, accept_either=True)))
+    play = Play(dialect=Dialect(strict_uuid7=True, accept_either=True))
     stranger = play.accepted(v4)
     assert every(stranger.request(), ShutdownWrite)
     wire = play.peer(LOW)
@@ -167,24 +163,20 @@ def test_strict_uuid7_and_accept_either_are_the_instances_too() -> None:
     play.node.receive_data(wire.cid, head, now=play.now)
     play.run()
     assert {tuple(one) for one in play.knows(LOW)} == {("c", "")}
-    relaxed = Play(policy=Policy(dialect=Dialect(strict_uuid7=True), dialects={v4: Dialect(strict_uuid7=False)}))
+    relaxed = Play(dialect=Dialect(strict_uuid7=True), dialects={v4: Dialect(strict_uuid7=False)})
     assert only(relaxed.accepted(v4).request(), PeerUp).peer == v4
 
 
 @pytest.mark.parametrize(
     "odd",
     [
-        {"dialect": "go"},
-        {"dialect": Dialect(version=2)},
-        {"dialect": Dialect(revision=Revision.DRAFT_1)},
-        {"dialects": [LOW]},
-        {"dialects": {"bob": GO}},
-        {"dialects": {LOW: "go"}},
+        Dialect(version=2),
+        Dialect(revision=Revision.DRAFT_1),
     ],
 )
-def test_a_policy_that_cannot_be_meant(odd: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=rf"Policy\.{next(iter(odd))}"):
-        Policy(**odd)
+def test_what_is_an_argument_of_its_own_is_no_dialect_of_everybody(odd: Dialect) -> None:
+    with pytest.raises(ValueError, match=r"that of everybody is the option `(version|revision)`"):
+        Play(dialect=odd)
 
 
 @pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])

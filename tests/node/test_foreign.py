@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -52,8 +53,8 @@ def rust(play: Play) -> tuple[Wire, list[Action]]:
     return wire, wire.send(HandshakeFinal(True))
 
 
-def known(revision: Revision = GO, **more: Any) -> Policy:
-    return Policy(dialects={LOW: Dialect(revision=revision, **more)})
+def known(revision: Revision = GO, **more: Any) -> dict[UUID, Dialect]:
+    return {LOW: Dialect(revision=revision, **more)}
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def made_up() -> Iterator[Revision]:
 
 
 def test_one_that_dials_us_is_known_by_its_uuid() -> None:
-    play = Play(handlers=[("", "", "h")], policy=known())
+    play = Play(handlers=[("", "", "h")], dialects=known())
     play.call("subscribe", "news", "")
     wire = go(play)
     own = (Subscription("news", ""),)
@@ -112,7 +113,7 @@ def test_one_that_we_dial_is_known_by_its_remote() -> None:
 
 
 def test_a_refused_message_stays_blocks_nobody_and_goes_again_with_growing_pauses() -> None:
-    play = Play(policy=known(), limits=Limits(window_messages=1))
+    play = Play(dialects=known(), limits=Limits(window_messages=1))
     wire = go(play)
     play.send("c", "", b"refused")
     play.send("c", "", b"next")
@@ -142,7 +143,7 @@ def test_a_refused_message_stays_blocks_nobody_and_goes_again_with_growing_pause
 
 
 def test_refusals_while_as_many_as_may_be_wait_for_their_resend_stay_in_the_window() -> None:
-    play = Play(policy=known(), limits=Limits(backoff_messages=1, window_messages=2))
+    play = Play(dialects=known(), limits=Limits(backoff_messages=1, window_messages=2))
     wire = go(play)
     for body in (b"1", b"2", b"3"):
         play.send("c", "", body)
@@ -155,7 +156,7 @@ def test_refusals_while_as_many_as_may_be_wait_for_their_resend_stay_in_the_wind
 
 
 def test_a_refused_control_message_goes_again_and_a_refused_probe_is_an_answer() -> None:
-    play = Play(policy=replace(known(), probe="message", probe_interval=30.0, probe_timeout=30.0))
+    play = Play(dialects=known(), policy=Policy(probe="message", probe_interval=30.0, probe_timeout=30.0))
     wire = go(play)
     wire.got()
     play.call("subscribe", "more", "")
@@ -172,7 +173,7 @@ def test_a_refused_control_message_goes_again_and_a_refused_probe_is_an_answer()
 
 
 def test_several_entries_are_stored_with_one_ack() -> None:
-    play = Play(policy=known(), limits=Limits(max_subscriptions=4))
+    play = Play(dialects=known(), limits=Limits(max_subscriptions=4))
     wire = go(play)
     wire.got()
     play.hold_commits = True
@@ -201,10 +202,8 @@ def test_several_entries_are_stored_with_one_ack() -> None:
 
 @pytest.mark.parametrize("said_of", ["it", "everybody"])
 def test_no_reliable_message_is_for_a_peer_without_acks(said_of: str) -> None:
-    policy = known(RUST, subscriptions=WANTED if said_of == "it" else None)
-    if said_of == "everybody":  # peers that say their own lists have those
-        policy = replace(policy, dialect=Dialect(subscriptions=WANTED))
-    play = Play(policy=policy)
+    own, everybody = (WANTED, None) if said_of == "it" else (None, WANTED)  # peers that say their own lists have those
+    play = Play(dialects=known(RUST, subscriptions=own), dialect=Dialect(subscriptions=everybody))
     wire, actions = rust(play)
     assert only(actions, PeerUp).peer == LOW
     assert play.knows() == {*WANTED}
@@ -234,7 +233,7 @@ def test_no_reliable_message_is_for_a_peer_without_acks(said_of: str) -> None:
 
 
 def test_what_its_format_cannot_carry_goes_to_nobody() -> None:
-    play = Play(policy=known(RUST, subscriptions=WANTED))
+    play = Play(dialects=known(RUST, subscriptions=WANTED))
     wire, _ = rust(play)
     other = play.peer(OTHER, ("c", ""))
     with pytest.raises(OwnLimitExceeded, match="65535"):
@@ -246,7 +245,7 @@ def test_what_its_format_cannot_carry_goes_to_nobody() -> None:
 
 
 def test_its_messages_are_never_acknowledged_whatever_their_id() -> None:
-    play = Play(handlers=[("", "", "h")], policy=replace(known(RUST), dedupe=10), subscriptions=[("c", "")])
+    play = Play(handlers=[("", "", "h")], dialects=known(RUST), policy=Policy(dedupe=10), subscriptions=[("c", "")])
     wire, _ = rust(play)
     data = bytes.fromhex("03 00000001 0001 63 0000 0002 6869")
     for _ in range(2):  # Rust's ids begin anew
@@ -260,7 +259,7 @@ def test_its_messages_are_never_acknowledged_whatever_their_id() -> None:
 
 @pytest.mark.parametrize("probe", ["ack", "message"])
 def test_it_is_not_probed(probe: Any) -> None:
-    play = Play(policy=replace(known(RUST), probe=probe))
+    play = Play(dialects=known(RUST), policy=Policy(probe=probe))
     wire, _ = rust(play)
     assert every(play.wait(300.0), PeerDown) == []
     assert wire.got() == []
@@ -304,7 +303,7 @@ def test_a_peer_that_had_acks_before() -> None:
 def test_known_by_its_uuid_it_has_no_messages_waiting_after_a_restart() -> None:
     play = Play()
     play.peer(LOW, ("c", ""))
-    again = Play(store=play.store, policy=known(RUST))
+    again = Play(store=play.store, dialects=known(RUST))
     assert again.send("c", "", b"").recipients == 0
 
 
@@ -313,13 +312,13 @@ def test_known_by_its_uuid_it_has_no_messages_waiting_after_a_restart() -> None:
 
 def test_a_layout_that_carries_less_than_the_limits_allow(made_up: Revision) -> None:
     with pytest.raises(ValueError, match=r"Limits\.max_body"):
-        Play(policy=known(made_up))
+        Play(dialects=known(made_up))
     play = Play()
     with pytest.raises(ValueError, match="65535"):
         play.node.connect("there", dialect=Dialect(revision=made_up))
     with pytest.raises(ValueError, match="revision"):
         Dialect(revision=cast(Revision, 205))
-    play = Play(limits=Limits(max_body=1000), policy=known(made_up, subscriptions=WANTED))
+    play = Play(limits=Limits(max_body=1000), dialects=known(made_up, subscriptions=WANTED))
     wire = play.accepted(LOW, revision=made_up)
     wire.request()
     wire.got()
@@ -336,7 +335,7 @@ def test_a_list_that_would_be_too_long_in_another_layout() -> None:
     with pytest.raises(OwnLimitExceeded, match="GO_2026"):
         play.node.connect("there", dialect=Dialect(revision=GO))
     play.node.connect("there", dialect=Dialect(revision=RUST))
-    play = Play(limits=Limits(max_handshake=100), policy=known())
+    play = Play(limits=Limits(max_handshake=100), dialects=known())
     for name in ("a", "b", "c"):
         play.call("subscribe", name, "")
     with pytest.raises(OwnLimitExceeded):

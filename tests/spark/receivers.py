@@ -14,7 +14,7 @@ from tolliver.blocking import Instance, InstanceOptions, create_instance
 from tolliver.spark.write._options import WriteOptions, write_options
 
 from tests.certificates import Certificates
-from tolliver_proto import Delivery
+from tolliver_proto import Delivery, Policy
 
 PATIENCE = 60.0  # seconds
 
@@ -64,7 +64,7 @@ class Receivers:
     @contextmanager
     def open(self, inbox: Inbox, *channels: str, name: str = "right", **options: Any) -> Iterator[Instance]:
         """One that has handled copies once, and subscribes to "rows" if nothing else is said."""
-        chosen = {"listen": "127.0.0.1:0", "tls": self.certs.tls(name), "dedupe": 100_000, **options}
+        chosen = {"listen": "127.0.0.1:0", "tls": self.certs.tls(name), "policy": Policy(dedupe=100_000), **options}
         with create_instance(InstanceOptions(database=self.directory / f"{name}.db", **chosen)) as instance:
             for channel in channels or ("rows",):
                 instance.register_callback(channel, "", inbox)

@@ -39,6 +39,7 @@ from tolliver_proto import (
     IdentityConflict,
     Limits,
     Message,
+    Policy,
     Revision,
     Role,
     Subscribe,
@@ -169,7 +170,7 @@ def test_ids_of_a_column_count_once_in_any_order(receivers: Receivers, inbox: In
 
 
 def test_a_receiver_without_dedupe_sees_a_second_try(receivers: Receivers, inbox: Inbox) -> None:
-    with receivers.open(inbox, dedupe=0) as right:
+    with receivers.open(inbox, policy=Policy(dedupe=0)) as right:
         for _ in range(2):
             write_rows(batches(ROWS[:10], 10), receivers.options(right.port), "write/0")
         assert inbox.often == {2}
@@ -181,13 +182,13 @@ def test_a_receiver_without_dedupe_sees_a_second_try(receivers: Receivers, inbox
 def test_a_receiver_that_goes_away_and_comes_back_gets_all_of_it_once(receivers: Receivers) -> None:
     rows, inbox = numbered(3_000), Inbox(most=1000)
     with ThreadPoolExecutor(1) as pool:
-        with receivers.open(inbox, dedupe_durable=True) as right:
+        with receivers.open(inbox, policy=Policy(dedupe=100_000, dedupe_durable=True)) as right:
             port = right.port
             options = receivers.options(port, rowsPerSend=50, window=100)
             writing = pool.submit(write_rows, batches(rows, 1000), options, "write/0")
             wait_for(lambda: inbox.refused)  # so that something is unacknowledged when it goes
         inbox.most = None
-        with receivers.open(inbox, dedupe_durable=True, listen=f"127.0.0.1:{port}"):
+        with receivers.open(inbox, policy=Policy(dedupe=100_000, dedupe_durable=True), listen=f"127.0.0.1:{port}"):
             wrote = writing.result(PATIENCE)
     assert (wrote.rows, wrote.resent > 0) == (3_000, True)
     assert set(inbox.bodies) == set(bodies(rows))
@@ -212,7 +213,7 @@ def test_a_receiver_that_does_not_acknowledge_is_an_error_after_ack_timeout(rece
 
 
 def test_slow_acknowledgements_are_progress(receivers: Receivers, inbox: Inbox) -> None:
-    with receivers.open(inbox, dedupe=0) as right:
+    with receivers.open(inbox, policy=Policy(dedupe=0)) as right:
         right.register_callback("rows", "", lambda _delivery: time.sleep(0.4))
         options = receivers.options(right.port, ackTimeout=2)
         assert write_rows(batches(ROWS[:6], 6), options, "write/0").rows == 6

@@ -12,7 +12,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.spark.receivers import PATIENCE, Inbox, Receivers, wait_for
-from tolliver_proto import NoticeKind
+from tolliver_proto import NoticeKind, Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -197,12 +197,14 @@ def test_a_receiver_that_goes_away_and_comes_back_in_the_middle_of_a_write(
     done = threading.Event()
 
     def come_and_go() -> None:
-        with receivers.open(inbox, dedupe_durable=True) as right:
+        with receivers.open(inbox, policy=Policy(dedupe=100_000, dedupe_durable=True)) as right:
             port.set_result(right.port)
             wait_for(lambda: inbox.refused)  # so that the write is not over when it goes
         assert not done.is_set()
         inbox.most = None
-        with receivers.open(inbox, dedupe_durable=True, listen=f"127.0.0.1:{port.result()}"):
+        with receivers.open(
+            inbox, policy=Policy(dedupe=100_000, dedupe_durable=True), listen=f"127.0.0.1:{port.result()}"
+        ):
             assert done.wait(60)
 
     with ThreadPoolExecutor(1) as pool:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tolliver._options.instance import TLS, InstanceOptions, Remote
 
-from tolliver_proto import Limits, Revision
+from tolliver_proto import Limits, Policy, Revision
 
 ID = UUID("01890000-0000-7000-8000-000000000001")
 CERTS = TLS("a.pem", "a.key", "ca.pem")
@@ -74,6 +74,7 @@ remote: Any = Remote  # with the wrong types, on purpose
 parse: Any = Remote.parse
 tls: Any = TLS
 options: Any = InstanceOptions
+policy: Any = Policy
 
 
 @pytest.mark.parametrize(
@@ -131,12 +132,13 @@ options: Any = InstanceOptions
         (lambda: options(tls=CERTS, version="1"), TypeError, "give a whole number"),
         (lambda: options(tls=CERTS, speaks=2), TypeError, "give a function of a version"),
         (lambda: options(tls=CERTS, limits={}), TypeError, r"InstanceOptions.limits is {}: give a Limits"),
-        (lambda: options(tls=CERTS, probe=1), TypeError, 'give "off", "ack" or "message"'),
-        (lambda: options(tls=CERTS, probe="ping"), ValueError, "give one of 'off', 'ack', 'message'"),
-        (lambda: options(tls=CERTS, probe_interval="30"), TypeError, "InstanceOptions.probe_interval is '30'"),
-        (lambda: options(tls=CERTS, probe_timeout=0), ValueError, "probe_timeout is 0"),
-        (lambda: options(tls=CERTS, max_connection_age=0), ValueError, "max_connection_age is 0"),
-        (lambda: options(tls=CERTS, max_connection_age="1 d"), TypeError, "give seconds as a number, or None"),
+        (lambda: options(tls=CERTS, policy={}), TypeError, r"InstanceOptions.policy is {}: give a Policy"),
+        (lambda: options(tls=CERTS, policy=policy(probe=1)), ValueError, "probe is 1: give one of"),
+        (lambda: options(tls=CERTS, policy=policy(probe="ping")), ValueError, "give one of 'off', 'ack', 'message'"),
+        (lambda: options(tls=CERTS, policy=policy(probe_interval="30")), ValueError, "Policy.probe_interval is '30'"),
+        (lambda: options(tls=CERTS, policy=policy(probe_timeout=0)), ValueError, "probe_timeout is 0"),
+        (lambda: options(tls=CERTS, policy=policy(max_connection_age=0)), ValueError, "max_connection_age is 0"),
+        (lambda: options(tls=CERTS, policy=policy(max_connection_age="1 d")), ValueError, "above zero, or None"),
         (lambda: options(tls=CERTS, identity="x"), TypeError, "InstanceOptions.identity is 'x'"),
         (lambda: options(tls=CERTS, identity=UUID(int=2**128 - 1)), ValueError, "name nobody"),
         (
@@ -176,16 +178,9 @@ def test_plaintext_does_not_leave_this_machine(host: str) -> None:
     assert InstanceOptions(tls=CERTS, listen=host).remote(host).port == 7011
 
 
-@given(interval=st.floats(0.001, 10_000), longest=st.floats(0, 10_000))
-def test_the_retry_interval_is_the_first_resend(interval: float, longest: float) -> None:
-    limits = InstanceOptions(tls=CERTS, retry_interval=interval, limits=Limits(resend_max=longest)).limits
-    assert limits.resend_first == interval
-    assert limits.resend_max == max(interval, longest)
-
-
 def test_options_can_be_changed_into_others() -> None:
     options = InstanceOptions(tls=CERTS, listen="[::1]:5", remotes=["a:1", Remote("b", identity=ID)])
     assert evolve(options) == options
     for first, second in itertools.permutations((1.0, 20.0, 400.0), 2):
         changed = evolve(evolve(options, retry_interval=first), retry_interval=second)
-        assert changed.limits.resend_first == second
+        assert changed.retry_interval == second

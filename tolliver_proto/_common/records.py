@@ -8,7 +8,7 @@ once, and are given the names of the fields.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
@@ -28,7 +28,20 @@ def frozen(cls: type[_T]) -> type[_T]:
     return _finished(dataclass(slots=True, eq=False, repr=False, frozen=True)(cls))
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def option(takes: str, help: str, sentence: str = "", *, default: Any = MISSING, factory: Any = MISSING) -> Any:
+    """A field of `options`, with metadata from which flags, keys of a file and tables of the pages are made.
+
+    `takes` is the kind of its values with their unit, `help` one line, and `sentence` a user's words that the option
+    answers. An option without a sentence is for programs alone: it is no flag and no key.
+    """
+    told = {"takes": takes, "help": help, "sentence": sentence}
+    made: Any = field(
+        default=default, default_factory=factory, hash=None if factory is MISSING else False, metadata=told
+    )
+    return made
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, option))
 def options(cls: type[_T]) -> type[_T]:
     """Makes a frozen slotted dataclass whose arguments are given by keyword."""
     return _finished(dataclass(slots=True, eq=False, repr=False, frozen=True, kw_only=True)(cls))

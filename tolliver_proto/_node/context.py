@@ -7,13 +7,14 @@ work puts it into such a set; `Node.next_action` empties the sets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
 from .._common.connection_table import TableState
 from .._common.dial_causes import DialCause
 from .._common.transport import Remote
+from .._wire.dialect import Dialect
 from .._wire.events import Revision
 from .._wire.frames import Encoder, encoder
 from .._wire.limits import Limits
@@ -38,6 +39,8 @@ class Context(TableState[Link, Action]):
         revision: Revision,
         retry_interval: float | None,
         policy: Policy,
+        dialect: Dialect,
+        dialects: Mapping[UUID, Dialect],
         acl: Acl,
         tells_events: bool,
         now: float | None,
@@ -48,6 +51,8 @@ class Context(TableState[Link, Action]):
         self.revision = revision
         self.limits = limits
         self.policy = policy
+        self.dialect: Dialect = dialect.of_everybody()
+        self.dialects: dict[UUID, Dialect] = dict(dialects)  # of single peers, over `dialect`
         self.acl: Acl = acl  # current access rules
         self.rng = rng
         self.resend_first: float = limits.resend_first if retry_interval is None else retry_interval
@@ -74,7 +79,7 @@ class Context(TableState[Link, Action]):
 
     def revision_of(self, peer: UUID) -> Revision:
         """The wire layout of this peer, from its dialect or else our own."""
-        dialect = self.policy.dialects.get(peer)
+        dialect = self.dialects.get(peer)
         return self.revision if dialect is None or dialect.revision is None else dialect.revision
 
     def notice(

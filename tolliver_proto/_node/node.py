@@ -24,7 +24,7 @@ itself decides only across parts: the order of a turn, and the effects of a comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar, cast
 from uuid import UUID
 
@@ -98,13 +98,16 @@ class Node:
         speaks: Callable[[int], bool] = _speaks_no_other,
         retry_interval: float | None = None,
         policy: Policy | None = None,
+        dialect: Dialect = AS_EVERYBODY,
+        dialects: Mapping[UUID, Dialect] | None = None,
         acl: Acl | None = None,
         tell_events: bool = False,
         patterns: Iterable[PatternKind[Pattern]] = (),
         now: float | None = None,
     ) -> None:
         """`loaded` is the result of `Store.load`, `retry_interval` the seconds before the first resend (T-50), `acl`
-        the access rules: by default every member of the CA may do everything (D-4).
+        the access rules: by default every member of the CA may do everything (D-4). `dialect` is how all peers speak,
+        without a revision and a version, and `dialects` has those of single peers, by UUID, over it (C6).
 
         `subscriptions` are added to the stored ones; messages that match none are dropped from the start (T-46). With
         `tell_events` the actions include SubscriptionsChanged, PeersMoved, DialFailed and CertificateExpires. Those of
@@ -124,6 +127,8 @@ class Node:
             revision,
             retry_interval,
             policy,
+            dialect,
+            dialects or {},
             acl or Acl(),
             tell_events,
             now,
@@ -684,7 +689,7 @@ class Node:
     ) -> None:
         """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`.
 
-        `dialect` is its peer's dialect, over `Policy.dialects` and `Policy.dialect` (C6). Without `keep_trying`,
+        `dialect` is its peer's dialect, over the node's `dialects` and `dialect` (C6). Without `keep_trying`,
         dialling a remote that was never up ends with a refusal by either side (certificate, version, identity, access
         rules), and with an answer that is no handshake of this protocol or contradicts itself. With it, dialling goes
         on, after a refusal every 1 to 5 minutes, and DialFailed reports (T-73). Connecting to a refused remote again

@@ -70,6 +70,17 @@ class Dialect:
         if self.subscriptions is not None:
             object.__setattr__(self, "subscriptions", tuple(map(_subscription, self.subscriptions)))
 
+    def of_everybody(self) -> Dialect:
+        """Returns this dialect, as that of all peers. Raises ValueError if it has a revision or a version: those of all
+        peers are arguments of the node."""
+        for name in ("revision", "version"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"the dialect of everybody has a {name}, {getattr(self, name)}: that of everybody is the option "
+                    f"`{name}`, give that one"
+                )
+        return self
+
     def over(self, other: Dialect) -> Dialect:
         """Returns this dialect, with the other's habits where this one leaves them open."""
         chosen = {}

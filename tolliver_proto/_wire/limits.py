@@ -1,14 +1,14 @@
 """Limits: all bounds on memory and time that peers may take.
 
-A bound is checked where the length or count is read, before memory is taken. Times are in seconds, sizes in bytes. The
-comment of each default names its ruling.
+A bound is checked where the length or count is read, before memory is taken. Times are in seconds, sizes in bytes. Each
+bound is declared here alone, with what its help names: its ruling too.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
 
-from .._common.records import options
+from .._common.records import option, options
 
 _U32 = 2**32 - 1
 _KIB, _MIB = 2**10, 2**20
@@ -19,53 +19,145 @@ class Limits:
     """Bounds of a connection and of a node. Raises ValueError for a count below one or a time below zero."""
 
     # One frame.
-    max_body: int = 16 * _MIB  # T-06
-    max_name: int = 4096  # T-07: channel or key, encoded
-    max_subscriptions: int = 10_000  # T-08, T-19: entries of one handshake or control message
-    max_handshake: int = _MIB  # T-08: a whole handshake frame
+    max_body: int = option("BYTES", "a message's body (T-06)", "My messages are larger than 16 MiB.", default=16 * _MIB)
+    max_name: int = option("BYTES", "a channel or a key, encoded (T-07)", default=4096)
+    max_subscriptions: int = option(
+        "N", "subscriptions of a peer (T-08, T-19)", "A peer subscribes to more than 10,000 names.", default=10_000
+    )
+    max_handshake: int = option(
+        "BYTES", "a whole handshake (T-08)", "The names that a peer subscribes to take more than 1 MiB.", default=_MIB
+    )
 
     # One connection.
-    handshake_timeout: float = 10.0  # T-68
-    close_timeout: float = 5.0  # from our last byte to the peer's end of stream
-    unexpected_per_minute: int = 16  # T-65
-    handshake_burst: int = 3  # T-66: then one a second
-    high_water: int = _MIB  # D-9: unsent bytes above which the outbox is read no further
-    low_water: int = 256 * _KIB  # D-9: unsent bytes below which reading the outbox resumes
-    max_answers: int = _MIB  # D-12: bytes of answers (acks above all) to a peer that does not read them
-    inbox_messages: int = 1024  # D-9: messages handed out and not settled, before reading pauses
-    inbox_bytes: int = 16 * _MIB
+    handshake_timeout: float = option(
+        "SECONDS",
+        "to connect, and for a handshake (T-68)",
+        "My lines are slow: connecting takes longer than 10 seconds.",
+        default=10.0,
+    )
+    close_timeout: float = option(
+        "SECONDS",
+        "from our last byte to the end of the peer's",
+        "My programs must end sooner than 5 seconds after they are told to.",
+        default=5.0,
+    )
+    unexpected_per_minute: int = option("N", "handshake frames out of place, in a minute; more wait (T-65)", default=16)
+    handshake_burst: int = option("N", "handshakes of a peer at once, then one a second (T-66)", default=3)
+    high_water: int = option("BYTES", "unsent, above which nothing more is pulled for a connection (D-9)", default=_MIB)
+    low_water: int = option("BYTES", "unsent, below which pulling goes on (D-9)", default=256 * _KIB)
+    max_answers: int = option(
+        "BYTES",
+        "acks and answers that a peer causes and does not read, before its connection ends (D-12)",
+        default=_MIB,
+    )
+    inbox_messages: int = option(
+        "N",
+        "messages of a peer at handlers, over all its connections, before reading pauses (D-9)",
+        "Fewer messages should wait in memory for my handlers.",
+        default=1024,
+    )
+    inbox_bytes: int = option("BYTES", "the same in bytes (D-9)", default=16 * _MIB)
 
     # Strangers.
-    max_handshakes: int = 256  # D-7: accepted connections that are not established yet
-    max_handshakes_per_address: int = 16
+    max_handshakes: int = option("N", "connections that came in and are not established yet (D-7)", default=256)
+    max_handshakes_per_address: int = option(
+        "N", "the same from one address (D-7)", "All my peers come from one address.", default=16
+    )
 
     # One peer.
-    peers_per_key: int = 1000  # D-3: UUIDs of one public key whose certificates name no UUID
-    window_messages: int = 256  # T-52: messages sent and not acknowledged
-    window_bytes: int = 8 * _MIB
-    backoff_messages: int = 10_000  # T-52: messages that left the window and wait for their resend
-    outbox_messages: int = 100_000  # D-10
-    outbox_bytes: int = 1024 * _MIB
-    max_attempts: int = 20  # T-47: failed deliveries of a message before it becomes a dead letter
-    attempts_remembered: int = 10_000  # T-47: messages whose failed deliveries are counted in memory
-    max_dead_letters: int = 10_000  # T-47: dead letters of all peers; above it the oldest is deleted
-    max_dead_letter_bytes: int = 256 * _MIB
-    max_retained: int = 10_000  # P-35: names whose last value is kept for new subscribers
-    max_retained_bytes: int = 64 * _MIB
-    control_per_second: int = 100  # D-12: control messages; further ones wait
+    peers_per_key: int = option("N", "UUIDs of one key, where its certificates have none (D-3)", default=1000)
+    window_messages: int = option(
+        "N",
+        "messages on their way to a peer, unacknowledged (T-52)",
+        "A peer should have only a few messages in hand at a time.",
+        default=256,
+    )
+    window_bytes: int = option("BYTES", "the same in bytes (T-52)", default=8 * _MIB)
+    backoff_messages: int = option(
+        "N", "messages for a peer that left the window and wait for their resend (T-52)", default=10_000
+    )
+    outbox_messages: int = option(
+        "N",
+        "messages that wait for a peer: its quota (D-10)",
+        "A peer is away for long, and more than 100,000 messages wait for it.",
+        default=100_000,
+    )
+    outbox_bytes: int = option(
+        "BYTES",
+        "the same in bytes (D-10)",
+        "The queue for a peer may take more disk, or less, than 1 GiB.",
+        default=1024 * _MIB,
+    )
+    max_attempts: int = option(
+        "N",
+        "failures of a message before it is a dead letter (T-47)",
+        "A message that fails should become a dead letter sooner, or later.",
+        default=20,
+    )
+    attempts_remembered: int = option("N", "messages whose failures are counted in memory (T-47)", default=10_000)
+    max_dead_letters: int = option(
+        "N",
+        "dead letters of all peers; at it the oldest goes (T-47)",
+        "More dead letters than 10,000 should be kept.",
+        default=10_000,
+    )
+    max_dead_letter_bytes: int = option(
+        "BYTES",
+        "the same in bytes (T-47)",
+        "Dead letters may take more disk, or less, than 256 MiB.",
+        default=256 * _MIB,
+    )
+    max_retained: int = option(
+        "N",
+        "names whose last value is kept for new subscribers (P-35)",
+        "I keep the last value of more than 10,000 names.",
+        default=10_000,
+    )
+    max_retained_bytes: int = option(
+        "BYTES",
+        "the same in bytes of channels, keys and bodies (P-35)",
+        "My last values take more than 64 MiB.",
+        default=64 * _MIB,
+    )
+    control_per_second: int = option("N", "control messages of a peer; what is above waits (D-12)", default=100)
 
     # Sending again.
-    resend_first: float = 10.0  # T-50
-    resend_max: float = 300.0
-    redial_first: float = 0.1  # T-73
-    redial_max: float = 30.0
+    resend_first: float = option(
+        "SECONDS", "before the first resend, where the node is given no `retry_interval` (T-50)", default=10.0
+    )
+    resend_max: float = option(
+        "SECONDS",
+        "between two resends of a message at most (T-50)",
+        "A message should be sent again at least every minute.",
+        default=300.0,
+    )
+    redial_first: float = option(
+        "SECONDS", "before the second dial of a remote, doubling from there (T-73)", default=0.1
+    )
+    redial_max: float = option(
+        "SECONDS",
+        "between two dials of a remote at most (T-73)",
+        "A peer that is back should be found within a second.",
+        default=30.0,
+    )
 
     # The node.
-    handler_grace: float = 5.0  # T-46: after the opening, for which subscribed messages wait for their handler
-    subscription_grace: float = 30.0  # T-46: for which messages without a subscription are not dropped yet
-    keep_bytes: int = 4 * _MIB  # T-62: messages kept for a connecting peer
-    removal_delay: float = 0.05  # acknowledged rows wait this long for a commit that deletes them too
-    crossing_dial_window: float = 10.0  # T-70
+    handler_grace: float = option(
+        "SECONDS", "after the opening, in which what is wanted is kept for its handler (T-46)", default=5.0
+    )
+    subscription_grace: float = option(
+        "SECONDS", "after the opening, in which what nobody wants is not dropped yet (T-46)", default=30.0
+    )
+    keep_bytes: int = option(
+        "BYTES",
+        "kept for a peer that is connecting; then sends wait, or, if it failed before, it is not kept for "
+        "that peer; four times as much for all remotes that were never up (T-62)",
+        default=4 * _MIB,
+    )
+    removal_delay: float = option("SECONDS", "for which acknowledged rows wait for a commit to ride with", default=0.05)
+    crossing_dial_window: float = option(
+        "SECONDS", "in which two connections of one peer are two dials that crossed (T-70)", default=10.0
+    )
 
     def __post_init__(self) -> None:
         for field in fields(self):

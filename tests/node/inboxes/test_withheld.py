@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import Ack, Message, PeerIdentity, Policy, Subscribe, Subscription
+from tolliver_proto import Ack, Message, PeerIdentity, Subscribe, Subscription
 from tolliver_proto.layouts import Dialect
 
 from ..play import HIGH, LOW, Play, Wire, deliveries
@@ -155,7 +155,7 @@ def test_a_peer_that_comes_back_sends_all_again_by_itself() -> None:
 
 
 def test_one_that_dies_of_control_messages_is_not_asked() -> None:
-    play, wire = receiving(policy=Policy(dialects={LOW: Dialect(control_messages=False)}))
+    play, wire = receiving(dialects={LOW: Dialect(control_messages=False)})
     wire.send(Message("c", "k", b"x", 1))
     handle(play, "c", "", "handler")
     assert asked(wire) == []

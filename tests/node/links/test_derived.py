@@ -594,7 +594,7 @@ def test_reaching_oneself_is_seen_among_derived_ones_too() -> None:
 
 def test_strict_uuid7_takes_those_that_a_certificate_binds_and_no_other_of_version_8() -> None:
     """T-03."""
-    play = Play(policy=Policy(dialect=Dialect(strict_uuid7=True)))
+    play = Play(dialect=Dialect(strict_uuid7=True))
     assert every(play.accepted(writer(1), CERTIFICATE).request(), PeerUp)
     assert every(play.accepted(writer(2, "f00dbabe0002"), CERTIFICATE).request(), ShutdownWrite)
     eight = UUID(int=writer(3).int & ~(1 << 127))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tolliver_proto import (
@@ -233,7 +235,7 @@ def test_without_a_hold_it_is_as_it_was() -> None:
 @pytest.mark.parametrize("revision", [Revision.DRAFT_1, Revision.DRAFT_2])
 def test_where_no_control_messages_are_said_a_list_that_is_not_empty_ends_it(revision: Revision) -> None:
     """Draft 1 has none, and a peer that would die of them is not asked for any."""
-    play = Play(revision=revision, policy=Policy(dialects={LOW: Dialect(control_messages=False)}))
+    play = Play(revision=revision, dialects={LOW: Dialect(control_messages=False)})
 
     def again(*listed: tuple[str, str]) -> Wire:
         for wire in list(play.wires.values()):
@@ -564,18 +566,19 @@ def test_an_empty_list_of_a_go_program_is_held_for_a_day_with_the_cure(revision:
     sound(play, revision=revision)
 
 
-EARLIER = {
-    "draft 2": (Revision.DRAFT_2, Policy(), []),
-    "no control messages": (Revision.GO_2026, Policy(dialects={LOW: Dialect(control_messages=False)}), []),
-    "not an empty list": (Revision.GO_2026, Policy(), [D]),
-    "no hold at all": (Revision.GO_2026, Policy(unsubscribed_hold=0.0), []),
+EARLIER: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
+    "draft 2": ({"revision": Revision.DRAFT_2}, []),
+    "no control messages": ({"dialects": {LOW: Dialect(control_messages=False)}}, []),
+    "not an empty list": ({}, [D]),
+    "no hold at all": ({"policy": Policy(unsubscribed_hold=0.0)}, []),
 }
 
 
 @pytest.mark.parametrize("how", EARLIER)
 def test_else_the_earlier_rule_stands(how: str) -> None:
-    revision, policy, listed = EARLIER[how]
-    play = Play(revision=revision, policy=policy)
+    given, listed = EARLIER[how]
+    given = {"revision": Revision.GO_2026, **given}
+    play, revision = Play(**given), given["revision"]
     play.accepted(LOW, revision=revision).request(C)
     for cid in list(play.wires):
         play.wires[cid].lose()
@@ -587,11 +590,10 @@ def test_else_the_earlier_rule_stands(how: str) -> None:
 @pytest.mark.parametrize("known", ["by its UUID", "by a remote that does not answer"])
 def test_the_day_goes_on_where_it_was_not_heard_since_a_restart(known: str) -> None:
     dialect = Dialect(revision=Revision.GO_2026)
-    policy = Policy(dialects={LOW: dialect})
-    play = Play(policy=policy)
+    play = Play(dialects={LOW: dialect})
     gone_quiet(play, Revision.GO_2026)
     play.wait(1.0)
-    again = play.restart(policy=policy if known == "by its UUID" else Policy())
+    again = play.restart(dialects={LOW: dialect} if known == "by its UUID" else {})
     if known != "by its UUID":
         again.node.connect("there", dialect=dialect)
     again.wait(HOUR * 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tolliver_proto import HandshakeResponse, Policy, Subscribe, Subscription, Unsubscribe
+from tolliver_proto import HandshakeResponse, Subscribe, Subscription, Unsubscribe
 from tolliver_proto.layouts import Dialect
 
 from ..play import LOW, OTHER, Play, Wire
@@ -33,7 +33,7 @@ def dialled(play: Play, remote: str, control_messages: bool) -> Wire:
 def test_a_peer_that_dies_of_control_messages_is_sent_none(given: str, announces: bool) -> None:
     everybody = Dialect(announce_after_handshake=announces, control_messages=False if given == "as everybody" else None)
     own = {"as everybody": {OTHER: Dialect(control_messages=True)}, "by its UUID": {LOW: MUTE}}
-    play = Play(policy=Policy(dialect=everybody, dialects=own.get(given, {})))
+    play = Play(dialect=everybody, dialects=own.get(given, {}))
     play.call("subscribe", "old", "")
     other = play.peer(OTHER)
     wire = play.peer(LOW) if given in own else dialled(play, "there", control_messages=False)
@@ -60,7 +60,7 @@ def test_a_remote_is_what_was_said_of_it_last() -> None:
 
 
 def test_a_remote_stands_over_what_is_said_of_its_peer() -> None:
-    play = Play(policy=Policy(dialects={LOW: MUTE}))
+    play = Play(dialects={LOW: MUTE})
     wire = dialled(play, "there", control_messages=True)
     change(play)
     assert controls(wire) == 1

@@ -720,7 +720,7 @@ def controls(wire: Wire) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize("announce", [False, True])
 def test_subscriptions_are_announced_as_messages_too_where_asked(announce: bool) -> None:
     """T-33: for peers that throw a handshake's list away."""
-    play = Play(policy=Policy(dialect=Dialect(announce_after_handshake=announce)))
+    play = Play(dialect=Dialect(announce_after_handshake=announce))
     play.call("subscribe", "a", "")
     play.call("subscribe", "b", "k")
     wire = play.accepted(LOW)
@@ -732,7 +732,7 @@ def test_subscriptions_are_announced_as_messages_too_where_asked(announce: bool)
 
 
 def test_announced_or_not_what_changed_during_the_handshake_is_told() -> None:
-    play = Play(policy=Policy(dialect=Dialect(announce_after_handshake=True)))
+    play = Play(dialect=Dialect(announce_after_handshake=True))
     for channel in ("gone", "stays"):
         play.call("subscribe", channel, "")
     play.node.connect("there", now=play.now)

@@ -225,8 +225,8 @@ class Links(ConnectionTable[Link, Action]):
     def dialect(self, remote: Remote | None, peer: UUID | None) -> Dialect:
         """Dialect of a connection: that of its remote, over that of its peer, over that of all peers (C6)."""
         said = AS_EVERYBODY if remote is None else self.dialer.dialect_of(remote)
-        known = AS_EVERYBODY if peer is None else self._policy.dialects.get(peer, AS_EVERYBODY)
-        return said.over(known).over(self._policy.dialect)
+        known = AS_EVERYBODY if peer is None else self._context.dialects.get(peer, AS_EVERYBODY)
+        return said.over(known).over(self._context.dialect)
 
     def _dialect_on(self, remote: Remote | None, prefixes: Collection[str], claimed: UUID) -> Dialect:
         """Dialect of a peer that has sent its UUID. A derived identity has no UUIDv7: its certificate binds it

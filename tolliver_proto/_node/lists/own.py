@@ -46,7 +46,7 @@ class OwnList:
         answer = HandshakeResponse(context.version, context.instance_id, HandshakeStatus.SAME_VERSION)
         self._bytes = len(context.encoder.encode(answer)) + sum(map(sizes.entry_size, self.entries))
         self._more_for_head = self._more_for_entry = 0  # bytes that the largest foreign layout adds
-        for dialect in context.policy.dialects.values():
+        for dialect in context.dialects.values():
             self.check_revision(dialect)
 
     def check_revision(self, dialect: Dialect) -> None:

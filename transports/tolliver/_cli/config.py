@@ -9,19 +9,20 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import NOTHING, define, evolve, field
 
 from tolliver_proto import Acl
 
 from .._options.acl_file import load_acl
 from .._options.instance import InstanceOptions
 from .._options.kinds import kind_of
-from .._options.reading import arguments, defaults, leaves, read, show_default
+from .._options.reading import arguments, leaves, read, show_default
 from .._options.streams import StreamsOptions
-from .._options.table import PROGRAM, PROGRAM_DEFAULTS, TABLE, Entry, flag_of
+from .._options.table import PROGRAM, TABLE, Entry, flag_of
 from .._private import is_one_file, read_file
 from .._store.file import BESIDE, check_place
 from .._store.memory import IN_MEMORY, is_in_memory
@@ -80,7 +81,8 @@ class Config:
 
     def value(self, key: str) -> Any:
         """Of an option of the program."""
-        return self.values.get(key, PROGRAM_DEFAULTS.get(key))
+        default = KEYS[key].default
+        return self.values.get(key, None if default is NOTHING else default)
 
     def options(self) -> InstanceOptions:
         """Raises ValueError and TypeError where the options do not go together, and OSError."""
@@ -88,7 +90,7 @@ class Config:
             options = InstanceOptions(**arguments({key: one for key, one in self.values.items() if key in TABLE}))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path}: {error}") from None
-        return evolve(options, subscriptions=self.subscriptions, **self._patience())
+        return evolve(options, subscriptions=self.subscriptions, policy=replace(options.policy, **self._patience()))
 
     def bridge(self) -> Bridge | None:
         """Raises ValueError and TypeError where its options do not go together, OSError and CertificateError."""
@@ -114,11 +116,10 @@ class Config:
 
     def _patience(self) -> dict[str, Any]:
         """A destination is not stuck while its own timeout is not over, unless the file says otherwise (D-9, T-48)."""
-        known = defaults()
         times = [one.timeout for one in self.destinations]
         longest = None if None in times else max([0.0, *(one for one in times if one is not None)]) + 1
         return {
-            name: longest and max(longest, known[name])
+            name: longest and max(longest, TABLE[name].default)
             for name in ("stuck_after", "handling_timeout")
             if name not in self.values
         }
@@ -154,10 +155,10 @@ def _check_written(config: Config, in_use: Path | None) -> None:
     written = [("deliver.file", one.file) for one in config.destinations if one.file is not None]
     keylog = config.values.get("tls.keylog")
     written += [] if keylog is None else [("tls.keylog", keylog)]
-    read_only = {key for key, entry in KEYS.items() if entry.kind in ("FILE", "RULES")} - {"database", "tls.keylog"}
+    read_only = {key for key, entry in KEYS.items() if entry.takes in ("FILE", "RULES")} - {"database", "tls.keylog"}
     taken = {config.path: "this file itself"}
     taken |= {config.values[key]: f"{key}, too" for key in read_only if key in config.values}
-    for database in {config.values.get("database", defaults()["database"]), in_use} - {None, Path(IN_MEMORY)}:
+    for database in {config.values.get("database", TABLE["database"].default), in_use} - {None, Path(IN_MEMORY)}:
         real = os.path.realpath(database)
         taken |= {Path(f"{real}{more}"): f"a part of the database {database}" for more in ("", *BESIDE)}
     for key, file in written:
@@ -193,18 +194,17 @@ def print_keys(as_json: bool) -> None:
 
 
 def _print(chosen: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
-    known = {**defaults(), **PROGRAM_DEFAULTS}
     rows: list[dict[str, Any]] = []
     for key, first in chosen.items():
         entry = KEYS[key]
-        row = {**first, "key": key, "takes": entry.kind, "default": show_default(key, entry, known), "help": entry.help}
-        rows.append(row | {"repeatable": entry.many} if as_json else row)
+        row = {**first, "key": key, "takes": entry.takes, "default": show_default(entry), "help": entry.help}
+        row["sentence"] = entry.sentence
+        rows.append(row | {"unit": entry.unit, "repeatable": entry.many} if as_json else row)
     print_rows(rows, as_json, "")
 
 
 def example() -> str:
     """A file with every option; those that it does not need are comments."""
-    known = {**defaults(), **PROGRAM_DEFAULTS}
     lines = ["# An instance for `tolliver run`. Paths are relative to this file."]
     for part in ("", "tls", KEY, "bridge", "limits"):
         if part == KEY:
@@ -215,23 +215,23 @@ def example() -> str:
             if key.rpartition(".")[0] == part:
                 mark = "" if key in _NEEDED else "# "
                 name = key.rpartition(".")[2]
-                lines += ["", f"# {entry.help}{_kind(entry)}", f"{mark}{name} = {_toml(key, entry, known)}"]
+                said = [f"# {entry.sentence}"] if entry.sentence else []
+                lines += ["", *said, f"# {entry.help}{_kind(entry)}", f"{mark}{name} = {_toml(key, entry)}"]
     return "\n".join(lines) + "\n"
 
 
 def _kind(entry: Entry) -> str:
-    words = entry.kind.replace("HOST:PORT", "host:port")
-    return f" ({words})" if words and entry.kind not in ("FILE", "DIR", "RULES", "WORD", "NAME", "CHANNEL") else ""
+    words = entry.takes.replace("HOST:PORT", "host:port")
+    return f" ({words})" if words and entry.takes not in ("FILE", "DIR", "RULES", "WORD", "NAME", "CHANNEL") else ""
 
 
-def _toml(key: str, entry: Entry, known: Mapping[str, Any]) -> str:
+def _toml(key: str, entry: Entry) -> str:
     value = _NEEDED.get(key, _SHOWN.get(key))
     if value is None:
-        kind = kind_of(entry)
-        empty = _EMPTY.get(str(kind.schema.get("type")))
+        empty = _EMPTY.get(str(kind_of(entry).schema.get("type")))
         if empty is not None:
             return empty
-        shown = kind.show(known[key]) if key in known else ""
+        shown = show_default(entry)
         plain = shown in ("true", "false") or shown.replace(".", "", 1).isdigit()
         return shown if plain else json.dumps(shown)
     return json.dumps(value)
@@ -242,7 +242,10 @@ def schema() -> str:
     tables: dict[str, dict[str, Any]] = {}
     for key, entry in KEYS.items():
         part, _, name = key.rpartition(".")
-        tables.setdefault(part, {})[name] = {**kind_of(entry).schema, "description": entry.help}
+        tables.setdefault(part, {})[name] = {
+            **kind_of(entry).schema,
+            "description": f"{entry.sentence} {entry.help}".lstrip(),
+        }
     top = tables.pop("")
     top |= {name: {"type": "object", "additionalProperties": False, "properties": own} for name, own in tables.items()}
     top[KEY] = {"anyOf": [top[KEY], {"type": "array", "items": top[KEY]}]}

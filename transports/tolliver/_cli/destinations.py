@@ -12,11 +12,11 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field
+from attrs import NOTHING, define, field
 
 from tolliver_proto import StoreError
 
-from .._options.table import PROGRAM_DEFAULTS
+from .._options.table import PROGRAM
 from .._private import NotAFile, must_be_file
 
 KEY = "deliver"
@@ -36,7 +36,7 @@ class Destination:
     socket: Path | tuple[str, int] | None = None
     python: str | None = None
     stage: Path | None = None
-    max_staged: int = PROGRAM_DEFAULTS["deliver.max_staged"]
+    max_staged: int = PROGRAM["deliver.max_staged"].default
     function: Callable[..., object] | None = field(default=None, eq=False, repr=False)
 
     def __str__(self) -> str:
@@ -73,7 +73,9 @@ def destinations(tables: Iterable[Mapping[str, Any]], base: Path) -> tuple[Desti
 
 
 def _destination(table: Mapping[str, Any], base: Path) -> Destination:
-    known = {key: value for key, value in PROGRAM_DEFAULTS.items() if key.startswith(f"{KEY}.")}
+    known = {
+        key: one.default for key, one in PROGRAM.items() if key.startswith(f"{KEY}.") and one.default is not NOTHING
+    }
     values = {key.removeprefix(f"{KEY}."): value for key, value in {**known, **table}.items()}
     if values["concurrency"] < 1:
         raise ValueError("deliver.concurrency: give at least 1")

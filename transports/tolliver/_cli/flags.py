@@ -27,9 +27,9 @@ def flags(keys: Iterable[str]) -> Callable[..., dict[str, Any]]:
 
 
 def _parameter(key: str) -> inspect.Parameter:
-    entry, flag, default = TABLE[key], flag_of(key), None if TABLE[key].kind else False
+    entry, flag, default = TABLE[key], flag_of(key), None if TABLE[key].takes else False
     kind = bool if default is False else list[str] | None if entry.many else str | None
-    metavar = entry.kind or None
+    metavar = entry.takes or None
     complete = _completing(entry.choices) if entry.choices else None
     option = typer.Option(
         flag, metavar=metavar, help=f"{entry.help}.", rich_help_panel=INSTANCE, autocompletion=complete

@@ -463,7 +463,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self._on_unrecorded,
             revisions={
                 peer: dialect.revision
-                for peer, dialect in self.options.policy.dialects.items()
+                for peer, dialect in self.options.dialects.items()
                 if dialect.revision is not None
             },
             codec=Codec[self.options.record_compression.upper()],

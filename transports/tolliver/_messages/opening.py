@@ -59,6 +59,8 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         speaks=options.speaks,
         retry_interval=options.retry_interval,
         policy=options.policy,
+        dialect=options.dialect,
+        dialects=options.dialects,
         acl=options.acl,
         subscriptions=options.subscriptions,
         tell_events=True,

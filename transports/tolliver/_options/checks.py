@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attrs import Attribute
 
 Validator = Callable[[Any, "Attribute[Any]", Any], None]
+
+
+def told(takes: str, help: str, sentence: str) -> Mapping[str, str]:
+    """Metadata of an option's field, from which its flag, its key in a file and the pages are made.
+
+    `takes` is the kind of its values with their unit (`kinds`), `help` one line, and `sentence` a user's words that the
+    option answers.
+    """
+    return {"takes": takes, "help": help, "sentence": sentence}
 
 
 def check(predicate: Callable[[Any], bool], remedy: str, error: type[Exception] = ValueError) -> Validator:

@@ -6,7 +6,6 @@ adapter checks anything again. Everything here is frozen data: no file, no socke
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,12 +16,12 @@ from attrs import converters, define, evolve, field, validators
 
 from tolliver_proto import Acl, Limits, Policy, Revision, Subscription
 from tolliver_proto.layouts import LAYOUTS, Dialect
-from tolliver_proto.node import Probe, QuotaPolicy
 
 from .checks import as_path as _path
 from .checks import check as _check
 from .checks import flag as _flag
 from .checks import is_a as _is
+from .checks import told as _told
 from .tls import TLS as TLS
 
 DEFAULT_PORT = 7011  # T-78
@@ -37,7 +36,6 @@ RespondingTo = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable
 _A_REVISION = f"give one of {', '.join(f'Revision.{revision.name}' for revision in Revision)}"
 _OF_A_HANDLER = frozenset({"concurrency", "ordered_by", "pending"})
 _OF_A_RESPONDER = frozenset({"concurrency"})
-_QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 
 
@@ -240,7 +238,13 @@ class EndpointOptions:
     tls: TLS | None = field(
         default=None, validator=validators.optional(_is(TLS, "give TLS(cert, key, ca) or leave it out"))
     )
-    plaintext: bool = field(default=False, validator=_flag)
+    plaintext: bool = field(
+        default=False,
+        validator=_flag,
+        metadata=_told(
+            "", "no TLS: for a trial on one machine only (D-15)", "I try it on one machine, without certificates."
+        ),
+    )
 
     def check_security(self, listen: tuple[str, int] | None) -> None:
         """Raises ValueError where nothing secures it, or where plaintext would leave this machine."""
@@ -286,17 +290,15 @@ class InstanceOptions(EndpointOptions):
       request which waits already finds them; a fourth part may be a dict of its choices, such as {"concurrency": 4}.
     - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
       may be async, on threads it has a thread of its own. A failure is logged with its traceback.
-    - `revision`: the wire layout of all connections, but for remotes that have their own, and for peers that dial us
-      and are in `revisions`, a dict from their UUID to a Revision (C6, docs/foreign.md); `version`: what we announce
-      (T-02); `speaks(version)`: whether we can speak a peer's version that is not ours (T-60).
-    - `limits`: bounds; its `resend_first` is always `retry_interval`.
+    - `revision`: the wire layout of all connections, but for peers whose dialect says another (C6, docs/foreign.md);
+      `version`: what we announce (T-02); `speaks(version)`: whether we can speak a peer's version that is not ours
+      (T-60).
+    - `dialect`: how everybody speaks; `dialects`: how single peers do, by their UUIDs, over `dialect`. A remote's own
+      stands over both (C6).
+    - `policy`: choices that the rulings leave; `limits`: bounds.
     - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
       certificate's prefix (`tolliver.derived`): such an instance only writes (T-72a).
     - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
-    - `dedupe`, `dedupe_durable`, `expire_after`, `forget_after`, `quota_policy`, `quota_policies`, `strict_block`,
-      `stuck_after`, `handling_timeout`, `unsubscribed_hold`, `dialect`, `dialects`, `probe`, `probe_interval`,
-      `probe_timeout`, `max_connection_age`, `unacknowledged_after`: see `Policy`. A remote's dialect stands over
-      `dialects`, and these over `dialect`.
     - `status`: "host:port" of an HTTP endpoint for probes, scrapers and people (docs/watching.md); port 0 lets the
       system choose, None is none. It has no TLS and asks nobody who he is, so it is for this machine alone, unless
       `status_anywhere=True` says that another host is meant.
@@ -309,82 +311,80 @@ class InstanceOptions(EndpointOptions):
     Raises TypeError or ValueError.
     """
 
-    database: Path = field(default=Path("node.db"), converter=_path)
+    listen: tuple[str, int] | None = field(
+        default=None,
+        converter=_listen,
+        validator=is_listen,
+        metadata=_told("HOST:PORT", "let peers connect here; port 0 lets the system choose", "Peers connect to me."),
+    )
+    remotes: tuple[Remote, ...] = field(
+        default=(),
+        converter=_remotes,
+        metadata=_told(
+            "[PEER@]HOST:PORT",
+            "peers to dial; UUID@ or the SHA-256 of the key and @ in front pins one",
+            "I connect to these peers.",
+        ),
+    )
+    database: Path = field(
+        default=Path("node.db"),
+        converter=_path,
+        metadata=_told(
+            "FILE", "the instance's database, made if missing", "Messages must survive a restart of my program."
+        ),
+    )
     min_free: int = field(
         default=0,
         validator=[
             _is(int, "give a number of bytes"),
             _check(lambda value: value >= 0, "give a number of bytes, or 0"),
         ],
+        metadata=_told(
+            "BYTES",
+            "free disk below which new messages are refused (D-13)",
+            "Other programs need room on this disk, too.",
+        ),
     )
-    listen: tuple[str, int] | None = field(default=None, converter=_listen, validator=is_listen)
-    retry_interval: float = field(
-        default=10.0,
-        validator=[
-            _is(int | float, "give seconds as a number"),
-            _check(lambda value: 0 < value < float("inf"), "give a positive number of seconds"),
-        ],
+    subscriptions: tuple[Subscription, ...] | None = field(
+        default=None,
+        converter=converters.optional(_subscriptions),
+        metadata=_told(
+            "CHANNEL",
+            "what is subscribed to, beside what earlier runs asked for",
+            "I want what goes out on these channels.",
+        ),
     )
-    remotes: tuple[Remote, ...] = field(default=(), converter=_remotes)
-    subscriptions: tuple[Subscription, ...] | None = field(default=None, converter=converters.optional(_subscriptions))
     handlers: tuple[Registering, ...] = field(default=(), converter=_handlers, eq=False, repr=False)
     responders: tuple[RespondingTo, ...] = field(default=(), converter=_responders, eq=False, repr=False)
     on_event: Callable[[Any], object] | None = field(default=None, eq=False, validator=is_on_event)
-    revision: Revision = field(default=Revision.DRAFT_2, validator=_is(Revision, _A_REVISION))
-    revisions: Mapping[UUID, Revision] = field(
-        factory=dict,
-        hash=False,
-        validator=validators.deep_mapping(
-            _is(UUID, "give a uuid.UUID for each peer"),
-            _is(Revision, f"{_A_REVISION} for each peer"),
-            _is(Mapping, "give a dict by UUID"),
+    acl: Acl = field(
+        factory=Acl,
+        validator=_is(Acl, "give an Acl(...), or load_acl(path)"),
+        metadata=_told("RULES", "access rules (TOML)", "Not every member of the CA may do everything."),
+    )
+    identity: UUID | None = field(
+        default=None,
+        validator=_uuid,
+        metadata=_told(
+            "UUID",
+            "our UUID, where neither the certificate nor the database says it",
+            "My certificate names no instance, and I know its UUID.",
         ),
     )
-    version: int = field(
-        default=1,
-        validator=[
-            _is(int, "give a whole number"),
-            _check(lambda value: 0 <= value < 2**64, "it is a 64-bit number on the wire, not negative"),
-        ],
-    )
-    speaks: Callable[[int], bool] = field(
-        default=_speaks_no_other, validator=_check(callable, "give a function of a version", TypeError)
-    )
-    _limits: Limits = field(factory=Limits, validator=_is(Limits, "give a Limits(...)"))
-    identity: UUID | None = field(default=None, validator=_uuid)
-    acl: Acl = field(factory=Acl, validator=_is(Acl, "give an Acl(...), or load_acl(path)"))
-    dedupe: int = field(default=0, validator=_is(int, "give the number of messages to remember, or 0"))
-    dedupe_durable: bool = field(default=False, validator=_flag)
-    expire_after: float | None = field(
-        default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
-    )
-    forget_after: float | None = field(
-        default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
-    )
-    quota_policy: QuotaPolicy = field(
-        default=QuotaPolicy.RAISE, validator=_is(QuotaPolicy, f"give one of {_QUOTA_POLICIES}")
-    )
-    quota_policies: Mapping[UUID, QuotaPolicy] = field(
-        factory=dict,
-        hash=False,
-        validator=validators.deep_mapping(
-            _is(UUID, "give a uuid.UUID for each peer"),
-            _is(QuotaPolicy, f"give one of {_QUOTA_POLICIES} for each peer"),
-            _is(Mapping, "give a dict by UUID"),
+    record: Path | None = field(
+        default=None,
+        converter=converters.optional(_path),
+        metadata=_told(
+            "DIR",
+            "record what goes over the wire into this directory, bodies in plaintext",
+            "I want to see later what came and went.",
         ),
     )
-    strict_block: bool = field(default=False, validator=_flag)
-    stuck_after: float | None = field(default=10.0, validator=_seconds_or_none)
-    handling_timeout: float | None = field(default=600.0, validator=_seconds_or_none)
-    unsubscribed_hold: float = field(default=3600.0, validator=_is(int | float, "give seconds as a number, or 0"))
-    dialect: Dialect = field(factory=Dialect, validator=_is(Dialect, "give a Dialect(...)"))
-    dialects: Mapping[UUID, Dialect] = field(
-        factory=dict,
-        hash=False,
-        validator=validators.deep_mapping(
-            _is(UUID, "give a uuid.UUID for each peer"),
-            _is(Dialect, "give a Dialect(...) for each peer"),
-            _is(Mapping, "give a dict by UUID"),
+    record_compression: Literal["none", "zlib"] = field(
+        default="none",
+        validator=_check(lambda value: value in ("none", "zlib"), 'give "none" or "zlib"'),
+        metadata=_told(
+            "none|zlib", "zlib makes recordings smaller, and the processor busier", "My recordings fill the disk."
         ),
     )
     status: tuple[str, int] | None = field(
@@ -393,38 +393,93 @@ class InstanceOptions(EndpointOptions):
         validator=validators.optional(
             _check(_is_listen, f'write "127.0.0.1:{STATUS_PORT}", with a port from 0 to 65535')
         ),
+        metadata=_told(
+            "HOST:PORT",
+            "serve the status there: probes, metrics, a page; port 0 lets the system choose",
+            "Prometheus, Kubernetes or a browser looks after my instance.",
+        ),
     )
-    status_anywhere: bool = field(default=False, validator=_flag)
+    status_anywhere: bool = field(
+        default=False,
+        validator=_flag,
+        metadata=_told(
+            "",
+            "beyond this machine, too, where whoever reaches it reads it",
+            "They look from another machine, by a network that I trust.",
+        ),
+    )
     ready_behind: float | None = field(
         default=cast("float | None", 600.0),
         validator=[
             _seconds_or_none,
             _check(lambda value: value is None or value > 0, "give a positive number of seconds, or None"),
         ],
+        metadata=_told(
+            "SECONDS|none",
+            "age of the oldest unacknowledged message from which it is not ready",
+            "A peer that is away for days is no reason to call my instance unwell.",
+        ),
     )
-    record: Path | None = field(default=None, converter=converters.optional(_path))
-    record_compression: Literal["none", "zlib"] = field(
-        default="none", validator=_check(lambda value: value in ("none", "zlib"), 'give "none" or "zlib"')
+    retry_interval: float = field(
+        default=10.0,
+        validator=[
+            _is(int | float, "give seconds as a number"),
+            _check(lambda value: 0 < value < float("inf"), "give a positive number of seconds"),
+        ],
+        metadata=_told(
+            "SECONDS",
+            "before the first resend of an unacknowledged message, doubling from there (T-50)",
+            "A message that was not handled should be sent again sooner, or later.",
+        ),
     )
-    probe: Probe = field(default="off", validator=_is(str, 'give "off", "ack" or "message"'))
-    probe_interval: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
-    probe_timeout: float = field(default=30.0, validator=_is(int | float, "give seconds as a number"))
-    max_connection_age: float | None = field(
-        default=None, validator=validators.optional(_is(int | float, "give seconds as a number, or None"))
+    revision: Revision = field(
+        default=Revision.DRAFT_2,
+        validator=_is(Revision, _A_REVISION),
+        metadata=_told(
+            "LAYOUT", "the wire layout: 1 or 2, or that of another program (docs/foreign.md)", "My peers speak draft 1."
+        ),
     )
-    unacknowledged_after: float | None = field(
-        default=cast("float | None", 60.0),
-        validator=validators.optional(_is(int | float, "give seconds as a number, or None")),
+    version: int = field(
+        default=1,
+        validator=[
+            _is(int, "give a whole number"),
+            _check(lambda value: 0 <= value < 2**64, "it is a 64-bit number on the wire, not negative"),
+        ],
+        metadata=_told("N", "the version that we announce (T-02)", "My peers take another version than 1 alone."),
     )
-
-    @property
-    def policy(self) -> Policy:
-        """The choices that the rulings leave, as the node takes them: each is an option of the same name."""
-        choices = {choice.name: getattr(self, choice.name) for choice in dataclasses.fields(Policy)}
-        dialects = dict(self.dialects)
-        for peer, revision in self.revisions.items():
-            dialects[peer] = dialects.get(peer, Dialect()).over(Dialect(revision=revision))
-        return Policy(**choices | {"dialects": dialects})
+    speaks: Callable[[int], bool] = field(
+        default=_speaks_no_other,
+        validator=_check(callable, "give a function of a version", TypeError),
+        metadata=_told(
+            "VERSION", "a peer's version that we can speak beside ours (T-60)", "Some peers announce another version."
+        ),
+    )
+    dialect: Dialect = field(
+        factory=Dialect,
+        validator=_is(Dialect, "give a Dialect(...)"),
+        metadata=_told(
+            "HABIT,...",
+            "how everybody speaks: unreliable-id:N, strict-uuid7, accept-either, announce-after-handshake, "
+            "control-messages:0, subscriptions:CHANNEL (C6)",
+            "My peers are another program, with habits of its own.",
+        ),
+    )
+    dialects: Mapping[UUID, Dialect] = field(
+        factory=dict,
+        hash=False,
+        validator=validators.deep_mapping(
+            _is(UUID, "give a uuid.UUID for each peer"),
+            _is(Dialect, "give a Dialect(...) for each peer"),
+            _is(Mapping, "give a dict by UUID"),
+        ),
+        metadata=_told(
+            "UUID=HABIT,...",
+            "the same for one peer, also where it dials us, and revision:LAYOUT, version:N",
+            "One peer is another program.",
+        ),
+    )
+    policy: Policy = field(factory=Policy, validator=_is(Policy, "give a Policy(...)"))
+    limits: Limits = field(factory=Limits, validator=_is(Limits, "give a Limits(...)"))
 
     def remote(self, address: str | Remote) -> Remote:
         """A Remote that may be dialled. Raises ValueError for plaintext beyond this machine (D-15), and for a layout
@@ -441,20 +496,20 @@ class InstanceOptions(EndpointOptions):
             )
 
     def __attrs_post_init__(self) -> None:
-        _ = self.policy  # it refuses what cannot be meant
+        self.dialect.of_everybody()
         self.check_security(self.listen)
         if self.status is not None and not self.status_anywhere and not is_loopback(self.status[0]):
             raise ValueError(
                 f"the status at {_join_address(*self.status)} would leave this machine, and whoever reaches it reads "
                 f'peers, addresses and channels: use "127.0.0.1:{self.status[1]}", or say status_anywhere=True'
             )
-        if self._limits.resend_first not in (Limits().resend_first, self.retry_interval):
+        if self.limits.resend_first not in (Limits().resend_first, self.retry_interval):
             raise ValueError(
-                f"Limits.resend_first is {self._limits.resend_first:g} and retry_interval {self.retry_interval:g}: "
+                f"Limits.resend_first is {self.limits.resend_first:g} and retry_interval {self.retry_interval:g}: "
                 "they are the same thing, set retry_interval alone (T-50)"
             )
         self._require_transport(self.revision, "this instance")
-        for peer, dialect in self.policy.dialects.items():
+        for peer, dialect in self.dialects.items():
             self._require_transport(dialect.revision, f"peer {peer}")
         for remote in self.remotes:
             self.remote(remote)
@@ -468,9 +523,3 @@ class InstanceOptions(EndpointOptions):
         """These options with other subscriptions, handlers and responders, where they are not None."""
         changes: dict[str, Any] = {"subscriptions": subscriptions, "handlers": handlers, "responders": responders}
         return evolve(self, **{name: value for name, value in changes.items() if value is not None})
-
-    @property
-    def limits(self) -> Limits:
-        """The bounds, with `retry_interval` in its place."""
-        longest = max(self._limits.resend_max, self.retry_interval)
-        return dataclasses.replace(self._limits, resend_first=self.retry_interval, resend_max=longest)

@@ -45,8 +45,8 @@ class Kind:
 
 
 def kind_of(entry: Entry) -> Kind:
-    kind = _KINDS[entry.kind]
-    return _listed(kind) if entry.many and entry.kind != "VERSION" and "=" not in entry.kind else kind
+    kind = _KINDS[entry.takes]
+    return _listed(kind) if entry.many and entry.takes != "VERSION" and "=" not in entry.takes else kind
 
 
 def _text(value: object) -> str:
@@ -344,7 +344,6 @@ _KINDS: Mapping[str, Kind] = {
     "off|ack|message": _choice({one: one for one in get_args(Probe)}),
     "none|zlib": _choice({one: one for one in ("none", "zlib")}),
     "UUID=POLICY": _by_peer(_QUOTA),
-    "UUID=LAYOUT": _by_peer(_LAYOUT),
     "HABIT,...": _DIALECT,
     "UUID=HABIT,...": _by_peer(_DIALECT),
 }

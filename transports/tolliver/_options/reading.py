@@ -5,40 +5,18 @@ Both go by the one table of them.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import attrs
+from attrs import NOTHING
 
-from tolliver_proto import Limits
+from tolliver_proto import Limits, Policy
 
 from .acl_file import load_acl
-from .instance import InstanceOptions
 from .kinds import kind_of
 from .table import TABLE, Entry, flag_of, unknown
 from .tls import TLS
-
-
-def defaults() -> dict[str, Any]:
-    """By key, of the option classes; those without a default are left out, as they must be given."""
-    found: dict[str, Any] = {}
-    for option in attrs.fields(InstanceOptions):
-        name = option.alias or option.name
-        if name == "tls":
-            found |= {f"tls.{part.name}": _default(part) for part in attrs.fields(TLS)}
-        elif name == "limits":
-            found |= {f"limits.{limit.name}": limit.default for limit in dataclasses.fields(Limits)}
-        else:
-            found[name] = _default(option)
-    return {key: value for key, value in found.items() if value is not attrs.NOTHING}
-
-
-def _default(option: attrs.Attribute[Any]) -> Any:
-    default: Any = option.default
-    factory = getattr(default, "factory", None)  # attrs has no type for what holds one
-    return default if factory is None else factory()
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,13 +59,14 @@ def leaves(document: Mapping[str, Any], table: Mapping[str, Entry], prefix: str 
 
 def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the option classes, of values by key. Raises TypeError, ValueError and OSError."""
-    parts: dict[str, dict[str, Any]] = {"": {}, "tls": {}, "limits": {}}
+    parts: dict[str, dict[str, Any]] = {"": {}, "tls": {}, "policy": {}, "limits": {}}
     for key, value in values.items():
-        part, _, name = key.rpartition(".")
-        parts[part][name] = value
+        parts[TABLE[key].part][key.rpartition(".")[2]] = value
     made = parts[""]
     if isinstance(made.get("acl"), Path):
         made["acl"] = load_acl(made["acl"])
+    if parts["policy"]:
+        made["policy"] = Policy(**parts["policy"])
     if parts["limits"]:
         made["limits"] = Limits(**parts["limits"])
     if parts["tls"]:
@@ -98,6 +77,6 @@ def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def show_default(key: str, entry: Entry, known: Mapping[str, Any]) -> str:
+def show_default(entry: Entry) -> str:
     """A default as it would be written; "" where there is none, or no words for it."""
-    return kind_of(entry).show(known[key]) if key in known else ""
+    return "" if entry.default is NOTHING else kind_of(entry).show(entry.default)

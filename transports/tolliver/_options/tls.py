@@ -14,7 +14,7 @@ from typing import cast, overload
 from attrs import define, field
 from attrs.converters import optional
 
-from .checks import as_path, flag
+from .checks import as_path, flag, told
 
 LoadPEM = Callable[[], tuple[bytes, bytes, bytes]]
 """Gives cert, key and ca."""
@@ -41,13 +41,50 @@ class TLS:
     warns. Raises TypeError or ValueError.
     """
 
-    cert: Path = field(converter=as_path)
-    key: Path = field(converter=as_path)
-    ca: Path = field(converter=as_path)
-    insecure_ca_only: bool = field(default=False, kw_only=True, validator=flag)
-    tls12: bool = field(default=False, kw_only=True, validator=flag)
-    keylog: Path | None = field(default=None, kw_only=True, converter=optional(as_path))
-    crl: Path | None = field(default=None, kw_only=True, converter=optional(as_path))
+    cert: Path = field(
+        converter=as_path, metadata=told("FILE", "our certificate (PEM)", "Peers must be sure who I am.")
+    )
+    key: Path = field(converter=as_path, metadata=told("FILE", "its private key (PEM)", "My certificate has a key."))
+    ca: Path = field(
+        converter=as_path,
+        metadata=told("FILE", "the CA that signs every member (PEM)", "I trust members of one CA alone."),
+    )
+    crl: Path | None = field(
+        default=None,
+        kw_only=True,
+        converter=optional(as_path),
+        metadata=told(
+            "FILE",
+            "its certificate revocation lists (PEM): who is listed is refused, and disconnected",
+            "A certificate was stolen, and must let nobody in.",
+        ),
+    )
+    insecure_ca_only: bool = field(
+        default=False,
+        kw_only=True,
+        validator=flag,
+        metadata=told(
+            "",
+            "dial without a check of the host name: any member can pose as any remote (D-2)",
+            "My certificates name no hosts.",
+        ),
+    )
+    tls12: bool = field(
+        default=False,
+        kw_only=True,
+        validator=flag,
+        metadata=told("", "take TLS 1.2 beside 1.3", "A peer knows no TLS 1.3."),
+    )
+    keylog: Path | None = field(
+        default=None,
+        kw_only=True,
+        converter=optional(as_path),
+        metadata=told(
+            "FILE",
+            "write the keys of each connection there, for Wireshark: who has them reads all",
+            "I want to read in Wireshark what is on the wire.",
+        ),
+    )
 
     @property
     def name(self) -> str:

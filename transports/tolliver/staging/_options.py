@@ -10,7 +10,7 @@ from uuid import UUID
 
 from attrs import define, field, validators
 
-from tolliver_proto import Acl, Limits, Revision
+from tolliver_proto import Acl, Limits, Policy, Revision
 from tolliver_proto.layouts import Dialect
 from tolliver_proto.recording import MAX_LENGTH
 
@@ -136,8 +136,8 @@ class StageOptions(FolderOptions):
             dialect=self.dialect,
             dialects=self.dialects,
             record=self.record,
-            stuck_after=None,  # where the disk takes nothing, reading pauses and all is kept
-            handling_timeout=None,
+            # Where the disk takes nothing, reading pauses and all is kept.
+            policy=Policy(stuck_after=None, handling_timeout=None),
         )
         if made.listen is None and not made.remotes:
             raise ValueError('StageOptions: nobody could send anything: give listen="host:port", or remotes, or both')
