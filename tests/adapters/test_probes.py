@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.raw import RawPeer
 from tolliver_proto import Policy
 
@@ -25,7 +27,7 @@ def test_an_idle_connection_lives_and_answers(nodes: Nodes) -> None:
 
 
 def test_a_peer_that_does_not_answer_is_cut_off(nodes: Nodes) -> None:
-    with nodes.open("right", **(OFTEN | {"probe_timeout": 0.2})) as right:
+    with nodes.open("right", policy=replace(OFTEN["policy"], probe_timeout=0.2)) as right:
         tls, uuid = nodes.certs.tls("left"), nodes.certs.uuid("left")
 
         def says_nothing() -> bool:
@@ -41,7 +43,7 @@ def test_a_peer_that_does_not_answer_is_cut_off(nodes: Nodes) -> None:
 
 @ONE_KIND
 def test_an_old_connection_makes_room_for_a_new_one(nodes: Nodes) -> None:
-    with nodes.pair(right={"max_connection_age": 0.2}) as (left, right, inbox):
+    with nodes.pair(right={"policy": Policy(max_connection_age=0.2)}) as (left, right, inbox):
         until(lambda: right.stats().get("aged_out", 0) >= 2)
         until(lambda: connected(left) and connected(right))
         left.wait_acked(left.send("news", "k", b"x"))

@@ -85,6 +85,6 @@ def test_streams_tell_the_end_of_their_certificate(stage: Stage, caplog: pytest.
 
 @EACH_ADAPTER
 def test_a_timer_of_months_is_no_fault(nodes: Nodes) -> None:
-    with nodes.pair(left={"max_connection_age": 1e7}) as (left, _right, inbox):
+    with nodes.pair(left={"policy": Policy(max_connection_age=1e7)}) as (left, _right, inbox):
         left.wait_acked(left.send("news", "k", b"x"))
         assert inbox.bodies == [b"x"]

@@ -662,10 +662,17 @@ def test_a_late_answer_to_no_question_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"dedupe": -1}, {"dedupe_durable": True}, {"expire_after": 0.0}, {"expire_after": -1.0}]
+    ("options", "told"),
+    [
+        ({"dedupe": -1}, "dedupe is -1: give the number of messages to remember"),
+        ({"dedupe": 9, "dedupe_durable": 1}, "dedupe_durable is 1: give True or False"),
+        ({"dedupe_durable": True}, "dedupe_durable without dedupe"),
+        ({"expire_after": 0.0}, "expire_after is 0.0: give seconds above zero, or None"),
+        ({"expire_after": -1.0}, "expire_after is -1.0: give seconds above zero, or None"),
+    ],
 )
-def test_a_policy_that_cannot_be_meant(options: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"Policy\."):
+def test_a_policy_that_cannot_be_meant(options: dict[str, float], told: str) -> None:
+    with pytest.raises(ValueError, match=rf"^Policy\.{told}"):
         Policy(**options)  # type: ignore[arg-type]  # that is the point
 
 
