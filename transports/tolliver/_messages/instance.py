@@ -212,6 +212,10 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def retained(self, after: tuple[str, str] | None, count: int, channel: str) -> PendingCall[list[RetainedValue]]:
         self.check_open()
+        if after is not None and not (isinstance(after, tuple) and [type(one) for one in after] == [str, str]):
+            raise TypeError(f"after is {after!r:.100}: give the last name seen, a tuple (channel, key), or None")
+        if type(count) is not int or count < 0:
+            raise TypeError(f"count is {count!r:.100}: give a number of values, 0 or more")
         now = monotonic()
         token = self.node.use(LastValues).retained(after, count, channel, now, time() - now)
         return self._driver.when_stored(token, _values, _READ_LATE)
@@ -304,6 +308,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
         self.check_open()
+        path = os.fspath(path)  # raises TypeError here: in the thread that copies it would end the instance
         return self._driver.when_done_beside(
             lambda: self._store.backup(path), as_it_is, f"{path} is not written yet: it goes on"
         )

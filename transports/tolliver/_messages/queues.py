@@ -48,6 +48,8 @@ class QueueCalls:
 
     def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]:
         self.check_open()
+        if type(count) is not int or count < 0:
+            raise TypeError(f"count is {count!r:.100}: give a number of jobs, 0 or more")
         token = self.node.use(Queues).pending_jobs(channel, count, monotonic())
         return self._driver.when_stored(token, _jobs_of)
 
