@@ -12,6 +12,7 @@ import json
 import os
 import stat
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
@@ -21,7 +22,6 @@ from typing import TypeVar
 from uuid import UUID
 
 import anyio
-import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 import typer
@@ -369,50 +369,44 @@ class _Pauses:
 
 
 class _Sender:
+    """What is under way are batches that were stored and are not acknowledged, oldest first."""
+
     def __init__(self, instance: Instance, job: Job, tally: Tally, show: Callable[[], None], pauses: _Pauses) -> None:
         self._pauses = pauses
         self._instance = instance
         self._job = job
         self._tally = tally
         self._show = show
-        self._under_way: set[Receipt] = set()
-        self._acknowledged = anyio.Event()
+        self._under_way: deque[Receipt] = deque()
 
     async def send(self) -> None:
-        failure: Exception | None = None
-        async with anyio.create_task_group() as waiting:
-            try:
-                async with aclosing(self._job.batches()) as batches:
-                    while (batch := await self._pauses.wait(partial(anext, batches, None), None)) is not None:
-                        await self._pauses.wait(self._keep_pace, None)
-                        self._tally.begin(batch)
-                        for at in range(0, len(batch.items), BATCH):
-                            await self._send_some(batch.items[at : at + BATCH], batch.reliable, waiting)
-                        self._show()
-                        await self._pauses.wait(partial(self._settle_to, _UNDER_WAY), None)
-                if self._job.keeps:
-                    await self._pauses.wait(partial(self._settle_to, 0), None)
-                else:
-                    await self._settle_to(0)
-            except Exception as error:  # carried out of the task group, which would wrap it
-                failure = error
-            waiting.cancel_scope.cancel()
-        for receipt in self._under_way:
-            self._tally.settle(receipt)
-        if self._under_way:
-            self._tally.waiting = [peer for peer in self._instance.peers() if peer.pending]
-        if failure is not None:
-            raise failure
+        try:
+            async with aclosing(self._job.batches()) as batches:
+                while (batch := await self._pauses.wait(partial(anext, batches, None), None)) is not None:
+                    await self._pauses.wait(self._keep_pace, None)
+                    self._tally.begin(batch)
+                    for at in range(0, len(batch.items), BATCH):
+                        await self._send_some(batch.items[at : at + BATCH], batch.reliable)
+                    self._show()
+                    await self._pauses.wait(partial(self._settle_to, _UNDER_WAY), None)
+            if self._job.keeps:
+                await self._pauses.wait(partial(self._settle_to, 0), None)
+            else:
+                await self._settle_to(0)
+        finally:
+            for receipt in self._under_way:
+                self._tally.settle(receipt)
+            if self._under_way:
+                self._tally.waiting = [peer for peer in self._instance.peers() if peer.pending]
 
-    async def _send_some(self, items: list[Item], reliable: bool, waiting: anyio.abc.TaskGroup) -> None:
+    async def _send_some(self, items: list[Item], reliable: bool) -> None:
         if not reliable:
             await self._send_unreliably(items)
             return
         receipt = await self._store(items)
         self._tally.add(receipt.counts, True)
         if self._job.waits:
-            self._under_way.add(receipt)
-            waiting.start_soon(self._wait, receipt)
+            self._under_way.append(receipt)
 
     async def _keep_pace(self) -> None:
         if self._job.rate is not None:
@@ -436,32 +430,25 @@ class _Sender:
             if number % _UNRELIABLE_RUN == 0:
                 await anyio.lowlevel.checkpoint()
 
-    async def _wait(self, receipt: Receipt) -> None:
-        try:
-            await self._instance.wait_acked(receipt)
-        except Undelivered as error:
-            if error.peer is not None:  # else it says that nobody was there, and the summary does too
-                raise
-        self._under_way.discard(receipt)
-        self._tally.settle(receipt)
-        self._acknowledged.set()
-        self._show()
-
     async def _settle_to(self, most: int) -> None:
-        """Wait until no more than so many batches are in flight; each has the whole time limit."""
+        """Wait until no more than so many batches are under way; the oldest of them has the whole time limit."""
         while len(self._under_way) > most:
-            self._acknowledged = anyio.Event()
-            with anyio.move_on_after(self._job.timeout) as waited:
-                await self._acknowledged.wait()
-            if waited.cancelled_caught:
-                self._under_way = {receipt for receipt in self._under_way if receipt.recipients}
+            try:
+                await self._instance.wait_acked(self._under_way[0], timeout=self._job.timeout)
+            except TimeoutError as error:
+                self._under_way = deque(receipt for receipt in self._under_way if receipt.recipients)
                 if not self._under_way:
                     return  # nothing is stored for anybody: who was to connect has not come
                 late = (
                     f"no acknowledgement within {self._job.timeout:g} s: what is stored goes out with the next run on "
                     "this database, if it was given one"
                 )
-                raise TimeoutError("; ".join((late, *missing(self._instance))))
+                raise TimeoutError("; ".join((late, *missing(self._instance)))) from error
+            except Undelivered as error:
+                if error.peer is not None:  # else it says that nobody was there, and the summary does too
+                    raise
+            self._tally.settle(self._under_way.popleft())
+            self._show()
 
 
 def send_and_report(
