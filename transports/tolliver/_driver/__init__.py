@@ -1,6 +1,6 @@
-"""Adapter code common to both protocols and all loops.
+"""Adapter code common to both protocols and all event loops.
 
-`driver` carries out a machine's actions, `endpoint` opens, listens, dials and closes, `session` is one connection
-between TLS and machine, `sockets` the settings of TCP, `adapter` the interface that a loop has to bring. Nothing here
-waits, so none of it has to be written again for a loop. Messaging, streams and the adapters build on it.
+`driver` carries out a machine's actions; `endpoint` opens, listens, dials and closes; `session` joins one connection's
+TLS to the machine; `sockets` sets TCP options; `adapter` is the interface that each loop implements. No code here
+waits, so each loop can use it unchanged. Messaging, streams and the adapters build on it.
 """

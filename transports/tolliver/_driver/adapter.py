@@ -1,7 +1,7 @@
-"""Interface between the driver and an adapter.
+"""Interface that each event loop's adapter implements for the driver.
 
-A `LoopAdapter` starts things and never waits: a dial, a job for the store, a write. Their results return as inputs of
-the node or by the job's `done`, on the loop.
+Every call of a `LoopAdapter` starts an operation (a dial, a store job, a write) and returns without waiting. The result
+arrives later, on the loop: as an input of the machine, or through the job's `done` callback.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Done = Callable[[Any, TolliverError | None], None]
 
 
 class Wakeup(Protocol):
-    """Tells those that listen, on the adapter's loop, to look again."""
+    """Wakes the waiters of one condition, on the adapter's loop, so that they check the condition again."""
 
     def set(self) -> None: ...
 
 
 class AwaitableWakeup(Wakeup, Protocol):
-    """A wakeup that tasks wait for."""
+    """A wakeup that tasks can await."""
 
     def wait(self) -> Awaitable[None]: ...
 
 
 class Transport(Protocol):
-    """A connection's transport. Nothing here waits."""
+    """The transport of one connection. No call waits."""
 
     def transmit(self, units: Sequence[bytes]) -> None: ...
 
@@ -42,29 +42,31 @@ class Transport(Protocol):
 
 
 class LoopAdapter(Protocol):
-    """Calls that the driver makes of an adapter. Nothing here waits."""
+    """Calls that the driver makes to an adapter. No call waits."""
 
     @property
     def wires(self) -> Mapping[int, Transport]:
-        """The transports that are there. An action for one that is gone came a moment late: it is passed over."""
+        """Transports of open connections, by cid. The driver ignores an action for a cid that is no longer here."""
 
     def dial(self, cid: int, remote: Any) -> None: ...
 
     def schedule_run(self) -> None:
-        """Have `run_actions()` called soon."""
+        """Arrange for `run_actions()` to be called soon."""
 
     def wake(self) -> None:
-        """As `schedule_run`, and look at `next_timeout()` again."""
+        """Like `schedule_run`, and have the timer read `next_timeout()` again."""
 
     def rearm(self, due: float) -> None:
-        """The machine's next deadline is then, in monotonic seconds: before the one that the adapter waits for."""
+        """Arm the timer for `due` (monotonic seconds), which is earlier than the deadline that it waits for now."""
 
 
 class StoringAdapter(LoopAdapter, Protocol):
-    """One with a database."""
+    """An adapter of an endpoint that has a database."""
 
     def store(self, job: Job, done: Done) -> None:
-        """Run the job off the loop, one at a time and in order, then `done(result, error)` and a turn on the loop."""
+        """Run the job off the loop, one job at a time and in order; then call `done(result, error)` on the loop and run
+        the machine's actions."""
 
     def beside(self, job: Job, done: Done) -> None:
-        """As `store`, but at once, beside all others. If it ends after the instance, nobody is told."""
+        """Like `store`, but start the job at once, in parallel with all others. `done` is not called if the endpoint
+        has been closed before the job ends."""

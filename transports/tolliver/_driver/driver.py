@@ -1,9 +1,8 @@
-"""Driver: feeds a machine of either protocol, and carries out its actions.
+"""Driver: runs a machine of either protocol and its actions.
 
-The driver never waits. An adapter brings a `LoopAdapter`, a handful of functions that start something, and calls
-`run_actions()` after each input; the driver takes actions until there are none. A call that waits for an answer is a
-`PendingCall`, kept here until an action settles it. Actions beyond those of connections belong to a driver of the
-protocol.
+The driver never waits. An adapter implements `LoopAdapter` and calls `run_actions()` after each input; the driver then
+takes actions from the machine until there are none. A call that waits for an answer is a `PendingCall`, kept here until
+an action settles it. A subclass for each protocol handles the actions that do not concern connections.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Apply = Callable[[Any], None]
 
 
 class Machine(Protocol):
-    """Machine with many connections and no I/O: a Node, or a Hub of the Reactive Streams protocol."""
+    """Protocol state for many connections, without I/O: a Node, or a Hub of the Reactive Streams protocol."""
 
     def next_action(self) -> Any: ...
 
@@ -51,11 +50,11 @@ class Machine(Protocol):
 
     @property
     def timers(self) -> Any:
-        """Its deadlines: none is before their `first`."""
+        """The machine's deadlines. No deadline is earlier than its `first`."""
 
 
 class Driver:
-    """A machine at work. A subclass adds what its protocol asks for, by `register_handlers`."""
+    """Runs a machine. A subclass handles the other actions of its protocol, through `register_handlers`."""
 
     def __init__(self, machine: Machine, world: LoopAdapter) -> None:
         self.machine = machine
@@ -82,11 +81,12 @@ class Driver:
         self._apply.update(apply)
 
     def give_up(self) -> None:
-        """The endpoint is closed: nobody is left waiting."""
+        """Fail every pending call, because the endpoint is closed."""
         self.calls.give_up()
 
     def run_actions(self) -> None:
-        """Carry out all that the machine asks for now. Safe to call from within itself: the outer turn goes on."""
+        """Carry out every action that the machine has now. A nested call returns at once: the outer one takes its
+        actions."""
         if self._turning:
             return
         self._turning = True
@@ -103,7 +103,8 @@ class Driver:
                 self._world.rearm(due)
 
     def arm(self) -> float | None:
-        """Seconds until `handle_timeout` is due, for the adapter's one timer; None where nothing is."""
+        """Seconds until `handle_timeout` is due, or None without a deadline. The adapter waits for this with its one
+        timer."""
         due = self.machine.next_timeout()
         self._armed = inf if due is None else due
         return None if due is None else max(0.0, due - time.monotonic())

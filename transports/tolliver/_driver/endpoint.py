@@ -1,8 +1,8 @@
 """Endpoint life cycle (open, listen, dial, close), common to both protocols.
 
-An instance of Tolliver and the streams of the other protocol differ in what their machine knows. They open, make
-connections, turn, keep time and close in the same way. That code stands here and, for each loop, in the adapter's own
-`Endpoint`, which brings the `LoopAdapter` that the driver needs.
+An instance of messaging and the streams of the other protocol have different machines, but open, connect, process
+input, keep time and close in the same way. This module has the part that does not wait; each adapter's `Endpoint` has
+the part that does, and implements the `LoopAdapter` that the driver needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .driver import Driver, Machine
 from .events import EventFeed
 
 _NO_LOCK = nullcontext()
-_this_process = os.getpid()  # known without a call of the system, as each message asks
+_this_process = os.getpid()  # cached: every send checks it, and getpid() is a system call
 
 
 def _note_process() -> None:
@@ -38,19 +38,19 @@ if hasattr(os, "register_at_fork"):
 
 
 class Closable(Protocol):
-    """Resource that the application may drop without a word."""
+    """A resource that the application may drop without closing it."""
 
     def close(self) -> None: ...
 
 
 class Closing(NamedTuple):
-    """Call that is left for the owner's next turn, in the form of a resource."""
+    """A function call in the form of a resource, to be run in the owner's next turn."""
 
     close: Callable[[], None]
 
 
 class Deadlines(Protocol):
-    """Of an endpoint's limits, what its adapter has to know. In seconds."""
+    """Limits of an endpoint that its adapter needs, in seconds."""
 
     @property
     def handshake_timeout(self) -> float: ...
@@ -60,7 +60,7 @@ class Deadlines(Protocol):
 
 
 class EndpointOptions(Protocol):
-    """Options of every endpoint."""
+    """Options common to the endpoints of both protocols."""
 
     @property
     def listen(self) -> tuple[str, int] | None: ...
@@ -73,10 +73,10 @@ class EndpointOptions(Protocol):
 
 
 class BaseEndpoint(ABC):
-    """The connections of one program, without the waiting."""
+    """All connections of one program, without the parts that wait."""
 
     made_by: str
-    """The call that users make one with."""
+    """Name of the public function that creates this endpoint, for error texts."""
 
     options: EndpointOptions
     _machine: Machine
@@ -87,16 +87,16 @@ class BaseEndpoint(ABC):
         self.options = options
         self.addresses: list[tuple[str, int]] = []
         self.feed: EventFeed[Any] = EventFeed()
-        self.wires: dict[int, Any] = {}  # a Transport of the adapter
-        self.run_follows: bool = False  # a turn that comes without waiting sees the requests of now
+        self.wires: dict[int, Any] = {}  # the adapter's Transport, by cid
+        self.run_follows: bool = False  # a call of `run_actions` is certain to follow: schedule none
         self._abandoned: deque[Closable] = deque()
-        self._claimed = False  # from the beginning of the opening until all is closed
-        self._opened = ExitStack()  # to be closed at the end, and where opening fails on the way
+        self._claimed = False  # True from the start of opening until everything is closed
+        self._opened = ExitStack()  # resources to close at the end, or when opening fails
         self._open = False
         self._process = 0
         self._thread = 0
 
-    # Provided by the adapter, beside `wires` (see LoopAdapter).
+    # Implemented by the adapter, which also fills `wires` (see LoopAdapter).
 
     @abstractmethod
     def wake(self) -> None: ...
@@ -109,47 +109,49 @@ class BaseEndpoint(ABC):
 
     @abstractmethod
     def idle(self) -> None:
-        """While closing: look whether the machine is `idle`."""
+        """Called while closing: check whether the machine is `idle`, so that closing can finish."""
 
     @abstractmethod
     def call_soon(self, job: Callable[[], object]) -> None:
-        """From any thread: have the loop call it. It raises nothing; where the loop has ended it is not called."""
+        """Have the loop call `job`. May be called from any thread. Never raises; after the loop has ended, `job` is
+        dropped."""
 
-    # Provided by the protocol.
+    # Implemented by the protocol.
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Reads files and makes the machine and its driver: off the loop. Raises CertificateError and others.
+        """Read the files and create the machine and its driver. Blocks: run off the loop.
 
-        Each thing that it opens goes into `_opened` at once.
+        Enters each resource into `_opened` as soon as that is open. Raises CertificateError, and the errors of the
+        protocol's own files.
         """
 
     @abstractmethod
     def describe(self, name: str) -> str:
-        """A line for `repr` of the program's object, whose class has this name."""
+        """Text for the `repr` of the public object; `name` is its class name."""
 
     @abstractmethod
     def _start_work(self) -> None:
-        """On the loop, when it listens and is open."""
+        """Start the protocol's work. Called on the loop once the endpoint is open and listening."""
 
     @abstractmethod
     def _end_work(self) -> None:
-        """On the loop, when nothing is asked for any more: end what the application still has."""
+        """End the application's handlers and iterators. Called on the loop when closing begins."""
 
-    # The life of an endpoint.
+    # Life cycle.
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """The machine's, where several threads ask it; here one thread has it all."""
+        """The machine's lock. Without threads, as here, it does nothing."""
         return _NO_LOCK
 
     @property
     def port(self) -> int | None:
-        """The port that it listens on, or None."""
+        """TCP port that the endpoint listens on; None if it does not listen."""
         return self.addresses[0][1] if self.addresses else None
 
     def _claim(self) -> None:
-        """Before anything is opened. Raises LocalProtocolError where it is open: that goes on."""
+        """Reserve the endpoint before opening. Raises LocalProtocolError if it is open already, and leaves it open."""
         if self._claimed:
             raise LocalProtocolError(
                 "open_already", f"{self} is open already: make another one with {self.made_by}(options)"
@@ -157,7 +159,7 @@ class BaseEndpoint(ABC):
         self._claimed = True
 
     def _begin(self) -> None:
-        """On the loop, when it listens."""
+        """Mark the endpoint as open and start its work. Called on the loop once it listens."""
         self._thread = threading.get_ident()
         self._process = _this_process
         self._open = True
@@ -165,25 +167,27 @@ class BaseEndpoint(ABC):
         self.run_actions()
 
     def _begin_close(self) -> None:
-        """From here on, wait until the machine is idle, then `_finish`."""
+        """Start closing the machine. The caller waits until the machine is idle, then calls `_finish`."""
         self._open = False
         self._machine.close(monotonic())
         self._end_work()
         self.run_actions()
 
     def _leave_nobody_waiting(self) -> None:
-        """On the loop, when it is closed or has failed: calls are answered, and listeners come to their end."""
+        """Fail all pending calls and end all event listeners. Called on the loop after a close or a failure."""
         self._driver.give_up()
         self.feed.close()
 
     def _finish(self) -> None:
-        """The last step, off the loop, however far the opening came. The second time does nothing."""
+        """Close all resources, as the last step, off the loop. Works after a failed opening too; a second call does
+        nothing."""
         self._open = False
         self._opened.close()
         self._claimed = False
 
     def check_open(self) -> None:
-        """Raises NotOpenYet, AlreadyClosed, and ForkedProcess in a forked child: each a ConnectionClosing."""
+        """Raises a ConnectionClosing if the endpoint cannot be used: NotOpenYet, AlreadyClosed, or ForkedProcess in a
+        forked child."""
         if self._open and self._process == _this_process:
             return
         if self._open:
@@ -199,7 +203,7 @@ class BaseEndpoint(ABC):
         )
 
     def _reach(self, peers: int) -> str:
-        """For `repr`: where it listens, and how many are connected."""
+        """Text for `repr`: listening addresses and the number of connected peers."""
         where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
         return f"{where}, {peers} peer{'' if peers == 1 else 's'} up"
 
@@ -211,7 +215,11 @@ class BaseEndpoint(ABC):
             self.idle()
 
     def _close_abandoned(self) -> None:
-        """Each makes a turn of its own: it finds none that is still to be closed, however many they are."""
+        """Close the resources that the application dropped.
+
+        The queue is emptied first: each `close` runs the actions again, and must find no resource left to close, or the
+        recursion would be as deep as the queue is long.
+        """
         dropped = [self._abandoned.popleft() for _ in range(len(self._abandoned))]
         for one in dropped:
             one.close()
@@ -221,21 +229,22 @@ class BaseEndpoint(ABC):
             self.wake()
 
     def run_at_end(self) -> None:
-        """As `schedule_run`, of what more will follow in this turn of the loop."""
+        """Like `schedule_run`, for a caller that expects more requests in this turn of the loop."""
         self.schedule_run()
 
     def keep_time(self) -> None:
-        """The adapter's timer has run down (see Driver.arm), or it was woken."""
+        """Process due deadlines. Called when the adapter's timer expires (see Driver.arm) or is woken."""
         self._machine.handle_timeout(monotonic())
         self.run_actions()
 
     def abandon(self, dropped: Closable) -> None:
-        """Close it soon. The garbage collector calls this, wherever and on whatever thread it runs."""
+        """Close a dropped resource soon. Called by the garbage collector, on any thread and at any point of the
+        code."""
         self._abandoned.append(dropped)
         if threading.get_ident() == self._thread:
             self.wake()
-        elif self._open and self._process == _this_process:  # a fork has the parent's loop, which is not its own
-            self.call_soon(self.wake)  # else the next turn may be far away: what a connection receives makes none
+        elif self._open and self._process == _this_process:  # in a forked child the loop is the parent's
+            self.call_soon(self.wake)  # without this the next run of actions may be far away
 
     def refuse_copy(self) -> NoReturn:
         raise TypeError(
@@ -244,7 +253,7 @@ class BaseEndpoint(ABC):
         )
 
     def use_tls(self, pumps: Pumps) -> None:
-        """From now on, instead of those that there are."""
+        """Use these TLS contexts for new connections, and abort connections whose peer is revoked by now."""
         pumps.succeed(self._pumps)
         self._pumps = pumps
         self._watch_certificate()
@@ -253,7 +262,7 @@ class BaseEndpoint(ABC):
                 wire.abort()
 
     def _watch_certificate(self) -> None:
-        """Our own, which the machine knows by the time that it has left."""
+        """Tell the machine how many seconds our own certificate is still valid."""
         ends, tls = self._pumps.identity.not_after, self.options.tls
         if ends is not None and tls is not None:
             self._machine.watch_certificate(ends - time(), tls.name, monotonic())
@@ -261,9 +270,10 @@ class BaseEndpoint(ABC):
     # Connections.
 
     def _accepted(self, host: str) -> int | None:
-        """The cid of a connection that came in from there, or None where there are too many (D-7): close it."""
+        """The cid for a connection accepted from `host`, or None if there are too many (D-7): the caller closes it
+        then."""
         cid = self._machine.new_cid(monotonic(), host)
-        self.wake()  # its time for TLS runs
+        self.wake()  # the deadline of its TLS handshake has started
         return cid
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:

@@ -1,7 +1,7 @@
-"""Failures of the application's code, and ends of the program (T-45).
+"""Exceptions that application code raises, and safe texts for them (T-45).
 
-A handler or a source may raise anything, and what it returns or raises need not even have words. None of that may stop
-what called it, but for an interrupt of the program and a cancellation of the task from outside, which are not its own.
+A handler or a source may raise any exception, and even `str()` of that may fail. None of these may stop the code that
+called it, except an interrupt of the program or a cancellation of the calling task from outside.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from textwrap import indent
 from traceback import format_tb
 
 _WORDS = 1000  # characters of each error in a traceback
-_LONGEST_CHAIN, _DEEPEST, _WIDEST = 10, 3, 5  # of the errors that led to an error, and of a group of them
+_LONGEST_CHAIN, _DEEPEST, _WIDEST = 10, 3, 5  # causes of one error, nested groups, members of one group
 _CAUSE = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """True for Ctrl-C, alone or in a group: the program is to end."""
+    """True for KeyboardInterrupt, alone or in an exception group: the program is meant to end."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
 
 
 def told(error: BaseException, most: int = 200) -> str:
-    """Type and text of an error, escaped and cut off. Its repr may have the whole body that it is about (D-14)."""
+    """Type and text of an error, escaped and cut after `most` characters, as the text may quote a message body
+    (D-14)."""
     kind = type(error).__name__
     try:
         text = repr(str(error))[1:-1]
@@ -35,8 +36,8 @@ def told(error: BaseException, most: int = 200) -> str:
 
 
 def traced(error: BaseException, depth: int = 0) -> str:
-    """Traceback of an error as Python has it, but for the words of each error in it, which may be a peer's: escaped and
-    cut off, each in one line (D-14)."""
+    """Traceback of an error in Python's format, with the text of each error escaped, cut, and on one line, as a peer
+    may have chosen it (D-14)."""
     chain: list[str] = []
     seen: set[int] = set()
     link: str | None = ""
@@ -59,8 +60,8 @@ def traced(error: BaseException, depth: int = 0) -> str:
 
 
 def shown(result: object) -> str:
-    """A result that is not true: itself where it is a plain and so an empty value, else its type, as it may have a body
-    in it (D-14)."""
+    """Text for a handler's result that is not true: the `repr` of an empty built-in value, else only its type, as the
+    value may hold a message body (D-14)."""
     kind = type(result)
     if kind in _PLAIN:
         return repr(result)

@@ -1,7 +1,7 @@
 """Events of an endpoint, for any number of listeners.
 
-Each listener has a pace of its own. A listener that is slow must neither hold the endpoint up nor fill its memory. So
-each has a queue of its own, which keeps the newest events and says how many older ones it let go.
+Listeners read at different speeds, and a slow one must neither hold up the endpoint nor fill its memory. So each
+listener has its own bounded queue, which keeps the newest events and counts the older ones that it dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .ends import is_interrupt
 
 E = TypeVar("E")
 OnEvent = Callable[[Any], object]
-"""A function of an event. On a loop, its result may be awaitable."""
+"""A callback for events. On an event loop its result may be awaitable."""
 
 KEPT = 1000
 log = logging.getLogger("tolliver.events")
@@ -27,13 +27,13 @@ log = logging.getLogger("tolliver.events")
 
 @dataclass(frozen=True, slots=True)
 class EventsMissed:
-    """This listener was too slow: `count` events that came before its next one were let go."""
+    """Placeholder in a listener's events: it read too slowly, and `count` events at this place were dropped."""
 
     count: int
 
 
 class EventQueue(Generic[E]):
-    """Events for one listener, from the moment when it was made."""
+    """Events for one listener, since the queue was created. Keeps the newest 1000."""
 
     def __init__(self, wakeup: Wakeup) -> None:
         self.wakeup = wakeup
@@ -47,20 +47,21 @@ class EventQueue(Generic[E]):
         self.wakeup.set()
 
     def take(self) -> E | EventsMissed | None:
-        """The oldest one that is left, None where there is none."""
+        """Remove and return the oldest event, or EventsMissed if events before it were dropped; None if the queue is
+        empty."""
         if self._missed:
             missed, self._missed = EventsMissed(self._missed), 0
             return missed
         return self._events.popleft() if self._events else None
 
     def close(self) -> None:
-        """No more are put in; those that are there can be taken."""
+        """Accept no more events. Those in the queue can still be taken."""
         self.closed = True
         self.wakeup.set()
 
 
 class EventFeed(Generic[E]):
-    """Listeners of one endpoint. A queue that nobody holds any more is forgotten."""
+    """Distributes the events of one endpoint to its listeners. A queue without other references is dropped."""
 
     def __init__(self) -> None:
         self._queues: WeakSet[EventQueue[E]] = WeakSet()
@@ -79,13 +80,13 @@ class EventFeed(Generic[E]):
         queue.close()
 
     def close(self) -> None:
-        """The endpoint is closed: its listeners come to their end."""
+        """End all listeners, because the endpoint is closed."""
         for queue in [*self._queues]:
             self.leave(queue)
 
 
 class AsyncCore(Protocol):
-    """The core of an endpoint whose users await."""
+    """The core of an endpoint on an event loop, as event iterators need it."""
 
     def wakeup(self) -> AwaitableWakeup: ...
 
@@ -97,7 +98,7 @@ class AsyncCore(Protocol):
 class Events(Generic[E]):
     """Iterator over events: `async for event in endpoint.events()`. It ends with its endpoint, or by `close()`.
 
-    It has what happens from when it was made. Several tasks may share one: each event goes to one of them.
+    It yields events that happen after its creation. Several tasks may share one: each event goes to one of them.
     """
 
     def __init__(self, core: AsyncCore, feed: EventFeed[E]) -> None:
@@ -122,7 +123,7 @@ class Events(Generic[E]):
         self.close()
 
     def close(self) -> None:
-        """Take no more: those that came before can still be taken."""
+        """End the iterator. Events that came before can still be taken."""
         self._feed.leave(self._queue)
 
     def __repr__(self) -> str:
@@ -130,7 +131,7 @@ class Events(Generic[E]):
 
 
 def call_on_loop(core: AsyncCore, feed: EventFeed[E], function: OnEvent) -> None:
-    """Call the function for each event, one after the other, for as long as the endpoint is open."""
+    """Call `function` for each event, one after the other, for as long as the endpoint is open."""
     core.spawn(partial(_call_each, core, Events(core, feed), function))
 
 
@@ -149,5 +150,5 @@ async def _call_each(core: AsyncCore, events: Events[E], function: OnEvent) -> N
 
 
 def log_failure(event: object, error: BaseException) -> None:
-    """`on_event` has raised: the next event is told all the same."""
+    """Log that `on_event` raised. Later events are still delivered to it."""
     log.error("on_event raised for %.200r", event, exc_info=error)

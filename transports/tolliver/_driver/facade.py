@@ -1,4 +1,4 @@
-"""Calls that never wait, common to instances and streams."""
+"""Calls that never wait, common to `Instance` and `Streams` of all adapters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 
 
 class Core(Protocol):
-    """An endpoint, which can describe itself."""
+    """The part of an endpoint that the public object calls here."""
 
     addresses: list[tuple[str, int]]
 
@@ -26,19 +26,19 @@ C = TypeVar("C", bound=Core)
 
 
 class BaseFacade(Generic[C]):
-    """The user's object: it holds a core, whose inner calls stay out of sight."""
+    """Base of the public objects. It holds the core in a private attribute, so that internal calls are not public."""
 
     def __init__(self, core: C) -> None:
         self._core = core
 
     @property
     def port(self) -> int | None:
-        """The port that it listens on, or None."""
+        """TCP port that this endpoint listens on; None if it does not listen."""
         return self._core.port
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Host and port of each address that it listens on."""
+        """(host, port) of each address that this endpoint listens on."""
         return list(self._core.addresses)
 
     def __repr__(self) -> str:
@@ -46,5 +46,6 @@ class BaseFacade(Generic[C]):
             return self._core.describe(type(self).__name__)
 
     def __reduce__(self) -> NoReturn:
-        """It has threads and connections, and a copy would be a second one on the same database (D-16, T-79)."""
+        """Raises TypeError: an endpoint has threads and sockets, and a copy would use the same database (D-16,
+        T-79)."""
         self._core.refuse_copy()

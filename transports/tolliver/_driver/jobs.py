@@ -1,7 +1,7 @@
-"""Jobs of a store, on a thread of its own.
+"""Store jobs, on one dedicated thread.
 
-They run one after the other and in order. A commit waits for the disk, and a handful of them a millisecond would wait
-for a pool's threads as well.
+Jobs run one after the other, in order. A thread pool would be shared with slow calls, and a commit, of which there may
+be several in a millisecond, would wait for a free thread as well as for the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .adapter import Done, Job
 
 
 class Jobs:
-    """The store's thread: one job after the other, and `after(result, error, done)` for each."""
+    """A queue of jobs and the loop that runs them; calls `after(result, error, done)` for each job."""
 
     def __init__(self, after: Callable[[Any, TolliverError | None, Done], None]) -> None:
         self._after = after
@@ -26,7 +26,7 @@ class Jobs:
         self._jobs.put((job, done))
 
     def stop(self) -> None:
-        """`run` returns when all that was put before is done."""
+        """Make `run` return once all jobs put before this call are done."""
         self._jobs.put(None)
 
     def run(self) -> None:
@@ -36,7 +36,7 @@ class Jobs:
 
 
 def perform(job: Job) -> tuple[Any, TolliverError | None]:
-    """Its result, or its error."""
+    """Run the job; returns (result, None), or (None, error) for a TolliverError."""
     try:
         return job(), None
     except TolliverError as failure:

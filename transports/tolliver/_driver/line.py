@@ -1,6 +1,6 @@
-"""Session of a single connection.
+"""Session of one connection that has no endpoint.
 
-The calls of a program drive it: there is no endpoint, and nobody to wake.
+The program's own calls drive it, so there are no other connections and no threads or tasks to wake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OnOutput = Callable[[Sequence[bytes]], object]
 
 
 class LineMachine(Protocol):
-    """The part of a `Connection`, of either protocol, that moves its bytes."""
+    """The part of a `Connection`, of either protocol, that takes and gives bytes."""
 
     @property
     def unsent_bytes(self) -> int: ...
@@ -38,7 +38,7 @@ class LineMachine(Protocol):
 
 
 class Line(SocketSession):
-    """The session of a `Connection`, and its own driver: there is no other connection, and nobody to wake."""
+    """Session of a single `Connection`, which also acts as its driver and machine."""
 
     def __init__(
         self,
@@ -49,24 +49,24 @@ class Line(SocketSession):
         on_output: OnOutput | None = None,
     ) -> None:
         super().__init__(self, 0, role, pump)
-        self.paused = True  # so that it reads one chunk at a time
+        self.paused = True  # makes each `read` take one chunk
         self.has_company = False
         self._connection = connection
         self._intake = intake
         self._on_output = on_output
 
     def begin(self, sock: socket.socket) -> None:
-        """It is connected; a client's TLS handshake begins."""
+        """Start on a connected socket. A client's TLS handshake begins."""
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             try:
                 self.start(sock)
             except OSError as failure:
                 self.broken(failure)
-        else:  # a pair of sockets has no addresses
+        else:  # a Unix socket pair: no TCP options, no addresses
             self._go_on()
 
     def has_output(self) -> bool:
-        """True if `write` has something to do. The machine is asked once all before it is written."""
+        """True if `write` has bytes to send. Takes new output from the connection only once the last is written."""
         if self._opened and not self.busy:
             if self._connection.unsent_bytes:
                 units = self._connection.data_to_send()
@@ -77,14 +77,14 @@ class Line(SocketSession):
                 self.shutdown_write()
         return self.busy
 
-    # The driver.
+    # Implementation of SessionDriver and SessionMachine.
 
     @property
     def machine(self) -> Self:
         return self
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
-        """`has_output` may ask the machine from here on."""
+        """Does nothing: `has_output` starts to ask the connection once the session is open."""
 
     def received(self, cid: int, plaintext: bytes) -> None:
         if self._intake is not None:
@@ -96,10 +96,10 @@ class Line(SocketSession):
         self._connection.receive_eof(now)
 
     def sent(self, cid: int, now: float | None = None) -> None:
-        """`has_output` sees that by itself."""
+        """Does nothing: `has_output` notices that all is written."""
 
     def run_actions(self) -> None:
-        """Nothing follows by itself: the program that has the connection asks for events."""
+        """Does nothing: the program asks its connection for events."""
 
     def write_soon(self) -> None:
         self.busy = True

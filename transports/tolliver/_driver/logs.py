@@ -1,8 +1,8 @@
-"""Loggers, one for each area, and the fields of their records.
+"""Loggers, one for each area, and the structured fields of their records.
 
-A field is an attribute of the record (`extra=`), for those who search logs by program; its text says the same to
-people. docs/troubles.md lists areas and fields. None of them holds a body, the key of a message or a secret. Tracebacks
-are escaped and cut where they are shown, as `exc_text`, which every formatter takes (D-14); `exc_info` stays as it is.
+A field is an attribute of the record (`extra=`), for programs that search logs; the text says the same to people.
+docs/troubles.md lists areas and fields. None holds a message body, a message key or a secret. Tracebacks are escaped
+and cut in `exc_text`, which every formatter uses (D-14); `exc_info` stays unchanged.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _OTHERS = (
     logging.getLogger("tolliver.staging"),
 )
 ALL = (dial, events, messages, store, status, streams, tls, *_OTHERS)
-"""Loggers of this package."""
+"""All loggers of this package."""
 
 
 class _Escaping(logging.Filter):
-    """Tracebacks have words of peers in them: what a handler made of a body, for one."""
+    """Formats tracebacks with error texts escaped and cut, as those may quote a peer (for one, a message body)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
@@ -74,11 +74,11 @@ _BY_KIND = {kind: area for area, kinds in _AREAS.items() for kind in kinds}
 
 
 def of(kind: NoticeKind) -> logging.Logger:
-    """Logger of a notice; of messages, where it is of no other area."""
+    """Logger for a notice of this kind; the messages logger if the kind belongs to no other area."""
     return _BY_KIND.get(kind, messages)
 
 
 def fields(**values: object) -> dict[str, object]:
-    """Those that are not None, as `extra=` takes them: numbers, and text."""
+    """Mapping for `extra=` with the values that are not None, as numbers or text."""
     known = {name: value for name, value in values.items() if value is not None}
     return {name: value if type(value) in (int, float) else str(value) for name, value in known.items()}

@@ -1,9 +1,8 @@
-"""Endpoint on an event loop.
+"""Endpoint on an event loop: batched requests, and handlers without tasks.
 
-Its turns gather, and it calls handlers without a task. To wake a task costs more than a message does. So the first
-request in a turn of the loop is carried out at once, and the others when the loop comes round; handlers are called at
-the end of the turn that has read their messages. An iterator's messages are told of in the same way: what is begun and
-acknowledged in one turn, together at its end.
+Waking a task costs more than a message does. So the first request in a turn of the loop is carried out at once, and all
+later ones together at the end of the turn. Handlers are called directly, at the end of the turn that has read their
+messages. Acknowledgements of iterators are reported to the machine together at the end of a turn, too.
 """
 
 from __future__ import annotations
@@ -17,25 +16,26 @@ from tolliver_proto import TolliverError
 
 from .endpoint import BaseEndpoint, EndpointOptions
 
-SLICE = 0.001  # seconds that handlers have in one turn of the loop; then they go on in tasks, and others have theirs
+SLICE = 0.001  # seconds for all handlers in one turn of the loop; afterwards they go on in tasks
 
 
 class Handling(Protocol):
-    """A handler that something has come for."""
+    """A handler with messages to process."""
 
     def call(self, until: float) -> None:
-        """Call it for what is there, until then; a task does what is left."""
+        """Call the handler for the messages that are there, until the monotonic time `until`; a task processes the
+        rest."""
 
 
 class Telling(Protocol):
-    """Something that has gathered what the machine is to be told."""
+    """Collects reports (such as acknowledgements) for the machine during a turn."""
 
     def tell(self) -> None:
-        """Tell it."""
+        """Report everything collected to the machine."""
 
 
 class LoopEndpoint(BaseEndpoint):
-    """The connections of one program, whose users, handlers and sockets are on one loop."""
+    """The endpoint of a program whose users, handlers and sockets share one event loop."""
 
     run_follows: bool
 
@@ -44,10 +44,10 @@ class LoopEndpoint(BaseEndpoint):
         self._forget_turn()
 
     def _forget_turn(self) -> None:
-        """An interrupt may have ended the one before in its middle."""
-        self.ends_soon: bool = False  # `end_turn` is going to be called
-        self._gathered = False  # something was asked for that it carries out
-        self.reading: bool = False  # a connection is being read
+        """Reset the state of a turn. Also needed on opening again: an interrupt may have cut the last turn short."""
+        self.ends_soon: bool = False  # a call of `end_turn` is scheduled
+        self._gathered = False  # requests wait for `end_turn` to run the machine's actions
+        self.reading: bool = False  # bytes of a connection are being processed
         self._to_call: dict[Handling, None] = {}
         self._to_tell: dict[Telling, None] = {}
 
@@ -57,7 +57,7 @@ class LoopEndpoint(BaseEndpoint):
 
     @abstractmethod
     def _end_turn_soon(self) -> None:
-        """Have the loop call `end_turn` when it comes round."""
+        """Have the loop call `end_turn` in its next iteration."""
 
     def schedule_run(self) -> None:
         if self.run_follows:
@@ -74,13 +74,14 @@ class LoopEndpoint(BaseEndpoint):
             self._schedule()
 
     def call_at_end(self, handling: Handling) -> None:
-        """Call it at the end of this turn of the reader, or else when the loop comes round."""
+        """Call the handler at the end of the current read, or in the loop's next iteration if no read is in
+        progress."""
         self._to_call[handling] = None
         if not self.reading:
             self._schedule()
 
     def tell_at_end(self, telling: Telling) -> None:
-        """Have it tell at the end of this turn of the loop. Only while `ends_soon`."""
+        """Have `telling.tell()` called at the end of this turn. Allowed only while `ends_soon` is True."""
         self._to_tell[telling] = None
         self._gathered = True
 
@@ -90,7 +91,7 @@ class LoopEndpoint(BaseEndpoint):
             self._call()
 
     def end_turn(self) -> None:
-        """The loop has come round."""
+        """Carry out all that was collected in this turn: reports, requests, then handler calls."""
         self.ends_soon = False
         self._tell_gathered()
         if self._gathered:
@@ -112,7 +113,7 @@ class LoopEndpoint(BaseEndpoint):
         super().keep_time()
 
     def context(self) -> Context:
-        """The context that a handler is called in: that of now."""
+        """Context variables for a handler call: a copy of the current ones."""
         return copy_context()
 
     def _schedule(self) -> None:
@@ -121,7 +122,7 @@ class LoopEndpoint(BaseEndpoint):
             self._end_turn_soon()
 
     def _tell_gathered(self) -> None:
-        """All that was gathered; whoever calls this has a turn to follow."""
+        """Make all collected reports. The caller runs the machine's actions afterwards."""
         if self._to_tell:
             telling, self._to_tell = self._to_tell, {}
             self.run_follows = True

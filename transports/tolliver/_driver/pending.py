@@ -1,7 +1,7 @@
-"""Pending calls: futures without a loop, and the table that finds them.
+"""Pending calls: futures without an event loop, and their table.
 
-A caller and the action that answers it agree on a name, such as the receipt of a send. Nothing here waits: a waiter
-leaves a function that wakes it, in the form that its loop knows.
+A caller and the action that answers the call share a name (key), such as the receipt of a send. No code here waits: a
+waiter leaves a callback that wakes it in its loop's or thread's own way.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ V = TypeVar("V")
 
 
 class PendingCall(Generic[T]):
-    """An answer that comes once, for any number of waiters. On threads it is touched under the machine's lock alone."""
+    """The future answer of one call, for any number of waiters. With threads: use it only under the machine's lock."""
 
     __slots__ = ("_answer", "_value", "_waiters", "abandoned", "done", "error", "late")
 
     def __init__(self, answer: Callable[[Any], T] | None = None) -> None:
-        """`answer` makes what the waiters get of the value that it is resolved with."""
+        """`answer` converts the value given to `resolve` into the result of the call."""
         self._answer = answer
         self.done: bool = False
         self.late: Callable[[], str] | str = ""
-        """Words for a waiter whose time is over: what is not done, and why."""
+        """Text of the TimeoutError for a waiter: what has not been done, and why."""
         self.abandoned: Callable[[], object] | None = None
-        """Called when the last who waited waits no more, and there is no answer."""
+        """Called when the last waiter stops waiting before there is an answer."""
         self.error: BaseException | None = None
         self._waiters: list[Callable[[], object]] = []
 
@@ -41,28 +41,28 @@ class PendingCall(Generic[T]):
         self._settle()
 
     def when_done(self, wake: Callable[[], object]) -> None:
-        """Call `wake` when there is an answer: now, if it is there."""
+        """Call `wake` once there is an answer: at once if there is one already."""
         if self.done:
             wake()
         else:
             self._waiters.append(wake)
 
     def forget(self, wake: Callable[[], object]) -> None:
-        """The waiter that gave this to `when_done` waits no more."""
+        """Remove a callback given to `when_done`, because its waiter stopped waiting."""
         if wake in self._waiters:
             self._waiters.remove(wake)
             if not self._waiters and self.abandoned is not None:
                 self.abandoned()
 
     def too_late(self, seconds: float) -> TimeoutError:
-        """For a waiter whose time is over; what was asked for goes on."""
+        """TimeoutError for a waiter that has waited for `seconds`. The operation itself goes on."""
         late = self.late if isinstance(self.late, str) else self.late()
         return TimeoutError(f"after {seconds:g} s {late or 'it is not done, and goes on'}")
 
     def result(self) -> T:
-        """The answer. Raises the error that it is."""
+        """The answer. Raises the error that the call failed with."""
         if self.error is not None:
-            raise self.error.with_traceback(None)  # it may be raised for several waiters
+            raise self.error.with_traceback(None)  # raised once for each waiter: tracebacks must not add up
         return self._value
 
     def _settle(self) -> None:
@@ -73,7 +73,7 @@ class PendingCall(Generic[T]):
 
 
 class PendingCalls:
-    """Those without an answer, by name."""
+    """Table of unanswered calls, by name."""
 
     def __init__(self) -> None:
         self._calls: dict[Hashable, PendingCall[Any]] = {}
@@ -82,14 +82,14 @@ class PendingCalls:
         return name in self._calls
 
     def of(self, name: Hashable, answer: Callable[[V], T]) -> PendingCall[T]:
-        """The call of that name, made now if there is none. `answer` makes what its waiters get of the value."""
+        """The call with this name, created if there is none. `answer` converts the value into the call's result."""
         call = self._calls.get(name)
         if call is None:
             call = self._calls[name] = PendingCall(answer)
         return call
 
     def settle(self, name: Hashable, value: Any, error: TolliverError | TimeoutError | None = None) -> None:
-        """Answer the call of that name, if there is one."""
+        """Answer the call with this name, if there is one, with the value or the error."""
         call = self._calls.pop(name, None)
         if call is None:
             return
@@ -99,7 +99,7 @@ class PendingCalls:
             call.resolve(value)
 
     def settle_all(self, names: Iterable[Hashable], error: TolliverError | None) -> None:
-        """As `settle` for each: its name is the value."""
+        """Answer the call of each name, if there is one: with its name as the value, or with the error."""
         take = self._calls.pop
         for name in names:
             call = take(name, None)
@@ -111,20 +111,20 @@ class PendingCalls:
                 call.fail(error)
 
     def drop(self, name: Hashable) -> None:
-        """Nobody waits for the call of that name."""
+        """Remove the call with this name, without an answer: it has no waiters any more."""
         self._calls.pop(name, None)
 
     def give_up(self) -> None:
-        """The endpoint is closed: nobody is left waiting."""
+        """Fail all calls with AlreadyClosed, because the endpoint is closed."""
         for name in list(self._calls):
             self.settle(name, None, closed())
 
 
 def closed() -> AlreadyClosed:
-    """For whoever waits when the endpoint is closed."""
+    """The error for calls that still wait when the endpoint is closed."""
     return AlreadyClosed("the instance was closed before this was done")
 
 
 def as_it_is(value: T) -> T:
-    """The answer that is the value itself."""
+    """Identity function, for calls whose result is the value itself."""
     return value

@@ -1,12 +1,12 @@
 """Session between a socket and a machine, without I/O.
 
-An adapter moves ciphertext. Bytes that arrive it gives to `receive`, and those of `next_output` it writes; all that
-lies between (handshakes, units that must be records of their own, the order of writes, the close in steps) is the same
-for every loop and stands here. An adapter's wire inherits from `Session` and adds how its loop waits.
+An adapter moves ciphertext: it gives arriving bytes to `receive`, and writes the bytes that `next_output` returns.
+Everything between (TLS handshake, units that need a TLS record of their own, the order of writes, the steps of a close)
+is the same for every loop and is done here. An adapter's transport inherits from `Session` and adds the waiting.
 
-An end has two halves. Reading is over at the peer's close_notify, at an error or when the line breaks; writing is over
-when our own half is shut or cannot be written any more. A write that fails says nothing yet about the reason: the
-peer's alert may be waiting to be read (T-74), so only the reading side explains.
+Each direction ends by itself. Reading ends at the peer's close_notify, at an error or when the connection breaks;
+writing ends when we have shut our side, or when a write fails. A failed write does not tell the reason: the peer's TLS
+alert may still be unread (T-74). So the session's error comes from the reading side alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sockets import SELF_CONNECTED, address_of, is_self_connected, tune
 
 
 class SessionMachine(Protocol):
-    """The part of a machine that sessions feed."""
+    """Inputs of a machine that a session calls."""
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None: ...
 
@@ -35,7 +35,7 @@ class SessionMachine(Protocol):
 
 
 class SessionDriver(Protocol):
-    """The part of a `Driver` that sessions call. One for a single connection need not have more."""
+    """The part of a `Driver` that sessions call."""
 
     @property
     def machine(self) -> SessionMachine: ...
@@ -50,29 +50,29 @@ class SessionDriver(Protocol):
 
 
 class Session(ABC):
-    """A connection, from its cid to its end. A subclass brings `write_soon`, `pause`, `resume` and `abort`."""
+    """One connection, from its cid to its end. A subclass implements `write_soon`, `pause`, `resume` and `abort`."""
 
     def __init__(self, driver: SessionDriver, cid: int, role: Role, pump: AnyPump) -> None:
         self.cid = cid
         self.error: TolliverError | None = None
-        """Why it ended; None where that was in order."""
+        """Reason of the end; None while open and after an orderly end."""
         self._driver = driver
         self._role = role
         self._pump = pump
         self._address = ""
-        self._opened = False  # the node knows it
-        self._units: list[bytes] = []  # few
-        self._owes_sent = False  # the node waits for `sent`
+        self._opened = False  # TLS is established, and the machine knows the connection
+        self._units: list[bytes] = []  # to be written; short, so `pop(0)` is cheap
+        self._owes_sent = False  # the machine waits for `sent`, the report that all units are written
         self._closing = False
         self._shut = False
         self.reading_over: bool = False
-        """Nothing more is wanted from the peer."""
+        """True once no more bytes from the peer are wanted."""
         self.writing_over: bool = False
-        """Nothing more can be said to the peer."""
+        """True once no more bytes can be sent to the peer."""
 
     @abstractmethod
     def write_soon(self) -> None:
-        """`next_output` may have something, or the connection may be `over`. Never waits."""
+        """Arrange a write: `next_output` may have bytes, or the connection may be `over`. Never waits."""
 
     # Called by the driver.
 
@@ -88,16 +88,16 @@ class Session(ABC):
     # Called by the endpoint.
 
     def is_revoked(self) -> bool:
-        """There is a new list of revoked certificates, and the peer's is in it: then nothing more is read, and it is to
-        be aborted."""
+        """True if the peer's certificate is on the current revocation list. Reading stops then, and the caller must
+        abort the connection."""
         revocation = self._pump.revocation if self._opened else None
         self.error = self.error or revocation
         return revocation is not None
 
-    # Provided by the adapter.
+    # Called by the adapter.
 
     def start(self, sock: socket.socket) -> None:
-        """It is connected. Raises OSError where it is gone already."""
+        """Begin on a connected socket. Raises OSError if the connection has ended already."""
         tune(sock)
         self._address = address_of(sock.getpeername())
         if is_self_connected(sock):
@@ -105,7 +105,7 @@ class Session(ABC):
         self._go_on()
 
     def receive(self, ciphertext: bytes) -> None:
-        """Take bytes that arrived, cut anywhere; b"" when the peer has ended its half."""
+        """Process ciphertext as it arrives, in pieces of any size; b"" is the peer's end of stream."""
         if ciphertext:
             self._pump.receive(ciphertext)
         else:
@@ -115,7 +115,7 @@ class Session(ABC):
             self._end(None)
 
     def broken(self, cause: BaseException) -> None:
-        """Reading failed."""
+        """End the session, because reading from the socket failed with `cause`."""
         self._go_on()
         if not self.reading_over:
             self._end(broken(cause))
@@ -123,16 +123,19 @@ class Session(ABC):
         self.write_soon()
 
     def written(self) -> None:
-        """Our half is shut, or a write failed."""
+        """Note the end of writing: our side is shut, or a write failed."""
         self.writing_over = True
 
     def next_output(self) -> bytes | None:
-        """Bytes to write now that all before is written; b"": nothing yet. None: shut our half, then `written`."""
+        """Bytes to write, once all earlier ones are written; b"" if there are none now.
+
+        None: shut down the socket's sending side, then call `written`.
+        """
         while not self.writing_over:
             try:
                 more = self._next_unit()
             except TolliverError:
-                return self._pump.outgoing() or None  # an alert perhaps; the reading side will say why
+                return self._pump.outgoing() or None  # possibly a TLS alert; the reading side reports the error
             ciphertext = self._pump.outgoing()
             if ciphertext or not more:
                 return ciphertext or (None if self._shut else b"")
@@ -140,13 +143,14 @@ class Session(ABC):
 
     @property
     def over(self) -> bool:
-        """The socket can be closed."""
+        """True once the socket can be closed."""
         return self.reading_over and self.writing_over
 
-    # Between them.
+    # Between driver and adapter.
 
     def _next_unit(self) -> bool:
-        """Put the next bytes into the pump; whether there was anything to do. All before is written."""
+        """Pass the next unit to TLS, and return False if there is nothing to do. Called once all earlier bytes are
+        written."""
         if self._owes_sent and not self._units:
             self._owes_sent = False
             self._driver.machine.sent(self.cid, time.monotonic())
@@ -179,7 +183,8 @@ class Session(ABC):
         return done
 
     def _hand_over(self) -> None:
-        """The last bytes of the TLS handshake may have brought the peer's first frame along, and others may follow."""
+        """Pass plaintext to the machine. The last bytes of the TLS handshake may have brought the peer's first frames
+        along."""
         pump = self._pump
         plaintext = pump.read()
         while plaintext is not None:
@@ -192,12 +197,12 @@ class Session(ABC):
             self._end(ConnectionLost("the peer ended the connection without closing it: it crashed, or was cut off"))
 
     def _fail(self, failure: TolliverError) -> None:
-        """TLS failed. In its handshake the peer is told why, by an alert.
+        """Process a failure of TLS. In the handshake the peer is told the reason, by an alert.
 
-        A client may have sent more already: closing now would reset the connection, and the reset could overtake the
-        alert. So a server reads to the end, or until the node's time for the handshake has passed.
+        A client may have sent more already. To close now would reset the connection, and the reset could overtake the
+        alert. So a server reads to the end of the stream, or until the machine's handshake timeout.
         """
-        failure.with_traceback(None)  # its frames hold this connection, which keeps it: nothing would be freed at once
+        failure.with_traceback(None)  # breaks a reference cycle between the error's frames and this object
         if self._opened:
             self._end(failure)
             return

@@ -1,7 +1,7 @@
-"""A session and its non-blocking socket, without the waiting.
+"""A session with its non-blocking socket, without the waiting.
 
-`read` and `write` do what the system allows now and return; when they may be called again is the loop's business.
-`busy` says that the writing side is at work already: who has something to say then need not wake it.
+`read` and `write` move as many bytes as the system takes now and return; the loop decides when to call them again.
+While `busy` is True a write is in progress or scheduled, and the loop need not be asked for another one.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ from .._tls.pump import AnyPump
 from .session import Session, SessionDriver
 from .sockets import NOT_YET
 
-CHUNK, LEAST = 65536, 4096  # bytes that are read at once: less where they take long
-TURNS = 16  # reads, or writes, that one connection does before the others have theirs
-SLICE = 0.01  # CPU seconds: tiny frames take a hundred times as long as large ones
-IN_COMPANY = 0.0001  # CPU seconds of one read where there are other connections, which must not wait for long
+CHUNK, LEAST = 65536, 4096  # bytes of one read: adapted downwards when they take long to process
+TURNS = 16  # reads, or writes, of one connection before others get their turn
+SLICE = 0.01  # CPU seconds of one turn: a read full of tiny frames takes 100 times as long as one of large frames
+IN_COMPANY = 0.0001  # CPU seconds of one turn when there are other connections
 
 
 def next_chunk(last: int, late: bool) -> int:
-    """Bytes to read at once after so many, which took long or did not."""
+    """Size of the next read in bytes: half of the last one if that was late, else double."""
     return max(LEAST, last // 2) if late else min(CHUNK, last * 2)
 
 
 class SocketSession(Session):
-    """`lock` is held while bytes go into the machine or come out of it, and never while the system takes them."""
+    """A session that reads and writes a socket.
+
+    `lock` is held while bytes go into or come out of the machine, and never during a system call on the socket.
+    """
 
     alone = SLICE
-    """CPU seconds that are spent on what has come, until others have their turn, where there is no other connection."""
+    """CPU seconds of one turn of reading when there is no other connection."""
 
     def __init__(
         self,
@@ -44,21 +47,21 @@ class SocketSession(Session):
         super().__init__(driver, cid, role, pump)
         self.busy: bool = False
         self.paused: bool = False
-        """Nothing is to be read for now."""
+        """True while nothing is to be read."""
         self.rest: memoryview[int] = memoryview(b"")
-        """Bytes that the system has not taken yet: call `write` when it can."""
+        """Bytes that the system has not accepted yet: call `write` when the socket is writable."""
         self._chunk = CHUNK
         self._lock = lock or nullcontext()
-        self._is_shared = lock is not None  # else one thread has it all, and each message passes by the lock
+        self._is_shared = lock is not None  # False: a single thread, where taking a lock is needless
 
     def read(self, sock: socket.socket, *, to_the_end: bool = False) -> bool:
-        """Read what has come, and as much as is fair. Returns True if there may be more now.
+        """Read from the socket for one fair turn. Returns True if there may be more to read now.
 
-        A chunk that is not full is the last one, as the loop says when more comes; a loop that may not say it again
-        wants to read `to_the_end`.
+        A read that returns less than asked for is taken as the last: the loop reports when more arrives. A loop that
+        may not report again passes `to_the_end`.
         """
         turns, share = (1, IN_COMPANY) if self._driver.has_company else (TURNS, self.alone)
-        end = 0.0  # small pieces are not worth the look at the clock
+        end = 0.0  # 0.0 until a large read: for small ones the clock is not asked
         for _ in range(turns):
             size = self._chunk
             try:
@@ -90,7 +93,8 @@ class SocketSession(Session):
         return late
 
     def write(self, sock: socket.socket) -> None:
-        """As much as the system takes, and as is fair. There is no more to say if it is not `busy` afterwards."""
+        """Write as much as the system takes, for one fair turn. Afterwards `busy` is False if nothing is left to
+        write."""
         for _ in range(TURNS):
             if not self.rest and not self._take(sock):
                 return
@@ -100,10 +104,10 @@ class SocketSession(Session):
                 return
             except OSError:
                 self.rest = memoryview(b"")
-                self.written()  # only the reading side knows why (T-74)
+                self.written()  # the reading side finds the reason (T-74)
 
     def _take(self, sock: socket.socket) -> bool:
-        """True if there is something to write. When all is said, our half is shut."""
+        """Fetch the next output; False if there is none. Shuts down the socket's sending side at the end of output."""
         if not self._is_shared:
             output = self._next()
         else:
@@ -118,5 +122,5 @@ class SocketSession(Session):
     def _next(self) -> bytes | None:
         output = self.next_output()
         self.rest = memoryview(output or b"")
-        self.busy = bool(output)  # from here on whoever has something says so
+        self.busy = bool(output)  # once False, new output must arrange a write
         return output

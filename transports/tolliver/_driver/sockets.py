@@ -1,6 +1,6 @@
 """TCP sockets: options and helpers common to all loops.
 
-The protocol has no ping, so the kernel must notice a peer that is gone (D-8, T-80).
+The protocol has no ping, so the kernel must detect a dead peer (D-8, T-80).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tolliver_proto.node import DialCause
 Address = tuple[Any, ...]
 """A socket address, as getaddrinfo gives it."""
 
-NEXT_ADDRESS = 0.25  # seconds until another address is tried beside one that does not answer (RFC 8305)
-ACCEPT_PAUSE = 0.1  # seconds until a listener that could not accept (no descriptors left) tries again
+NEXT_ADDRESS = 0.25  # seconds until the next address is tried in parallel (RFC 8305)
+ACCEPT_PAUSE = 0.1  # seconds after a failed accept (no file descriptors left)
 NOT_YET = (BlockingIOError, InterruptedError)
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # "localhost" on a machine without IPv6
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 MORE_FILES = "Raise the limit of open files (`ulimit -n`), and try again"
-_UNDER_WAY = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # the last one is what Windows says
+_UNDER_WAY = (0, errno.EINPROGRESS, errno.EWOULDBLOCK)  # EWOULDBLOCK on Windows
 
-_OPTIONS = (  # those that the platform does not have are left out
+_OPTIONS = (  # options that the platform lacks are left out
     ("IPPROTO_TCP", "TCP_NODELAY", 1),
     ("SOL_SOCKET", "SO_KEEPALIVE", 1),
     ("IPPROTO_TCP", "TCP_KEEPIDLE", 30),
@@ -42,13 +42,13 @@ _CAUSES: tuple[tuple[type[OSError], DialCause], ...] = (
     (ConnectionAbortedError, DialCause.CLOSED),
     (TimeoutError, DialCause.NO_ANSWER),
 )
-FREE_PORTS = 8  # that are tried: one that is free at the first address of a host may be in use at another
+FREE_PORTS = 8  # tries: a port free at a host's first address may be in use at another
 SELF_CONNECTED = "the dial met its own socket, as nobody listens there"
 LISTENING = socket.AI_PASSIVE | socket.AI_ADDRCONFIG  # for `look_up`
 
 
 def tune(sock: socket.socket) -> None:
-    """Small writes at once, and 30 seconds to notice a peer that does not answer."""
+    """Set socket options: send small writes at once, and detect an unresponsive peer within 30 seconds."""
     for level, name, value in _OPTIONS:
         if hasattr(socket, name):
             sock.setsockopt(getattr(socket, level), getattr(socket, name), value)
@@ -60,7 +60,7 @@ def is_self_connected(sock: socket.socket) -> bool:
 
 
 def host_of(sock: socket.socket) -> str:
-    """Host that a connection comes from, or "" if it is gone already."""
+    """IP address of the peer of a connection; "" if the connection has ended already."""
     try:
         return str(sock.getpeername()[0])
     except OSError:
@@ -68,8 +68,7 @@ def host_of(sock: socket.socket) -> str:
 
 
 def look_up(host: str, port: int, flags: int = 0) -> list[tuple[bool, str]]:
-    """Addresses of a name, the best first: True if IPv6, and the address in numbers. Blocks. Raises OSError if none is
-    found."""
+    """Addresses of a name, best first, as (is IPv6, numeric address). Blocks. Raises OSError if there are none."""
     found = find_addresses(host, port, flags)
     return [(family == socket.AF_INET6, _with_scope(*where)) for family, *_, where in found]
 
@@ -79,9 +78,9 @@ def _with_scope(host: str, _port: int, _flow: int = 0, scope: int = 0) -> str:
 
 
 def find_addresses(host: str, port: int, flags: int = 0) -> list[Address]:
-    """IPv6 and IPv4 by turns, so that one family that leads nowhere costs one pause (RFC 8305).
+    """Addresses of a host, IPv6 and IPv4 alternating, so that an unreachable family costs only one pause (RFC 8305).
 
-    Blocks, but with AI_NUMERICHOST. Raises OSError where none is found.
+    Blocks, except with AI_NUMERICHOST. Raises OSError if there are none.
     """
     families: dict[int, list[Address]] = {}
     for one in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)):
@@ -90,7 +89,7 @@ def find_addresses(host: str, port: int, flags: int = 0) -> list[Address]:
 
 
 def begin_connecting(address: Address) -> socket.socket:
-    """A socket that is connected, or failed, when it can be written to. Does not block. Raises OSError."""
+    """Start a non-blocking connect. The socket becomes writable once it is connected or has failed. Raises OSError."""
     family, kind, protocol, _, where = address
     sock = socket.socket(family, kind, protocol)
     sock.setblocking(False)
@@ -102,7 +101,7 @@ def begin_connecting(address: Address) -> socket.socket:
 
 
 def check_connected(sock: socket.socket) -> None:
-    """Finish a connect. Raises OSError if it failed, and closes the socket then."""
+    """Finish a connect. If it failed, closes the socket and raises OSError."""
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         sock.close()
@@ -110,14 +109,14 @@ def check_connected(sock: socket.socket) -> None:
 
 
 def is_taken(port: int, error: OSError) -> bool:
-    """True if any free port would do (0), and the one that the system gave for one address is in use at another."""
+    """True if port 0 was asked for, and the port that the system chose for one address is in use at another."""
     return not port and error.errno == errno.EADDRINUSE
 
 
 def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket.socket]:
-    """One for each address of the host, all on one port; they do not block.
+    """Non-blocking listening sockets, one for each address of the host, all on one port.
 
-    Raises CannotListen, and then none is open.
+    Raises CannotListen, and then leaves no socket open.
     """
     opened: list[socket.socket] = []
     missing = None
@@ -142,7 +141,7 @@ def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket
 
 
 def unreached(remote: object, error: OSError) -> ConnectionLost:
-    """Error of a dial for which there is no connection of TCP."""
+    """The error for a dial that got no TCP connection."""
     cause = next((cause for kind, cause in _CAUSES if isinstance(error, kind)), DialCause.UNREACHABLE)
     if error.errno in (*_TOO_MANY, errno.EAGAIN):
         cause = DialCause.HERE
@@ -162,6 +161,6 @@ def _listening_socket(address: Address, port: int) -> socket.socket:
 
 
 def address_of(peername: Any) -> str:
-    """host:port as people write it."""
+    """Text "host:port" of a socket address."""
     host, port = peername[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,7 +1,7 @@
-"""Threads that the system may refuse to start.
+"""Starting threads, which the system may refuse.
 
-A process has them where something blocks: files, names, handlers. The system, a container or a service limits their
-number, and Python then raises a RuntimeError without advice.
+Threads run what blocks: file access, name look-ups, handlers. The system, a container or a service manager limits their
+number, and Python then raises a plain RuntimeError. Here that becomes an OutOfThreads with advice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tolliver_proto.errors import OutOfThreads
 
 @contextmanager
 def starting_thread() -> Iterator[None]:
-    """Start of a thread: calls within do nothing else that fails with a RuntimeError. Raises OutOfThreads."""
+    """Context manager for starting a thread: turns RuntimeError into OutOfThreads. Use it around nothing else."""
     try:
         yield
     except RuntimeError as error:
@@ -29,13 +29,13 @@ def starting_thread() -> Iterator[None]:
 
 
 def start(thread: threading.Thread) -> None:
-    """Raises OutOfThreads."""
+    """Start the thread. Raises OutOfThreads."""
     with starting_thread():
         thread.start()
 
 
 def interrupt_program() -> None:
-    """As Ctrl-C does: in the main thread, whatever that is waiting for."""
+    """Interrupt the program as Ctrl-C does: raises KeyboardInterrupt in the main thread, even while that waits."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
     else:

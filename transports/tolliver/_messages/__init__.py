@@ -1,6 +1,6 @@
-"""Messaging without a loop: all of an instance but the waiting.
+"""Messaging without an event loop: all of an instance except the waiting.
 
-`instance` has the calls, `driver` carries out a node's actions, `store_jobs` are its commits and reads, `inbox` takes
-deliveries to handlers and their answers back, `iterators` are for whoever takes messages one by one, `opening` puts the
-parts together, `recorder` writes recordings. Each adapter adds how one waits in its loop.
+`instance` has the calls; `driver` carries out a node's actions; `store_jobs` runs its commits and reads; `mailbox`
+passes deliveries to handlers and takes their acknowledgements; `iterators` are for programs that take messages one by
+one; `opening` creates the parts; `recorder` writes recordings. Each adapter adds the waiting.
 """

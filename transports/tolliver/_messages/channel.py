@@ -1,6 +1,6 @@
-"""One channel's calls with values, as far as nothing waits.
+"""Calls of one channel with typed values, without those that wait.
 
-A channel is a layer on the calls of its instance: the codec works before a call or after its answer, never inside.
+A channel wraps the calls of its instance: the codec encodes before a call and decodes after its answer.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class BaseChannel(Generic[T, R]):
         self._name = name
         self._codec = cast("AnyCodec[T]", BYTES) if codec is None else codec
         self._reply_codec = cast("AnyCodec[R]", self._codec) if reply_codec is None else reply_codec
-        coding_of(self._codec), coding_of(self._reply_codec)  # which may refuse them
+        coding_of(self._codec), coding_of(self._reply_codec)  # raises TypeError for an invalid codec
 
     @property
     def name(self) -> str:
-        """Its name, as subscriptions have it."""
+        """Name of the channel."""
         return self._name
 
     def __repr__(self) -> str:

@@ -7,13 +7,14 @@ from tolliver_proto.node import Histogram
 from .._status.snapshot import HistogramStatus
 
 _KEPT = 1000
-"""Channels. Where there are more, one that nothing handles any more is forgotten for each new one."""
+"""Channels with counters. Above this number, a channel without handlers is forgotten for each new one."""
 
 
 class ChannelCounts:
-    """Handlers and iterators of one channel: how many, and what became of what they were given.
+    """Number of handlers and iterators of one channel, and counters of their deliveries.
 
-    It is changed on the loop, or under the lock; for runs, but where a handler has one call for each message.
+    Changed only on the loop, or under the lock. Counters grow by a whole run at a time, except where a handler is
+    called once for each message.
     """
 
     __slots__ = ("failed", "handled", "handlers", "queued", "seconds")
@@ -27,13 +28,13 @@ class ChannelCounts:
 
 
 class ChannelTable:
-    """Counters by channel, those of channels that have no handler now among them."""
+    """Counters by channel, including channels that no longer have a handler."""
 
     def __init__(self) -> None:
         self._known: dict[str, ChannelCounts] = {}
 
     def begin(self, channel: str) -> ChannelCounts:
-        """The counters of one handler more."""
+        """Count one more handler of the channel, and return the channel's counters."""
         counts = self._known.get(channel)
         if counts is None:
             if len(self._known) >= _KEPT:
@@ -45,11 +46,11 @@ class ChannelTable:
         return counts
 
     def seconds(self) -> HistogramStatus:
-        """Of all handlers together."""
+        """Histogram of handler durations in seconds, over all channels."""
         known = [one.seconds for one in self._known.values()]
         counts = tuple(map(sum, zip(*(one.counts for one in known), strict=True))) or tuple(Histogram().counts)
         return HistogramStatus(Histogram.SECONDS, counts, sum(one.sum for one in known))
 
     def items(self) -> list[tuple[str, ChannelCounts]]:
-        """By channel."""
+        """(channel, counters) pairs, sorted by channel."""
         return sorted(self._known.items())

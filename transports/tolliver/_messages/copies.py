@@ -1,7 +1,8 @@
-"""Messages that several handlers get: each settles a copy of its own.
+"""Copies of a delivery for several matching handlers.
 
-The node knows one delivery of a message and takes one verdict on it. Where several handlers match, each has a copy,
-which it settles once, and all copies share a count. With the last of them the node gets the gravest verdict (T-45).
+The node knows one delivery of a message and takes one verdict on it. If several handlers match, each gets a copy and
+settles that once; all copies share a counter. When the last copy is settled, the node gets the gravest verdict of all
+(T-45).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tolliver_proto.node import GiveUp, HandleAgain, Verdict
 
 
 class _Shared:
-    """A delivery of the node: handlers that have not settled their copy, and the gravest verdict of the others."""
+    """State shared by the copies of one delivery: the number not settled yet, and the gravest verdict so far."""
 
     __slots__ = ("delivery", "left", "verdict")
 
@@ -24,7 +25,7 @@ class _Shared:
 
 
 class _Copy(Delivery):
-    """One handler's."""
+    """The copy of a delivery for one handler."""
 
     __slots__ = ("shared",)
 
@@ -35,18 +36,21 @@ class _Copy(Delivery):
 
 
 def copies(deliveries: Sequence[Delivery], handlers: int) -> list[list[Delivery]]:
-    """Copies of these for each of so many handlers."""
+    """For each of `handlers` handlers, a list of copies of these deliveries."""
     shared = [_Shared(one, handlers) for one in deliveries]
     return [[_Copy(one) for one in shared] for _ in range(handlers)]
 
 
 def originals(deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
-    """These, as the node knows them."""
+    """The node's own delivery of each copy; a delivery that is no copy is returned as it is."""
     return [one.shared.delivery if isinstance(one, _Copy) else one for one in deliveries]
 
 
 def decided(deliveries: Sequence[Delivery], verdict: Verdict) -> Mapping[Verdict, Sequence[Delivery]]:
-    """A handler says this of what it has: what is settled with it, by what all its handlers together say."""
+    """Settle deliveries with one handler's verdict; returns those that are now decided, grouped by their final verdict.
+
+    A copy is decided once the last of its siblings is settled; a delivery that is no copy, at once.
+    """
     found: dict[Verdict, list[Delivery]] = {}
     for one in deliveries:
         if isinstance(one, _Copy):
@@ -61,8 +65,11 @@ def decided(deliveries: Sequence[Delivery], verdict: Verdict) -> Mapping[Verdict
 
 
 def _gravity(verdict: Verdict) -> tuple[int, float]:
-    """One failure is one (T-45), and where one handler wants the message again later, that is when it is tried again.
-    A message that one handler never had has not failed there, and comes again."""
+    """Sort key of verdicts, by which the gravest is the largest.
+
+    One failure makes a failure (T-45); a failure with a delay stands above one without, and the longest delay counts. A
+    message released before its handler began has no failure, and is redelivered.
+    """
     if isinstance(verdict, GiveUp):
         return 4, 0.0
     if isinstance(verdict, HandleAgain):

@@ -1,6 +1,6 @@
 """Driver of a node: its store, its handlers, its pending calls.
 
-Nothing here waits, and each of the node's actions has one function.
+No code here waits, and each of the node's actions has one function.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ R = TypeVar("R")
 T = TypeVar("T")
 NOTICES_KEPT = 1000
 _LOGGED_EACH = frozenset({NoticeKind.HANDLER_FAILED, NoticeKind.RESPONDER_FAILED})
-"""Kinds that are logged where they happen, and not as notices."""
+"""Kinds of notices that are logged at their source, with a traceback, and not when the notice is raised."""
 
 
 class NodeDriver(Driver):
-    """A node at work."""
+    """Runs a node: carries out its actions, and answers the calls that wait for it."""
 
     def __init__(
         self,
@@ -84,16 +84,16 @@ class NodeDriver(Driver):
         self.node = node
         self.notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
         self.noticed_at: deque[float] = deque(maxlen=NOTICES_KEPT)  # seconds since 1970
-        self._stored, self._acked = PendingCalls(), PendingCalls()  # by their receipts
-        self._answered = PendingCalls()  # by what was asked
+        self._stored, self._acked = PendingCalls(), PendingCalls()  # by receipt
+        self._answered = PendingCalls()  # by request
         self.waits = Waits(node)
         self._storing = world.store
         self._beside = world.beside
         self._schedule_run = world.schedule_run
         self._recorder = recorder
         self._tell = tell
-        self.delivered = 0  # messages that were given to handlers
-        self._has_copies = False  # or had: several handlers match what has come
+        self.delivered = 0  # number of messages given to handlers
+        self._has_copies = False  # True once several handlers have matched one message
         jobs = StoreJobs(node, store, world.store, news, synced)
         self.commits = jobs.counts
         self.try_store_again = jobs.try_again
@@ -126,7 +126,7 @@ class NodeDriver(Driver):
         self.node.receive_data(cid, plaintext, time.monotonic())
 
     def settle(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
-        """A handler says this of these."""
+        """Report a handler's verdict on these deliveries to the node."""
         node, now = self.node, time.monotonic()
         found = decided(deliveries, verdict) if self._has_copies else {verdict: deliveries}
         for final, known in found.items():
@@ -151,10 +151,10 @@ class NodeDriver(Driver):
     def _take_back(self, action: TakeBack) -> None:
         cast(Mailbox, action.handler).take_back(action.peer)
 
-    # Calls that wait.
+    # Pending calls.
 
     def when_stored(self, receipt: Receipt, answer: Callable[[Receipt], T], late: str = "") -> PendingCall[T]:
-        """Answered when the commit of the receipt is done; `late` are the words for a caller whose time is over."""
+        """The call answered once the receipt's commit is done. `late` is the text of its TimeoutError."""
         call = self._stored.of(receipt, answer)
         call.late = late
         if not self.node.gathers:
@@ -162,7 +162,7 @@ class NodeDriver(Driver):
         return call
 
     def when_acked(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
-        """Answered when every recipient has acknowledged all of the receipt."""
+        """The call answered once every recipient has acknowledged all messages of the receipt."""
         is_asked = receipt in self._acked
         call = self._acked.of(receipt, answer)
         if not is_asked and self.node.watch(receipt):
@@ -170,7 +170,8 @@ class NodeDriver(Driver):
         return call
 
     def when_answered(self, asked: Asked, answer: Callable[[Sequence[Reply]], T]) -> PendingCall[T]:
-        """Answered with the replies, when the request is over. Its last waiter cancels it by waiting no more."""
+        """The call answered with the replies once the request is complete. Cancelled if its last waiter stops
+        waiting."""
         call = self._answered.of(asked, answer)
         call.abandoned = partial(self._cancel, asked)
         return call
@@ -185,11 +186,11 @@ class NodeDriver(Driver):
         super().give_up()
 
     def when_read(self, job: Callable[[], R], answer: Callable[[R], T], late: str) -> PendingCall[T]:
-        """Answered with what the job finds, off the loop and in its turn with what the store has to do."""
+        """The call answered with the result of `job`, which runs off the loop in order with the other store jobs."""
         return self._when_run(self._storing, job, answer, late)
 
     def when_done_beside(self, job: Job, answer: Callable[[Any], T], late: str) -> PendingCall[T]:
-        """As `when_read`, beside what the store has to do."""
+        """Like `when_read`, but the job runs in parallel with the other store jobs."""
         return self._when_run(self._beside, job, answer, late)
 
     def _when_run(
@@ -260,13 +261,17 @@ class NodeDriver(Driver):
             for keeps_trying in (False, True) if action.cause.is_refusal else (False,):
                 self.waits.settle(Connected(action.remote, keeps_trying), None, action.error)
         if action.is_news:
-            self._tell(replace(action, error=None))  # which would keep a socket for as long as nobody listens
+            self._tell(replace(action, error=None))  # an error's frames would keep a socket open in the events' queue
 
     def _on_event(self, action: SubscriptionsChanged | CertificateExpires) -> None:
         self._tell(action)
 
     def complain(self, kind: NoticeKind, peer: UUID, detail: str, error: BaseException | None, channel: str) -> None:
-        """Of a handler. `error` is what that raised: each traceback goes into the log, the notice is throttled."""
+        """Report a failed handler call: its traceback goes into the log each time, and a notice, which is throttled, is
+        made.
+
+        `error` is the exception of the handler, if it raised one.
+        """
         self._log(Notice(kind, peer, detail), error, channel=f"{channel:.100}")
         self.node.notice(kind, detail, peer, time.monotonic())
         self._schedule_run()
@@ -286,11 +291,11 @@ class NodeDriver(Driver):
         logs.of(kind).warning("%s: %s%s", kind, notice.detail, whom, exc_info=error, extra=extra)
 
     def _known(self, peer: UUID) -> dict[str, object]:
-        """Fields of a log record about a peer."""
+        """Log record fields that identify a peer."""
         identity = self.node.identity_of(peer)
         return logs.fields(peer=peer, address=identity.address or None, certificate=identity.name or None)
 
     def _who(self, peer: UUID) -> str:
-        """UUID, address and certificate name."""
+        """Text that identifies a peer: UUID, address and certificate name."""
         identity = self.node.identity_of(peer)
         return " ".join(filter(None, (str(peer), identity.address and f"at {identity.address}", identity.name)))

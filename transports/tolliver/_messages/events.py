@@ -8,4 +8,4 @@ from tolliver_proto.node import CertificateExpires, DialFailed, SubscriptionsCha
 from .._driver.events import EventsMissed
 
 Event = PeerUp | PeerDown | SubscriptionsChanged | DialFailed | CertificateExpires | Notice | EventsMissed
-"""All that can be told."""
+"""Every type of event."""

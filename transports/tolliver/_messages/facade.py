@@ -1,6 +1,6 @@
 """Calls of an instance that never wait: the same on every loop.
 
-An adapter's `Instance` holds a core and adds the calls that wait, in the form that its users know.
+An adapter's `Instance` inherits them and adds the calls that wait, as coroutines, Deferreds or blocking calls.
 """
 
 from __future__ import annotations
@@ -22,88 +22,91 @@ C = TypeVar("C", bound=BaseInstanceCore)
 
 
 class BaseInstance(BaseFacade[C]):
-    """A running instance, as far as nothing waits."""
+    """A running instance: its calls that never wait."""
 
     @property
     def instance_id(self) -> UUID:
-        """Our UUID: the certificate's, else the database's."""
+        """UUID of this instance: the certificate's, else the database's."""
         return self._core.node.instance_id
 
     def remove_connection(self, remote: str | Remote, *, block: bool = False) -> None:
-        """Close it and dial no more. Subscriptions and waiting messages stay (T-77).
+        """Close the connection to this remote and stop dialling it. Subscriptions and waiting messages stay (T-77).
 
-        With `block` its peer may not connect to us either, until `new_connection(remote)` or a restart.
-        Raises ConnectionClosing where the instance is not open.
+        With `block`, its peer cannot connect to us either, until `new_connection(remote)` or a restart. Raises
+        ConnectionClosing if the instance is not open.
         """
         with self._core.lock:
             self._core.remove_connection(remote, block)
 
     def notice(self, kind: NoticeKind, detail: str) -> None:
-        """Tell an operator something of the program, as the instance tells of itself: counted, logged as a warning, in
-        `notices` and in the status. The text is one line without bodies (D-14).
+        """Raise a notice of the program's own: counted, logged as a warning, and listed in `notices` and in the status.
 
-        Raises ConnectionClosing where the instance is not open.
+        `detail` is one line of text, without message bodies (D-14). Raises ConnectionClosing if the instance is not
+        open.
         """
         with self._core.lock:
             self._core.notice(kind, detail)
 
     def subscriptions(self) -> list[Subscription]:
-        """Our own subscriptions, (channel, key) pairs, as the next handshake will list them."""
+        """Our own subscriptions, as (channel, key) pairs, in the order in which the next handshake lists them."""
         with self._core.lock:
             return self._core.subscriptions()
 
     def peers(self) -> list[PeerInfo]:
-        """Every peer that is known, connected or not: UUID, address, subscriptions, messages and bytes that wait."""
+        """Every known peer, connected or not: UUID, address, subscriptions, number and bytes of waiting messages."""
         with self._core.lock:
             return self._core.peers()
 
     def remotes(self) -> list[RemoteInfo]:
-        """Every remote that is dialled: its state, why it is not connected, tries, seconds until the next one.
+        """Every remote that is dialled: state, reason if it is not connected, number of tries, seconds until the next.
 
-        Where `cause.is_refusal`, one of the two sides refuses the other: it is dialled every 1 to 5 minutes (T-73).
+        If `cause.is_refusal` is True, one of the two sides refuses the other; it is dialled every 1 to 5 minutes
+        (T-73).
         """
         with self._core.lock:
             return self._core.remotes()
 
     def notices(self) -> list[Notice]:
-        """The last thousand things that an operator may want to know, oldest first."""
+        """The last 1000 notices for operators, oldest first."""
         with self._core.lock:
             return self._core.notices()
 
     def stats(self) -> NodeStats:
-        """Counters since the start, and sizes now: a frozen snapshot with every name from the start."""
+        """Counters since the start, and current sizes, as a frozen snapshot. All names are there from the start."""
         with self._core.lock:
             return self._core.stats()
 
     def status(self) -> InstanceStatus:
-        """All that an operator may ask for, now: readiness, numbers, peers, remotes, handlers, queues, notices.
+        """The state of the instance now: readiness, numbers, peers, remotes, handlers, queues, notices.
 
-        A frozen snapshot, whose `as_dict()` is JSON; docs/watching.md explains each name. Raises NotOpenYet where it
-        was never open.
+        A frozen snapshot, whose `as_dict()` is JSON; docs/watching.md explains each name. Raises NotOpenYet if the
+        instance was never opened.
         """
         with self._core.lock:
             return self._core.status()
 
     @property
     def status_address(self) -> tuple[str, int] | None:
-        """Host and port of its status endpoint, None where the option `status` asks for none."""
+        """(host, port) of the status endpoint; None without the option `status`."""
         return self._core.status_address
 
 
 class BaseAdmin(Generic[C]):
-    """Calls of an operator, as far as nothing waits."""
+    """Operator calls that never wait."""
 
     def __init__(self, core: C) -> None:
         self._core = core
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
-        """Give dead letters to the matching handlers again; returns how many. One that is handled well is removed."""
-        letters = tuple(letters)  # a generator may take its time
+        """Deliver dead letters to the matching handlers again; returns their number. A letter handled well is
+        removed."""
+        letters = tuple(letters)  # outside the lock: a generator may be slow
         with self._core.lock:
             return self._core.replay(letters)
 
     def set_acl(self, acl: Acl) -> None:
-        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
+        """Replace the access rules. Connections of peers whose rights change are closed and made again (D-4, D-5,
+        D-8)."""
         with self._core.lock:
             self._core.set_acl(acl)
 

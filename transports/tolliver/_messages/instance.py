@@ -1,7 +1,7 @@
 """Core of an instance, common to all loops.
 
-Each call takes its question to the node and answers at once or with a `PendingCall`. The `Instance` of an adapter holds
-a core, waits for the answers in the form that its users know, and explains each call.
+Each call asks the node and returns an answer at once, or a `PendingCall`. The public `Instance` of an adapter holds a
+core, waits for the answers in its loop's own way, and documents each call.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from .._status.snapshot import InstanceStatus
     from .recorder import Recorder
 
-_REMOTES_SAID = 3  # in one text
+_REMOTES_SAID = 3  # remotes named in one error text
 _GOES_ON = "it is not withdrawn, and may still be stored"
 _SENT_LATE = f"the message is not on disk yet: {_GOES_ON}"
 _READ_LATE = "the database has not answered: ask again"
@@ -72,7 +72,7 @@ To = UUID | Collection[UUID] | None
 
 
 class RequestTerms(TypedDict, total=False):
-    """Choices of a request, as `Instance.request` explains them."""
+    """Options of a request, as documented for `Instance.request`."""
 
     timeout: float
     to: To
@@ -98,10 +98,10 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
         self.channels: ChannelTable = ChannelTable()
-        self.began: float = 0.0  # when it was opened
+        self.began: float = 0.0  # monotonic seconds of the opening
         self._status_server: StatusServer | None = None
 
-    # Brought by the adapter, beside an endpoint's part (see StoringAdapter and Core).
+    # Implemented by the adapter, in addition to the endpoint's (see StoringAdapter and Core).
 
     @abstractmethod
     def store(self, job: Job, done: Done) -> None: ...
@@ -111,15 +111,15 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     @abstractmethod
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> object:
-        """Register a handler."""
+        """Register a handler of messages."""
 
     @abstractmethod
     def respond(self, channel: str, key: str, handler: Responding, concurrency: int = ...) -> object:
-        """Register a handler of requests, and subscribe to them."""
+        """Register a handler of requests, and subscribe to their channel and key."""
 
     @abstractmethod
     def call_on_event(self, function: OnEvent) -> None:
-        """Have it called for each event."""
+        """Have the function called for each event."""
 
     # Connections.
 
@@ -153,7 +153,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         return self._driver.when_stored(self.node.subscribe(channel, key, monotonic()), _nothing, late)
 
     def subscribe_with(self, channel: str, key: str, handler: Handler | None, how: SideBySide) -> PendingCall[None]:
-        """Subscribe; the handler is registered first, where there is one."""
+        """Subscribe, after registering the handler if there is one."""
         if handler is not None:
             self.handle(channel, key, handler, how)
         return self.subscribe(channel, key)
@@ -223,7 +223,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
         self.check_open()
         sent = self.node.unreliable_send(channel, key, body, to=to)
-        self.schedule_run()  # and no turn for each: what is sent until the loop comes round goes out together
+        self.schedule_run()  # scheduled, so that sends of one turn go out in one write
         return sent
 
     def flush(self) -> PendingCall[None]:
@@ -264,7 +264,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.schedule_run()
         return call
 
-    # Upkeep.
+    # Maintenance.
 
     def forget_peer(self, peer: UUID) -> PendingCall[None]:
         self.check_open()
@@ -308,7 +308,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
         self.check_open()
-        path = os.fspath(path)  # raises TypeError here: in the thread that copies it would end the instance
+        path = os.fspath(path)  # raises TypeError here: in the store's thread it would end the instance
         return self._driver.when_done_beside(
             lambda: self._store.backup(path), as_it_is, f"{path} is not written yet: it goes on"
         )
@@ -341,7 +341,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         return self.node.stats()
 
     def status(self) -> InstanceStatus:
-        from .status import status_of  # which most programs never load
+        from .status import status_of  # imported late: most programs never need it
 
         if not self._process:
             self.check_open()
@@ -352,13 +352,13 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         return None if self._status_server is None else self._status_server.address
 
     def _tell_status(self, answered: Callable[[InstanceStatus], None]) -> None:
-        """From the thread of the status endpoint."""
+        """Compute the status on the loop and pass it to `answered`. Called on the thread of the status endpoint."""
 
         def look() -> None:
             try:
                 with self.lock:
                     status = self.status()
-            except Exception:  # the loop is the program's: it goes on
+            except Exception:  # must not break the application's loop
                 logs.status.exception("the status of %s cannot be told: report this", self)
             else:
                 answered(status)
@@ -366,19 +366,19 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.call_soon(look)
 
     def describe(self, name: str) -> str:
-        """A line for `repr`: who it is, where it listens, who is connected."""
+        """Text for `repr`: UUID, database, listening addresses, number of connected peers."""
         database = _where(self.options)
         if not self._open:
             return f"<{name} on {database}, not open>"
         return f"<{name} {self.node.instance_id} on {database}{self._reach(self.stats().peers_up)}>"
 
     def _unconnected(self, remote: Remote) -> str:
-        """Words for whoever waits for this remote."""
+        """TimeoutError text for a call that waits for a connection to this remote."""
         why = "".join(f" ({words_of(one)})" for one in self.remotes() if one.remote == remote and one.error)
         return f"there is no connection to {remote} yet{why}: it is dialled until remove_connection({str(remote)!r})"
 
     def _unacked(self, receipt: Receipt) -> str:
-        """Words for whoever waits for this receipt."""
+        """TimeoutError text for a call that waits for acknowledgements of this receipt."""
         kept = "they are stored, and sent again until they are"
         if not receipt.recipients:
             kept = "they had none when they were sent, and are kept for remotes that connect (T-62)"
@@ -388,7 +388,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         )
 
     def _unflushed(self, receipt: Receipt) -> str:
-        """Words for whoever waits for this flush."""
+        """TimeoutError text for a call that waits for this flush."""
         peers = self.node.unflushed(receipt)
         if not peers:
             return "what was sent is not stored yet: it goes out as soon as it is"
@@ -400,17 +400,17 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         )
 
     def _not_connected(self) -> str:
-        """Words about the remotes that may be the reason."""
+        """Text that lists unconnected remotes, as a possible reason of a timeout; "" if there are none."""
         missing = [one for one in self.remotes() if one.error]
         said = [f"{one.remote} ({words_of(one)})" for one in missing[:_REMOTES_SAID]]
         if len(missing) > _REMOTES_SAID:
             said.append(f"{len(missing) - _REMOTES_SAID} others")
         return f"; not connected: {', '.join(said)}" if said else ""
 
-    # The life of an instance.
+    # Life cycle.
 
     def _prepare(self) -> None:
-        """Reads certificates and database: off the loop.
+        """Read certificates and open the database. Blocks: run off the loop.
 
         Raises CertificateError, StoreError, IdentityConflict, OutOfThreads.
         """
@@ -435,11 +435,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self._open_status()
 
     def _open_status(self) -> None:
-        """It listens from here on, and answers from the start of the work. Raises CannotListen."""
+        """Open the status endpoint's listening socket. It answers once work has started. Raises CannotListen."""
         where = self.options.status
         if where is None:
             return
-        from .._status.server import StatusServer  # which most programs never load
+        from .._status.server import StatusServer  # imported late: most programs never need it
 
         server = StatusServer(*where, self._tell_status, anywhere=self.options.status_anywhere)
         self._status_server = self._opened.enter_context(closing(server))
@@ -457,7 +457,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         directory = self.options.record
         if directory is None:
             return None
-        from tolliver_proto.recording import Codec  # which most programs never load
+        from tolliver_proto.recording import Codec  # imported late: most programs never need it
 
         from .recorder import Recorder
 
@@ -484,7 +484,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self._status_server.start()
         if self.options.on_event is not None:
             self.call_on_event(self.options.on_event)
-        if self._store.unclean:  # a large database takes its time: nobody waits for it (D-13)
+        if self._store.unclean:  # checked in the background: that may take long (D-13)
             self.beside(self._store.check, self._on_checked)
         for channel, key, handler, *how in self.options.handlers:
             self.handle(channel, key, handler, chosen(**(how[0] if how else {})))
@@ -496,17 +496,17 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def _end_work(self) -> None:
         self._store.end()
         for mailbox in list(self.mailboxes):
-            mailbox.close(is_over=False)  # a connection whose credit they hold could not end
+            mailbox.close(is_over=False)  # held messages would keep their connections from closing
 
     def _on_checked(self, lines: Iterable[str] | None, error: TolliverError | None = None) -> None:
-        """After a crash, or where opening found damage, it was looked for beside everything else (D-13)."""
+        """Report the result of the check of the database, made after a crash or found damage (D-13)."""
         self._on_damage(lines or ())
-        if error is not None and self._open:  # closing gives it up
+        if error is not None and self._open:  # closing the instance cancels the check
             detail = f"the database {self.options.database} was not looked through for damage: {error}"
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def _told(self, found: T) -> T:
-        """The same, when the store's news of meanwhile is told."""
+        """Raise the store's pending notices; returns `found` unchanged."""
         for kind, detail in self._store.news():
             self.node.notice(kind, detail)
         self.schedule_run()
@@ -524,7 +524,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100}, attempt {delivery.attempt} of peer "
             f"{delivery.peer_id}'s {what}, {text}{end}"
         )
-        with self.lock:  # a handler's thread says it
+        with self.lock:  # may be called on a handler's thread
             self._driver.complain(kind, delivery.peer_id, detail, error, delivery.channel)
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
@@ -537,21 +537,21 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
 
 def _where(options: InstanceOptions) -> str:
-    """Words for its database."""
+    """Text that names the database."""
     if is_in_memory(options.database):
         return "a database in memory, which keeps nothing"
     return str(options.database)
 
 
 def checked(handler: Handler) -> Handler:
-    """The handler, which can be called. Raises TypeError."""
+    """Returns the handler. Raises TypeError if it is not callable."""
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
     return handler
 
 
 def words_of(remote: RemoteInfo) -> str:
-    """Words about a remote that is not connected: why, how often it was tried, when again."""
+    """Text about an unconnected remote: the error, the number of tries, seconds until the next."""
     tries = f"tried {remote.tries} times" if remote.tries > 1 else "tried once"
     again = "" if remote.next_try is None else f", again in {remote.next_try:.1f} s"
     return f"{remote.error}; {tries}{again}"

@@ -1,7 +1,7 @@
-"""Receiving messages: iterators and registered handlers.
+"""Receiving messages on an event loop: iterators and registered handlers.
 
-These are for tasks; their bases serve threads, too. Nothing here knows the loop. All that is ever awaited is a
-mailbox's wakeup, the application's own awaitable and `yield_to_loop()`, and each adapter brings these in its own form.
+Their base classes serve threads, too. No code here depends on the loop: all that is awaited is a mailbox's wakeup, the
+application's own awaitables and `yield_to_loop()`, which each adapter implements.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ _Awaited = tuple[Delivery, Awaitable[object]]
 
 
 class Receiver:
-    """The application's end of a mailbox."""
+    """The public object that takes from a mailbox."""
 
     _mailbox: Mailbox
 
     def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
+        """Stop receiving. Unsettled messages are not acknowledged, so their senders resend them. The subscription
+        stays."""
         self._mailbox.close()
 
     def be_patient(self) -> None:
-        """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
+        """Allow any processing time: the consumer is never reported as stuck, and no second copy is delivered (D-9,
+        T-48)."""
         self._mailbox.be_patient()
 
     def __repr__(self) -> str:
@@ -49,7 +51,8 @@ def name_of(handler: Callable[..., object]) -> str:
 
 
 class BaseIterator(Receiver):
-    """An iterator over a mailbox, which does not know it: so it can be seen when nobody does any more."""
+    """An iterator over a mailbox. The mailbox has no reference to it, so that dropping the iterator closes the
+    mailbox."""
 
     def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, policy: Policy) -> None:
         self._core = core
@@ -57,12 +60,12 @@ class BaseIterator(Receiver):
         self._mailbox.open()
 
     def __del__(self) -> None:
-        if hasattr(self, "_mailbox"):  # it was refused, where there is none
+        if hasattr(self, "_mailbox"):  # absent when the constructor raised
             self._core.abandon(self._mailbox)
 
 
 class AsyncIterator(BaseIterator, Generic[Item]):
-    """An iterator for any number of tasks."""
+    """An async iterator that several tasks may share."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, subscribe: bool, policy: Policy | None = None) -> None:
         self._wakeup = core.wakeup()
@@ -72,7 +75,7 @@ class AsyncIterator(BaseIterator, Generic[Item]):
 
     @abstractmethod
     def _take(self) -> Item | None:
-        """The next that has come, which is being handled from now on; None where there is none."""
+        """The next item, whose processing starts now; None if there is none."""
 
     async def __anext__(self) -> Item:
         if self._subscribe:
@@ -100,7 +103,7 @@ class AsyncIterator(BaseIterator, Generic[Item]):
 
 
 class Messages(AsyncIterator[Delivery]):
-    """An iterator over what matches, one delivery at a time. Leaving it fails what it still holds.
+    """An async iterator over matching messages, one delivery at a time. Leaving its block fails the unsettled ones.
 
     Several tasks may share one: each delivery goes to one of them.
     """
@@ -113,27 +116,27 @@ class Messages(AsyncIterator[Delivery]):
 
 
 class Runs(AsyncIterator[Run]):
-    """As Messages, a run at a time: `async for run in instance.message_runs(...)`."""
+    """Like Messages, but yields runs of deliveries: `async for run in instance.message_runs(...)`."""
 
     def _take(self) -> Run | None:
         return self._mailbox.take_run()
 
 
 class _HandlerCalls:
-    """Calls of one handler, one after the other.
+    """Calls of one handler, one at a time.
 
-    The loop makes them at the end of the turn that has read its messages. There is a task while the handler takes its
-    time, or has given back something to await; a coroutine function has one always.
+    The loop makes the calls directly, at the end of the turn that has read the messages. A task takes over while the
+    handler is slow or has returned an awaitable; a coroutine function always has a task.
     """
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
         self._core = core
         self._handler = handler
-        self._wakeup = core.wakeup()  # the task's
+        self._wakeup = core.wakeup()  # wakes the task
         self._context = core.context()
-        self._cancel: Callable[[], object] | None = None  # the task
+        self._cancel: Callable[[], object] | None = None  # cancels the task; None without one
         self._keeps_task = iscoroutinefunction(handler)
-        self._well: list[Delivery] = []  # handled well, and not settled yet
+        self._well: list[Delivery] = []  # handled, to be acknowledged together
         self.mailbox = Mailbox(core, channel, key, self, policy)
         self.mailbox.open()
         if self._keeps_task:
@@ -145,7 +148,7 @@ class _HandlerCalls:
         self.mailbox.close()
 
     def set(self) -> None:
-        """Something has come, or nothing will any more."""
+        """Called when a message has arrived, or the mailbox has been closed."""
         if self._cancel is not None:
             self._wakeup.set()
         elif not self.mailbox.closed:
@@ -161,7 +164,8 @@ class _HandlerCalls:
         self._cancel = self._context.run(self._core.spawn, partial(self._work, awaited))
 
     def _call_each(self, until: float) -> _Awaited | None:
-        """Call the handler for what is there, one after the other, until then, or until it gives back an awaitable."""
+        """Call the handler for each waiting message, until the monotonic time `until`. Stops at an awaitable and
+        returns it."""
         handler, mailbox = self._handler, self.mailbox
         began, calls = monotonic(), 0
         awaited = None
@@ -176,7 +180,7 @@ class _HandlerCalls:
                 if result is not None and isinstance(result, Awaitable):
                     awaited = delivery, result
                     break
-                if result is None or mailbox.is_well(delivery, result):  # None is nearly always
+                if result is None or mailbox.is_well(delivery, result):  # the common result first
                     self._well.append(delivery)
             calls += 1
             if monotonic() > until:
@@ -210,7 +214,7 @@ class _HandlerCalls:
             self._cancel = None
 
     async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> None:
-        """The handler is at it until then (D-9)."""
+        """Await the handler's result. Until then the message counts as being processed (D-9)."""
         began = monotonic()
         self.mailbox.begin((delivery,))
         try:
@@ -230,12 +234,13 @@ class _HandlerCalls:
         self.mailbox.took(monotonic() - began, 1)
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
-        if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
+        if not self.mailbox.closed:  # closing cancels the task, which on Twisted raises an Exception
             self.mailbox.raised(delivery, error)
 
 
 class Registration(Receiver):
-    """A handler at work. `close()` ends it; what it holds is failed and sent again."""
+    """A registered handler. `close()` ends it: unsettled messages are not acknowledged, so their senders resend
+    them."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
         calls = _HandlerCalls if how.is_one else SideBySideCalls
@@ -243,5 +248,5 @@ class Registration(Receiver):
         self._mailbox = self._calls.mailbox
 
     def close(self) -> None:
-        """Call the handler no more; what it holds is failed and sent again. The subscription stays."""
+        """Stop calling the handler. Unsettled messages are resent by their senders. The subscription stays."""
         self._calls.close()

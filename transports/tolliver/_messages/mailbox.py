@@ -1,17 +1,19 @@
-"""Mailboxes: deliveries to one handler, and their acknowledgements back.
+"""Mailboxes: deliveries waiting for one handler, and their acknowledgements.
 
-A message is acknowledged when every matching handler has handled it well (T-45); a handler is a function or an
-iterator. There is one mailbox for all of them, and a `Policy` says in data what differs. Its state: runs that wait, by
-their peers, who take turns; of one run, or of the lanes, what is to be handed out next; and what is out, that is handed
-out and not settled. A delivery is in one of these, and settling takes what is out: so it counts once.
+A message is acknowledged once every matching handler has handled it successfully (T-45); here a handler is a callback
+or an iterator. All kinds share this class, and a `Policy` holds their differences as data.
 
-A mailbox takes runs without waiting. It needs no bound of its own: what is handed out and not settled is the peer's
-credit, and the node stops reading when that is used up. It says which messages its handler is at, and gives the others
-back when that one is stuck (D-9).
+State of a delivery. It is in exactly one place, so it is settled once: first in `_waiting`, a queue of runs for each
+peer, served in turn; then in `_next`, the rest of the current run, or in `_places`, if several calls may run at once;
+then in `_out`, handed out and not settled. Settling removes it from there.
 
-An iterator on a loop gathers: the first verdict of a turn is told at once, so that it does not wait, and the others
-together when the turn ends: before a timer, an end of a connection, and the close. A message that is begun and
-acknowledged in one turn is never told as begun: no handler can be stuck on it.
+A mailbox accepts runs without waiting and needs no bound: unsettled messages use up the peer's credit, and without
+credit the node stops reading from that peer. The mailbox reports which messages its handler is processing, and returns
+the others to the node when that handler is stuck (D-9).
+
+An iterator on a loop reports acknowledgements in batches: the first of a turn at once, so that it is not delayed; the
+others together at the end of the turn, and before a timer, the end of a connection and the close. A message that is
+handed out and acknowledged within one turn is never reported as begun, as no handler can be stuck on it.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ from .._driver.ends import is_interrupt, shown, told
 from .channels import ChannelTable
 
 Handler = Callable[[Delivery], object]
-"""A function of a delivery: None or a true value means handled. On a loop, its result may be awaitable."""
+"""A callback for a delivery. It returns None or a true value for success. On a loop its result may be awaitable."""
 
 
 class Run(Sequence[Delivery]):
-    """Deliveries that came together, for bulk work. `ack()` and `fail()` settle all that is not settled yet, and so do
-    those of each delivery."""
+    """A sequence of deliveries that arrived together, for bulk work. `ack()` and `fail()` settle those not settled yet;
+    a delivery may also be settled by itself."""
 
     __slots__ = ("_box", "_deliveries")
 
@@ -59,29 +61,33 @@ class Run(Sequence[Delivery]):
         return f"Run({len(self)} deliveries, {'settled' if self.settled else 'not settled'})"
 
     def ack(self) -> None:
-        """Handled: the senders may forget them (T-45)."""
+        """Report success for the rest of the run: the senders may delete the messages (T-45)."""
         self.settle(self._deliveries, True)
 
     def fail(self, retry_in: float | None = None) -> None:
-        """Not handled: the senders keep them, and send them again (T-50). `retry_in` is as of a delivery (P-22)."""
+        """Report failure for the rest of the run: the senders keep and resend the messages (T-50).
+
+        `retry_in` is a delay in seconds, as in `Delivery.fail` (P-22).
+        """
         self.settle(self._deliveries, False if retry_in is None else HandleAgain(retry_in))
 
     def give_up(self, reason: str) -> None:
-        """Not handled, and trying again is no use: kept as dead letters, and acknowledged (T-47, P-23)."""
+        """Store the rest of the run as dead letters, with this reason, and acknowledge it: retrying is no use (T-47,
+        P-23)."""
         self.settle(self._deliveries, GiveUp(reason))
 
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
-        """Say it of these, once each."""
+        """Settle these deliveries with this verdict. Those settled already are left out."""
         self._box.settle(deliveries, verdict)
 
     @property
     def settled(self) -> bool:
-        """True if all of it is."""
+        """True if every delivery is settled."""
         return not any(map(self._box.is_out, self._deliveries))
 
 
 class Core(Protocol):
-    """An instance's core, as far as mailboxes and those who take from them know it."""
+    """The part of an instance's core that mailboxes and their consumers use."""
 
     node: Node
     mailboxes: set[Mailbox]
@@ -89,7 +95,7 @@ class Core(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """The machine's; nothing where one thread has it all."""
+        """The machine's lock. Without threads it does nothing."""
 
     def check_open(self) -> None: ...
 
@@ -99,33 +105,33 @@ class Core(Protocol):
 
     @property
     def begin(self) -> Callable[[Mailbox, Sequence[Delivery]], None]:
-        """Says that the handler is at these from now on (D-9)."""
+        """Reports that the handler processes these deliveries from now on (D-9)."""
 
     @property
     def end(self) -> Callable[[Mailbox, Sequence[Delivery]], None]:
-        """Says that the handler has ended with these, settled or not."""
+        """Reports that the handler has finished with these deliveries, settled or not."""
 
     @property
     def settle(self) -> Callable[[Sequence[Delivery], Verdict], None]:
-        """Says of these deliveries what became of them."""
+        """Reports the verdict on these deliveries."""
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None: ...
 
 
 class Turns(Protocol):
-    """The turns of a loop, at whose ends a mailbox may tell what it has gathered."""
+    """The turns of an event loop, at whose ends a mailbox may report acknowledgements in a batch."""
 
     ends_soon: bool
 
     def tell_at_end(self, telling: Any) -> None:
-        """Have it tell at the end of this turn of the loop."""
+        """Have `telling.tell()` called at the end of this turn of the loop."""
 
 
 class Timed(Enum):
-    """The calls that the node times, as a handler may be stuck in them (D-9)."""
+    """Selects the handler calls whose duration the node watches, to detect a stuck handler (D-9)."""
 
     EACH = "each"
-    FULL = "full"  # the last place is taken: one slow call of many holds up no other
+    FULL = "full"  # only while all places are taken: until then a slow call holds up no other
     NONE = "none"
 
 
@@ -152,21 +158,24 @@ def _raised(box: Mailbox, delivery: Delivery, error: BaseException) -> None:
 
 
 class Policy(NamedTuple):
-    """The differences of mailboxes. `taker` is in words; `pending` is as `Node.register` has it. The functions are of
-    the pattern: how the node knows the mailbox, and what the calls of its handler say."""
+    """Differences between kinds of mailboxes.
+
+    `taker` names the consumer in texts; `pending` is the limit of `Node.register`. The functions belong to the pattern:
+    registering with the node, and the meaning of a handler's result.
+    """
 
     taker: str = "an iterator"
     pending: int | None = None
-    places: int | None = None  # deliveries that are out at once; without them, as many as are taken
-    is_ordered: bool = False  # inside a key: the next one is handed out when the call of the one before has ended
+    places: int | None = None  # most deliveries handed out at once; None: no limit
+    is_ordered: bool = False  # one delivery of each key at a time
     timed: Timed = Timed.EACH
-    ends_by_settling: bool = True  # calls end with it; else the taker says so
-    turns: Turns | None = None  # at whose ends acknowledgements are told; without them, at once
-    lets_go: bool = False  # when it is closed, of what was not handed out; else that fails
+    ends_by_settling: bool = True  # a call ends when its delivery is settled; else with `end`
+    turns: Turns | None = None  # to report acknowledgements in batches; None: at once
+    lets_go: bool = False  # closing releases deliveries not handed out, instead of failing them
     register: Callable[[Mailbox], None] = _register
     unregister: Callable[[Mailbox, bool], None] = _unregister
-    judge: Callable[[Mailbox, Delivery, object], object] = _judge  # outside the lock: it runs the application's code
-    returned: Callable[[Mailbox, Delivery, object], None] = _returned  # with what was judged
+    judge: Callable[[Mailbox, Delivery, object], object] = _judge  # runs application code: without the lock
+    returned: Callable[[Mailbox, Delivery, object], None] = _returned  # given the result of `judge`
     raised: Callable[[Mailbox, Delivery, BaseException], None] = _raised
 
 
@@ -178,26 +187,26 @@ class Mailbox:
         self.channel = channel
         self.key = key
         self.wakeup = wakeup
-        self.closed: bool = True  # until it is opened
+        self.closed: bool = True  # until `open`
         self.policy = policy
         self._timed = policy.timed
         self._turns = policy.turns
-        self._waiting: dict[UUID, deque[Sequence[Delivery]]] = {}  # by their peers, who take turns
-        self._served: UUID | None = None  # the peer that had the last turn
-        self._next: deque[Delivery] = deque()  # its run, where there are no places
+        self._waiting: dict[UUID, deque[Sequence[Delivery]]] = {}  # runs by peer, in turn
+        self._served: UUID | None = None  # the peer that was served last
+        self._next: deque[Delivery] = deque()  # rest of the current run, without `places`
         self._places: Lanes[Delivery] | None = None
-        self._last: Delivery | None = None  # it has the last place, where that is timed
-        self._out: dict[Delivery, bool] = {}  # handed out, and not settled
-        self._gathers = False  # the end of this turn tells the rest of it
-        self._well: list[Delivery] = []  # acknowledged, and not told
+        self._last: Delivery | None = None  # the delivery reported as begun, with Timed.FULL
+        self._out: dict[Delivery, bool] = {}  # handed out and not settled
+        self._gathers = False  # True while verdicts are collected until the end of the turn
+        self._well: list[Delivery] = []  # acknowledged, to be reported
         self._begun: list[Delivery] = []  # and not told
 
     def open(self) -> None:
-        """Take from now on. Deliveries that wait already come within this call: the taker is to be ready for them."""
+        """Start receiving. Waiting messages are delivered within this call, so the consumer must be ready."""
         with self.core.lock:
             self.core.check_open()
             self.policy.register(self)
-            if self.policy.places is not None:  # which it has checked
+            if self.policy.places is not None:  # `Lanes` validates the number
                 self._places = Lanes(self.policy.places, attrgetter("key") if self.policy.is_ordered else None)
             self.closed = False
             self.core.mailboxes.add(self)
@@ -208,7 +217,7 @@ class Mailbox:
         return f"{self.policy.taker} for {self.channel!r:.100} {self.key!r:.100}"
 
     def put(self, deliveries: Sequence[Delivery]) -> None:
-        """These have come together. They are in no other mailbox: where several handlers match, each has copies."""
+        """Add deliveries that arrived together. Each is in one mailbox only: several matching handlers get copies."""
         for one in deliveries:
             one.settler = self
         self._counts.queued += len(deliveries)
@@ -219,13 +228,13 @@ class Mailbox:
 
     @property
     def waiting(self) -> bool:
-        """True if there is something to take."""
+        """True if a delivery can be taken."""
         if self._places is None:
             return bool(self._next or self._waiting)
         return self._places.may_begin or bool(self._waiting and self._places.has_place)
 
     def take(self) -> Delivery | None:
-        """The next delivery; None where there is none, or no place. Its taker settles it."""
+        """Hand out the next delivery, which the consumer must settle. None if there is none, or no free place."""
         if self._places is None:
             if not self._next:
                 if not self._waiting:
@@ -243,7 +252,7 @@ class Mailbox:
         return delivery
 
     def take_begun(self) -> Delivery | None:
-        """As `take`, and from now on it is being handled (D-9)."""
+        """Like `take`, and report the delivery as being processed from now on (D-9)."""
         delivery = self.take()
         if self._gathers and delivery is not None:
             self._begun.append(delivery)
@@ -252,7 +261,7 @@ class Mailbox:
         return delivery
 
     def take_run(self) -> Run | None:
-        """The next deliveries that came together, if there are any; all of them are being handled from now on."""
+        """Hand out the next run, all of it reported as being processed from now on. None if there is none."""
         if not self._waiting:
             return None
         deliveries = self._take_waiting()
@@ -261,11 +270,11 @@ class Mailbox:
         return Run(deliveries, self)
 
     def _take_waiting(self) -> Sequence[Delivery]:
-        """Peers take turns: none waits for another's lot."""
+        """Remove the next run. Peers take turns, so that none waits for all messages of another."""
         for peer in self._waiting:
             if peer != self._served:
                 break
-        self._served = peer  # the same again where there is no other
+        self._served = peer  # again the same one if there is no other
         runs = self._waiting.pop(peer)
         run = runs.popleft()
         if runs:
@@ -273,12 +282,12 @@ class Mailbox:
         return run
 
     def take_back(self, peer: UUID) -> None:
-        """Let go what nobody has begun and came from this peer: others need its credit."""
+        """Release deliveries of this peer that were not handed out: other handlers need the peer's credit."""
         self.tell()
         self._say(self._take_out(lambda one: one.peer_id == peer), None)
 
     def _take_out(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:
-        """Those of these that were not handed out."""
+        """Remove and return the wanted deliveries among those not handed out."""
         left, self._waiting = self._waiting, {}
         gone = [] if self._places is None else self._places.take_out(wanted)
         gone += filter(wanted, self._next)
@@ -290,16 +299,17 @@ class Mailbox:
                 self._waiting[peer] = deque(kept)
         return gone
 
-    # Calls (D-9).
+    # Handler calls (D-9).
 
     def be_patient(self) -> None:
-        """Deliveries may take their time here: their user is never stuck, and no copy is handed out (D-9, T-48)."""
+        """Allow any processing time: the consumer is never reported as stuck, and no second copy is delivered (D-9,
+        T-48)."""
         self._timed = Timed.NONE
         with self.core.lock:
             self.core.node.hand_out_once(self)
 
     def begin(self, deliveries: Sequence[Delivery]) -> None:
-        """Its handler is at these from now on."""
+        """Note that the handler processes these deliveries from now on."""
         if self._timed is Timed.EACH:
             if self._gather():
                 self._begun += deliveries
@@ -310,7 +320,7 @@ class Mailbox:
             self.core.begin(self, deliveries)
 
     def end(self, deliveries: Sequence[Delivery]) -> None:
-        """Its handler has ended with these, settled or not."""
+        """Note that the handler has finished with these deliveries, settled or not."""
         if self._places is not None:
             for one in deliveries:
                 self._places.end(one)
@@ -323,11 +333,11 @@ class Mailbox:
     # Verdicts.
 
     def is_out(self, delivery: Delivery) -> bool:
-        """True if it is handed out, and not settled."""
+        """True if the delivery is handed out and not settled."""
         return delivery in self._out
 
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
-        """Say it of those of these that are out: what is settled already stays so."""
+        """Settle these deliveries with this verdict. Those that are settled already are left out."""
         with self.core.lock:
             fresh = [one for one in deliveries if self._out.pop(one, False)]
             if verdict is True and self._turns is not None and (self._gathers or self._gather()):
@@ -337,7 +347,7 @@ class Mailbox:
                 self._say(fresh, verdict)
 
     def _gather(self) -> bool:
-        """Gather from now on, until the end of this turn; False where it has not begun yet."""
+        """Start to collect verdicts until the end of this turn. False if no end of turn is scheduled yet."""
         turns = self._turns
         if turns is not None and turns.ends_soon:
             self._gathers = True
@@ -345,14 +355,14 @@ class Mailbox:
         return self._gathers
 
     def tell(self) -> None:
-        """All that was gathered in this turn."""
+        """Report all verdicts collected in this turn."""
         if not self._gathers:
             return
         self._gathers = False
         well, self._well = self._well, []
         self._say(well, True)
         begun, self._begun = [one for one in self._begun if one in self._out], []
-        if begun and self._timed is Timed.EACH:  # its user may be patient since
+        if begun and self._timed is Timed.EACH:  # False after `be_patient`
             self.core.begin(self, begun)
 
     def _say(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
@@ -362,18 +372,19 @@ class Mailbox:
         counts.queued -= len(deliveries)
         if verdict is True:
             counts.handled += len(deliveries)
-        elif verdict is not None:  # a message that is let go was not begun: neither handled nor failed
+        elif verdict is not None:  # None: released before its handler began, so not counted
             counts.failed += len(deliveries)
         if self.policy.ends_by_settling:
             self.end(deliveries)
             if self._places is not None:
-                self.wakeup.set()  # one is free
+                self.wakeup.set()  # a place is free
         self.core.settle(deliveries, verdict)
 
     def is_well(self, delivery: Delivery, result: object) -> bool:
-        """True if its handler, which has returned this, has handled it well. Else it has failed, and that is told.
+        """True if the handler's result means success. Else settles the delivery as failed, with a notice.
 
-        None or a true value is success, anything else failure, and so is one whose truth cannot be had (T-45).
+        None or a true value is success. Any other value is failure, and so is one whose truth cannot be determined
+        (T-45).
         """
         if result is None or result is True:
             return True
@@ -390,27 +401,27 @@ class Mailbox:
         return False
 
     def failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
-        """Its handler has not handled it, and that is told."""
+        """Settle the delivery as failed, with a notice."""
         self.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
         self.settle((delivery,), False)
 
     def returned(self, delivery: Delivery, result: object) -> None:
-        """Its handler has, and this says what becomes of it."""
+        """Settle the delivery by the result that its handler returned."""
         self.policy.returned(self, delivery, self.policy.judge(self, delivery, result))
 
     def raised(self, delivery: Delivery, error: BaseException) -> None:
-        """Its handler has: it has failed."""
+        """Settle the delivery as failed by the exception that its handler raised."""
         self.policy.raised(self, delivery, error)
 
     def took(self, seconds: float, calls: int) -> None:
-        """So many calls of the handler have lasted for so long in all."""
+        """Count the duration of `calls` handler calls, which took `seconds` in all."""
         if calls:
             self._counts.seconds.add(seconds / calls, calls)
 
     def close(self, is_over: bool = True) -> None:
-        """Take no more, and fail what is not settled, so that it is sent again.
+        """Stop receiving, and fail unsettled deliveries, so that their senders resend them.
 
-        Its user wants no more, or, where it is not over, the instance closes, and the next one goes on.
+        `is_over` is False when the whole instance closes: its next run goes on with the same subscriptions.
         """
         with self.core.lock:
             if self.closed:

@@ -1,7 +1,7 @@
-"""Opening of an instance: its parts, made and put together.
+"""Opening of an instance: creates its parts and connects them.
 
-Our identity is said in up to three places, the certificate, the database and the options. All of them must agree: an
-instance under a wrong UUID would be refused by some peers and would take over another's queue at the rest (T-72).
+Our UUID may stand in three places: the certificate, the database and the options. All must agree: an instance under a
+wrong UUID would be refused by some peers, and would get another instance's messages from the others (T-72).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from .._tls.policy import Pumps
 
 
 def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQLiteStore, Pumps]:
-    """Reads certificates and database: call it off the loop. The caller closes `opened`, whatever is raised.
+    """Read certificates and open the database. Blocks: run off the loop. The caller closes `opened`, even after an
+    error.
 
-    A derived identity is only taken from the options (T-72a).
-    Raises CertificateError, StoreError, and IdentityConflict where certificate, database and options disagree.
+    A derived identity is accepted only from the options (T-72a). Raises CertificateError, StoreError, and
+    IdentityConflict if certificate, database and options disagree.
     """
     pumps = Pumps(options.tls)
     mine = pumps.identity
@@ -74,7 +75,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
 
 
 def _store_subscriptions(node: Node, store: SQLiteStore) -> None:
-    """Those that it was given stand on disk before it listens or dials. Raises StoreError."""
+    """Store the options' subscriptions, before the instance listens or dials. Raises StoreError."""
     while (action := node.next_action()) is not None:
         if isinstance(action, Commit):
             store.commit(action.operations)

@@ -1,7 +1,7 @@
-"""Work queues without a loop.
+"""Work queues without an event loop.
 
-It has a producer's calls, and jobs in the hands of a worker. Each job is for one worker. A worker takes as many as it
-works on at a time: the next one when one of these is settled.
+A producer puts jobs, each for one worker. A worker takes as many jobs as it processes at a time, and gets the next one
+when one of these is settled.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Named = Receipt | Iterable[Job | int]
-"""Jobs: those of a put, or each by itself or its number."""
+"""Jobs given by a caller: the receipt of a put, or Jobs or their numbers."""
 
 
 class QueueCalls:
-    """Calls of a producer, of an instance's core."""
+    """A producer's calls, as part of an instance's core."""
 
     node: Node
     _driver: NodeDriver
@@ -64,21 +64,21 @@ class QueueCalls:
 
 
 class BaseQueue(Generic[T]):
-    """A work queue, as far as nothing waits."""
+    """A work queue: its calls that never wait."""
 
     def __init__(self, core: QueueCalls, channel: str, codec: AnyCodec[T]) -> None:
-        coding_of(codec)  # which may refuse it
+        coding_of(codec)  # raises TypeError for an invalid codec
         self._core = core
         self._channel = channel
         self._codec = codec
 
     @property
     def channel(self) -> str:
-        """The channel that its jobs are on."""
+        """Channel that the queue's jobs are sent on."""
         return self._channel
 
     def _jobs(self, jobs: Iterable[T | tuple[str, T]]) -> list[tuple[str, bytes]]:
-        """Jobs as they are put. Raises BodyNotEncoded, and TypeError for what is no pair (P-47)."""
+        """Encode jobs as (key, body) pairs. Raises BodyNotEncoded, and TypeError for an item that is no pair (P-47)."""
         items = encoded_items(self._codec, [(self._channel, *self._pair(job)) for job in jobs])
         return [(key, body) for _, key, body in items]
 
@@ -94,14 +94,14 @@ class BaseQueue(Generic[T]):
 
 
 def numbers_of(jobs: Named) -> Iterable[int]:
-    """The numbers of jobs that are named."""
+    """Numbers of the given jobs."""
     if isinstance(jobs, Receipt):
         return range(jobs.first_seq, jobs.last_seq + 1)
     return [one if isinstance(one, int) else one.number for one in jobs]
 
 
 def policy_of_work(concurrency: int, lease: float) -> Policy:
-    """The policy of a worker's mailbox. A job may take its time: who is at one is never stuck (D-9)."""
+    """Policy of a worker's mailbox. A job may take any time: its worker is never reported as stuck (D-9)."""
 
     def register(box: Mailbox) -> None:
         box.core.node.use(QueueWork).work(box.channel, box, concurrency, lease, monotonic())
@@ -122,9 +122,9 @@ def _unregister(box: Mailbox, _is_over: bool) -> None:
 
 
 class Work(Messages):
-    """Jobs of a work queue, as many at a time as `concurrency` says: `job.ack()` when it is done.
+    """Async iterator over jobs of a work queue, at most `concurrency` at a time: call `job.ack()` when a job is done.
 
-    Several tasks may share one. Leaving it fails what it still holds, and gives back what it has not handed out.
+    Several tasks may share one. Leaving its block fails unsettled jobs, and returns those not handed out to the queue.
     """
 
     def __init__(self, core: AsyncCore, channel: str, concurrency: int, lease: float) -> None:

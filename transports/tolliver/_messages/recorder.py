@@ -1,10 +1,10 @@
 """Recorder: writes connections to files without making the loop wait.
 
-The loop hands over bytes that it has anyway and goes on. One thread wakes up when enough wait, and once a second where
-less does; it finds the frames of each direction of each connection, and writes all of them together: a group. So what
-is on the disk is what had happened up to some moment, on all connections. The thread's backlog is bounded, and where
-the bound or the disk is reached the loop is not held up and nothing is left out of the middle of a direction: the
-connection concerned is no longer recorded at all.
+The loop passes on the bytes that it reads and writes, and continues. A thread wakes when enough bytes wait, or once a
+second; it finds the complete frames of each direction of each connection, and writes all of them together as one group.
+So a file always holds what had happened on all connections up to some moment. The queue of the thread is bounded. When
+it is full, or the disk fails, the loop is not held up and no direction gets a gap in its middle: instead, recording of
+the connection concerned ends.
 """
 
 from __future__ import annotations
@@ -40,22 +40,25 @@ from .._driver.threads import start
 from .._private import make_directory, open_private
 
 _MIB = 2**20
-_GROUP_BYTES = _MIB  # that are waited for before a group is written
-_GROUP_SECONDS = 1.0  # that bytes wait at most
-_STEP = 256  # chunks after which the loop has its turn
-_OBJECT = 128  # bytes that a part costs beside its own: small ones must not pass the bound
+_GROUP_BYTES = _MIB  # bytes that wait before a group is written
+_GROUP_SECONDS = 1.0  # most seconds that bytes wait
+_STEP = 256  # chunks after which other threads get the interpreter
+_OBJECT = 128  # overhead of a part in bytes, so that many small parts count
 
 _Chunk = tuple[int, Direction | Revision | None, int, Sequence[bytes], int, int]
-"""Bytes of one call: cid, direction, time, parts, bytes, cost. Without bytes: a connection's revision, or its end."""
+"""Input of one call: cid, direction, time in ns, parts, their bytes, bytes with overhead.
+
+A chunk with a Revision or None instead of a direction has no bytes: it gives the connection's revision, or its end.
+"""
 
 
 class Recorder:
-    """Records the connections of an instance. All calls come from one thread (the loop's), but for `close`.
+    """Records the connections of an instance. All calls but `close` come from one thread, the loop's.
 
-    No call but the constructor and `close` waits or raises. Losses are told to `on_problem(text)`, which is called from
-    within `received`, `sent` or `close`, in the thread of that call: once when the queue is full, once when writing
-    fails. After a failure of the disk nothing more is recorded. When the queue is full, the connection whose bytes came
-    then is no longer recorded, to its end; the others are.
+    Only the constructor and `close` may wait or raise. Losses are reported to `on_problem(text)`, which is called from
+    within `received`, `sent` or `close`: once when the queue is full, once when writing fails. After a disk failure
+    recording ends. When the queue is full, the connection whose bytes arrived then is not recorded any more; the others
+    are.
     """
 
     def __init__(
@@ -71,16 +74,18 @@ class Recorder:
         group_bytes: int = _GROUP_BYTES,
         queue_bytes: int = 64 * _MIB,
     ) -> None:
-        """Makes the directory (mode 0700) and the first file (0600): call it off the loop.
+        """Create the directory (mode 0700) and the first file (0600). Blocks: run off the loop.
 
-        `revisions` are those of peers that dial us, by their UUIDs, where they speak another than `revision` (C6).
-        `file_bytes`: a file that would become larger ends, and another begins. `group_bytes`: what is written at once,
-        or a little more. `queue_bytes`: what may wait to be written, beginnings of frames included. Raises StoreError
-        where nothing can be written there, and OutOfThreads.
+        - `revisions`: by UUID, revisions of peers that dial us, if they differ from `revision` (C6).
+        - `file_bytes`: a file that would become larger ends, and another begins.
+        - `group_bytes`: about the number of bytes written at once.
+        - `queue_bytes`: most bytes that may wait, including incomplete frames.
+
+        Raises StoreError if the directory cannot be written to, and OutOfThreads.
         """
         self._on_problem = on_problem
         self._queue_bytes = queue_bytes
-        self._given = 0  # bytes, counted by the loop
+        self._given = 0  # bytes passed to the thread; counted on the loop
         self._stopped: set[int] = set()
         self._told_full = self._told_failed = self._closed = False
         try:
@@ -93,35 +98,37 @@ class Recorder:
         self._writer = _Writer(files, local, _Revisions(revision, revisions), codec, group_bytes)
         try:
             start(self._writer)
-        except BaseException:  # no thread left, or Ctrl-C
+        except BaseException:  # OutOfThreads, or Ctrl-C
             self._writer.end()
             files.abandon()
             raise
 
     @property
     def waiting(self) -> int:
-        """Bytes that are held and not written yet, with what their objects take."""
+        """Bytes that are not written yet, with overhead."""
         return self._given - self._writer.done
 
     def speaks(self, cid: int, revision: Revision) -> None:
-        """We dial this connection, and speak so on it. To be said before its first byte, where it is another."""
+        """Set the revision of a connection that we dial. Call it before the connection's first byte if it is not the
+        default."""
         self._put(cid, revision)
 
     def received(self, cid: int, plaintext: bytes) -> None:
-        """These bytes came in, cut anywhere."""
+        """Record bytes that arrived, in pieces of any size."""
         self._give(cid, Direction.IN, (plaintext,), len(plaintext))
 
     def sent(self, cid: int, units: Sequence[bytes]) -> None:
-        """These bytes go out. The sequence must not change afterwards."""
+        """Record bytes that go out. The sequence must not change afterwards."""
         self._give(cid, Direction.OUT, units, sum(map(len, units)))
 
     def ended(self, cid: int) -> None:
-        """The connection is over. A frame that is not whole by now is left out."""
+        """Note the end of a connection. An incomplete frame at its end is not recorded."""
         self._stopped.discard(cid)
         self._put(cid)
 
     def close(self) -> None:
-        """Write what waits, end the file, write its index. Blocks: call it off the loop, when no other call comes."""
+        """Write all that waits, end the file and write its index. Blocks: run off the loop, after the last of other
+        calls."""
         if not self._closed:
             self._closed = True
             self._writer.end()
@@ -163,18 +170,18 @@ class Recorder:
 
 
 class _Stream:
-    """Bytes of one direction of a connection that were not written yet, and the runs in which they came."""
+    """Unwritten bytes of one direction of a connection, and the runs (pieces) in which they arrived."""
 
     def __init__(self, cid: int, direction: Direction) -> None:
         self.cid = cid
         self.direction = direction
         self.parts: list[bytes] = []
         self.size = 0
-        self.wanted: int | None = 1  # bytes; None where no frame begins here, and so nothing can be recorded any more
+        self.wanted: int | None = 1  # bytes needed for the next frame; None: data is invalid, stop recording
         self.runs = Runs([], [], [])
 
     def add(self, time_ns: int, parts: Sequence[bytes], size: int, end: int) -> None:
-        """One more run, whose last byte has the ordinal `end`."""
+        """Add a run. `end` is the number of its last byte in the order of all recorded bytes."""
         self.parts += parts
         self.size += size
         lengths, ends, times = self.runs
@@ -184,16 +191,16 @@ class _Stream:
 
     @property
     def is_enough(self) -> bool:
-        """True if a frame may have become whole."""
+        """True if there may be a complete frame."""
         return self.wanted is not None and self.size >= self.wanted
 
     def data(self) -> bytes:
-        """All that has come since the last frame that was taken."""
+        """All bytes since the last complete frame."""
         self.parts = [b"".join(self.parts)]
         return self.parts[0]
 
     def take(self, revision: Revision) -> _Taken:
-        """The frames that are whole. The beginning of one stays."""
+        """Remove and return the complete frames. The beginning of an incomplete one stays."""
         data, runs = self.data(), self.runs
         sizes, found = frame_sizes(data, revision)
         self.wanted = found.wanted
@@ -204,7 +211,7 @@ class _Stream:
         return _Taken(data[: found.end], sizes, runs)
 
     def keep(self) -> None:
-        """The rest is no whole frame: it came last."""
+        """Merge the remaining bytes, an incomplete frame, into one run with the time of the last."""
         if self.parts:
             self.runs = Runs([self.size], self.runs.ends[-1:], self.runs.times[-1:])
         else:
@@ -212,7 +219,7 @@ class _Stream:
 
 
 class _Taken(NamedTuple):
-    """Whole frames, and the runs in which they came."""
+    """Complete frames, and the runs in which they arrived."""
 
     payload: bytes
     sizes: list[int]
@@ -220,7 +227,7 @@ class _Taken(NamedTuple):
 
 
 def _cut(runs: Runs, size: int) -> None:
-    """Leave of the runs what makes up the first `size` bytes."""
+    """Shorten `runs` to their first `size` bytes."""
     lengths, ends, times = runs
     over = sum(lengths) - size
     while lengths and over >= lengths[-1]:
@@ -233,7 +240,7 @@ def _cut(runs: Runs, size: int) -> None:
 
 
 class _Revisions:
-    """The revision of each connection, and who its peer is (C6)."""
+    """The protocol revision and the peer of each connection (C6)."""
 
     def __init__(self, own: Revision, by_peer: Mapping[UUID, Revision]) -> None:
         self.peers: dict[int, UUID] = {}
@@ -242,7 +249,10 @@ class _Revisions:
         self._by_peer = dict(by_peer)
 
     def of(self, stream: _Stream) -> Revision | None:
-        """By the remote or, of one who dials us, by the UUID in its request. None where that has not come."""
+        """Revision of the stream's connection, by its remote or by the UUID in a dialling peer's request.
+
+        None if that request has not arrived yet.
+        """
         known = self.by_cid.get(stream.cid)
         if known is not None or not self._by_peer or stream.direction is Direction.OUT or stream.cid in self.peers:
             return known or self._own
@@ -257,7 +267,7 @@ class _Revisions:
         return revision
 
     def learn(self, stream: _Stream, payload: bytes, revision: Revision) -> None:
-        """These frames came first."""
+        """Learn the peer's UUID from the first frames of a connection."""
         if stream.direction is Direction.IN and stream.cid not in self.peers:
             peer = claimed_id(payload, revision)
             if peer is not None:
@@ -269,7 +279,7 @@ class _Revisions:
 
 
 class _Writer(threading.Thread):
-    """The thread. `done` counts what no longer waits; `failure` says why it ended before it was told to."""
+    """The thread that writes. `done` counts the bytes that no longer wait; `failure` is set if it failed."""
 
     def __init__(self, files: _Files, local: UUID, revisions: _Revisions, codec: Codec, group_bytes: int) -> None:
         super().__init__(name="tolliver-recorder", daemon=True)
@@ -281,17 +291,17 @@ class _Writer(threading.Thread):
         self._codec = codec
         self._group_bytes = group_bytes
         self._chunks: deque[_Chunk] = deque()
-        self._some = threading.Event()  # a chunk waits
-        self._enough = threading.Event()  # as much as a group waits
+        self._some = threading.Event()  # set when a chunk waits
+        self._enough = threading.Event()  # set when a whole group waits
         self._ending = False
-        self._taken = 0  # bytes from the queue, with what their objects take
-        self._offered = self._position = 0  # bytes to the queue and from it: the ordinals of what came last
+        self._taken = 0  # bytes taken from the queue, with overhead
+        self._offered = self._position = 0  # numbers of the last byte put into and taken from the queue
         self._streams: dict[tuple[int, Direction], _Stream] = {}
         self._ended: list[_Stream] = []
         self._gone: list[int] = []  # cids of connections that have ended
 
     def put(self, chunk: _Chunk) -> None:
-        """Called by the loop."""
+        """Queue a chunk. Called on the loop."""
         self._offered += chunk[4]
         self._chunks.append(chunk)
         if len(self._chunks) == 1:
@@ -300,7 +310,7 @@ class _Writer(threading.Thread):
             self._enough.set()
 
     def end(self) -> None:
-        """Write what waits, and end the file."""
+        """Write all that waits, and end the file."""
         self._ending = True
         self._some.set()
         self._enough.set()
@@ -312,13 +322,13 @@ class _Writer(threading.Thread):
                 self._take()
                 self._write(begin)
             self._files.close()
-        except Exception as error:  # of any kind: a recording must not end unsaid
+        except Exception as error:  # any error: the end of a recording must be reported
             self.failure = str(error)
             self._files.abandon()
             self._chunks.clear()
 
     def _wait(self) -> bool:
-        """True once there is something to write; False at the end."""
+        """Wait until there is something to write; False at the end."""
         if not self._chunks and not self._ending:
             self._some.wait()
         self._some.clear()
@@ -327,7 +337,7 @@ class _Writer(threading.Thread):
         return bool(self._chunks) or not self._ending
 
     def _take(self) -> None:
-        """Chunks for a group, each put to its stream."""
+        """Move the chunks of one group from the queue to their streams."""
         self._enough.clear()
         chunks, streams = self._chunks, self._streams
         most, step = self._position + self._group_bytes, 0
@@ -348,7 +358,7 @@ class _Writer(threading.Thread):
                 stream.add(time_ns, parts, size, self._position)
 
     def _mark(self, cid: int, revision: Revision | None) -> None:
-        """The connection's revision, or its end."""
+        """Process a chunk without bytes: the connection's revision, or its end."""
         if revision is not None:
             self._revisions.by_cid[cid] = revision
             return
@@ -357,9 +367,10 @@ class _Writer(threading.Thread):
         self._ended += [stream for stream in found if stream is not None]
 
     def _write(self, begin: int) -> None:
-        """The group of the frames that are whole, if there are any. `begin` is the ordinal of what came before it."""
+        """Write the complete frames as one group, if there are any. `begin` is the number of the byte before the
+        group."""
         blocks: list[Gathered] = []
-        # The bytes that came in say who the peer is, and which revision the other direction has.
+        # Inbound streams first: they identify the peer, and so the revision of both directions.
         for stream in sorted((*self._ended, *self._streams.values()), key=lambda stream: stream.direction):
             revision = self._revisions.of(stream) if stream.is_enough else None
             if revision is None:
@@ -379,7 +390,7 @@ class _Writer(threading.Thread):
 
 
 class _Files:
-    """The recordings of one run, one after the other. Every method may raise OSError."""
+    """Recording files of one run of the program, one after the other. Every method may raise OSError."""
 
     def __init__(self, directory: Path, local: UUID, file_bytes: int) -> None:
         self._directory = directory
@@ -389,7 +400,8 @@ class _Files:
         self._open(0)
 
     def write(self, group: Callable[[int], bytes], begin: int) -> None:
-        """A group, whole; it is made for the file that takes it, whose ordinals begin at the one before its first."""
+        """Write a whole group. `group(base)` encodes it relative to the file's first byte number; a new file begins at
+        `begin`."""
         data = group(self._base)
         if self._indexer.length and self._indexer.length + len(data) > self._file_bytes:
             self.close()
@@ -401,7 +413,7 @@ class _Files:
         self._indexer.add(data, len(data))
 
     def close(self) -> None:
-        """End the file that is open. Its index says that it was. One that holds nothing is removed."""
+        """End the open file: write the index that marks it as complete. A file without groups is removed."""
         self._file.close()
         if not self._indexer.length:
             self._path.unlink()
@@ -410,7 +422,7 @@ class _Files:
             sidecar.write(self._indexer.index().encode())
 
     def abandon(self) -> None:
-        """After a failure: leave what is whole."""
+        """Close the file after a failure, leaving the complete groups."""
         with suppress(OSError, ValueError):  # ValueError: it is closed already
             self._file.truncate(self._indexer.length)
         with suppress(OSError):
@@ -418,7 +430,7 @@ class _Files:
 
     def _open(self, base: int) -> None:
         self._base = base
-        self._stamp = max(time.time_ns(), self._stamp + 1)  # the names are in order though the clock may not be
+        self._stamp = max(time.time_ns(), self._stamp + 1)  # file names ascend even when the clock steps back
         seconds, nanoseconds = divmod(self._stamp, 10**9)
         when = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{nanoseconds:09d}Z"
         self._path = self._directory / f"{when}-{self._local}{SUFFIX}"
@@ -427,5 +439,5 @@ class _Files:
 
 
 def _create(path: Path) -> io.FileIO:
-    """A new file that only its owner may read (D-14)."""
+    """Create a file that only its owner may read (D-14)."""
     return io.FileIO(path, "x", opener=open_private)

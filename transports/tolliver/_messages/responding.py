@@ -1,7 +1,7 @@
-"""Responders: handlers whose results go back to whoever asked (P-10).
+"""Responders: handlers whose results are sent back to the requester (P-10).
 
-They are called as handlers side by side are, but what their calls say is a reply. One slow request is not stuck: the
-node holds a responder for stuck where every place has been taken for too long (D-9).
+They are called like concurrent handlers, but a call's result is a reply. A slow request does not make a responder
+stuck: it counts as stuck once all its places have been taken for too long (D-9).
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from .iterators import Receiver, name_of
 from .mailbox import Handler, Mailbox, Policy, Timed
 
 Responding = Callable[[Request], object]
-"""A function of a request that returns the reply's body, bytes. On a loop, its result may be awaitable."""
+"""A callback for a request that returns the reply's body (bytes). On a loop its result may be awaitable."""
 
 CONCURRENCY = 64
 _WORDS = 1000
 
 
 class Responder(Receiver):
-    """A responder at work. `close()` ends it, and requesters are told that nobody is here."""
+    """A registered responder. After `close()` requesters learn that there is none."""
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
 
     def close(self) -> None:
-        """Answer no more: what is at work fails at its requester. A durable request waits for the next responder."""
+        """Stop answering. Requests in progress fail at their requester. A durable request waits for the next
+        responder."""
         super().close()
 
 
 def checked_responder(handler: Responding, concurrency: int) -> tuple[Handler, Policy]:
-    """The handler, as one of deliveries, and the policy of its mailbox. Raises TypeError, ValueError."""
+    """The responder as a handler of deliveries, and its mailbox's policy. Raises TypeError, ValueError."""
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a request")
     if not isinstance(concurrency, int) or concurrency < 1:
@@ -61,8 +62,8 @@ def _register(box: Mailbox) -> None:
 
 
 def _unregister(box: Mailbox, is_over: bool) -> None:
-    """The subscription is how requesters know of a responder, and outlives the instance: durable requests wait for the
-    next one (P-16)."""
+    """Unregister the responder, but keep its subscription when only the instance closes: requesters find responders by
+    subscriptions, and durable requests wait for the next run (P-16)."""
     box.core.node.use(Requests).stop_responding(box.channel, box.key, box, monotonic(), is_over=is_over)
     box.core.run_actions()
 
@@ -79,7 +80,7 @@ def _returned(box: Mailbox, delivery: Delivery, result: Any) -> None:
             is_settled = box.core.node.use(Requests).reply(delivery, result, monotonic())
         except LocalProtocolError as error:
             _raised(box, delivery, error)
-        except TolliverError as error:  # a durable one, for whose reply there is no room: it comes again
+        except TolliverError as error:  # no space for the stored reply of a durable request: it is redelivered
             text = f"has a reply that cannot be stored: {error}"
             box.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, None)
             box.settle((delivery,), None)
@@ -88,7 +89,7 @@ def _returned(box: Mailbox, delivery: Delivery, result: Any) -> None:
 
 
 def _raised(box: Mailbox, delivery: Delivery, error: BaseException) -> None:
-    """The requester is told, and is the one who may ask again."""
+    """Send the error to the requester, which decides about asking again."""
     text = words_of(error)
     what = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
     with box.core.lock:
@@ -103,7 +104,7 @@ def _raised(box: Mailbox, delivery: Delivery, error: BaseException) -> None:
 
 
 def words_of(error: BaseException) -> str:
-    """An error's own words, cut off; its type where it has none."""
+    """Text of an error, cut to 1000 characters; its type's name if it has none."""
     try:
         text = error.detail if isinstance(error, LocalProtocolError) else str(error)
     except BaseException as failure:

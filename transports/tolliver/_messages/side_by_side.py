@@ -1,10 +1,8 @@
-"""Handlers side by side.
+"""Concurrent calls of one handler, in order for each key if asked.
 
-One handler has several calls at once, in order inside a key where that is asked for.
-
-The mailbox says which message may begin. Here are the calls on a loop, of handlers and of responders. The loop makes
-them at the end of the turn that has read their messages. Awaitables that they give back are for tasks, of which there
-are as many as were at work at once; they stay for the next ones.
+The mailbox decides which message may begin. This module makes the calls on a loop, for handlers and responders, at the
+end of the turn that has read the messages. Awaitables that they return are awaited by a pool of tasks, which grows to
+the number of concurrent calls; its tasks are kept for later calls.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ OrderedBy = Literal["key"] | None
 
 
 class SideBySide(NamedTuple):
-    """Choices of a registration: calls at once, what is kept in order, messages that it may have at once."""
+    """Options of a handler: concurrent calls, ordering, and the most messages that it may have at once."""
 
     concurrency: int = 1
     ordered_by: OrderedBy = None
@@ -35,18 +33,18 @@ class SideBySide(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """True if one call follows the other, which keeps all in order."""
+        """True if calls are made one at a time, which keeps all messages in order."""
         return self.concurrency == 1
 
     def policy(self, name: str) -> Policy:
-        """The policy of the mailbox of a handler of that name."""
+        """Policy of the mailbox of a handler with this name."""
         places = None if self.is_one else self.concurrency
         is_ordered = self.ordered_by is not None
         return Policy(name, self.pending, places, is_ordered, ends_by_settling=False)
 
 
 def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None) -> SideBySide:
-    """The choices as a program gives them. Raises ValueError, TypeError."""
+    """Validated options of a handler. Raises ValueError, TypeError."""
     if isinstance(concurrency, bool) or not isinstance(concurrency, int):
         raise TypeError(f"concurrency={concurrency!r:.100}: give the number of calls at once")
     if concurrency < 1:
@@ -57,7 +55,7 @@ def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | No
 
 
 def chosen_with(handler: object, concurrency: int, ordered_by: OrderedBy, pending: int | None) -> SideBySide:
-    """The same where a handler may be left out. Raises TypeError where it is, and there are choices for it."""
+    """Like `chosen`, for calls whose handler is optional. Raises TypeError for options without a handler."""
     how = chosen(concurrency, ordered_by, pending)
     if handler is None and how != SideBySide():
         raise TypeError("concurrency, ordered_by and pending are choices of a handler: give one")
@@ -65,7 +63,7 @@ def chosen_with(handler: object, concurrency: int, ordered_by: OrderedBy, pendin
 
 
 class AsyncCore(Core, Turns, Protocol):
-    """The core of an instance whose users await."""
+    """The core of an instance on an event loop."""
 
     run_follows: bool
 
@@ -74,24 +72,24 @@ class AsyncCore(Core, Turns, Protocol):
     def context(self) -> Context: ...
 
     def call_at_end(self, handling: Handling) -> None:
-        """Have it called when what comes together has come."""
+        """Have the handler called once all messages that arrive together have been read."""
 
     def subscribe(self, channel: str, key: str) -> PendingCall[None]: ...
 
     def wait(self, call: PendingCall[None]) -> Awaitable[None]: ...
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
-        """Run it beside everything else; what is returned cancels it."""
+        """Run a coroutine in a task of its own; returns a function that cancels it."""
 
     def yield_to_loop(self) -> Awaitable[object]:
-        """Let others run."""
+        """Let other tasks run."""
 
     def is_outside(self, error: BaseException) -> bool:
-        """True for what ends the task that it was raised in, and not only what that task has awaited."""
+        """True if the exception ends the current task, and not only the awaitable that raised it."""
 
 
 class _Begun(NamedTuple):
-    """A call that has given back something to await."""
+    """A handler call that has returned an awaitable, with its start in monotonic seconds."""
 
     delivery: Delivery
     result: Awaitable[object]
@@ -99,7 +97,7 @@ class _Begun(NamedTuple):
 
 
 class _Worker:
-    """A task that awaits what handlers have returned, one after the other."""
+    """A task that awaits handlers' results, one after the other."""
 
     __slots__ = ("call", "cancel", "wakeup")
 
@@ -109,7 +107,7 @@ class _Worker:
         self.cancel: Callable[[], object] = wakeup.set
 
     def end(self) -> None:
-        """It awaits nothing more. A coroutine that it has not begun will not be."""
+        """End the task. A coroutine that it has not begun is closed."""
         call, self.call = self.call, None
         if call is not None and isinstance(call.result, Coroutine):
             call.result.close()
@@ -117,7 +115,7 @@ class _Worker:
 
 
 class SideBySideCalls:
-    """Calls of one handler on a loop."""
+    """Concurrent calls of one handler on a loop."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
         self._core = core
@@ -132,7 +130,7 @@ class SideBySideCalls:
         self.mailbox.close()
 
     def set(self) -> None:
-        """Something has come, or nothing will any more."""
+        """Called when a message has arrived, or the mailbox has been closed."""
         if self.mailbox.closed:
             for worker in self._workers:
                 worker.end()
@@ -193,7 +191,7 @@ class SideBySideCalls:
         self._ended(call.delivery, call.at)
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
-        if not self.mailbox.closed:  # on Twisted, cancelling raises an Exception
+        if not self.mailbox.closed:  # closing cancels the task, which on Twisted raises an Exception
             self.mailbox.raised(delivery, error)
 
     def _ended(self, delivery: Delivery, began: float) -> None:

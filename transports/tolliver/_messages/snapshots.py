@@ -1,4 +1,4 @@
-"""Snapshots of an instance, for exporters on threads of their own."""
+"""Snapshots of an instance, for metrics exporters on their own threads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ANSWERED_IN = 2.0  # seconds
 
 
 class Snapshots:
-    """Statuses of one instance, from any thread. It does not keep the instance.
+    """Takes the status of one instance, on any thread, without keeping the instance alive.
 
-    It is made on the thread of the instance's loop, where it asks at once; another thread waits for the loop.
+    Create it on the thread of the instance's loop. There a snapshot is taken at once; another thread waits for the
+    loop.
     """
 
     def __init__(self, instance: BaseInstance[Any]) -> None:
@@ -26,7 +27,7 @@ class Snapshots:
         self._thread = threading.get_ident()
 
     def take(self) -> InstanceStatus | None:
-        """The status now; None where the instance is not open, or its loop does not answer within two seconds."""
+        """The status now; None if the instance is not open, or its loop does not answer within two seconds."""
         core = self._core()
         if core is None:
             return None

@@ -1,7 +1,7 @@
-"""Snapshot of a running instance, from what its core knows.
+"""Status snapshot of a running instance.
 
-It is made on the loop, or under the lock. It costs a step for each peer, remote and handler, and three calls of the
-system for the files.
+Taken on the loop, or under the lock. Its cost is linear in peers, remotes and handlers, plus three system calls for
+file sizes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .channels import ChannelTable
 from .driver import NodeDriver
 
 _NOTICES = 100
-"""The last ones, in a snapshot."""
+"""Number of latest notices in a snapshot."""
 
 
 class StatusCore(Protocol):
-    """An instance's core, as far as its snapshot is made of it."""
+    """The part of an instance's core that a snapshot reads."""
 
     options: InstanceOptions
     node: Node
@@ -51,7 +51,7 @@ class StatusCore(Protocol):
 
 
 def status_of(core: StatusCore) -> InstanceStatus:
-    """The snapshot of now."""
+    """Take the snapshot."""
     now, wall = monotonic(), time()
     stats, commits, health = core.node.stats(), core._driver.commits, core._store.health()
     identity = core._pumps.identity
@@ -162,8 +162,8 @@ def _notices(driver: NodeDriver) -> Iterable[NoticeStatus]:
 
 @lru_cache(1)
 def _version() -> str:
-    """Of the package, "" where it was not installed."""
-    from importlib.metadata import PackageNotFoundError, version  # which most programs never load
+    """Version of the installed package; "" if it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # imported late: most programs never need it
 
     try:
         return version("tolliver-proto")

@@ -1,6 +1,6 @@
 """Store jobs: commits and reads of a node, off the loop.
 
-A job does nothing but call the store, and its result is told to the node on the loop.
+A job only calls the store; its result is reported to the node on the loop.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from tolliver_proto.store import Find, Store, StoreMessages
 
 from .._driver.adapter import Done, Job
 
-_TRY_AGAIN = 1.0  # seconds between two tries
+_TRY_AGAIN = 1.0  # least seconds between two tries
 News = Callable[[], Iterable[tuple[NoticeKind, str]]]
 
 
 class CommitCounts:
-    """Commits so far, and how long they took. `failure` is the last one's, None where it went well: one of messages
-    stays until messages are stored again, as what stores none is given more room (D-13)."""
+    """Number and durations of commits.
+
+    `failure` is the error of the last commit, None after a success. A failed commit of messages is kept until one that
+    stores messages succeeds: a full disk refuses those first, while other commits still have space (D-13).
+    """
 
     def __init__(self) -> None:
         self.commits = 0
@@ -33,17 +36,17 @@ class CommitCounts:
         self.messages = Histogram(Histogram.COUNTS)
 
     def fail(self, action: Commit, error: TolliverError) -> None:
-        """Nothing of it was stored."""
+        """Count a failed commit."""
         self._lacks_room = self._lacks_room or _stores(action)
         self.failure = error
         self.failed += 1
 
     def mended(self) -> None:
-        """Messages can be stored."""
+        """Clear the failure: messages can be stored again."""
         self.failure, self._lacks_room = None, False
 
     def add(self, action: Commit, seconds: float, sync_seconds: float) -> None:
-        """It is durable, after so many seconds, of which the end of the transaction took the others."""
+        """Count a successful commit: its seconds, and the part of them that ending the transaction took."""
         if self.failure is not None and (not self._lacks_room or _stores(action)):
             self.mended()
         self.commits += 1
@@ -57,8 +60,10 @@ def _stores(action: Commit) -> bool:
 
 
 class StoreJobs:
-    """Commits, fetches and finds. `run` is the world's `store`; `news` gives what the store has to tell since it was
-    asked last."""
+    """Runs a node's commits, fetches and searches on the store.
+
+    `run` is the adapter's `store`; `news` returns the store's notices since its last call.
+    """
 
     def __init__(
         self,
@@ -68,7 +73,7 @@ class StoreJobs:
         news: News,
         synced: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`synced` gives the seconds that the end of the last commit took."""
+        """`synced` returns the seconds that ending the last transaction took."""
         self.counts = CommitCounts()
         self._synced = synced
         self._node = node
@@ -78,8 +83,8 @@ class StoreJobs:
         self._tries_after = 0.0
 
     def try_again(self, try_it: Job) -> None:
-        """Have the store commit nothing, to learn whether a fault is over: else one that nobody sends to, as it is not
-        ready, would never be ready again."""
+        """Probe a failed store with an empty commit. An instance whose store failed is not ready, so it may get no
+        messages, and without a probe would never notice that the store works again."""
         now = monotonic()
         if now < self._tries_after:
             return

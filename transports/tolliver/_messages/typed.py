@@ -1,6 +1,6 @@
-"""Typed deliveries out of iterators (P-42).
+"""Typed deliveries of iterators (P-42).
 
-One that does not decode is failed and told, and the next one is handed out.
+A delivery whose body does not decode is settled as failed, with a notice, and the next one is handed out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class TypedRun(Sequence[TypedDelivery[T]]):
-    """Typed deliveries that came together. `ack()` and `fail()` settle all that is not settled yet."""
+    """Typed deliveries that arrived together. `ack()` and `fail()` settle those that are not settled yet."""
 
     __slots__ = ("_run", "_typed")
 
@@ -41,32 +41,34 @@ class TypedRun(Sequence[TypedDelivery[T]]):
         return f"Typed{self._run!r}"
 
     def ack(self) -> None:
-        """Handled: the senders may forget them (T-45)."""
+        """Report success for the rest of the run: the senders may delete the messages (T-45)."""
         self._run.ack()
 
     def fail(self, retry_in: float | None = None) -> None:
-        """Not handled: the senders keep them, and send them again (T-50).
+        """Report failure for the rest of the run: the senders keep and resend the messages (T-50).
 
-        With `retry_in` they are handed out again here after so many seconds (P-22). Raises ValueError.
+        With `retry_in` they are handed out here again after that many seconds (P-22). Raises ValueError.
         """
         self._run.fail(retry_in)
 
     def give_up(self, reason: str) -> None:
-        """Not handled, and trying again is no use: kept as dead letters, and acknowledged (T-47, P-23)."""
+        """Store the rest of the run as dead letters, with this reason, and acknowledge it: retrying is no use (T-47,
+        P-23)."""
         self._run.give_up(reason)
 
     def settle(self, deliveries: Iterable[TypedDelivery[T]], well: bool) -> None:
-        """Say it of these, once each."""
+        """Settle these deliveries: as handled if `well`, else as failed. Those settled already are left out."""
         self._run.settle([one.delivery for one in deliveries], well)
 
     @property
     def settled(self) -> bool:
-        """True if all of it is."""
+        """True if every delivery is settled."""
         return self._run.settled
 
 
 class Opening(Generic[T]):
-    """Typed deliveries for an iterator's user; None where there is nothing for him. Raises TypeError."""
+    """Decodes deliveries; None for one that does not decode, which is settled as failed. Raises TypeError for a bad
+    codec."""
 
     def __init__(self, codec: AnyCodec[T], source: BaseIterator) -> None:
         self._core = source._core
@@ -86,19 +88,20 @@ class Opening(Generic[T]):
 
 
 class TypedReceiver(Receiver):
-    """An iterator over what another one hands out."""
+    """Typed iterator around an iterator over deliveries."""
 
     def __init__(self, source: BaseIterator) -> None:
         self._source = source
         self._mailbox = source._mailbox
 
     def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
+        """Stop receiving. Unsettled messages are not acknowledged, so their senders resend them. The subscription
+        stays."""
         self._source.close()
 
 
 class _AsyncTyped(TypedReceiver):
-    """The same, for tasks."""
+    """A TypedReceiver for tasks."""
 
     _source: Messages | Runs
 
@@ -114,7 +117,8 @@ class _AsyncTyped(TypedReceiver):
 
 
 class TypedMessages(_AsyncTyped, Generic[T]):
-    """As Messages, with the `value` of each delivery. A body that does not decode is failed, told, and left out."""
+    """Like Messages; each delivery has a decoded `value`. A body that does not decode is failed, with a notice, and
+    skipped."""
 
     def __init__(self, codec: AnyCodec[T], source: Messages) -> None:
         super().__init__(source)
@@ -128,11 +132,11 @@ class TypedMessages(_AsyncTyped, Generic[T]):
 
 
 class TypedWork(TypedMessages[T]):
-    """As Work, with the `value` of each job. One that does not decode is failed, told, and left out."""
+    """Like Work; each job has a decoded `value`. A job that does not decode is failed, with a notice, and skipped."""
 
 
 class TypedRuns(_AsyncTyped, Generic[T]):
-    """As Runs, with the `value` of each delivery."""
+    """Like Runs; each delivery has a decoded `value`."""
 
     def __init__(self, codec: AnyCodec[T], source: Runs) -> None:
         super().__init__(source)

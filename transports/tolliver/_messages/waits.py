@@ -1,9 +1,8 @@
-"""Calls that wait for a condition, and what wakes them.
+"""Calls that wait for a condition, such as a connected peer.
 
-An answer that comes once, such as a commit, an acknowledgement or a reply, has an action that names its call. A
-condition comes and goes with the peers: each is a question that may be asked of the node at any time, and `WAKES` says
-after which actions the answer may be another one. A call is left waiting only where the question, asked now, would be
-answered with "not yet".
+An event that happens once, such as a commit or a reply, is reported by an action that names its call. A condition, such
+as "this peer is connected", comes and goes: it is a question that can be put to the node at any time. `WAKES` lists the
+actions after which the answer may differ. A call waits only if the condition is false when it is made.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from .._driver.pending import PendingCall, as_it_is, closed
 
 
 class Condition(Hashable, Protocol):
-    """Something that a call waits for."""
+    """A condition that a call waits for."""
 
     def answer(self, node: Node) -> Any:
-        """The result of the call, or None where it is not so yet."""
+        """The result of the call, or None while the condition is false."""
 
 
 @dataclass(frozen=True)
 class Connected:
-    """The peer at this remote is connected. Those who keep trying learn of fewer errors (T-73)."""
+    """The peer at this remote is connected. With `keeps_trying` a call is failed by fewer kinds of errors (T-73)."""
 
     remote: Hashable
     keeps_trying: bool
@@ -39,7 +38,7 @@ class Connected:
 
 @dataclass(frozen=True)
 class Subscribed:
-    """A message with these names would go to so many peers, of which each is to be connected or may be away."""
+    """At least `peers` peers subscribe to this channel and key; with `is_connected` only connected peers count."""
 
     channel: str
     key: str
@@ -53,7 +52,7 @@ class Subscribed:
 
 @dataclass(frozen=True)
 class Responded:
-    """So many connected peers respond to requests for these names."""
+    """At least `peers` connected peers respond to requests for this channel and key."""
 
     channel: str
     key: str
@@ -65,18 +64,19 @@ class Responded:
 
 
 WAKES: Mapping[type[Action], tuple[type[Condition], ...]] = {PeersMoved: (Connected, Subscribed, Responded)}
-"""By action: the conditions that may have come true."""
+"""By type of action: the conditions that may have become true."""
 
 
 class Waits:
-    """Calls whose condition is not true yet."""
+    """Calls whose condition is still false."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._waiting: dict[Condition, PendingCall[Any]] = {}
 
     def of(self, condition: Condition) -> PendingCall[Any]:
-        """Answered once it is true: now, if it is. Raises what asking for it raises."""
+        """The call that is answered once the condition is true: at once if it is. Raises what `condition.answer`
+        raises."""
         found = condition.answer(self._node)
         call = self._waiting.get(condition)
         if call is None:
@@ -87,7 +87,7 @@ class Waits:
         return call
 
     def look_again(self, action: Action) -> None:
-        """After this action."""
+        """Check the conditions that this action may have changed."""
         kinds = WAKES[type(action)]
         for condition in [one for one in self._waiting if isinstance(one, kinds)]:
             found = condition.answer(self._node)
@@ -95,7 +95,8 @@ class Waits:
                 self.settle(condition, found)
 
     def settle(self, condition: Condition, answer: Any, error: TolliverError | None = None) -> None:
-        """It has come true, or, with an error, never will. Nothing where nobody waits for it."""
+        """Answer the call that waits for the condition, if there is one; with an error if the condition cannot become
+        true."""
         call = self._waiting.pop(condition, None)
         if call is None:
             return
@@ -105,6 +106,6 @@ class Waits:
             call.fail(error)
 
     def give_up(self) -> None:
-        """The instance is closed: nobody is left waiting."""
+        """Fail all calls, because the instance is closed."""
         for condition in [*self._waiting]:
             self.settle(condition, None, closed())

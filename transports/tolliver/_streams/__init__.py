@@ -1,6 +1,6 @@
-"""Reactive Streams without a loop: all but the waiting.
+"""Reactive Streams without an event loop: everything except the waiting.
 
-`streams` has the calls, `publishing` and `subscribing` the two ends of a stream, `async_streams` what asyncio, trio and
-Twisted share, `sources` says what can be published, `bridge` gives messages of an instance to subscribers. Each adapter
-adds the loop that pulls from a source, in a task or a thread.
+`streams` has the calls; `publishing` and `subscribing` the two sides of a stream; `async_streams` the part common to
+asyncio, trio and Twisted; `sources` the types of what can be published; `bridge` publishes messages of an instance.
+Each adapter adds the loop that pulls from a source, in a task or a thread.
 """

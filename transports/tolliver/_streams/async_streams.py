@@ -1,8 +1,7 @@
 """Subscriptions and outbound streams for asyncio, trio and Twisted.
 
-All loops that await share these. Nothing here knows the loop. All that is ever awaited is a wakeup, the application's
-own source and `yield_to_loop()`, and each adapter brings these in its own form. A source that need not be awaited is
-pulled from by the core of the streams (`loop_streams`).
+No code here depends on the loop: all that is awaited is a wakeup, the application's own source and `yield_to_loop()`,
+which each adapter implements. Plain iterables are pulled by the streams' core (`loop_streams`).
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ T = TypeVar("T")
 
 
 class AsyncOutboundCore(OutboundCore, Protocol):
-    """The core of streams whose users await, as far as outbound ones know it."""
+    """The part of a core on an event loop that outbound streams use."""
 
     def wakeup(self) -> AwaitableWakeup: ...
 
     def context(self) -> Context: ...
 
     def pull_soon(self, stream: AsyncOutboundStream) -> None:
-        """Have its `pull` called at the end of this turn."""
+        """Have the stream's `pull` called at the end of this turn."""
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
 
@@ -42,7 +41,7 @@ class AsyncOutboundCore(OutboundCore, Protocol):
 
 
 class AsyncOutboundStream(OutboundStream):
-    """An outbound stream. The loop itself pulls from a plain iterable; a source that has to be awaited has a task.
+    """An outbound stream on an event loop. Plain iterables are pulled by the loop itself, async sources by a task.
 
     A plain iterable must not block: use an async one, or a thread's adapter.
     """
@@ -52,17 +51,17 @@ class AsyncOutboundStream(OutboundStream):
     ) -> None:
         super().__init__(core, key, name, publication, grant)
         self.is_queued = False
-        """It waits to be pulled from."""
+        """True while the stream waits for its next `pull`."""
         self._loop = core
         self._context = core.context()
         self._lots = self._begin_pulling()
-        self._awaited: AwaitableWakeup | None = None  # of the task, while there is one
-        self._pulling = False  # the task waits for the source, not for us
+        self._awaited: AwaitableWakeup | None = None  # wakes the task; None without one
+        self._pulling = False  # True while the task awaits the source, and not a wakeup
         core.pull_soon(self)
 
     @property
     def has_task(self) -> bool:
-        """It pulls from the source, and closes it."""
+        """True if a task pulls from the source, and closes it."""
         return self._awaited is not None
 
     def set(self) -> None:
@@ -77,20 +76,20 @@ class AsyncOutboundStream(OutboundStream):
             self._stop()
 
     def pull(self) -> bool:
-        """A lot, where it may be pulled without waiting. True: there may be another one at once."""
+        """Pull one batch of elements, if that needs no waiting. Returns True if another batch may follow at once."""
         try:
             return self._context.run(next, self._lots)
         except StopIteration:
             if self._awaited is None:
                 self.complete()
-        except BaseException as error:  # any error of the application's code ends its stream, and no more
+        except BaseException as error:  # an error of application code ends only its own stream
             if is_interrupt(error):
                 raise
             self.fail(error)
         return False
 
     def _begin_pulling(self) -> Iterator[bool]:
-        if self.over:  # before it has begun
+        if self.over:  # ended before it began
             return
         source = self._publication.open(self.name)
         if hasattr(source, "__await__") or hasattr(source, "__aiter__"):
@@ -101,7 +100,7 @@ class AsyncOutboundStream(OutboundStream):
             yield from self._pull(iter(source))
 
     def _pull(self, iterator: Iterator[Any]) -> Iterator[bool]:
-        """Lots, as they are asked for; where there is no demand, or no room, an empty one."""
+        """Generator that pulls one batch for each step. A batch is empty if there is no demand or no space to send."""
         try:
             while not self.over:
                 credit, most = self.look(), self._step
@@ -155,7 +154,7 @@ class AsyncOutboundStream(OutboundStream):
             self._pulling = False
 
     async def _wanted(self) -> bool:
-        """Waits until something may be pulled. False: the stream is over."""
+        """Wait until elements may be pulled. Returns False when the stream is over."""
         wakeup = self._awaited
         assert wakeup is not None, "a task that pulls has one"
         sent = self._sent
@@ -163,7 +162,7 @@ class AsyncOutboundStream(OutboundStream):
         if self._sent > sent:
             self._loop.run_actions()
         else:
-            self._loop.run_at_end()  # it has begun, as many others may have: the answers go out together
+            self._loop.run_at_end()  # batched: many streams may begin in one turn
         if wanted and self._sent > sent:
             await self._loop.yield_to_loop()
         while not self.over:
@@ -176,8 +175,8 @@ class AsyncOutboundStream(OutboundStream):
 class Subscription(BaseSubscription, Generic[T]):
     """The elements of a stream: `async for element in subscription`.
 
-    Use `async with` around it where the loop may be left early: that cancels the stream at once. Several tasks may
-    share one: each element goes to one of them.
+    Use `async with` around it if the loop may be left early: that cancels the stream at once. Several tasks may share
+    one: each element goes to one of them.
     """
 
     def __init__(self, core: SubscriptionCore, stream: InboundStream, wakeup: AwaitableWakeup) -> None:
@@ -198,7 +197,7 @@ class Subscription(BaseSubscription, Generic[T]):
                 await self._wakeup.wait()
 
     async def runs(self) -> AsyncIterator[list[T]]:
-        """For bulk: lists of elements that have come, at most a quarter of the window each."""
+        """Iterate over lists of elements that have arrived, each at most a quarter of the window long."""
         try:
             while True:
                 yield await self._next()
@@ -206,7 +205,8 @@ class Subscription(BaseSubscription, Generic[T]):
             return
 
     async def for_each(self, handler: Callable[[T], object]) -> None:
-        """Call the handler, plain or async, with each element, until the stream ends. If it raises, that cancels."""
+        """Call the handler, plain or async, with each element, until the stream ends. If it raises, the stream is
+        cancelled."""
         check_handler(handler)
         async with self:
             async for element in self:

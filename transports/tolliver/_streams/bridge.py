@@ -1,10 +1,10 @@
 """Bridge: messages of an instance as the source of a stream.
 
-A stream's subscriber says by its demand how much it is through with (`OutboundStream.requested`), and that is all an
+A subscriber's demand tells how many elements it has processed (`OutboundStream.requested`), which is what an
 acknowledgement needs. So a message is taken from the instance when the subscriber wants one more, held while it is in
-flight, and acknowledged when the subscriber is through with it; what is still held at the end of the stream is failed,
-and sent again. Nothing here waits but for the instance's own iterator: so one source serves the loops that await and
-another one threads, and what they hold is the same.
+flight, and acknowledged when the subscriber has processed it. Messages still held at the end of the stream are failed,
+and their senders resend them. Only the instance's own iterator waits, so event loops and threads share all state, and
+differ in a small source class.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FORM = f'write "{SCHEME}channel/key", percent-encoded as in a URL; without a ke
 
 
 class AsyncRuns(Protocol):
-    """Runs of an instance, where one awaits."""
+    """An instance's iterator over runs of messages, on an event loop."""
 
     async def __anext__(self) -> Run: ...
 
@@ -38,7 +38,7 @@ class AsyncRuns(Protocol):
 
 
 class ThreadRuns(Protocol):
-    """Runs of an instance, on threads."""
+    """An instance's iterator over runs of messages, on threads."""
 
     def __next__(self) -> Run: ...
 
@@ -52,7 +52,7 @@ class _Instance(Protocol):
 
 
 class AsyncInstance(_Instance, Protocol):
-    """An instance whose users await."""
+    """An instance on an event loop."""
 
     def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> AsyncRuns: ...
 
@@ -64,18 +64,18 @@ class ThreadInstance(_Instance, Protocol):
 
 
 def async_bridge(instance: AsyncInstance, *, subscribe: bool = False) -> Callable[[str], AwaitedSource]:
-    """The messages of an instance as a source: `streams.publish("tolliver://*", bridge(instance))`.
+    """Source of an instance's messages for streams: `streams.publish("tolliver://*", bridge(instance))`.
 
     A subscriber asks for "tolliver://channel/key", percent-encoded as in a URL, and gets the bodies of the messages.
-    "tolliver://channel" is every key of the channel, "tolliver:///" every channel. Reliable messages are acknowledged
-    when the subscriber is through with them: at least once, in the order in which they came (docs/bridge.md).
+    "tolliver://channel" means every key of the channel, "tolliver:///" every channel. Reliable messages are
+    acknowledged when the subscriber has processed them: at least once, in order of arrival (docs/bridge.md).
 
-    - `instance`: one of the same adapter, and on the same loop, as the streams.
-    - `subscribe`: a stream subscribes the instance to what it asks for, for good (T-24). Without it, what a peer asks
-      for changes nothing that lasts: it gets what the instance is subscribed to already, and is refused all else.
+    - `instance`: must be of the same adapter, and on the same loop, as the streams.
+    - `subscribe`: True: each stream subscribes the instance, for good, to the channel and key that it asks for (T-24).
+      False: a peer gets only what the instance subscribes to already, and any other request is refused.
 
-    A peer that asks for another name sees the text of a ValueError, or of a LookupError where the instance is not
-    subscribed; of a ConnectionClosing, when the instance is closed while the stream runs.
+    A subscriber that asks for another name gets the text of a ValueError, or of a LookupError if the instance does not
+    subscribe to it; and of a ConnectionClosing when the instance is closed while the stream runs.
     """
 
     def source(name: str) -> AwaitedSource:
@@ -85,18 +85,18 @@ def async_bridge(instance: AsyncInstance, *, subscribe: bool = False) -> Callabl
 
 
 def thread_bridge(instance: ThreadInstance, *, subscribe: bool = False) -> Callable[[str], ThreadSource]:
-    """The messages of an instance as a source: `streams.publish("tolliver://*", bridge(instance))`.
+    """Source of an instance's messages for streams: `streams.publish("tolliver://*", bridge(instance))`.
 
     A subscriber asks for "tolliver://channel/key", percent-encoded as in a URL, and gets the bodies of the messages.
-    "tolliver://channel" is every key of the channel, "tolliver:///" every channel. Reliable messages are acknowledged
-    when the subscriber is through with them: at least once, in the order in which they came (docs/bridge.md).
+    "tolliver://channel" means every key of the channel, "tolliver:///" every channel. Reliable messages are
+    acknowledged when the subscriber has processed them: at least once, in order of arrival (docs/bridge.md).
 
-    - `instance`: one of the same adapter as the streams.
-    - `subscribe`: a stream subscribes the instance to what it asks for, for good (T-24). Without it, what a peer asks
-      for changes nothing that lasts: it gets what the instance is subscribed to already, and is refused all else.
+    - `instance`: must be of the same adapter as the streams.
+    - `subscribe`: True: each stream subscribes the instance, for good, to the channel and key that it asks for (T-24).
+      False: a peer gets only what the instance subscribes to already, and any other request is refused.
 
-    A peer that asks for another name sees the text of a ValueError, or of a LookupError where the instance is not
-    subscribed; of a ConnectionClosing, when the instance is closed while the stream runs.
+    A subscriber that asks for another name gets the text of a ValueError, or of a LookupError if the instance does not
+    subscribe to it; and of a ConnectionClosing when the instance is closed while the stream runs.
     """
 
     def source(name: str) -> ThreadSource:
@@ -106,7 +106,8 @@ def thread_bridge(instance: ThreadInstance, *, subscribe: bool = False) -> Calla
 
 
 def _checked(instance: _Instance, name: str, subscribe: bool) -> Subscription:
-    """Raises ValueError, or LookupError for what the instance would have to subscribe to."""
+    """Channel and key of a stream's name. Raises ValueError, and LookupError if the instance does not subscribe to
+    them."""
     wanted = wanted_by(name)
     if not subscribe and not any(_overlap(wanted, own) for own in instance.subscriptions()):
         raise LookupError(
@@ -116,7 +117,7 @@ def _checked(instance: _Instance, name: str, subscribe: bool) -> Subscription:
 
 
 def wanted_by(name: str) -> Subscription:
-    """The channel and key of a stream's name. Raises ValueError."""
+    """Channel and key of a stream's name. Raises ValueError."""
     channel, _, key = name.removeprefix(SCHEME).partition("/")
     if not name.startswith(SCHEME) or name == SCHEME:
         raise ValueError(f'{name!r:.200} names no channel: {_FORM}, and "{SCHEME}/" is everything')
@@ -133,12 +134,12 @@ def _decoded(part: str, name: str) -> str:
 
 
 def _overlap(one: Subscription, other: Subscription) -> bool:
-    """True if there are messages that both want; "" is a wildcard (T-24)."""
+    """True if a message can match both subscriptions; "" is a wildcard (T-24)."""
     return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
 
 
 class _Held:
-    """Messages of one stream: those that came together and wait for their turn, and those that are in flight."""
+    """Messages of one stream: those not passed on yet, and those in flight to the subscriber."""
 
     def __init__(self) -> None:
         self._came: Iterator[tuple[Delivery, Run]] = iter(())
@@ -148,7 +149,7 @@ class _Held:
         outbound.on_taken = self.taken
 
     def taken(self, count: int) -> None:
-        """The subscriber is through with so many more, in their order."""
+        """Acknowledge the `count` oldest messages in flight, which the subscriber has processed."""
         through = [self._held.popleft() for _ in range(min(count, len(self._held)))]
         for run, of_run in groupby(through, itemgetter(1)):
             run.settle([delivery for delivery, _ in of_run], True)
@@ -157,19 +158,19 @@ class _Held:
         self._came = iter([(delivery, run) for delivery in run])
 
     def _next(self) -> bytes | None:
-        """The body of the next message that came; None where more has to come first."""
+        """Body of the next message; None if none is waiting."""
         for pair in self._came:
             self._held.append(pair)
             return pair[0].body
         return None
 
     def _close(self) -> None:
-        """Messages that the subscriber is not through with, or did not get, are failed."""
+        """Fail all messages that the subscriber has not processed."""
         self._came = iter(())
 
 
 class AwaitedSource(_Held):
-    """The bodies, where one awaits."""
+    """Async source of message bodies."""
 
     def __init__(self, runs: AsyncRuns) -> None:
         super().__init__()
@@ -193,7 +194,7 @@ class AwaitedSource(_Held):
 
 
 class ThreadSource(_Held):
-    """The bodies, on a thread that waits; `taken` and `close` may come from another one."""
+    """Blocking source of message bodies. `taken` and `close` may be called from other threads."""
 
     def __init__(self, runs: ThreadRuns) -> None:
         super().__init__()
@@ -214,7 +215,7 @@ class ThreadSource(_Held):
 
     def _attach_outbound(self, outbound: OutboundStream) -> None:
         super()._attach_outbound(outbound)
-        outbound.on_over = self.close  # nobody need wait for the next message
+        outbound.on_over = self.close  # ends a wait for the next message
 
     def close(self) -> None:
         self._ended = True
@@ -223,5 +224,5 @@ class ThreadSource(_Held):
 
 
 def _closed() -> ConnectionClosing:
-    """A bridge has no last message: a stream that completes would say that it has."""
+    """Error at the end of the instance. The stream must fail: completing would say that all messages were sent."""
     return ConnectionClosing("the instance behind this stream was closed: subscribe again when it is back")

@@ -1,4 +1,4 @@
-"""One stream's name and codec."""
+"""The name and codec of a stream."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 
 class BaseStreamChannel(Generic[T]):
-    """The streams of one name, without their calls."""
+    """Streams of one name with a codec; the adapters add the calls."""
 
     def __init__(self, core: BaseStreamsCore[Any], name: str, codec: AnyCodec[T] | None) -> None:
-        coding_of(codec)  # which may refuse it
+        coding_of(codec)  # raises TypeError for an invalid codec
         self._core = core
         self._name = name
         self._codec = codec
 
     @property
     def name(self) -> str:
-        """The name that is offered or asked for."""
+        """Name under which the stream is published or subscribed to."""
         return self._name
 
     def __repr__(self) -> str:

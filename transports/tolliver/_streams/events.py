@@ -1,4 +1,4 @@
-"""Events of a program's streams: what `events()` and `on_event` tell."""
+"""Events of a program's streams, for `events()` and `on_event`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ P = TypeVar("P", bound=BasePeer)
 
 @dataclass(frozen=True, slots=True)
 class StreamsPeerUp(Generic[P]):
-    """A peer has said hello: streams may go both ways."""
+    """A peer has connected and said hello: streams may start in both directions."""
 
     peer: P
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsPeerDown(Generic[P]):
-    """A connection is over, and every stream of it. `error` says why: ConnectionClosed after goodbyes."""
+    """A connection has ended, with all its streams. `error` is the reason: ConnectionClosed after an orderly end."""
 
     peer: P
     error: TolliverError
@@ -31,7 +31,7 @@ class StreamsPeerDown(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class StreamsDialFailed:
-    """A `connect` came to nothing, or was given up by its caller. `text` says why, for people."""
+    """A `connect` failed, or its caller gave up. `text` gives the reason in words."""
 
     remote: Remote
     cause: DialCause
@@ -39,4 +39,4 @@ class StreamsDialFailed:
 
 
 StreamsEvent = StreamsPeerUp[P] | StreamsPeerDown[P] | StreamsDialFailed | CertificateExpires
-"""All that can be told of streams; EventsMissed comes beside it."""
+"""Every type of event of streams, except EventsMissed."""

@@ -1,6 +1,6 @@
 """Calls of a program's streams that never wait.
 
-An adapter's `Streams` holds a core and adds the calls whose answers have the form that its users know.
+An adapter's `Streams` inherits them and adds the calls that wait, as coroutines, Deferreds or blocking calls.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ P = TypeVar("P", bound=BasePeer)
 
 
 class BaseStreams(BaseFacade[BaseStreamsCore[P]], Generic[P]):
-    """Running streams, as far as nothing waits."""
+    """Running streams: their calls that never wait."""
 
     _peer: Callable[[BaseStreamsCore[P], int, PeerIdentity, Remote | None], P]
 
@@ -30,15 +30,15 @@ class BaseStreams(BaseFacade[BaseStreamsCore[P]], Generic[P]):
         core.make_peer = partial(type(self)._peer, core)
 
     def goodbye(self, peer: P, reason: str = "") -> None:
-        """End a connection in order, and every stream on it; the peer sees the reason (R-28, R-29)."""
+        """Close a connection in order, with every stream on it. The peer receives the reason (R-28, R-29)."""
         peer.goodbye(reason)
 
     def peers(self) -> list[P]:
-        """Peers that are connected and have said hello."""
+        """Connected peers that have said hello."""
         with self._core.lock:
             return self._core.peers()
 
     def stats(self) -> StreamsStats:
-        """Counters since the start, and sizes now: a frozen snapshot with every name from the start."""
+        """Counters since the start, and current sizes, as a frozen snapshot. All names are there from the start."""
         with self._core.lock:
             return self._core.stats()

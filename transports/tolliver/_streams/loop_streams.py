@@ -1,8 +1,8 @@
 """Core of a program's streams on an event loop.
 
-It pulls from plain sources itself. To wake a task costs more than to pull a few elements. So streams that may be pulled
-from wait in a queue; at the end of the turn in which that was heard each gives a lot after the other, in turn, and what
-is left when the time for that has passed is pulled when the loop comes round.
+The loop pulls from plain iterables itself, as waking a task costs more than pulling a few elements. Streams with demand
+wait in a queue. At the end of the turn each pulls one batch after the other, in turn with the others, until the time
+slice is used up; the rest is pulled in the loop's next iteration.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ P = TypeVar("P", bound=BasePeer)
 
 
 class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
-    """Publications and subscriptions of one program whose users, sources and sockets are on one loop."""
+    """Publications and subscriptions of a program whose users, sources and sockets share one event loop."""
 
     def __init__(self, options: StreamsOptions) -> None:
         super().__init__(options)
         self._to_pull: deque[AsyncOutboundStream] = deque()
-        self._begun: set[AsyncOutboundStream] = set()  # their sources are still to be closed
+        self._begun: set[AsyncOutboundStream] = set()  # streams whose source is open
 
     def pull_soon(self, stream: AsyncOutboundStream) -> None:
         if not stream.is_queued:
@@ -36,13 +36,13 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
             self.call_at_end(self)
 
     def call(self, until: float) -> None:
-        """Of each stream a lot after the other, until then."""
+        """Pull batches from all queued streams in turn, until the monotonic time `until`."""
         waiting = self._to_pull
         while waiting:
             stream = waiting.popleft()
             stream.is_queued = False
             if stream.pull():
-                self.run_actions()  # a full lot: it goes out while the next one is pulled
+                self.run_actions()  # a full batch: send it before pulling the next
                 self.pull_soon(stream)
             elif stream.over or stream.has_task:
                 self._begun.discard(stream)
@@ -53,5 +53,5 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
     def _leave_nobody_waiting(self) -> None:
         super()._leave_nobody_waiting()
         for stream in [*self._begun]:
-            stream.pull()  # it is over, and closes its source
+            stream.pull()  # the stream is over: this closes its source
         self._begun.clear()

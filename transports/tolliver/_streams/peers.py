@@ -1,6 +1,6 @@
-"""Peers of a program's streams.
+"""Connected peers of a program's streams.
 
-Each adapter has a `Peer` of its own, whose `subscribe` returns the subscription that its users know.
+Each adapter's `Peer` adds `subscribe`, which returns the adapter's own kind of subscription.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class _Core(Protocol):
 
 
 class BasePeer:
-    """The other end of a connection, until it is over."""
+    """A connected peer."""
 
     def __init__(self, core: _Core, cid: int, identity: PeerIdentity, remote: Remote | None) -> None:
         self._core = core
         self.cid = cid
-        """The connection's number."""
+        """Number of the connection."""
         self.identity = identity
-        """Proved by its certificate, with its address."""
+        """Identity proved by the peer's certificate, and its address."""
         self.remote = remote
-        """The remote that was dialled; None where the peer dialled us."""
+        """The remote that we dialled; None if the peer dialled us."""
         self.connected = True
         self.extensions: frozenset[int] = frozenset()
         """Extensions that both sides announced (R-27)."""
@@ -40,13 +40,13 @@ class BasePeer:
     def send(self, frame: object) -> None:
         """Send a frame of an extension that both sides announced (R-27).
 
-        Raises LocalProtocolError for any other, and ConnectionClosing where the connection is over.
+        Raises LocalProtocolError for any other frame, and ConnectionClosing if the connection has ended.
         """
         with self._core.lock:
             self._core.send(self, frame)
 
     def goodbye(self, reason: str = "") -> None:
-        """End the connection in order, and every stream on it; the peer sees the reason (R-28, R-29)."""
+        """Close the connection in order, with every stream on it. The peer receives the reason (R-28, R-29)."""
         with self._core.lock:
             self._core.goodbye(self, reason)
 

@@ -1,9 +1,9 @@
 """Publications, and outbound streams from a source to a subscriber.
 
-A `Publication` is a name and a source; each subscription to it is an `OutboundStream`, which knows how much may be
-pulled from the source now and passes on what was pulled. Nothing here waits: an adapter's own has the loop that pulls,
-in a task or in a thread. Elements that were pulled lie in `pending` until they are flushed, at the latest in the next
-turn: so elements that are there at once go out together.
+A `Publication` is a name and a source. Each subscription to it is an `OutboundStream`, which computes the number of
+elements that may be pulled from the source now, and sends those that were pulled. No code here waits: the adapter's
+subclass pulls, in a task or in a thread. Pulled elements are collected in `pending` until the next turn at latest, so
+that those available together are sent together.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..codecs._codec import Coding
 from .sources import converted
 
 log = logging.getLogger("tolliver.streams")
-BYTES = 65536  # about so much is pulled before others have their turn
-MOST = 4096  # elements, however small
+BYTES = 65536  # about the size of one batch, after which other streams get their turn
+MOST = 4096  # most elements of a batch
 _WILD = frozenset("*?[")
 
 
 class Publication:
-    """A name or a pattern, and where the elements come from. `close()` withdraws it; streams that run go on."""
+    """A name or pattern, and the source of its elements. `close()` withdraws it; running streams go on."""
 
     def __init__(
         self, name: str, source: Any, coding: Coding, element_size: int, withdraw: Callable[[Publication], None]
@@ -49,15 +49,16 @@ class Publication:
         self._source = source
         self._withdraw = withdraw
         self._given = False
-        self._opening = threading.Lock()  # two subscribers may come at once, on threads
+        self._opening = threading.Lock()  # on threads, two subscriptions may start at once
 
     @property
     def is_pattern(self) -> bool:
-        """True if it stands for every name that matches."""
+        """True if the name is a pattern, which stands for every name that it matches."""
         return not _WILD.isdisjoint(self.name)
 
     def open(self, name: str) -> Any:
-        """A fresh run through the source; what a function returns may be awaitable. Raises what that raises."""
+        """Start an iteration of the source, or call it with the name; its result may be awaitable. Raises what that
+        raises, and LookupError if the source is an iterator that an earlier subscriber got."""
         if not _is_elements(self._source):
             return self._source(name)
         with self._opening:
@@ -67,7 +68,8 @@ class Publication:
         return self._source
 
     def close(self) -> None:
-        """Withdraw it: nobody can subscribe any more. Streams that run go on; the second time does nothing."""
+        """Withdraw the publication: new subscriptions are refused, running streams go on. A second call does
+        nothing."""
         self._withdraw(self)
 
     def __repr__(self) -> str:
@@ -75,14 +77,14 @@ class Publication:
 
 
 class Catalogue:
-    """Publications by name. An exact name comes before patterns, and these in the order in which they were added."""
+    """Publications by name. An exact match is preferred; patterns are tried in the order in which they were added."""
 
     def __init__(self) -> None:
         self._exact: dict[str, Publication] = {}
         self._patterns: dict[str, tuple[re.Pattern[str], Publication]] = {}
 
     def add(self, publication: Publication) -> None:
-        """Raises ValueError where the name is taken."""
+        """Add a publication. Raises ValueError if its name is taken."""
         name = publication.name
         if name in self._exact or name in self._patterns:
             raise ValueError(
@@ -94,7 +96,7 @@ class Catalogue:
             self._exact[name] = publication
 
     def remove(self, publication: Publication) -> None:
-        """The second time does nothing."""
+        """Remove a publication. A second call does nothing."""
         name = publication.name
         if self._exact.get(name) is publication:
             del self._exact[name]
@@ -109,7 +111,7 @@ class Catalogue:
 
 
 class OutboundCore(Protocol):
-    """The core of a program's streams, as far as outbound ones know it."""
+    """The part of the streams' core that outbound streams use."""
 
     hub: Hub
 
@@ -121,7 +123,7 @@ class OutboundCore(Protocol):
 
 
 class OutboundStream(ABC):
-    """One stream that is given. A subclass has the loop that pulls."""
+    """One stream from us to a subscriber. A subclass has the loop that pulls from the source."""
 
     def __init__(
         self,
@@ -136,29 +138,30 @@ class OutboundStream(ABC):
         self.over: bool = False
         self.pending: list[Any] = []
         self.credit: int = 0
-        """Number of elements that may be pulled before `look` is asked again."""
+        """Number of elements that may be pulled before `look` must be called again."""
         self._owner = owner
         self._publication = publication
-        self._step = 16  # elements that are pulled at once; adapts to their size
+        self._step = 16  # elements of one batch; adapts to their size
         self._sent = 0
         self._window = grant
         self._granted = grant
         self._told = 0
-        # Set by a source of our own in `_attach_outbound`: whether it has no more, and what it wants to be told.
+        # Callbacks that a source of our own sets in `_attach_outbound`: is it at its end, and notifications.
         self.at_end: Callable[[], bool] = _unknown
-        self.on_taken: Callable[[int], object] | None = None  # the peer is through with so many elements more
-        self.on_over: Callable[[], object] | None = None  # the stream is over: who waits for an element need not
+        self.on_taken: Callable[[int], object] | None = None  # called with the number of elements processed
+        self.on_over: Callable[[], object] | None = None  # called when the stream is over
 
     @abstractmethod
     def set(self) -> None:
-        """There may be something to do for the loop that pulls: demand, room, the end."""
+        """Called when the pulling loop may have something to do: demand, space to send, or the end of the stream."""
 
-    # Inputs from the peer.
+    # Input from the peer.
 
     def requested(self, count: int) -> None:
-        """The peer wants more: so it is through with as many of those that it had wanted before.
+        """Add the subscriber's new demand. It also means that the subscriber has processed as many earlier elements.
 
-        But not where it never had as many in flight as now: then its window is larger than its first grant.
+        The exception is demand that raises the number in flight above its highest value so far: the window is then
+        larger than the first grant was.
         """
         self._granted = min(self._granted + count, UNBOUNDED)
         self._window = max(self._window, self._granted - self._sent)
@@ -166,7 +169,7 @@ class OutboundStream(ABC):
         self.set()
 
     def cancelled(self) -> None:
-        """The stream is over, whoever ended it. Nothing more is pulled, and the source is closed."""
+        """End the stream, for any reason. Nothing more is pulled, and the source is closed."""
         self.over = True
         self.pending.clear()
         self.at_end = _unknown
@@ -178,37 +181,39 @@ class OutboundStream(ABC):
         if on_over is not None:
             on_over()
 
-    # Inputs from the loop that pulls.
+    # Input from the loop that pulls.
 
     def begin(self, source: Any) -> None:
-        """The source is open. One that has `_attach_outbound(stream)` may set there what this stream tells it."""
+        """Start with the open source. A source with `_attach_outbound(stream)` can set this stream's callbacks
+        there."""
         if hasattr(source, "_attach_outbound"):
             source._attach_outbound(self)
         elif isinstance(source, Sequence):
             self.at_end = lambda: self._sent >= len(source)
-        if self.over:  # the source was opening meanwhile, and the id may be another stream's by now
+        if self.over:  # ended while the source was being opened: the id may be reused by now
             self.at_end = _unknown
             self._let_go()
         else:
             self._owner.hub.subscribed(*self.key, self._publication.element_size)
 
     def flush_soon(self) -> None:
-        """In the next turn: there is something to pass on, or the source is at its end."""
+        """Have the pending elements, or the end of the source, processed in the next turn."""
         self._owner.flush_soon(self)
 
     def look(self) -> int:
-        """Passes on what was pulled; then how many elements may be pulled now (R-32), 0 also where it is over."""
+        """Send what is pending; returns the number of elements that may be pulled now (R-32), 0 if the stream is
+        over."""
         self.flush()
         if self.over:
             self.credit = 0
         elif self.at_end():
-            self.credit = 1  # the next pull is the end or an error, which need no demand (rules 1.5, 4.2)
+            self.credit = 1  # the next pull gets the end or an error, which need no demand (rules 1.5, 4.2)
         else:
             self.credit = min(self._owner.hub.wanted(*self.key), self._step)
         return self.credit
 
     def add(self, element: Any) -> None:
-        """One element was pulled. Raises what its codec raises."""
+        """Add one pulled element. Raises what the codec raises."""
         encode = self._publication.encode
         self.pending.append(element if encode is None else encode(element))
         self.credit -= 1
@@ -216,7 +221,7 @@ class OutboundStream(ABC):
             self.flush_soon()
 
     def add_many(self, elements: Iterable[Any]) -> bool:
-        """All of them; what was pulled before one raises is kept. False: there were fewer than the credit."""
+        """Add pulled elements; those before an error are kept. False if the source had fewer than the credit."""
         encode, before = self._publication.encode, len(self.pending)
         self.pending.extend(elements if encode is None else converted(encode, elements))
         pulled = len(self.pending) - before
@@ -224,7 +229,7 @@ class OutboundStream(ABC):
         return self.credit == 0
 
     def flush(self) -> None:
-        """Pass on what is pending."""
+        """Send the pending elements."""
         self.listen()
         elements, self.pending = self.pending, []
         if not elements or self.over:
@@ -235,19 +240,20 @@ class OutboundStream(ABC):
             self._one_by_one(elements)
 
     def listen(self) -> None:
-        """Have the source pulled once more, if it has come to its end without being asked."""
+        """Have the source pulled once more, without demand, if it is at its end."""
         if self.at_end():
             self.set()
 
     def complete(self) -> None:
-        """The source has no more."""
+        """End the stream, because its source has no more elements."""
         self.flush()
         if not self.over:
             self._owner.hub.complete(*self.key)
             self._end()
 
     def fail(self, error: BaseException) -> None:
-        """The source, or its codec, failed. The peer gets one line of text and no traceback (R-34)."""
+        """End the stream with an error of the source or codec. The peer gets one line of text, without traceback
+        (R-34)."""
         self.flush()
         if self.over:
             extra = {"stream": f"{self.name:.100}"}
@@ -269,13 +275,13 @@ class OutboundStream(ABC):
         sent = self._owner.hub.next_many(*self.key, elements)
         self._sent += sent
         if sent < len(elements):
-            self._end()  # it was cancelled, or an element of the wrong size has ended it (R-24)
+            self._end()  # cancelled, or ended by an element of the wrong size (R-24)
         self._step = max(1, min(MOST, BYTES * sent // max(1, sum(map(len, elements)))))
         if self._granted == UNBOUNDED:
             self._tell_taken()
 
     def _one_by_one(self, elements: list[Any]) -> None:
-        """One of them cannot be sent: those before it go out, and then the error."""
+        """Send elements one at a time up to the one that cannot be sent, then fail the stream with its error."""
         for element in elements:
             try:
                 self._pass_on([element])
@@ -284,7 +290,8 @@ class OutboundStream(ABC):
                 return
 
     def _tell_taken(self) -> None:
-        """A subscriber that wants all at once does not say when it is through: what went out counts then."""
+        """Report processed elements to the source. With unbounded demand a subscriber reports nothing, so sent elements
+        count."""
         if self.on_taken is None:
             return
         through = self._sent if self._granted == UNBOUNDED else min(self._sent, self._granted - self._window)
@@ -294,16 +301,16 @@ class OutboundStream(ABC):
 
 
 def check_name(name: object) -> None:
-    """Raises TypeError."""
+    """Raises TypeError if the name is not a str."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a publisher is {name!r:.100}: give a str")
 
 
 def text_of(error: BaseException) -> str:
-    """The text about it that a peer is told."""
+    """Text of an error, for the peer."""
     try:
         text = str(error)
-    except BaseException as wordless:  # it is the application's
+    except BaseException as wordless:  # `str` of the application's error may raise anything
         if is_interrupt(wordless):
             raise
         text = ""

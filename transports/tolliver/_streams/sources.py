@@ -1,4 +1,4 @@
-"""Sources of elements, and elements as a codec makes them."""
+"""Types of element sources, and conversion of elements by a codec."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PlainSource = Iterable[T] | Callable[[str], Iterable[T]]
 
 Elements = Iterable[T] | AsyncIterable[T]
 Source = Elements[T] | Callable[[str], Elements[T] | Awaitable[Elements[T]]]
-"""As `PlainSource`; any part of it may be asynchronous."""
+"""Like `PlainSource`, but the iterable, the function, or both may be asynchronous."""
 
 
 def converted(convert: Callable[[Any], T], elements: Iterable[Any]) -> Iterator[T]:
-    """Elements as a codec makes them. If that raises what ends an iteration, it is an error as any other."""
+    """Convert each element with a codec. StopIteration raised by the codec becomes an ordinary error."""
     for element in elements:
         try:
             yield convert(element)
-        except StopAsyncIteration as error:  # of a StopIteration Python makes the same
+        except StopAsyncIteration as error:  # Python itself converts a StopIteration
             raise RuntimeError(f"the codec raised {type(error).__name__}") from error

@@ -1,8 +1,8 @@
 """Core of a program's streams, common to all loops: publications, subscriptions, peers.
 
-A hub (`tolliver_proto.reactive`) has the connections; this has names and sources on one side, inbound streams on the
-other, and passes each event to the stream that it is for. An adapter brings `outbound`, the loop that pulls from a
-source. Its `Streams` holds a core, and explains each call.
+A hub (`tolliver_proto.reactive`) has the protocol state. This core has the publications and the inbound streams, and
+passes each event of the hub to its stream. An adapter implements `outbound`, the loop that pulls from a source; its
+public `Streams` holds a core and documents each call.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .subscribing import InboundStream
 
 P = TypeVar("P", bound=BasePeer)
 Key = tuple[int, int]
-"""A connection's cid, and the subscriber id of a stream on it."""
+"""(cid, subscriber id): the connection of a stream, and the stream's number on it."""
 
 
 class BaseStreamsCore(BaseEndpoint, Generic[P]):
@@ -62,7 +62,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     options: StreamsOptions
     hub: Hub
     make_peer: Callable[[int, PeerIdentity, Remote | None], P]
-    """The other end of a connection that is up, as the program sees it."""
+    """Creates the public object for a connected peer, from (cid, identity, remote)."""
 
     def __init__(self, options: StreamsOptions) -> None:
         super().__init__(options)
@@ -81,20 +81,20 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
             OnError: self._on_signal(InboundStream.on_error),
         }
 
-    # Brought by the adapter, beside an endpoint's part.
+    # Implemented by the adapter, in addition to the endpoint's.
 
     @abstractmethod
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
-        """A stream whose work has begun: it pulls from the publication."""
+        """Create an outbound stream and start pulling from the publication."""
 
     @abstractmethod
     def call_on_event(self, function: OnEvent) -> None:
-        """Have it called for each event."""
+        """Have the function called for each event."""
 
     # Calls.
 
     def connect(self, remote: str | Remote) -> tuple[int, PendingCall[P]]:
-        """The cid of the connection that is being made, and the call that waits for its peer."""
+        """Start a connection; returns its cid, and the call that waits for its peer."""
         self.check_open()
         wanted = self.options.remote(remote)
         cid = self.hub.connect(wanted, monotonic())
@@ -104,7 +104,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         return cid, call
 
     def give_up(self, cid: int) -> None:
-        """Nobody waits for that connection any more."""
+        """Abandon a connection that is being made, because its caller stopped waiting."""
         self.hub.give_up(cid, monotonic())
         self.run_actions()
 
@@ -125,7 +125,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         return stream
 
     def goodbye(self, peer: BasePeer, reason: str) -> None:
-        self.run_actions()  # elements that sources have yielded go out before
+        self.run_actions()  # send the elements pulled so far first
         self.hub.goodbye(peer.cid, reason, monotonic())
         self.run_actions()
 
@@ -138,7 +138,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         return list(self._peers.values())
 
     def read_tls(self) -> Pumps:
-        """Of the files, as they are now: off the loop, to `use_tls` then."""
+        """Load the certificate files anew. Blocks: run off the loop, and pass the result to `use_tls`."""
         return Pumps.renewed(self.options.tls, alpn=ALPN)
 
     def stats(self) -> StreamsStats:
@@ -150,7 +150,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         )
 
     def describe(self, name: str) -> str:
-        """A line for `repr`: where it listens, who is connected."""
+        """Text for `repr`: listening addresses and connected peers."""
         if not self._open:
             return f"<{name}, not open>"
         return f"<{name}{self._reach(len(self._peers))}>"
@@ -212,13 +212,14 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         self._on_event.get(type(action.event), self._on_frame)(action.cid, action.event)
 
     def _on_frame(self, cid: int, frame: Any) -> None:
-        """Of an extension (R-27)."""
+        """Process a frame of an extension (R-27)."""
         peer = self._peers.get(cid)
         if peer is not None and self.options.on_frame is not None:
             self.hand_over(peer, frame)
 
     def hand_over(self, peer: P, frame: Any) -> None:
-        """Give the frame of an extension to the application. A failure of that is logged: the connection lives on."""
+        """Pass a frame of an extension to the application. An error of its callback is logged; the connection stays
+        open."""
         assert self.options.on_frame is not None
         try:
             self.options.on_frame(peer, frame)
@@ -256,14 +257,14 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
             stream.cancelled()
 
     def _rights(self, identity: PeerIdentity) -> Rights:
-        """Of the one UUID that the certificate names; of everybody, where it names none."""
+        """Access rights for the single UUID in the peer's certificate; without one, those of everybody."""
         acl = self.options.acl
         if len(identity.uuids) != 1:
             return acl.default
         (uuid,) = identity.uuids
         return acl.rights(uuid)
 
-    # Told by the streams.
+    # Called by streams.
 
     def flush_soon(self, stream: OutboundStream) -> None:
         self._unflushed.append(stream)
@@ -277,7 +278,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         if self._inbound.get(stream.key) is stream:
             del self._inbound[stream.key]
 
-    # The life of it.
+    # Life cycle.
 
     def run_actions(self) -> None:
         while self._unflushed:
@@ -305,7 +306,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
             self.call_on_event(self.options.on_event)
 
     def _begin_close(self) -> None:
-        self.run_actions()  # as in `goodbye`
+        self.run_actions()  # send the elements pulled so far first
         super()._begin_close()
 
     def _end_work(self) -> None:
@@ -316,7 +317,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
 
 def _explained(error: TolliverError, failure: DialFailure) -> TolliverError:
-    """The error with its cause, where neither its class nor its text says that."""
+    """The error, with the cause of the failed dial added if its class and text do not say it."""
     if isinstance(error, ConnectionLost):
         return ConnectionLost(str(failure), failure.cause)
     if isinstance(error, RemoteProtocolError):

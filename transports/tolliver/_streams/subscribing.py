@@ -1,11 +1,12 @@
 """Inbound streams from a publisher, and their demand.
 
-An `InboundStream` takes what comes and grants more as the application gets through it. It keeps two numbers,
-how much was granted and how much is done with; when what lies between falls to half of the window, it is filled up
-again. A small window is filled up with each element, and any window more often at the beginning of a stream: else a
-subscriber that comes and goes, and takes less than half a window each time, would never say that it is through with
-anything, and a bridge would give it the same messages for ever. An element is done with when the next one is asked for.
-Nothing here waits: the adapter's own `Subscription` does.
+An `InboundStream` receives elements and grants more as the application processes them. It counts the elements granted
+and the elements processed; an element counts as processed when the next one is asked for. When the difference falls to
+half of the window, it grants enough to fill the window again.
+
+A small window is refilled after each element, and any window more often at the beginning of a stream. Otherwise a
+subscriber that always leaves before half a window would never report an element as processed, and a bridge would send
+it the same messages for ever. No code here waits: the adapter's `Subscription` does.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from .publishing import OutboundStream
 from .sources import converted
 
 PREFETCH = 256  # elements
-_SMALL = 16  # a window that is filled up with each of them
+_SMALL = 16  # windows up to this size are refilled after each element
 
 
 class InboundCore(Protocol):
-    """The core of a program's streams, as far as inbound ones know it."""
+    """The part of the streams' core that inbound streams use."""
 
     hub: Hub
 
@@ -41,7 +42,8 @@ class InboundCore(Protocol):
 
 
 def window_of(demand: int | None, prefetch: int | None) -> tuple[int, int]:
-    """The first grant and the window, where one or both are left out. Raises TypeError or ValueError."""
+    """(first grant, window) in elements, from arguments of which one or both may be None. Raises TypeError,
+    ValueError."""
     for name, value in (("demand", demand), ("prefetch", prefetch)):
         if value is not None:
             check_count(name, value)
@@ -53,19 +55,19 @@ def window_of(demand: int | None, prefetch: int | None) -> tuple[int, int]:
 
 
 def check_count(name: str, value: object) -> None:
-    """Raises TypeError."""
+    """Raises TypeError if the argument `name` is not an int."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is {value!r:.100}: give a number of elements")
 
 
 def check_handler(handler: object) -> None:
-    """Raises TypeError."""
+    """Raises TypeError if the handler is not callable."""
     if not callable(handler):
         raise TypeError(f"the handler is {handler!r:.100}: give a function of an element")
 
 
 class InboundStream:
-    """One stream that is taken. It is what the streams know of a subscription; see Subscription for its options."""
+    """One stream from a publisher to us, behind a Subscription, which documents its options."""
 
     def __init__(
         self,
@@ -80,23 +82,23 @@ class InboundStream:
         self._granted, self._window = window_of(demand, prefetch)
         self.wakeup = wakeup
         self.closed: bool = False
-        """Nothing more comes: it was ended by the publisher, by us or with the connection."""
+        """True once no more elements come: ended by the publisher, by us, or with the connection."""
         self.element_size: int | None = None
-        """Element size that the publisher declared, in bytes; 0 where elements differ. None before its answer."""
+        """Element size in bytes that the publisher declared; 0 if sizes differ; None before its answer."""
         self.name = name
         self.outbound: set[OutboundStream] = set()
-        """Streams whose source it is: they look again when it is closed, by whomever."""
+        """Outbound streams that have this stream as their source. They are notified when it ends."""
         self._owner = owner
         self._cid = cid
         self._decode: Callable[[bytes], Any] | None = coding.decode
         self._runs: deque[list[bytes]] = deque()
-        self._at = 0  # how much of the first run is taken
-        self._taken = 0  # of what was granted, how many the application has
+        self._at = 0  # elements of the first run that are taken
+        self._taken = 0  # granted elements that the application has taken
         self._error: BaseException | None = None
         self._id = owner.hub.subscribe(cid, name, self._granted)
         self.key: tuple[int, int] = (cid, self._id)
 
-    # Inputs from the peer.
+    # Input from the peer.
 
     def on_subscribed(self, event: Subscribed) -> None:
         self.element_size = event.element_size
@@ -123,12 +125,13 @@ class InboundStream:
         for stream in tuple(self.outbound):
             stream.flush_soon()
 
-    # Inputs from the application.
+    # Input from the application.
 
     def take(self, most: int | None = None) -> list[Any]:
-        """The next elements, decoded; all that were taken before are done with. [] where none has come.
+        """The next elements, decoded, at most `most`; [] if none has arrived. Those taken earlier count as processed
+        now.
 
-        Raises what a failed stream failed with, after its last element; a codec's error ends the stream.
+        Raises the error of a failed stream, after its last element. An error of the codec ends the stream.
         """
         granted = self._grant()
         elements: list[bytes] = []
@@ -146,7 +149,7 @@ class InboundStream:
         return []
 
     def request(self, count: int) -> None:
-        """Grant `count` more, whatever the window says. Below 1 ends the stream with an error (R-16).
+        """Grant `count` more elements, in addition to the window. A count below 1 ends the stream with an error (R-16).
 
         Raises TypeError.
         """
@@ -156,7 +159,7 @@ class InboundStream:
             self._owner.run_actions()
 
     def close(self) -> None:
-        """Want no more: one cancel goes out, what has come is dropped. Does nothing where the stream is over."""
+        """Cancel the stream, and drop elements that have arrived. Does nothing if the stream is over."""
         self._drop()
         if not self.closed:
             self.closed = True
@@ -166,17 +169,17 @@ class InboundStream:
         self._owner.run_actions()
 
     def fail(self, error: BaseException) -> None:
-        """The application can do nothing with an element: cancel; whoever takes the next one gets the error."""
+        """Cancel the stream, because the application cannot use an element. The next `take` raises the error."""
         self.close()
         self._error = error
 
     @property
     def waiting(self) -> bool:
-        """True if there is something to take."""
+        """True if elements can be taken."""
         return bool(self._runs)
 
     def _grant(self) -> bool:
-        """True if more was asked for."""
+        """Grant more elements if the window is empty enough; True if it did."""
         used = self._window - (self._granted - self._taken)
         most = 1 if self._window <= _SMALL else self._window - self._window // 2
         if self._window and not self.closed and used >= self._share(most):
@@ -185,7 +188,7 @@ class InboundStream:
         return False
 
     def _share(self, most: int) -> int:
-        """So many elements at once, or less at the beginning: a quarter of what was taken already, and one at least."""
+        """`most`, but at the beginning of a stream less: a quarter of the elements taken so far, and at least 1."""
         return max(1, min(most, self._taken // 4))
 
     def _request(self, count: int) -> None:
@@ -223,7 +226,7 @@ class InboundStream:
 
 
 class SubscriptionCore(Protocol):
-    """The core of a program's streams, as far as subscriptions know it."""
+    """The part of the streams' core that subscriptions use."""
 
     @property
     def lock(self) -> AbstractContextManager[object]: ...
@@ -232,7 +235,8 @@ class SubscriptionCore(Protocol):
 
 
 class BaseSubscription(ABC):
-    """The application's end of an inbound stream, which does not know it: so its end is seen when nobody holds it."""
+    """The public object for an inbound stream. The stream has no reference to it, so that dropping it cancels the
+    stream."""
 
     def __init__(self, core: SubscriptionCore, stream: InboundStream) -> None:
         self._core = core
@@ -240,37 +244,38 @@ class BaseSubscription(ABC):
 
     @property
     def element_size(self) -> int | None:
-        """Bytes of each element as the publisher declared, 0 where they differ; None before it has answered."""
+        """Element size in bytes that the publisher declared; 0 if sizes differ; None before its answer."""
         return self._stream.element_size
 
     @property
     def closed(self) -> bool:
-        """True if it is over: nothing more comes than has come already."""
+        """True if the stream is over: no elements come except those that have arrived."""
         return self._stream.closed
 
     def request(self, count: int) -> None:
-        """Grant `count` more elements, beside what the window grants. Below 1 ends the stream with an error (R-16)."""
+        """Grant `count` more elements, in addition to the window. A count below 1 ends the stream with an error
+        (R-16)."""
         with self._core.lock:
             self._stream.request(count)
 
     def cancel(self) -> None:
-        """Want no more. Does nothing where the stream is over."""
+        """Cancel the stream. Does nothing if it is over."""
         with self._core.lock:
             self._forget()
             self._stream.close()
 
     @abstractmethod
     def _forget(self) -> None:
-        """Elements that were taken and not handed out."""
+        """Drop elements that were taken from the stream but not handed out."""
 
     @abstractmethod
     def _has_more(self) -> bool:
-        """True if elements were taken and not handed out."""
+        """True if elements were taken from the stream but not handed out."""
 
     def _attach_outbound(self, outbound: OutboundStream) -> None:
-        """As the source of a stream: that one sees the end of this one without a request (rules 1.5, 4.2).
+        """Become the source of an outbound stream, which sees the end of this stream without demand (rules 1.5, 4.2).
 
-        The last one that it is the source of cancels it (rule 4.1).
+        When the last such outbound stream ends, this stream is cancelled (rule 4.1).
         """
         stream = self._stream
         stream.outbound.add(outbound)
@@ -278,7 +283,8 @@ class BaseSubscription(ABC):
         outbound.on_over = partial(self._detach_outbound, outbound)
 
     def _detach_outbound(self, outbound: OutboundStream) -> None:
-        """In the next turn of our own: the other stream may be another program's, whose lock is held."""
+        """Forget an outbound stream that has ended. Cancelling waits for our own next turn: the outbound stream may
+        belong to another program, whose lock is held now."""
         self._stream.outbound.discard(outbound)
         if not self._stream.outbound:
             self._core.abandon(Closing(self.cancel))
