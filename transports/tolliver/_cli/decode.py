@@ -16,14 +16,9 @@ from contextlib import ExitStack
 from datetime import datetime
 from enum import IntEnum
 from io import BufferedReader, BytesIO
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tolliver_proto import (
     Ack,
@@ -62,13 +57,21 @@ KINDS: dict[type, str] = {
     Ignored: "ignored",
 }
 _CHUNK = 2**20  # bytes
-_PAGE = 256  # rows that a table lays out at once
 _BODY = 60  # characters of a body in the table
 _LISTED = 5  # subscriptions of a handshake in the table
-_Columns = tuple[tuple[str, int, Literal["left", "right"]], ...]
-_OF_FRAMES: _Columns = (("offset", 12, "right"), ("size", 10, "right"), ("frame", 18, "left"))
-_OF_CONTENTS = ("channel", "key", "id", "content")
-_OF_HEADERS: _Columns = (("time", 12, "left"), ("way", 3, "left"), ("peer", 8, "left"))
+_COLUMNS = {
+    "time": "12",
+    "way": "3",
+    "peer": "8",
+    "offset": ">12",
+    "size": ">10",
+    "frame": "18",
+    "channel": "16",
+    "key": "16",
+    "id": ">10",
+    "content": "",
+}
+"""Forms of the cells on a terminal; the first three are of a recording."""
 
 
 class Source(Protocol):
@@ -201,40 +204,15 @@ def _json_value(value: Any) -> Any:
 
 
 def _print_table(rows: Iterator[Placed], title: str) -> None:
-    """Page by page, with widths that do not depend on what the page holds."""
-    page = list(islice(rows, _PAGE))
-    shown = 0
-    recorded = bool(page) and page[0].header is not None
-    console = Console()
-    if not console.is_terminal:
-        _print_lines(chain(page, rows), recorded, title)
-        return
-    console.print(Text(title, style="bold"))
-    while page:
-        table = Table(box=None, expand=True, pad_edge=False, show_header=not shown)
-        for heading, width, justify in (*(_OF_HEADERS if recorded else ()), *_OF_FRAMES):
-            table.add_column(heading, width=width, justify=justify)
-        table.add_column("channel", ratio=2, overflow="fold")
-        table.add_column("key", ratio=2, overflow="fold")
-        table.add_column("id", width=10, justify="right")
-        table.add_column("content", ratio=4, overflow="fold")
-        for row in page:
-            table.add_row(*(Text(cell) for cell in _cells(row)))
-        console.print(table)
-        shown += len(page)
-        page = list(islice(rows, _PAGE))
-    console.print(words.count(shown, "frame"), highlight=False)
-
-
-def _print_lines(rows: Iterator[Placed], recorded: bool, title: str) -> None:
-    """For a pipe: nothing is padded, and a frame is a line with tabs in it."""
-    headings = [heading for heading, *_ in (*(_OF_HEADERS if recorded else ()), *_OF_FRAMES)]
+    """A line for each frame as it comes: aligned on a terminal, and with tabs between the cells elsewhere."""
+    forms = [*_COLUMNS.values()] if sys.stdout.isatty() else None
     sys.stdout.write(f"{title}\n")
     shown = 0
     for shown, row in enumerate(rows, 1):
-        if shown == 1:
-            sys.stdout.write("\t".join((*headings, *_OF_CONTENTS)) + "\n")
-        sys.stdout.write("\t".join(_cells(row)) + "\n")
+        cells = _cells(row)
+        for line in ([[*_COLUMNS][-len(cells) :]] if shown == 1 else []) + [cells]:
+            padded = line if forms is None else map(format, line, forms[-len(cells) :])
+            sys.stdout.write(("\t" if forms is None else "  ").join(padded).rstrip(" ") + "\n")
     sys.stdout.write(f"{words.count(shown, 'frame')}\n")
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -31,35 +30,9 @@ _CONTEXT = {"help_option_names": ["--help", "-h"]}
 _SEE = (
     "every other option of the instance, such as --dedupe N or --limits.max-body BYTES: `tolliver options` lists them"
 )
-_MIDDLE = 30  # where the second column begins at most
+_UNWRAPPED = 2**20  # columns of a pipe
+_MIDDLE = 26  # columns of an option at most, else what it does is on the next line
 _STATUSES = {0: "done", 1: "it failed: one line on standard error says why", 2: "the command line cannot be meant"}
-
-
-def _wrapped(text: str, indent: int, first: str = "") -> Iterator[str]:
-    """Lines of a paragraph, after `first` in the first one."""
-    text = " ".join(text.split())
-    if not sys.stdout.isatty():
-        yield f"{first or ' ' * indent}{text}".rstrip()
-        return
-    width = min(shutil.get_terminal_size().columns, 120)
-    yield from textwrap.wrap(
-        text,
-        max(width, indent + 20),
-        initial_indent=first or " " * indent,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [first.rstrip()]
-
-
-def _columns(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    middle = min(max((len(left) for left, _ in rows), default=0) + 4, _MIDDLE)
-    for left, right in rows:
-        if len(left) + 4 > middle and sys.stdout.isatty():
-            yield f"  {left}"
-            yield from _wrapped(right, middle)
-        else:
-            yield from _wrapped(right, middle, f"  {left}  ".ljust(middle))
 
 
 def _left(option: Any) -> str:
@@ -76,33 +49,34 @@ def _right(option: Any) -> str:
     return f"{said}{known}{' (required)' if option.required else ''}"
 
 
-def _help(command: Any, ctx: Any) -> Iterator[str]:
-    yield f"Usage: {' '.join((ctx.command_path, *command.collect_usage_pieces(ctx)))}"
-    for paragraph in (command.help or "").split("\n\n"):
-        yield ""
-        yield from _wrapped(paragraph, 0)
+def _write_help(command: Any, ctx: Any, to: Any) -> None:
+    command.format_usage(ctx, to)
+    _write_text(to, command.help or "")
     shown = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
     arguments = [one for one in shown if one.param_type_name == "argument" and one.help]
     options = [one for one in shown if one.param_type_name == "option"]
     usual = [one for one in options if getattr(one, "rich_help_panel", None) != INSTANCE]
-    yield from _section("Arguments", [(one.metavar or (one.name or "").upper(), _right(one)) for one in arguments])
+    _write_section(to, "Arguments", [(one.metavar or (one.name or "").upper(), _right(one)) for one in arguments])
     if isinstance(command, TyperGroup):
         for heading, names in (HEADINGS if ctx.parent is None else {"Commands": command.commands}).items():
-            yield from _section(heading, [(name, _first(command.commands[name].help or "")) for name in names])
-    yield from _section("Options", [(_left(one), _right(one)) for one in usual])
+            _write_section(to, heading, [(name, _first(command.commands[name].help or "")) for name in names])
+    _write_section(to, "Options", [(_left(one), _right(one)) for one in usual])
     if len(usual) < len(options):
-        yield ""
-        yield from _wrapped(_SEE, 2, "  ")
+        with to.indentation():
+            _write_text(to, _SEE)
     if command.epilog:
-        yield ""
-        yield from command.epilog.split("\n")
+        to.write(f"\n{command.epilog}\n")
 
 
-def _section(title: str, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _write_text(to: Any, text: str) -> None:
+    to.write_paragraph()
+    to.write_text(text)
+
+
+def _write_section(to: Any, title: str, rows: Sequence[tuple[str, str]]) -> None:
     if rows:
-        yield ""
-        yield f"{title}:"
-        yield from _columns(rows)
+        with to.section(title):
+            to.write_dl(rows, col_max=_MIDDLE if to.width < _UNWRAPPED else _UNWRAPPED)
 
 
 def _first(text: str) -> str:
@@ -114,7 +88,8 @@ class _Plain:
     """A command or a group whose help is plain text."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write("\n".join(_help(self, ctx)) + "\n")
+        formatter.width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else _UNWRAPPED
+        _write_help(self, ctx, formatter)
 
 
 class Command(_Plain, TyperCommand):
