@@ -97,7 +97,6 @@ BESIDE = {
     "_cli/bundle.py": (("ZipFile",), "into a file that `_private` has opened"),
     "_cli/connecting.py": (("TemporaryDirectory",), "a fresh directory"),
     "_cli/helping.py": (("write_text",), "a paragraph of a help text"),
-    "_cli/letters.py": (("link", "rename"), "a request is taken, or put where none is: names, of a file of `_private`"),
     "_cli/send.py": (("os.open",), "a named pipe, to read from it"),
     "_cli/standard.py": (("open", "os.open"), "descriptors that are closed lead to the null device"),
     "_cli/words.py": (("os.open",), "what is printed for nobody goes to the null device, as a device"),

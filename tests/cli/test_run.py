@@ -293,7 +293,6 @@ def by_name(path: Path, place: Path) -> None:
         ("n.db", "link", Path.symlink_to),
         ("n.db", "hard", Path.hardlink_to),
         ("n.db-wal", "n.db-wal", by_name),
-        ("n.db.letters", "link", Path.symlink_to),
         ("bad.toml", "link", Path.symlink_to),
     ],
 )

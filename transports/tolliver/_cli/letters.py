@@ -1,14 +1,14 @@
 """Dead letters of a database: looked at, replayed, dropped.
 
-Looking reads the file beside a running instance. Nobody writes to a database that another process has. So a request is
-a file beside the database: a `tolliver run` that has it does what is asked, and one that is not running does so when it
-starts. Dropping needs no handlers: where nobody has the database it is done at once.
+Looking reads the file beside a running instance. Nobody writes to a database that another process has. So each request
+is a file beside the database: a `tolliver run` that has it does what is asked, and one that is not running does so when
+it starts. Dropping needs no handlers: where nobody has the database it is done at once.
 """
 
 from __future__ import annotations
 
+import glob
 import json
-import os
 import secrets
 import time
 from binascii import b2a_base64
@@ -26,7 +26,7 @@ from attrs import define
 
 from tolliver_proto import StoreError, TolliverError
 
-from .._private import give_to_owner_of, must_be_file, open_private
+from .._private import give_to_owner_of, open_private, replacing
 from .._store.lock import is_used
 from .._store.scan import Letter, scan
 from ..anyio import Instance
@@ -38,6 +38,7 @@ _LOOK = 0.5  # seconds between two looks of a service for a request
 _SOON = 0.05  # the same of a command for what became of its own
 _PAGE = 100  # letters in memory at once
 _LONGEST = 2**20  # bytes of a request
+_NAME = 24  # hexadecimal digits of its name: when it was made, and a number that no other request has
 _DONE = {"replay": "replayed", "drop": "dropped"}
 
 
@@ -148,27 +149,14 @@ def _is_used(database: Path) -> bool:
     return is_used(str(database.resolve()))
 
 
-def _place(database: Path) -> Path:
-    file = database.resolve()
-    return file.with_name(f"{file.name}.letters")
-
-
-def _ask(database: Path, what: str, numbers: Collection[int]) -> None:
-    """Beside what was asked before and is not done: who finds a request in the way takes it, and asks for both."""
-    place, asked, waits = _place(database), {what: {*numbers}}, True
-    draft = _own_name(place)
-    while waits:
-        for earlier, more in _take(place).items():
-            asked.setdefault(earlier, set()).update(more)
-        with open(draft, "wb", opener=open_private) as file:
-            give_to_owner_of(database, file.fileno())
-            file.write(json.dumps({one: sorted(wanted) for one, wanted in asked.items()}).encode())
-        try:
-            with suppress(FileExistsError):
-                os.link(draft, place)
-                waits = False
-        finally:
-            os.unlink(draft)
+def _ask(database: Path, what: str, numbers: Collection[int]) -> Path:
+    """The request: a file that no other request has."""
+    place = database.resolve()
+    place = place.with_name(f"{place.name}.letters.{time.time_ns():016x}{secrets.token_hex(4)}")
+    with replacing(place) as file:
+        give_to_owner_of(database, file.fileno())
+        file.write(json.dumps({what: sorted(numbers)}).encode())
+    return place
 
 
 def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -> set[int]:
@@ -176,8 +164,7 @@ def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -
     left = {*numbers}
     if not left:
         return left
-    place, until = _place(database), time.monotonic() + timeout
-    _ask(database, what, numbers)
+    place, until = _ask(database, what, numbers), time.monotonic() + timeout
     while left and time.monotonic() < until:
         time.sleep(_SOON)
         if not place.exists():
@@ -207,40 +194,37 @@ def _read(place: Path) -> Mapping[str, Collection[int]]:
     return asked
 
 
-def _take(place: Path) -> Mapping[str, Collection[int]]:
-    """The request, which nobody else has then."""
-    must_be_file(place)
-    taken = _own_name(place)
-    try:
-        os.rename(place, taken)
-    except FileNotFoundError:  # as nearly always
-        return {}
-    try:
-        return _read(taken)
-    finally:
-        os.unlink(taken)
-
-
-def _own_name(place: Path) -> Path:
-    return place.with_name(f"{place.name}.{secrets.token_hex(8)}")
+def _requests(database: Path) -> list[tuple[str, Collection[int]]]:
+    """What is asked for, oldest first. Each request goes: its command sees by that that it is being done."""
+    found: list[tuple[str, Collection[int]]] = []
+    place = database.resolve()
+    for file in sorted(place.parent.glob(f"{glob.escape(place.name)}.letters.{_NAME * '[0-9a-f]'}")):
+        if not file.is_file():
+            continue
+        try:
+            asked = _read(file)
+        except (OSError, ValueError) as error:
+            words.say(words.line(f"{file} is no request that could be done: {error}"), words.Level.WARNING)
+            asked = {}
+        with suppress(OSError):  # its command has waited for too long, and has taken it back
+            file.unlink()
+            found += asked.items()
+    return found
 
 
 async def keep_requests(instance: Instance, database: Path) -> None:
     """For ever: do what `tolliver letters` asks for."""
-    place, told = _place(database), ""
     while True:
         await anyio.sleep(_LOOK)
-        try:
-            for what, numbers in (await anyio.to_thread.run_sync(_take, place)).items():
+        for what, numbers in await anyio.to_thread.run_sync(_requests, database):
+            try:
                 count = await _do(instance, what, {*numbers})
-                more = "" if count == len(numbers) else ": the others are gone, or no destination takes them"
-                asked = words.count(len(numbers), "dead letter")
-                words.say(f"`tolliver letters`: {count} of {asked} {_DONE[what]}{more}")
-        except (OSError, ValueError, TolliverError) as error:
-            said = words.line(f"{place} is no request that could be done: {error}")
-            if said != told:
-                words.say(said, words.Level.WARNING)
-            told = said
+            except TolliverError as error:
+                words.say(words.line(f"`tolliver letters`: not {_DONE[what]}: {error}"), words.Level.WARNING)
+                continue
+            more = "" if count == len(numbers) else ": the others are gone, or no destination takes them"
+            asked = words.count(len(numbers), "dead letter")
+            words.say(f"`tolliver letters`: {count} of {asked} {_DONE[what]}{more}")
 
 
 async def _do(instance: Instance, what: str, numbers: Collection[int]) -> int:

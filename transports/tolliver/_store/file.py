@@ -47,7 +47,7 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch that is removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
 )
-BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".new", ".new-journal", ".letters")
+BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".new", ".new-journal")
 """Files that we or SQLite make beside a database, by what their names add to its own."""
 _OLDEST = (3, 32)  # from here on a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
