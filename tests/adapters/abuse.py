@@ -173,12 +173,13 @@ def ignored(m: Member, _victim: Victim, size: int) -> None:
 
 
 def unwanted(m: Member, _victim: Victim, size: int) -> None:
-    """It never reads, and each causes an ack."""
+    """It never reads, and each causes an ack, once the victim's first moments have passed (T-46)."""
     flood(m, [packed(Message("flood", "", b"", 77))], size)
 
 
 def wanted(m: Member, _victim: Victim, size: int) -> None:
-    flood(m, [packed(Message("news", "", b"", 77))], size)
+    """More ids than can be at handlers: copies of a message that is being handled share one ack (T-48)."""
+    flood(m, [packed(Message("news", "", b"", 1 + number)) for number in range(4 * Limits().inbox_messages)], size)
 
 
 # Ids.
