@@ -60,10 +60,9 @@ TWISTED = Adapter(
     classes={
         "Instance": """A running instance, from `create_instance` to `close`. Its calls belong on the reactor's thread.
 
-    A call that waits returns a Deferred: where its text says that it returns, the Deferred fires, and where it raises,
-    the Deferred fails; such a call raises nothing itself. A Deferred that is cancelled fires at once; what was asked
-    for goes on. Every call but `close`, `peers`, `notices`, `stats` and `subscriptions` fails with ConnectionClosing
-    where the instance is not open.
+    A call that waits returns a Deferred: "returns" means that the Deferred fires, "raises" that it fails. Cancelling a
+    Deferred makes it fail at once, but does not undo the operation. Every call except `close`, `peers`, `notices`,
+    `stats` and `subscriptions` fails with ConnectionClosing if the instance is not open.
     """,
         "Streams": "Running streams, from `create_streams` to `close`. Its calls belong on the reactor's thread.",
     },
@@ -92,14 +91,13 @@ THREADS = Adapter(
     classes={
         "Instance": """A running instance: use `with create_instance(options) as instance`, from any thread.
 
-    `timeout` is in seconds, None waits for as long as it takes. When it is over, TimeoutError is raised, and what was
-    asked for goes on; a loop over an iterator ends, and may be begun again. Every call but `close`, `peers`, `notices`,
-    `stats` and `subscriptions` raises ConnectionClosing where the instance is not open, and each of them in a forked
-    child (T-79).
+    `timeout` is in seconds; None means no limit. After it TimeoutError is raised, but the operation goes on; a loop over
+    an iterator ends instead, and may be started again. Every call except `close`, `peers`, `notices`, `stats` and
+    `subscriptions` raises ConnectionClosing if the instance is not open; in a forked child every call does (T-79).
     """,
         "Streams": """Running streams: use `with create_streams(options) as streams`, from any thread.
 
-    A loop over an iterator ends, too, when nothing has come for `timeout` seconds.
+    A loop over an iterator also ends after `timeout` seconds without an item.
     """,
     },
     words={

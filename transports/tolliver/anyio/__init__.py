@@ -1,7 +1,8 @@
 """tolliver on asyncio and trio, through anyio: messages, and streams with demand.
 
-`create_instance` and `create_streams` open what a program uses. asyncio's loop calls for each connection, and on trio
-two tasks stand for one; the node and the hub decide, and these move bytes. docs/anyio.md shows it at work.
+`create_instance` and `create_streams` open the two objects that programs use. On asyncio the loop's callbacks serve
+each connection; on trio two tasks do. This package only moves bytes: node and hub have the protocol. docs/anyio.md has
+examples.
 """
 
 from __future__ import annotations

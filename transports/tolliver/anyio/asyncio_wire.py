@@ -1,7 +1,7 @@
 """Transport of one connection on asyncio, without a task.
 
-The loop watches the socket for as long as the connection lives, and calls: a task that waits for readiness costs a turn
-of the loop and two calls of the system each time. As in `wire`, what can be written at once is.
+The loop watches the socket for as long as the connection is open, and calls back. A task waiting for readiness would
+cost an iteration of the loop and two system calls each time. As in `wire`, writes are tried at once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .wire import Lost, Reader
 
 
 class Owner(Reader, Protocol):
-    """The endpoint, as its connections know it."""
+    """The endpoint, as its connections use it."""
 
     def break_down(self, error: BaseException) -> None:
-        """An error that nobody expects: it ends everything, and is raised there."""
+        """End the endpoint after an unexpected error, which its task group raises."""
 
 
 def can_watch(loop: asyncio.AbstractEventLoop | None) -> bool:
-    """True for a loop that has readers and writers: each but Windows' proactor."""
+    """True if the loop supports `add_reader` and `add_writer`: all loops except Windows' proactor."""
     return loop is not None and not type(loop).__name__.startswith("Proactor")
 
 
 class CallbackTransport(SocketSession):
-    """A connection of the instance, whose socket the loop watches."""
+    """Transport of a connection whose socket the loop watches."""
 
     paused: bool
 
@@ -53,17 +53,17 @@ class CallbackTransport(SocketSession):
         self._lost = lost
         self._loop = loop
         self._owner = owner
-        self._forgets = not isinstance(loop, asyncio.BaseEventLoop)  # libuv watches no more after an error of the line
+        self._forgets = not isinstance(loop, asyncio.BaseEventLoop)  # uvloop stops watching after a socket error
         self._sock: socket.socket | None = None
         self._dialling: anyio.CancelScope | None = None
-        self._reads = self._writes = False  # the loop watches for that
+        self._reads = self._writes = False  # the loop watches for reading, for writing
         self._looks_soon = False
         self._ended = False
 
     # Called by the session and the driver.
 
     def write_soon(self) -> None:
-        """At once, as far as the system takes it."""
+        """Write as much as the system takes, at once."""
         if not self.busy and self._sock is not None:
             self.busy = True
             self.write(self._sock)
@@ -84,10 +84,10 @@ class CallbackTransport(SocketSession):
         elif self._dialling is not None:
             self._dialling.cancel()
 
-    # Its life.
+    # Life cycle.
 
     async def run(self, connect: Callable[[], Awaitable[socket.socket]]) -> None:
-        """Dial, and begin."""
+        """Dial with `connect`, then begin."""
         sock = None
         try:
             with anyio.CancelScope() as self._dialling:
@@ -106,7 +106,7 @@ class CallbackTransport(SocketSession):
             self._dialling = None
 
     def begin(self, sock: socket.socket) -> None:
-        """It is connected, and does not block."""
+        """Start on a connected, non-blocking socket."""
         self._sock = sock
         try:
             self.start(sock)
@@ -116,7 +116,7 @@ class CallbackTransport(SocketSession):
             self._look()
 
     def end(self, error: TolliverError | None) -> None:
-        """At once, whatever is still to be said. The second time does nothing."""
+        """Close the socket at once, even with unsent bytes. A second call does nothing."""
         if self._ended:
             return
         self._ended = True
@@ -166,7 +166,7 @@ class CallbackTransport(SocketSession):
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Close it when it is over; else have the loop watch for what can go on."""
+        """Close the connection if it is over; else have the loop watch for what it can do next."""
         self._looks_soon = False
         if self._sock is None:
             return
@@ -175,7 +175,7 @@ class CallbackTransport(SocketSession):
             return
         self._watch(self._sock, reads=self._may_read(), writes=bool(self.rest))
         if self.busy and not self.rest:
-            self._loop.call_soon(self._on_writable)  # there is more, and the others have their turn
+            self._loop.call_soon(self._on_writable)  # more to write, after the other connections' turn
 
     def _watch(self, sock: socket.socket, *, reads: bool, writes: bool) -> None:
         if reads != self._reads:

@@ -1,8 +1,8 @@
 """Single connection over a connected socket, on asyncio and trio.
 
-It has no task of its own. Each call drives the connection for as long as it lasts. Where several tasks wait at once,
-one of them drives, and the others wait for what it moves. Only readiness is waited for, so a cancelled call cuts no
-frame. Nothing is stored, sent again or acknowledged unless you say so.
+It has no task of its own: each call drives the connection while it lasts. If several tasks call at once, one of them
+drives, and the others wait for its results. Only socket readiness is awaited, so a cancelled call cuts no frame. There
+is no store: nothing is kept or resent, and nothing is acknowledged unless you send the Ack.
 """
 
 from __future__ import annotations
@@ -45,12 +45,15 @@ from .threads import off_loop
 
 
 class AsyncConnection:
-    """A connection over a socket that is connected and that it owns from now on: dialled, or accepted.
+    """A connection over a connected socket (dialled or accepted), which it owns from now on.
 
-    `pump` is the TLS: `Pumps(tls).client(remote)` or `.server()`; None is plaintext. The other options are those of
-    `tolliver_proto.Connection`, which is here as `machine`. A handshake that was handed out is accepted when the next
-    event is asked for; until then `machine.reject()` refuses it. Timeouts are in seconds; after a TimeoutError, or
-    when a call was cancelled, go on. `intake` is as for `BlockingConnection`.
+    - `pump`: TLS, from `Pumps(tls).client(remote)` or `.server()`; None for plaintext.
+    - `intake`: as for `BlockingConnection`.
+    - All other options are those of `tolliver_proto.Connection`, which is available as `machine`.
+
+    A peer's handshake that `receive` returned is accepted when the next event is asked for; until then
+    `machine.reject()` refuses it. Timeouts are in seconds. After a TimeoutError or a cancelled call, the connection can
+    be used on.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class AsyncConnection:
         self._sock = sock
         self._line = Line(self.machine, role, pump or PlainPump(), intake)
         self._over = False
-        self._waiting: anyio.CancelScope | None = None  # of the task that drives
+        self._waiting: anyio.CancelScope | None = None  # wait of the task that drives
         self._moved = anyio.Event()
         sock.setblocking(False)
         self._line.begin(sock)
@@ -87,26 +90,28 @@ class AsyncConnection:
         return f"<{type(self).__name__} over {self.machine!r}>"
 
     async def send(self, frame: Message | Ack | Subscribe | Unsubscribe, timeout: float | None = None) -> None:
-        """Returns when the system has taken it. After a TimeoutError it is still on its way: do not send it again.
+        """Send a frame; returns when the system has taken its bytes. After a TimeoutError it will still be sent: do not
+        repeat it.
 
-        Raises LocalProtocolError before Established came, and ConnectionClosing once the connection is ending.
+        Raises LocalProtocolError before Established was received, and ConnectionClosing once the connection is ending.
         """
         self.machine.send(frame, time.monotonic())
         await self._until(timeout, self.flush, f"the system has not taken {type(frame).__name__}")
 
     async def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
-        """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
+        """Like `send`, for any number of complete frames, encoded for this revision as `encode` does. They are not
+        checked.
 
-        b"" sends nothing new: it goes on with what a TimeoutError has left. Their content is not checked.
+        b"" sends nothing new, and continues a send that a TimeoutError interrupted.
         """
         if frames:
             self.machine.send_encoded(frames)
         await self._until(timeout, self.flush, "the system has not taken all frames")
 
     async def receive(self, timeout: float | None = None) -> Event:
-        """The next event. Closed is the last one; asking on raises ConnectionClosing.
+        """The next event. The last one is Closed; after it ConnectionClosing is raised.
 
-        Raises CertificateError, IdentityConflict or ConnectionLost where TLS or the network failed.
+        Raises CertificateError, IdentityConflict or ConnectionLost if TLS or the network fails.
         """
         if self._over:
             raise ConnectionClosing("the connection is over: make another one")
@@ -117,9 +122,10 @@ class AsyncConnection:
         return found[0]
 
     def next_event(self) -> Event | None:
-        """The next event of what has come already, or None; what the machine answers is written as far as it goes.
+        """The next event of bytes received already, or None. Writes the machine's answers as far as the system takes
+        them.
 
-        Raises as `receive`, but accepts no handshake.
+        Raises like `receive`, but accepts no handshake.
         """
         event = self.machine.next_event()
         self.flush()
@@ -130,7 +136,7 @@ class AsyncConnection:
         return event
 
     def flush(self) -> bool:
-        """Write what the system takes at once; whether that was all."""
+        """Write what the system takes at once; returns True if nothing is left."""
         line = self._line
         while line.has_output():
             line.write(self._sock)
@@ -139,13 +145,13 @@ class AsyncConnection:
         return True
 
     async def step(self, timeout: float | None = None) -> None:
-        """Wait until the system can take more or has brought something, at most until the machine has a deadline.
+        """Wait until the socket can be written to or has bytes to read, at most until the machine's next deadline.
 
-        For loops of yours: call `next_event` until it is None, then this.
+        For your own loop: call `next_event` until it returns None, then `step`.
         """
         if self._waiting is not None:
             if self._line.rest:
-                self._waiting.cancel()  # it may wait for something to read alone
+                self._waiting.cancel()  # it may be waiting for reading only
             with anyio.move_on_after(timeout):
                 await self._moved.wait()
             return
@@ -167,7 +173,7 @@ class AsyncConnection:
             self.machine.handle_timeout(time.monotonic())
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """All events but Closed; raises its error if it has one."""
+        """Iterate over all events except Closed, whose error is raised if it has one."""
         return self._events()
 
     async def _events(self) -> AsyncIterator[Event]:
@@ -177,9 +183,9 @@ class AsyncConnection:
             raise event.error
 
     async def close(self) -> None:
-        """End in order, and close the socket: at most `Limits.close_timeout`. All that still comes is dropped.
+        """Close in order, then close the socket, within `Limits.close_timeout`. Events that still arrive are dropped.
 
-        Where it is cancelled it says goodbye, as far as the system takes that at once, and waits for no answer.
+        If cancelled, it sends the goodbye as far as the system takes it at once, and does not wait for an answer.
         """
         if self._sock.fileno() < 0:
             return
@@ -227,7 +233,7 @@ class AsyncConnection:
         elif reading:
             await anyio.wait_readable(self._sock)
         else:
-            await anyio.sleep_forever()  # until the machine's deadline
+            await anyio.sleep_forever()  # cancelled at the machine's deadline
 
     async def _first(self, wait: Callable[[Any], Any], scope: anyio.CancelScope) -> None:
         await wait(self._sock)
@@ -251,12 +257,15 @@ async def open_connection(
     limits: Limits | None = None,
     intake: Intake | None = None,
 ) -> AsyncIterator[AsyncConnection]:
-    """A connection that dials; leaving the block ends it in order. Give `tls`, or on one machine `plaintext=True`.
+    """Context manager of a dialled connection, closed in order on leaving. Give `tls`, or `plaintext=True` on one
+    machine.
 
-    `identity` and `spki_sha256` pin the peer, as in `Remote`. `timeout` is for dialling, in seconds. The others are
-    as of `AsyncConnection`, but `instance_id` is the UUID in our certificate, where it has one and none is given.
+    - `identity`, `spki_sha256`: pin the peer, as in `Remote`.
+    - `timeout`: seconds for dialling.
+    - `instance_id`: our UUID; by default that of our certificate, if it has one.
+    - All other options are those of `AsyncConnection`.
 
-    Raises ValueError, CertificateError, ConnectionLost where nobody is reached, and TimeoutError.
+    Raises ValueError, CertificateError, ConnectionLost if the peer cannot be reached, and TimeoutError.
     """
     security = EndpointOptions(tls=tls, plaintext=plaintext)
     security.check_security(None)

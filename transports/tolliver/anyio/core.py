@@ -1,6 +1,6 @@
 """Core of an instance on asyncio and trio.
 
-The connections and their tasks are the endpoint's; the core has a thread beside them, which keeps the store.
+The endpoint has the connections and their tasks; the core adds a thread for the store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .threads import off_loop
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its calls, and the thread that keeps its store."""
+    """A running instance without its public calls, and the thread for its store."""
 
     _storing: threading.Thread | None = None
 
@@ -42,7 +42,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             self.call_soon(partial(self.break_down, error))
 
     def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
-        """On the store's thread."""
+        """Pass a job's result to the loop. Called on the store's thread."""
         self._call_in_loop(partial(self._tell, result, error, done))
 
     def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:
@@ -61,7 +61,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         result, error = None, None
         try:
             result = await off_loop(job)
-        except TolliverError as failure:  # of the job, or there is no thread for it
+        except TolliverError as failure:  # of the job, or OutOfThreads
             error = failure
         self._tell(result, error, done)
 

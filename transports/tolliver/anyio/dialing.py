@@ -1,7 +1,7 @@
 """Dialling and accepting on asyncio and trio.
 
-As in `wire`, only readiness is waited for. Of a name's addresses the next is tried when one fails or takes its time,
-and the first one there wins (RFC 8305).
+As in `wire`, only socket readiness is awaited. The next address of a name is tried when one fails or is slow; the first
+connection wins (RFC 8305).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log: logging.Logger = logging.getLogger("tolliver.dial")
 
 
 async def dial(host: str, port: int) -> socket.socket:
-    """A connected socket that does not block. Raises OSError, OutOfThreads."""
+    """A connected, non-blocking socket. Raises OSError, OutOfThreads."""
     with starting_thread():
         addresses = await anyio.to_thread.run_sync(find_addresses, host, port, abandon_on_cancel=True)
     connected: list[socket.socket] = []
@@ -41,7 +41,7 @@ async def dial(host: str, port: int) -> socket.socket:
             connected.append(await _connect(address))
             trying.cancel_scope.cancel()
         except OSError as error:
-            errors.append(error.with_traceback(None))  # its frames hold this list
+            errors.append(error.with_traceback(None))  # else its frames and this list form a cycle
             failed.set()
 
     try:
@@ -72,7 +72,7 @@ async def _connect(address: Address) -> socket.socket:
 
 
 async def accept(listener: socket.socket, take: Callable[[socket.socket], None]) -> None:
-    """`take` each connection that comes in, for ever."""
+    """Accept connections until cancelled, and pass each socket to `take`."""
     with listener:
         while True:
             await anyio.wait_readable(listener)

@@ -1,8 +1,7 @@
 """Endpoint on asyncio and trio: listens, dials, keeps time, closes in order.
 
-Each connection is called by the loop on asyncio (`asyncio_wire`) and has two tasks on trio (`wire`); the endpoint has
-one that keeps time. None of them knows a protocol: they move bytes into the machine, and the driver carries out what
-the machine answers.
+On asyncio the loop's callbacks serve each connection (`asyncio_wire`), on trio two tasks (`wire`); one more task keeps
+time. None of them knows a protocol: they pass bytes to the machine, and the driver carries out its actions.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ AnyTransport = CallbackTransport | TaskTransport
 
 
 class Entered(BaseFacade[E]):
-    """`async with`, of whatever holds an endpoint."""
+    """`async with` of objects that hold an endpoint."""
 
     async def __aenter__(self) -> Self:
         await self._core.open()
@@ -52,13 +51,14 @@ class Entered(BaseFacade[E]):
 
 
 class Endpoint(LoopEndpoint):
-    """The connections of one program: `open` and `close` enclose them in one task."""
+    """The endpoint of a program. `open` and `close` must be called in the same task, as they enter and leave a task
+    group."""
 
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
         self._time_wakeup, self._idle_wakeup = Wakeup(), Wakeup()
         self._listening, self._until_due = anyio.CancelScope(), anyio.CancelScope()
-        self._ahead = 0.0  # of the monotonic clock: the loop's
+        self._ahead = 0.0  # the loop's clock minus `monotonic()`, in seconds
         self._listeners: list[socket.socket] = []
         self._halted = False
         self._loop: asyncio.AbstractEventLoop | None = None  # None on trio
@@ -102,7 +102,8 @@ class Endpoint(LoopEndpoint):
             await self._close_files()
 
     async def _end_tasks(self) -> None:
-        """The body's exception is not given to the task group, which would wrap it in a group."""
+        """Cancel all tasks and wait for them. The exception of the `async with` body is not passed to the task group,
+        which would wrap it in an exception group."""
         self._tasks.cancel_scope.cancel()
         try:
             await self._tasks.__aexit__(None, None, None)
@@ -115,7 +116,7 @@ class Endpoint(LoopEndpoint):
             try:
                 await off_loop(self._finish)
             finally:
-                self._finish()  # by now it is, but where no thread was to be had or no time for one to begin
+                self._finish()  # in case no thread was available, or the job was cancelled before it began
 
     async def _keep_timer(self) -> None:
         self._ahead = anyio.current_time() - monotonic()
@@ -126,19 +127,19 @@ class Endpoint(LoopEndpoint):
                 self.keep_time()
                 if self.ends_soon:
                     self.end_turn()
-                    await self.yield_to_loop()  # it may have set the wakeup that is waited for next
-        finally:  # its tasks are at their end, at that of the loop perhaps: nothing goes on
+                    await self.yield_to_loop()  # `end_turn` may have set the wakeup that is awaited next
+        finally:  # the tasks are being cancelled, perhaps because the loop ends
             self._halted = True
             self._idle_wakeup.set()
 
     async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
-        """The answer to a call. Raises TimeoutError after `timeout` seconds; what was asked for goes on."""
+        """The answer to a call. Raises TimeoutError after `timeout` seconds; the operation itself goes on."""
         if call.done:
             return call.result()
         wake, waiting = self._waiter()
         call.when_done(wake)
         try:
-            if timeout is None:  # no scope, which costs as much as all the rest
+            if timeout is None:  # without a cancel scope, which costs as much as all the rest
                 await waiting
             else:
                 with anyio.move_on_after(timeout) as waited:
@@ -157,7 +158,7 @@ class Endpoint(LoopEndpoint):
         future = self._loop.create_future()
         return partial(_set, future), future
 
-    # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
+    # Called by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
     def wakeup(self) -> Wakeup | LoopWakeup:
         return Wakeup() if self._loop is None else LoopWakeup(self._loop)
@@ -166,7 +167,8 @@ class Endpoint(LoopEndpoint):
         self._time_wakeup.set()
 
     def rearm(self, due: float) -> None:
-        """The task that keeps time sleeps on. Where that is at work now, it arms its timer next."""
+        """Move the deadline of the sleeping timer task. If that task is running, it reads the deadline before it sleeps
+        again."""
         self._until_due.deadline = due + self._ahead
 
     def _end_turn_soon(self) -> None:
@@ -202,7 +204,7 @@ class Endpoint(LoopEndpoint):
             self.start(fail)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run it in a task, whoever asks for it: a task, or the loop itself, where anyio finds none."""
+        """Run `work` in a task. Also works outside any task, in a callback of the loop."""
         self.context().run(partial(self._tasks.start_soon, work))
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> Callable[[], object]:

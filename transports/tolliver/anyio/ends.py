@@ -1,6 +1,6 @@
-"""Cancellations from outside a call, on asyncio and trio (T-45).
+"""Cancellation from outside a call, on asyncio and trio (T-45).
 
-They are told from those that the call raises by itself.
+Tells a cancellation of the current task from one that the call itself raised.
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from .._driver.ends import is_interrupt
 
 
 def say_asyncio() -> None:
-    """In this context asyncio runs: anyio finds that by the task, and has none where the loop itself calls."""
-    with suppress(ImportError):  # newer ones find it by the loop
+    """Mark the current context as asyncio's. anyio looks for a current task, and there is none in a callback of the
+    loop."""
+    with suppress(ImportError):  # newer versions of sniffio find the loop
         from sniffio import current_async_library_cvar
 
         current_async_library_cvar.set("asyncio")
 
 
 def asyncio_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs, if that is one of asyncio's."""
+    """The running loop if it is one of asyncio's, else None."""
     return asyncio.get_running_loop() if anyio.get_cancelled_exc_class() is asyncio.CancelledError else None
 
 
 def ends_task(error: BaseException) -> bool:
-    """True if this task is to end, and not only what it has awaited.
+    """True if the exception ends the current task, and not only the awaitable that raised it.
 
-    On trio a Cancelled belongs to a scope, and one that comes out of a call belongs to a scope around it. On asyncio
-    anything may raise CancelledError, above all a task that was awaited; the task itself knows whether it is cancelled.
+    On trio a Cancelled belongs to a cancel scope, and one that leaves a call belongs to a scope around the call. On
+    asyncio anything may raise CancelledError, above all awaiting another task; only the task itself knows that it is
+    being cancelled.
     """
     try:
         cancelled = anyio.get_cancelled_exc_class()
-    except RuntimeError:  # no loop runs any more: the task is thrown away
+    except RuntimeError:  # no loop is running: the task is being discarded
         return True
     return is_interrupt(error) or (_has(error, cancelled) and _is_cancelled(cancelled))
 

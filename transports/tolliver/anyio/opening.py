@@ -23,10 +23,10 @@ def create_instance(
     handlers: Iterable[Registering] | None = None,
     responders: Iterable[RespondingTo] | None = None,
 ) -> Instance:
-    """`async with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+    """Create an instance: `async with create_instance(options) as instance:` opens it, and closes it in order.
 
-    `subscriptions`, `handlers` and `responders` take the place of those of the options: they are in force before it
-    listens or dials (T-46).
+    Entering opens the database, listens and dials. `subscriptions`, `handlers` and `responders` replace those of the
+    options, and are in force before it listens or dials (T-46).
 
     Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
     """
@@ -34,6 +34,6 @@ def create_instance(
 
 
 def run(main: Callable[[Unpack[Arguments]], Awaitable[T]], *args: *Arguments, backend: str = "asyncio") -> T:
-    """As `anyio.run(main, *args)`; asyncio runs on uvloop where that is installed."""
+    """Like `anyio.run(main, *args)`, with uvloop on asyncio if it is installed."""
     fast = backend == "asyncio" and importlib.util.find_spec("uvloop") is not None
     return anyio.run(main, *args, backend=backend, backend_options={"use_uvloop": True} if fast else {})

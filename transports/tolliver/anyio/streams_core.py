@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class StreamsCore(Endpoint, LoopStreamsCore[P]):
-    """Running streams without their calls."""
+    """Running streams without their public calls."""
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:
         return AsyncOutboundStream(self, key, name, publication, grant)

@@ -1,7 +1,7 @@
-"""Jobs off the loop, to their end, in anyio's threads.
+"""Blocking jobs in anyio's threads, always awaited to their end.
 
-A task that is cancelled meanwhile waits until the job has ended, or it would go on opening files that nobody closes.
-anyio sees to that for its own scopes. On asyncio a task can be cancelled past them as well, by its own `cancel`:
+If the task is cancelled meanwhile, it still waits for the job's end; otherwise the job could open files that are never
+closed. anyio shields against its own cancel scopes. On asyncio a task can also be cancelled directly, by `Task.cancel`:
 `asyncio.timeout`, Ctrl-C and the end of the loop do so.
 """
 
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 async def off_loop(job: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
-    """The job's result or error. Cancelled before it has begun, it never does. Raises OutOfThreads."""
+    """Run a job in a thread; returns its result or raises its error. A job cancelled before it began never runs.
+
+    Raises OutOfThreads.
+    """
     outcome: Future[T] = Future()
     try:
         with starting_thread():
@@ -34,7 +37,7 @@ async def off_loop(job: Callable[[], T], limiter: anyio.CapacityLimiter | None =
     try:
         return outcome.result()
     finally:
-        del outcome  # the frames of an error hold it, and it holds the error
+        del outcome  # breaks a reference cycle with an error's frames
 
 
 def _work(job: Callable[[], T], outcome: Future[T]) -> None:
@@ -46,12 +49,13 @@ def _work(job: Callable[[], T], outcome: Future[T]) -> None:
 
 
 def loop_caller() -> Callable[[Callable[[], object]], None]:
-    """Function that has the running loop call another one. Any thread may use it, also when the loop has ended."""
+    """A function that has the running loop call another function. Any thread may use it, even after the loop has
+    ended."""
     loop = asyncio_loop()
     if loop is not None:
         in_loop: Callable[[Callable[[], object]], object] = loop.call_soon_threadsafe
     else:
-        import trio  # it is there where it runs
+        import trio  # installed, as it is running
 
         in_loop = trio.lowlevel.current_trio_token().run_sync_soon
 
@@ -63,7 +67,7 @@ def loop_caller() -> Callable[[Callable[[], object]], None]:
 
 
 async def _end_of(outcome: Future[T]) -> None:
-    """On asyncio, however often the task is cancelled."""
+    """Wait for the job's end on asyncio, however often the task is cancelled."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     outcome.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
     with anyio.CancelScope(shield=True):

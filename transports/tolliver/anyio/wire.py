@@ -1,9 +1,9 @@
-"""Transport of one connection on trio, and the tasks' wakeup.
+"""Transport of one connection on trio, and wakeups for tasks.
 
-Sockets are read and written where that is possible at once, and tasks wait for readiness alone: one for the
-reading, one for what the system did not take. So nothing is lost when a task is cancelled, a frame cannot be cut, and
-the reader never waits for a write (two peers that both did would wait for ever). A loop of asyncio that has no readers
-to add, Windows' proactor, has this one too.
+Sockets are read and written at once if possible; tasks only wait for readiness, one for reading and one for what the
+system did not take. So cancelling a task loses no bytes and cuts no frame, and the reader never waits for a write (two
+peers that both did would wait for each other for ever). asyncio loops without `add_reader`, as Windows' proactor, use
+this transport too.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from .._driver.socket_session import SocketSession
 from .._tls.pump import AnyPump
 
 Lost = Callable[[int, TolliverError | None], None]
-"""Told of each connection once, by its cid: the reason of its end, or None where that was in order."""
+"""Called once for each connection at its end, with its cid and the error; None after an orderly end."""
 
 
 class Reader(Protocol):
-    """The endpoint, told when a connection is read."""
+    """The endpoint, which is told about reads."""
 
     reading: bool
 
     def end_reading(self) -> None:
-        """The handlers have their turn."""
+        """Call the handlers of the messages just read."""
 
 
 class Wakeup:
-    """An event that can be set again and again. Each time wakes all that wait, or else the next one that does."""
+    """An event that can be set repeatedly. Each `set` wakes all current waiters; if there are none, the next one."""
 
     __slots__ = ("_event", "_is_set")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._event: anyio.Event | None = None  # while tasks wait
+        self._event: anyio.Event | None = None  # present while tasks wait
 
     def set(self) -> None:
         self._is_set = True
@@ -57,13 +57,13 @@ class Wakeup:
             try:
                 await event.wait()
             finally:
-                if self._event is event and not event.statistics().tasks_waiting:  # all were cancelled: their loop ends
+                if self._event is event and not event.statistics().tasks_waiting:  # all were cancelled: ending
                     self._event = None
         self._is_set = False
 
 
 class LoopWakeup:
-    """The same on asyncio, by futures of the loop's own: an event of anyio's costs several times as much."""
+    """A Wakeup on asyncio that uses the loop's futures: anyio's event costs several times as much."""
 
     __slots__ = ("_is_set", "_listening", "_loop")
 
@@ -77,7 +77,7 @@ class LoopWakeup:
         if self._listening:
             listening, self._listening = self._listening, []
             for future in listening:
-                if not future.done():  # its task is being cancelled
+                if not future.done():  # done if its task was cancelled
                     future.set_result(None)
 
     async def wait(self) -> None:
@@ -93,7 +93,7 @@ class LoopWakeup:
 
 
 class TaskTransport(SocketSession):
-    """A connection of the instance, in two tasks."""
+    """Transport of a connection served by two tasks."""
 
     paused: bool
 
@@ -103,11 +103,11 @@ class TaskTransport(SocketSession):
         self._reader = reader
         self._scope = anyio.CancelScope()
         self._sock: socket.socket | None = None
-        self._wakeup = Wakeup()  # there is something to write, or nothing any more
+        self._wakeup = Wakeup()  # bytes to write, or the end
         self._resumed: anyio.Event | None = None
 
     def write_soon(self) -> None:
-        """At once, as far as the system takes it; the task does what is left."""
+        """Write as much as the system takes, at once; the task writes the rest."""
         if not self.busy and self._sock is not None:
             self.busy = True
             self.write(self._sock)
@@ -128,7 +128,7 @@ class TaskTransport(SocketSession):
         self._scope.cancel()
 
     async def run(self, connect: Callable[[], Awaitable[socket.socket]]) -> None:
-        """From the socket to the end."""
+        """Connect, serve the connection, and report its end."""
         error: TolliverError | None = ConnectionClosing("the instance was closed")
         try:
             error = await self._run(connect)
@@ -136,7 +136,7 @@ class TaskTransport(SocketSession):
             self._lost(self.cid, error)
 
     async def _run(self, connect: Callable[[], Awaitable[socket.socket]]) -> TolliverError | None:
-        """The reason of its end, or None where that was in order or by `abort`."""
+        """Serve the connection; returns the error that ended it, None after an orderly end or `abort`."""
         try:
             with self._scope, await connect() as self._sock:
                 self.start(self._sock)
@@ -174,4 +174,4 @@ class TaskTransport(SocketSession):
                 self.write(sock)
 
     def end(self, error: TolliverError | None) -> None:
-        """Its tasks have ended it."""
+        """Close the socket, after the tasks have ended."""

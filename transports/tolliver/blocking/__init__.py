@@ -1,8 +1,8 @@
 """tolliver on threads and blocking calls, for messages and streams.
 
-`create_instance` and `create_streams` open what a program uses, from any thread; `BlockingConnection` is one connection
-without a thread. One thread has the sockets, one the database; handlers have threads of their own.
-docs/blocking.md shows it at work.
+`create_instance` and `create_streams` open the two objects that programs use, from any thread; `BlockingConnection` is
+one connection without any thread. One thread serves the sockets and one the database; handlers have threads of their
+own. docs/blocking.md has examples.
 """
 
 from __future__ import annotations

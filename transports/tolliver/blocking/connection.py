@@ -1,9 +1,9 @@
 """Single connection over a connected socket, without a thread.
 
-One step waits until the socket can give or take something, whichever comes first. So two ends that both write do not
-wait for each other, as long as what one has not received yet stays below its high-water mark. This is the thinnest way
-to speak the protocol, and an example for programs that embed it. There is no thread and no store: what is sent is not
-kept, and nothing is acknowledged unless you say so.
+Each step waits until the socket can be read or written, whichever comes first. So two peers that both write do not wait
+for each other, as long as the unread bytes of each stay below its high-water mark. This is the thinnest way to speak
+the protocol, and an example for programs that embed it. There is no store: nothing is kept or resent, and nothing is
+acknowledged unless you send the Ack.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ E_co = TypeVar("E_co", covariant=True)
 
 
 class SocketMachine(LineMachine, Protocol[E_co]):
-    """The part of a `Connection`, of either protocol, that a socket's loop calls."""
+    """The part of a `Connection`, of either protocol, that a loop over its socket calls."""
 
     @property
     def limits(self) -> Any: ...
@@ -59,10 +59,10 @@ class SocketMachine(LineMachine, Protocol[E_co]):
 
 
 class SocketConnection(Generic[E]):
-    """A machine of either protocol over a socket that is connected and that it owns from now on: for loops of yours.
+    """A machine of either protocol over a connected socket, which it owns from now on; for your own loop.
 
-    `pump` is the TLS, None is plaintext; `intake` is as for `BlockingConnection`, and `on_output` gets all that the
-    machine says, before it is written.
+    `pump` is TLS, None for plaintext; `intake` is as for `BlockingConnection`. `on_output` gets all plaintext output
+    before it is written.
     """
 
     machine: SocketMachine[E]
@@ -90,9 +90,10 @@ class SocketConnection(Generic[E]):
         return f"<{type(self).__name__} over {self.machine!r}>"
 
     def next_event(self) -> E | None:
-        """The next event of what has come already, or None; what the machine answers is written as far as it goes.
+        """The next event of bytes received already, or None. Writes the machine's answers as far as the system takes
+        them.
 
-        Raises as `receive`, but accepts no handshake.
+        Raises like `receive`, but accepts no handshake.
         """
         event = self.machine.next_event()
         self.flush()
@@ -103,7 +104,7 @@ class SocketConnection(Generic[E]):
         return event
 
     def flush(self) -> bool:
-        """Write what the system takes at once; whether that was all."""
+        """Write what the system takes at once; returns True if nothing is left."""
         line = self._line
         while line.has_output():
             line.write(self._sock)
@@ -112,9 +113,9 @@ class SocketConnection(Generic[E]):
         return True
 
     def step(self, timeout: float | None = None) -> None:
-        """Wait until the system can take more or has brought something, at most until the machine has a deadline.
+        """Wait until the socket can be written to or has bytes to read, at most until the machine's next deadline.
 
-        For loops of yours: call `next_event` until it is None, then this.
+        For your own loop: call `next_event` until it returns None, then `step`.
         """
         now = time.monotonic()
         wait = min(math.inf if timeout is None else timeout, (self.machine.next_timeout() or math.inf) - now)
@@ -127,7 +128,7 @@ class SocketConnection(Generic[E]):
         self.machine.handle_timeout(time.monotonic())
 
     def abandon(self) -> None:
-        """Close the socket, as it is now."""
+        """Close the socket at once, without the closing handshake."""
         self._over = True
         self._selector.close()
         self._sock.close()
@@ -142,15 +143,16 @@ class SocketConnection(Generic[E]):
 
 
 class BlockingConnection(SocketConnection[Event]):
-    """A connection for one thread, over a socket that is connected and that it owns from now on.
+    """A connection for one thread, over a connected socket, which it owns from now on.
 
-    `pump` is the TLS: `Pumps(tls).client(remote)` or `.server()`; None is plaintext. The other options are those of
-    `tolliver_proto.Connection`, which is here as `machine`. A handshake that was handed out is accepted when the next
-    event is asked for; until then `machine.reject()` refuses it. Timeouts are in seconds; after a TimeoutError go on.
+    - `pump`: TLS, from `Pumps(tls).client(remote)` or `.server()`; None for plaintext.
+    - `intake`: a faster parser of yours for some frames. It is called with all plaintext, in pieces of any size, and
+      returns the rest for the machine, which is between two frames if `machine.buffered_bytes` is 0.
+    - `on_output`: called with all plaintext output.
+    - All other options are those of `tolliver_proto.Connection`, which is available as `machine`.
 
-    `intake` is for those who know a faster way for some of what comes: it gets all plaintext, cut anywhere, and returns
-    what is left of it for the machine, which is between two frames where `machine.buffered_bytes` is 0. `on_output`
-    gets all plaintext that goes out.
+    A peer's handshake that `receive` returned is accepted when the next event is asked for; until then
+    `machine.reject()` refuses it. Timeouts are in seconds; after a TimeoutError the connection can be used on.
     """
 
     machine: Connection
@@ -181,26 +183,28 @@ class BlockingConnection(SocketConnection[Event]):
         super().__init__(sock, machine, role, pump=pump, intake=intake, on_output=on_output)
 
     def send(self, frame: Message | Ack | Subscribe | Unsubscribe, timeout: float | None = None) -> None:
-        """Returns when the system has taken it. After a TimeoutError it is still on its way: do not send it again.
+        """Send a frame; returns when the system has taken its bytes. After a TimeoutError it will still be sent: do not
+        repeat it.
 
-        Raises LocalProtocolError before Established came, and ConnectionClosing once the connection is ending.
+        Raises LocalProtocolError before Established was received, and ConnectionClosing once the connection is ending.
         """
         self.machine.send(frame, time.monotonic())
         self._until(timeout, self.flush, f"the system has not taken {type(frame).__name__}")
 
     def send_encoded(self, frames: bytes, timeout: float | None = None) -> None:
-        """As `send`, for any number of whole frames that `encode` made, or would have, for this revision.
+        """Like `send`, for any number of complete frames, encoded for this revision as `encode` does. They are not
+        checked.
 
-        b"" sends nothing new: it goes on with what a TimeoutError has left. Their content is not checked.
+        b"" sends nothing new, and continues a send that a TimeoutError interrupted.
         """
         if frames:
             self.machine.send_encoded(frames)
         self._until(timeout, self.flush, "the system has not taken all frames")
 
     def receive(self, timeout: float | None = None) -> Event:
-        """The next event. Closed is the last one; asking on raises ConnectionClosing.
+        """The next event. The last one is Closed; after it ConnectionClosing is raised.
 
-        Raises CertificateError, IdentityConflict or ConnectionLost where TLS or the network failed.
+        Raises CertificateError, IdentityConflict or ConnectionLost if TLS or the network fails.
         """
         if self._over:
             raise ConnectionClosing("the connection is over: make another one")
@@ -211,14 +215,15 @@ class BlockingConnection(SocketConnection[Event]):
         return found[0]
 
     def __iter__(self) -> Iterator[Event]:
-        """All events but Closed; raises its error if it has one."""
+        """Iterate over all events except Closed, whose error is raised if it has one."""
         while not isinstance(event := self.receive(), Closed):
             yield event
         if event.error is not None:
             raise event.error
 
     def close(self) -> None:
-        """End in order, and close the socket: at most `Limits.close_timeout`. All that still comes is dropped."""
+        """Close in order, then close the socket, within `Limits.close_timeout`. Events that still arrive are
+        dropped."""
         if self._sock.fileno() < 0:
             return
         limit = self.machine.limits.close_timeout

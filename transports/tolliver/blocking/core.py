@@ -1,9 +1,8 @@
 """Core of an instance on threads.
 
-Calls may come from any thread. The thread with the sockets and the lock of the machine are the endpoint's; the core has
-one thread beside it, for the database. A call takes the lock for the moment in which it puts its question, lets it go,
-and waits for the answer. Handlers have threads of their own, so they may wait for whatever they like, calls to their
-instance included.
+Calls may come from any thread. The endpoint has the thread of the sockets and the machine's lock; the core adds a
+thread for the database. A call holds the lock only while it makes its request, and waits for the answer without it.
+Handlers run on threads of their own, so they may block, even in calls to their own instance.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .process import thread_of
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its calls, and the thread that keeps its store."""
+    """A running instance without its public calls, and the thread for its store."""
 
     def subscribe_and_wait(self, channel: str, key: str, timeout: float | None = None) -> None:
         self.ask(lambda: self.subscribe(channel, key), timeout)
@@ -77,7 +76,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         def work() -> None:
             result, error = perform(job)
             with self._lock:
-                if self._open:  # nobody waits for it: a large database takes its time
+                if self._open:  # in the background: a large database takes long
                     done(result, error)
                     self.run_actions()
 

@@ -1,6 +1,6 @@
-"""Listening, names and TCP connects on the selector loop.
+"""Listening, name look-up and TCP connects on the selector loop.
 
-Nothing here waits but the look-up of a name, which has a thread of its own for as long.
+Only the look-up of a name blocks, so it runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log: logging.Logger = logging.getLogger("tolliver.dial")
 
 
 class Listeners:
-    """Listening sockets, one for each address of the host, on one port; none for None. Raises CannotListen."""
+    """Listening sockets on one port, one for each address of the host; none for `listen=None`. Raises CannotListen."""
 
     def __init__(self, where: tuple[str, int] | None) -> None:
         self._sockets = [] if where is None else open_listeners(*where)
@@ -38,7 +38,7 @@ class Listeners:
         return [sock.getsockname()[:2] for sock in self._sockets]
 
     def serve(self, loop: Loop, accepted: Callable[[socket.socket], None]) -> None:
-        """Call `accepted` on the loop with each connection that comes in."""
+        """Accept connections on the loop, and pass each socket to `accepted`."""
         for sock in self._sockets:
             self._serve(loop, sock, accepted)
 
@@ -63,13 +63,13 @@ class Listeners:
         wait()
 
     def close(self, close_socket: Callable[[socket.socket], None] = socket.socket.close) -> None:
-        """Those that a loop watches are closed by that. The second time does nothing."""
+        """Close the listening sockets, those that a loop watches through the loop. A second call does nothing."""
         while self._sockets:
             close_socket(self._sockets.pop())
 
 
 def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:
-    """Call `done(addresses, error)` on the loop. A name may take long to look up: it gets a thread for that."""
+    """Look up a name in a thread, then call `done(addresses, error)` on the loop."""
 
     def look_up(flags: int = 0) -> None:
         try:
@@ -83,7 +83,7 @@ def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSE
     except OSError:
         try:
             threading.Thread(target=look_up, name=f"tolliver looks up {host:.100}", daemon=True).start()
-        except RuntimeError as error:  # no threads left, or the interpreter is ending
+        except RuntimeError as error:  # no thread available, or the interpreter is ending
             failure = OSError(errno.EAGAIN, str(error))
             loop.soon(lambda: done([], failure))
     else:
@@ -91,7 +91,7 @@ def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSE
 
 
 class Dialling:
-    """TCP connects to some addresses: the next is tried when one fails or takes its time, the first one there wins."""
+    """TCP connects to several addresses: the next is tried when one fails or is slow, and the first connection wins."""
 
     def __init__(
         self, loop: Loop, addresses: list[Address], done: Callable[[socket.socket | None, OSError | None], None]
@@ -126,14 +126,14 @@ class Dialling:
         try:
             sock = begin_connecting(address)
         except OSError as error:
-            self._error = error.with_traceback(None)  # its frames hold this object
+            self._error = error.with_traceback(None)  # else its frames and this object form a cycle
             return False
         self._trying.add(sock)
         self._loop.watch(sock, WRITE, lambda _events: self._ready(sock))
         return True
 
     def _ready(self, sock: socket.socket) -> None:
-        if sock not in self._trying:  # another one has won in the same round
+        if sock not in self._trying:  # another address has won in the same round of the loop
             return
         self._trying.remove(sock)
         self._loop.ignore(sock)

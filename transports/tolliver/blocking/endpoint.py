@@ -1,8 +1,8 @@
 """Endpoint on threads: listens, dials, keeps time, closes in order.
 
-One thread at a time has all sockets (`loop`), and one lock has the machine. A thread that asks the machine or tells it
-something holds the lock for that moment, and lets it go before waiting. A protocol that has other work to do, such as a
-database, says which: each such worker has a thread that begins and ends with the endpoint.
+One thread at a time serves all sockets (`loop`), and one lock guards the machine. A thread holds the lock while it
+calls the machine, and releases it before waiting. A protocol may add workers, such as one for a database: each has a
+thread that starts and ends with the endpoint.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ T = TypeVar("T")
 
 
 class Worker(Protocol):
-    """Work that has a thread of its own for as long as the endpoint is open. When `run` raises, the endpoint has
-    failed."""
+    """Work in a thread of its own, for as long as the endpoint is open. An exception from `run` fails the endpoint."""
 
     def run(self) -> None: ...
 
     def stop(self) -> None:
-        """From any thread: `run` returns soon, or at once where it has not begun. Closing waits for that."""
+        """Make `run` return soon, or at once if it has not begun. May be called from any thread. Closing waits for the
+        return."""
 
 
 class Entered(BaseFacade[E]):
-    """`with` and `close`, of whatever holds an endpoint."""
+    """`with` and `close` of objects that hold an endpoint."""
 
     def __enter__(self) -> Self:
         self._core.open()
@@ -58,16 +58,16 @@ class Entered(BaseFacade[E]):
         self._core.close()
 
     def close(self) -> None:
-        """End every connection in order, and then everything else: what leaving the `with` block does.
+        """Close every connection in order, then the rest, as leaving the `with` block does.
 
-        Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
-        Handlers that are running are not waited for.
+        Takes at most `Limits.close_timeout` plus one second, and does not wait for running handlers. A second call, or
+        one from a forked child, does nothing.
         """
         self._core.close()
 
 
 class Endpoint(BaseEndpoint):
-    """The connections of one program, from `open` to `close`. Every call may come from any thread."""
+    """The endpoint of a program, from `open` to `close`. Every call may come from any thread."""
 
     wires: dict[int, Transport]
 
@@ -77,27 +77,27 @@ class Endpoint(BaseEndpoint):
         self._closing = threading.Lock()
         self._workers: dict[str, Worker] = {}
         self._threads: list[threading.Thread] = []
-        self._to_wake: list[LockType] | None = None  # when the lock is free
+        self._to_wake: list[LockType] | None = None  # waiters to release after `tell`'s lock
         self._is_forked = False
-        self._is_direct = False  # this turn writes at once
+        self._is_direct = False  # True while the current run of actions may write to sockets
 
-    # Provided by the protocol, beside a BaseEndpoint's.
+    # Implemented by the protocol, in addition to a BaseEndpoint's.
 
     @abstractmethod
     def _more_workers(self) -> dict[str, Worker]:
-        """Workers that need a thread beside the one of the sockets, by their names. Asked after `_prepare`."""
+        """Further workers, by thread name. Called after `_prepare`."""
 
-    # The life of an endpoint.
+    # Life cycle.
 
     @property
     def lock(self) -> StepLock:
-        """The machine's: held while it is asked or told something, never while anybody waits."""
+        """The machine's lock. Held during calls of the machine, never while waiting."""
         if self._is_forked:
             self.check_open()
         return self._lock
 
     def check_open(self) -> None:
-        if self._is_forked or not self._open:  # the system is not asked for each call in which process it is
+        if self._is_forked or not self._open:  # flags: the check by process id is slower
             super().check_open()
 
     def open(self) -> None:
@@ -109,7 +109,7 @@ class Endpoint(BaseEndpoint):
                     self._claim()
                     is_claimed = True
                 self._open_all()
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # includes KeyboardInterrupt
             if is_claimed:
                 self._stop()
             raise
@@ -133,15 +133,15 @@ class Endpoint(BaseEndpoint):
             start(thread)
 
     def close(self) -> None:
-        """End every connection in order, and then everything else: what leaving the `with` block does.
+        """Close every connection in order, then the rest, as leaving the `with` block does.
 
-        Takes at most `Limits.close_timeout` and a second. A second call, or one from a forked child, does nothing.
-        Handlers that are running are not waited for.
+        Takes at most `Limits.close_timeout` plus one second, and does not wait for running handlers. A second call, or
+        one from a forked child, does nothing.
         """
         if self not in running:
             return
         with undisturbed, self._closing:
-            if self not in running:  # another thread has closed it meanwhile
+            if self not in running:  # another thread has closed it
                 return
             try:
                 with self._lock:
@@ -156,7 +156,7 @@ class Endpoint(BaseEndpoint):
                 self._stop()
 
     def _stop(self) -> None:
-        """However far the opening came."""
+        """Stop all threads and close all sockets, also after a failed opening."""
         with undisturbed:
             with self._lock:
                 self._open = False
@@ -178,7 +178,7 @@ class Endpoint(BaseEndpoint):
         self._loop.close()
 
     def _fail(self) -> None:
-        """A thread has failed, and the endpoint with it: nobody is left waiting."""
+        """Fail all pending calls, because one of the endpoint's threads has failed."""
         with self._lock:
             self._open = False
             self._leave_nobody_waiting()
@@ -186,7 +186,8 @@ class Endpoint(BaseEndpoint):
             self._end_work()
 
     def _broken(self, error: BaseException) -> None:
-        """A signal handler has raised this in a step, half of which is done: it must not go on."""
+        """Close the endpoint after a signal handler raised `error` inside a step, which left the machine's state half
+        changed."""
         if self not in running:
             return
         log.critical(
@@ -198,7 +199,7 @@ class Endpoint(BaseEndpoint):
         )
         with undisturbed:
             self._fail()
-            if self._closing.acquire(blocking=False):  # else it is being closed, and that goes on
+            if self._closing.acquire(blocking=False):  # False while another thread closes it
                 try:
                     self._stop()
                 finally:
@@ -210,9 +211,9 @@ class Endpoint(BaseEndpoint):
             return self._driver.arm()
 
     def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None) -> T:
-        """The answer to a call that is made under the lock.
+        """Make a call under the lock, and wait for its answer without it.
 
-        Raises TimeoutError after `timeout` seconds, with the call's own words.
+        Raises TimeoutError after `timeout` seconds, with the call's own text.
         """
         answered = locked()
 
@@ -242,9 +243,9 @@ class Endpoint(BaseEndpoint):
             return pending.result()
 
     def tell(self, done: Callable[[], object]) -> None:
-        """Tell the machine what another thread has done.
+        """Run `done` under the lock, and the machine's actions after it.
 
-        Waiting callers are woken when the lock is free, as they want it next.
+        Threads that it wakes are woken once the lock is free, as they need it next.
         """
         woken: list[LockType] = []
         try:
@@ -259,7 +260,7 @@ class Endpoint(BaseEndpoint):
             for answered in woken:
                 release(answered)
 
-    # Asked for by the driver and the mailboxes, under the lock (see LoopAdapter and ThreadCore).
+    # Called by the driver and the mailboxes, under the lock (see LoopAdapter and ThreadCore).
 
     def wakeup(self) -> Wakeup:
         return Wakeup(self._lock)
@@ -279,7 +280,7 @@ class Endpoint(BaseEndpoint):
             self._is_direct = False
 
     def may_write(self) -> bool:
-        """True if this thread may write at once."""
+        """True if the current thread may write to sockets at once."""
         return self._is_direct or self._loop.claim()
 
     def wake(self) -> None:
@@ -293,7 +294,8 @@ class Endpoint(BaseEndpoint):
             release(self._idle)
 
     def abandon(self, dropped: Closable) -> None:
-        """Any thread may be interrupted by the garbage collector, whatever locks it holds: so this takes none."""
+        """Close a dropped resource soon. Takes no lock: the garbage collector may call this in a thread that holds any
+        lock."""
         self._abandoned.append(dropped)
         self._loop.wake()
 

@@ -1,7 +1,4 @@
-"""Events for threads, by an iterator or a function.
-
-The iterator blocks; the function is called on a thread.
-"""
+"""Events for threads: a blocking iterator, or a callback on a thread."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ E = TypeVar("E")
 
 
 class ThreadCore(Protocol):
-    """The core of an endpoint on threads."""
+    """The part of an endpoint on threads that event iterators use."""
 
     @property
     def lock(self) -> StepLock: ...
@@ -33,8 +30,8 @@ class ThreadCore(Protocol):
 class Events(BlockingIterator[E | EventsMissed]):
     """Iterator over events: `for event in endpoint.events()`. It ends with its endpoint, or by `close()`.
 
-    It has what happens from when it was made. It ends, too, after `timeout` seconds without an event, and may be used
-    again then. Several threads may share one: each event goes to one of them.
+    It yields events that happen after its creation. It also ends after `timeout` seconds without an event, and may then
+    be used again. Several threads may share one: each event goes to one of them.
     """
 
     _closed_text = "the events came to their end, by close() or with their instance: nothing more comes"
@@ -44,7 +41,7 @@ class Events(BlockingIterator[E | EventsMissed]):
         self._feed = feed
         self._timeout = timeout
         self._wakeup = core.wakeup()
-        self._left: deque[E | EventsMissed] = deque()  # when Ctrl-C came
+        self._left: deque[E | EventsMissed] = deque()  # taken, but not handed out because of Ctrl-C
         with core.lock:
             self._queue = feed.listen(self._wakeup)
 
@@ -61,7 +58,7 @@ class Events(BlockingIterator[E | EventsMissed]):
                         break
             return event
         except KeyboardInterrupt:
-            if event is not None:  # it was not handed out
+            if event is not None:  # taken, but not handed out because of Ctrl-C
                 self._left.append(event)
             raise
 
@@ -69,7 +66,7 @@ class Events(BlockingIterator[E | EventsMissed]):
         return self._left.popleft() if self._left else self._queue.take()
 
     def close(self) -> None:
-        """Take no more: those that came before can still be taken."""
+        """End the iterator. Events that came before can still be taken."""
         with self._core.lock:
             self._feed.leave(self._queue)
 
@@ -78,7 +75,7 @@ class Events(BlockingIterator[E | EventsMissed]):
 
 
 def call_on_thread(core: ThreadCore, feed: EventFeed[E], function: OnEvent) -> None:
-    """Call the function for each event, one after the other, for as long as the endpoint is open."""
+    """Call `function` for each event on a thread, one after the other, for as long as the endpoint is open."""
     events = Events(core, feed)
 
     def work() -> None:

@@ -1,9 +1,9 @@
 """Outbound streams on threads, with a thread for each source.
 
-The source may block for as long as it likes, and what it has yielded must not wait for it. So its thread only
-gathers while it has credit, at the cost of a list's append, and has the loop's thread pass on what has gathered; the
-machine's lock it takes when its credit is used up. A list that two threads share is never replaced: one appends at its
-end, the other takes from its front, under the lock.
+A source may block for any time, and elements that it has yielded must not wait for it. So its thread only appends
+elements to a list while it has credit, and the loop's thread sends them; it takes the machine's lock only when its
+credit is used up. The list is shared without a lock, so it is never replaced: one thread appends at its end, the other
+removes from its front, under the machine's lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .wire import Wakeup
 
 
 class ThreadOutboundCore(OutboundCore, Protocol):
-    """The core of streams on threads, as far as outbound ones know it."""
+    """The part of the streams' core that outbound streams on threads use."""
 
     @property
     def lock(self) -> StepLock: ...
@@ -29,7 +29,7 @@ class ThreadOutboundCore(OutboundCore, Protocol):
 
 
 class ThreadOutboundStream(OutboundStream):
-    """An outbound stream whose `run` is the work of a thread: it returns soon after the end, if the source does."""
+    """An outbound stream whose `run` is a thread's work. It returns soon after the stream's end, if the source does."""
 
     def __init__(
         self, core: ThreadOutboundCore, key: tuple[int, int], name: str, publication: Publication, grant: int
@@ -49,13 +49,13 @@ class ThreadOutboundStream(OutboundStream):
         self._work.end()
 
     def run(self) -> None:
-        with self._core.lock:  # the turn in which it came may have seen its end, too
+        with self._core.lock:  # the stream may have ended before its thread began
             if self.over:
                 return
         try:
             with working(self._work):
                 self._give()
-        except BaseException as error:  # any error of the application's code ends its stream, and no more
+        except BaseException as error:  # an error of application code ends only its own stream
             with self._core.lock:
                 self.fail(error)
         else:
@@ -63,11 +63,11 @@ class ThreadOutboundStream(OutboundStream):
                 self.complete()
 
     def flush(self) -> None:
-        if self._flushing:  # an element that cannot be sent is ending the stream: nothing goes out behind it
+        if self._flushing:  # nested: an element that cannot be sent is ending the stream
             return
         self._flushing = True
         self.listen()
-        while gathered := self._gathered[:]:  # again: who appends to a list that is not empty does not ask for a flush
+        while gathered := self._gathered[:]:  # a loop, as appending to a list that is not empty requests no flush
             del self._gathered[: len(gathered)]
             self.pending = gathered
             super().flush()
@@ -103,11 +103,11 @@ class ThreadOutboundStream(OutboundStream):
                 if self.over:
                     return
                 credit -= 1
-            if credit:  # the source has no more
+            if credit:  # the source is at its end
                 return
 
     def _wanted(self) -> int:
-        """Waits until something may be pulled, and says how much. 0: the stream is over."""
+        """Wait until elements may be pulled; returns their number, 0 when the stream is over."""
         with self._core.lock:
             self.look()
             self._core.run_actions()
@@ -119,7 +119,7 @@ class ThreadOutboundStream(OutboundStream):
 
 
 def is_async(source: Any) -> bool:
-    """True if it can only be used where one awaits: an async iterable, an awaitable, or a function of one."""
+    """True for an async iterable, an awaitable, or a function that returns one: none can be used on threads."""
     if hasattr(source, "__iter__"):
         return False
     if hasattr(source, "__aiter__") or hasattr(source, "__await__"):

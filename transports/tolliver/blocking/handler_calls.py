@@ -1,7 +1,8 @@
-"""Calls of handlers in threads, of responders, too.
+"""Calls of handlers and responders, on threads.
 
-A handler has a pool, as large as there are calls at work at once. A thread that waits reads the sockets. One that takes
-a message wakes or starts another where more wait, up to the handler's `concurrency`.
+Each handler has a pool of threads, which grows to the number of its concurrent calls. A waiting thread serves the
+sockets (see `loop`). A thread that takes a message wakes or starts another one if more messages wait, up to the
+handler's `concurrency`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CONCURRENCY = 8
 
 
 class _Done(NamedTuple):
-    """A call that is over, and what is to be said of it."""
+    """A finished call: its result or exception, and its duration in seconds."""
 
     delivery: Delivery
     result: object
@@ -51,14 +52,14 @@ class ThreadCalls:
         with core.lock:
             self.mailbox.open()
             try:
-                if not self._wakeups:  # a message that waited may have started one
+                if not self._wakeups:  # `open` may have delivered a message, which starts a thread
                     self._start()
             except OutOfThreads:
                 self.mailbox.close()
                 raise
 
     def set(self) -> None:
-        """Something has come, or nothing will any more. Under the lock."""
+        """Called under the lock when a message has arrived, or the mailbox has been closed."""
         if self.mailbox.closed:
             for wakeup in self._wakeups:
                 wakeup.set()
@@ -69,7 +70,7 @@ class ThreadCalls:
         if self._idle:
             self._idle.pop().set()
         elif len(self._wakeups) < self._concurrency:
-            with suppress(OutOfThreads):  # then those that are there do it
+            with suppress(OutOfThreads):  # then the existing threads make the calls
                 self._start()
 
     def _start(self) -> None:
@@ -87,7 +88,7 @@ class ThreadCalls:
             wakeup.lends = done.took < PAUSE
 
     def _next(self, wakeup: BorrowerWakeup, done: _Done | None) -> Delivery | None:
-        """The next message, once the call of the last one is settled; None when the mailbox is closed."""
+        """Settle the last call, and wait for the next message. None when the mailbox is closed."""
         box = self.mailbox
         with self._core.lock:
             if done is not None:
@@ -105,14 +106,14 @@ class ThreadCalls:
         return None
 
     def _call(self, delivery: Delivery) -> tuple[object, BaseException | None]:
-        """The verdict of its result, or the error that it has raised."""
+        """Call the handler; returns (judged result, None) or (None, exception)."""
         try:
             result = called(self._handler, delivery)
             return self.mailbox.policy.judge(self.mailbox, delivery, result), None
         except BaseException as error:
             if is_interrupt(error):
                 self.mailbox.close()
-                interrupt_program()  # the thread that it would end is ours
+                interrupt_program()  # raised on our thread, where it would not end the program
                 raise
             return None, error
 
@@ -127,26 +128,27 @@ class ThreadCalls:
 
 
 class Registration(Receiver):
-    """A handler at work, on threads of its own. `close()` ends it; what it holds is failed and sent again."""
+    """A registered handler, with its own threads. After `close()` its unsettled messages are resent by their
+    senders."""
 
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
         policy = how.policy(name_of(handler))
         self._mailbox = ThreadCalls(core, channel, key, checked_plain(handler), policy).mailbox
 
     def close(self) -> None:
-        """Calls that are running go on, and what they say counts no more. The subscription stays."""
+        """Stop calling the handler. Calls in progress go on, but their results are ignored. The subscription stays."""
         super().close()
 
 
 def checked_plain(handler: F) -> F:
-    """The handler, which is no coroutine function. Raises TypeError."""
+    """Returns the handler. Raises TypeError if it is a coroutine function."""
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
         raise TypeError(f"{handler!r:.200} is async: give a plain function, it may wait")
     return handler
 
 
 def called(handler: Handler, delivery: Delivery) -> object:
-    """The result of the call. Raises what that raises, and TypeError for one that is to be awaited."""
+    """Call the handler; returns its result. Raises what it raises, and TypeError if the result is awaitable."""
     result = handler(delivery)
     if result is None or result is True or type(result) is bytes or not inspect.isawaitable(result):
         return result

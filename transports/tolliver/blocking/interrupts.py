@@ -1,12 +1,12 @@
-"""Ctrl-C on the main thread: after a machine's step, never inside.
+"""Ctrl-C on the main thread, delayed to the end of a step.
 
-Python raises KeyboardInterrupt between any two lines of the main thread, also between two that belong together. A
-program may catch it and go on with its instance. So while an instance is open, Python's own handler of SIGINT is
-wrapped: in a step, and in a section that is `undisturbed`, the interrupt waits for the end of that, and a wait inside
-ends at once.
+Python raises KeyboardInterrupt between any two bytecodes of the main thread, so possibly in the middle of a change of
+the machine's state. A program may catch it and continue to use its instance. So while an instance is open, Python's own
+handler of SIGINT is replaced by one that delays: inside a step (while the machine's lock is held) and inside an
+`undisturbed` section, KeyboardInterrupt is raised at the end of that, and a wait inside the section ends at once.
 
-A handler of the application's, for this or another signal, may raise as well. Inside a step nothing can make good what
-that has left half done: the instance ends, and says so.
+The application's handlers of this or another signal may raise as well. An exception of theirs inside a step cannot be
+delayed and leaves the state half changed, so the instance is closed, with an error.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .waits import Work, adopt, limited
 
 
 class StepLock(RLock):  # type: ignore[misc]  # final for the checker alone
-    """The machine's lock. A thread that holds it is in a step, whose end raises the Ctrl-C that came meanwhile."""
+    """The machine's lock. Holding it is a step; a Ctrl-C during the step raises KeyboardInterrupt at its end."""
 
     def __init__(self, broken: Callable[[BaseException], object]) -> None:
-        """`broken` is called, without the lock, with what a signal handler has raised inside a step."""
+        """`broken` is called, without the lock, with an exception that a signal handler raised inside a step."""
         self._broken = broken
         self.harmless: BaseException | None = None
-        """Raised in a wait, which is no step."""
+        """An exception raised while waiting, when no state is half changed."""
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -49,18 +49,19 @@ class StepLock(RLock):  # type: ignore[misc]  # final for the checker alone
             self.harmless = None
             self.release()
             return
-        with suppress(RuntimeError):  # it may have been raised where a wait had let go of it
+        with suppress(RuntimeError):  # raised where a wait had released the lock
             self.release()
         if not self.is_mine():
             self._broken(error)
 
     def is_mine(self) -> bool:
-        """True if this thread holds it."""
+        """True if the current thread holds the lock."""
         return bool(self._is_owned())  # type: ignore[attr-defined]  # as conditions ask
 
 
 class _Undisturbed:
-    """A section of the main thread that no interrupt cuts: its end raises the Ctrl-C that came meanwhile."""
+    """Context manager for a section of the main thread that Ctrl-C does not interrupt. Its end raises
+    KeyboardInterrupt."""
 
     def __enter__(self) -> None:
         global _sections
@@ -76,17 +77,17 @@ class _Undisturbed:
 
 
 T = TypeVar("T")
-_REMOVERS = {"_weakrefset": "_remove", "weakref": "remove"}  # functions that Python calls back, by modules
-_LOOK = 0.001  # seconds
+_REMOVERS = {"_weakrefset": "_remove", "weakref": "remove"}  # weak references' callbacks, by module
+_LOOK = 0.001  # seconds between checks
 undisturbed: _Undisturbed = _Undisturbed()
-_locks: set[StepLock] = set()  # of instances that are open
-_main: int | None = None  # the main thread, where the handler is wrapped
-_sections = 0  # that the main thread is in
-_work = Work()  # of the main thread: over when an interrupt is due
+_locks: set[StepLock] = set()  # locks of open instances
+_main: int | None = None  # id of the main thread, once SIGINT's handler is replaced
+_sections = 0  # nesting depth of undisturbed sections of the main thread
+_work = Work()  # the main thread's; `over` means that a KeyboardInterrupt is due
 
 
 def wrap(lock: StepLock) -> None:
-    """An instance opens: Python's own handler, and no other, waits for the end of its steps."""
+    """Replace SIGINT's handler because an instance is opened, unless the application has installed its own."""
     global _main
     _locks.add(lock)
     if get_ident() == main_thread().ident and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -96,14 +97,15 @@ def wrap(lock: StepLock) -> None:
 
 
 def unwrap(lock: StepLock) -> None:
-    """An instance is closed. The last one gives the handler back, as other libraries look for Python's own."""
+    """Note that an instance is closed. After the last one Python's own handler is restored, which other libraries test
+    for."""
     _locks.discard(lock)
     if not _locks and get_ident() == main_thread().ident and signal.getsignal(signal.SIGINT) is _on_interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def forget() -> None:
-    """In a forked child, where no step goes on."""
+    """Reset all state in a forked child, where no step is in progress."""
     global _sections
     _locks.clear()
     _sections = 0
@@ -111,13 +113,14 @@ def forget() -> None:
 
 
 def wait(lock: LockType, timeout: float | None) -> bool:
-    """Until it is released, inside an undisturbed section. False: after `timeout` seconds, or as Ctrl-C has come."""
+    """Wait for the lock inside an undisturbed section. False after `timeout` seconds, or when a KeyboardInterrupt is
+    due."""
     seconds = limited(timeout)
     return _work.wait(lock, seconds) if get_ident() == _main else lock.acquire(timeout=seconds)
 
 
 def made(make: Callable[[], T], undo: Callable[[T], object]) -> T:
-    """The object that this makes, or nothing: where Ctrl-C has come meanwhile the object is undone."""
+    """Create an object. If Ctrl-C came meanwhile, the object is passed to `undo`, and KeyboardInterrupt is raised."""
     one: list[T] = []
     try:
         with undisturbed:
@@ -130,7 +133,7 @@ def made(make: Callable[[], T], undo: Callable[[T], object]) -> T:
 
 
 def stop_if_interrupted() -> None:
-    """At a place inside an undisturbed section that can be left. Raises KeyboardInterrupt."""
+    """Raises a due KeyboardInterrupt, at a safe place inside an undisturbed section."""
     if _work.over and get_ident() == _main:
         _work.over = False
         raise KeyboardInterrupt
@@ -144,7 +147,7 @@ def _on_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_dropped(frame: FrameType | None) -> bool:
-    """True where Python drops whatever is raised: in a finalizer, and where it removes a weak reference."""
+    """True where Python would ignore an exception: in a finalizer or a weak reference callback."""
     while frame is not None:
         name = frame.f_code.co_name
         if name in ("__del__", _REMOVERS.get(frame.f_globals.get("__name__", ""))):
@@ -154,9 +157,10 @@ def _is_dropped(frame: FrameType | None) -> bool:
 
 
 def _comes_again() -> bool:
-    """Send the signal again when the main thread is through with that. False: there is no thread to do it."""
+    """Arrange that the signal is sent again once the main thread has left such code. False if no thread is
+    available."""
     with suppress(RuntimeError):
-        start_new_thread(_interrupt_when_through, ())  # unlike a Thread it takes no lock here
+        start_new_thread(_interrupt_when_through, ())  # unlike `Thread.start` it takes no lock
         return True
     return False
 
@@ -178,7 +182,7 @@ def _raise_what_is_due() -> None:
 
 
 def _is_from_outside(error: BaseException, trace: TracebackType | None) -> bool:
-    """True for what a signal handler has raised: what our own code refuses with leaves everything as it was."""
+    """True if a signal handler raised the exception. Exceptions that our own code raises leave the state intact."""
     if not isinstance(error, Exception):
         return True
     frames = []
@@ -192,6 +196,6 @@ def _is_from_outside(error: BaseException, trace: TracebackType | None) -> bool:
 
 
 def _code_of(handler: object) -> object:
-    handler = getattr(handler, "func", handler)  # of a partial
-    handler = getattr(handler, "__func__", handler)  # of a method
+    handler = getattr(handler, "func", handler)  # unwraps functools.partial
+    handler = getattr(handler, "__func__", handler)  # unwraps a bound method
     return getattr(handler, "__code__", None)

@@ -1,4 +1,4 @@
-"""Iteration on threads, with a time limit for each item."""
+"""Base of blocking iterators, with a time limit for each item."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ T = TypeVar("T")
 
 
 class BlockingIterator(Generic[T]):
-    """An iterator for any number of threads: each item goes to one of them."""
+    """A blocking iterator that several threads may share: each item goes to one of them."""
 
     _timeout: float | None
     _closed_text: ClassVar[str]
-    """The text of the error at its end."""
+    """Text of the error of `next` after the end."""
 
     @abstractmethod
     def _take(self, timeout: float | None) -> T | None:
-        """The next one; None when it was closed. Raises TimeoutError after `timeout` seconds."""
+        """The next item; None when the iterator was closed. Raises TimeoutError after `timeout` seconds."""
 
     @abstractmethod
     def close(self) -> None:
-        """Take no more."""
+        """End the iterator."""
 
     def next(self, timeout: float | None = None) -> T:
-        """The next one. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when it was closed."""
+        """The next item. Raises TimeoutError after `timeout` seconds, and ConnectionClosing when the iterator was
+        closed."""
         item = self._take(timeout)
         if item is None:
             raise ConnectionClosing(self._closed_text)

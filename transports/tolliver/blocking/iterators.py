@@ -1,7 +1,7 @@
-"""Blocking iterators: receiving messages in threads.
+"""Blocking iterators over messages.
 
-A mailbox's wakeup is a condition on the machine's lock, so waiting for a delivery lets the machine go on, and several
-threads may take from one iterator. Deliveries are settled under that lock, from whatever thread.
+A mailbox's wakeup releases the machine's lock while a thread waits, so the machine goes on, and several threads may
+share one iterator. Deliveries are settled under that lock, on any thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ThreadCore(Core, Protocol):
 
 
 class ThreadIterator(BaseIterator, BlockingIterator[Item]):
-    """An iterator over a mailbox, for any number of threads."""
+    """A blocking iterator over a mailbox that several threads may share."""
 
     _closed_text = "the iterator was closed, by close() or with its instance: nothing more comes"
 
@@ -50,7 +50,7 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
         policy: Policy | None = None,
     ) -> None:
         self._timeout = timeout
-        self._left: deque[Item] = deque()  # when Ctrl-C came
+        self._left: deque[Item] = deque()  # taken, but not handed out because of Ctrl-C
         self._wakeup = core.wakeup()
         super().__init__(core, channel, key, self._wakeup, policy or Policy())
         if subscribe:
@@ -58,7 +58,7 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
 
     @abstractmethod
     def _take_item(self) -> Item | None:
-        """The next that has come, which is being handled from now on; None where there is none."""
+        """The next item, whose processing starts now; None if there is none."""
 
     def _take(self, timeout: float | None) -> Item | None:
         item = None
@@ -75,11 +75,12 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
             raise
 
     def put_back(self, item: Item) -> None:
-        """Ctrl-C has come before it was handed out."""
+        """Keep an item that was taken, but not handed out because of Ctrl-C."""
         self._left.append(item)
 
     def _wait(self, timeout: float | None, end: float) -> bool:
-        """Until something may have come. False when it was closed, or who waits need not. Raises TimeoutError."""
+        """Wait for a message. False if the iterator was closed, or the thread must stop waiting. Raises
+        TimeoutError."""
         box = self._mailbox
         if box.closed:
             return False
@@ -90,16 +91,17 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
         return self._wakeup.wait(left)
 
     def close(self) -> None:
-        """Take no more; what was not settled is not acknowledged and is sent again. The subscription stays."""
+        """Stop receiving. Unsettled messages are not acknowledged, so their senders resend them. The subscription
+        stays."""
         with self._core.lock:
             self._left.clear()
             super().close()
 
 
 class Messages(ThreadIterator[Delivery]):
-    """An iterator over what matches, one delivery at a time. Leaving it fails what it still holds.
+    """A blocking iterator over matching messages, one delivery at a time. Leaving its block fails the unsettled ones.
 
-    It ends when it or its instance is closed, and when its `timeout` passes without a message; after that it may be
+    It ends when it or its instance is closed, and when `timeout` seconds pass without a message; after that it may be
     used again. Several threads may share one: each delivery goes to one of them.
     """
 
@@ -108,7 +110,7 @@ class Messages(ThreadIterator[Delivery]):
 
 
 class Runs(ThreadIterator[Run]):
-    """As Messages, a run at a time: `for run in instance.message_runs(...)`."""
+    """Like Messages, but yields runs of deliveries: `for run in instance.message_runs(...)`."""
 
     def _take_item(self) -> Run | None:
         return self._mailbox.take_run()

@@ -1,16 +1,15 @@
-"""Selector loop for threads.
+"""Selector loop for threads: one thread at a time serves all sockets.
 
-One thread at a time reads all sockets. The loop has a selector, calls that other threads leave (`soon`), and a few of
-its own for later. Others wake its reader through a socket pair, and only when that sleeps: a thousand calls in one
-round cost one byte.
+The loop has a selector, functions to call that other threads put (`soon`), and timers. Other threads wake it through a
+socket pair, and only if it sleeps in the selector: a thousand calls in one round cost one byte.
 
-It costs more to pass a message to another thread than to read it. So the thread of a handler borrows the sockets while
-it waits, and reads them itself. The sockets' own thread steps back when it has woken such a thread, and takes them
-again when nobody has had them for a moment: a handler may block.
+Passing a message to another thread costs more than reading it. So a handler's thread, while it waits for a message,
+serves the sockets itself: it "borrows" them. The loop's own thread stops serving once it has woken such a thread, and
+takes over again when no thread has served the sockets for PAUSE seconds, as a handler may block.
 
-Nothing can deadlock here. The baton, a lock, says who has the sockets; it is held for rounds alone, in which no code of
-the application runs. Its holder may take the machine's lock, for a moment. The sockets' own thread is the only one that
-waits for the baton, and holds no lock then; all others try, and go their way.
+Why there is no deadlock: the right to serve the sockets is a lock, the baton. It is held only for rounds of the loop,
+in which no application code runs. Its holder may take the machine's lock, briefly. Only the loop's own thread waits for
+the baton, and holds no other lock then; all other threads try, and give up at once.
 """
 
 from __future__ import annotations
@@ -30,18 +29,19 @@ from tolliver_proto import ConnectionLost
 
 from .._driver.sockets import MORE_FILES
 
-_LONGEST = 86400.0  # seconds: what a selector counts in milliseconds ends after 24 days
-PAUSE = 0.001  # seconds for which a borrower may be away, and the sockets unread
-LOOK = PAUSE / 2  # seconds after which a borrower with much to do looks at them
-_STILL = 10  # pauses for which a borrower has waited: it is called back then when that has got something
-_GATHERED = 0.0002  # seconds: callers that write more often than that leave it to whoever has the sockets
+_LONGEST = 86400.0  # seconds: a selector's timeout in milliseconds overflows after 24 days
+PAUSE = 0.001  # seconds that the sockets may stay unserved while a borrower is busy
+LOOK = PAUSE / 2  # seconds after which a busy borrower serves them between two messages
+_STILL = 10  # pauses of one borrower's wait, after which the own thread sleeps until that ends
+_GATHERED = 0.0002  # seconds: callers that write more often leave writing to the loop
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Loop:
-    """`tick` is called in each round; it returns the seconds until it wants to be called again, or None.
+    """The selector loop.
 
-    Raises ConnectionLost where the system has no room for what it needs.
+    `tick` is called when the loop was woken or its time has come; it returns seconds until its next call, or None.
+    Raises ConnectionLost if the system has no file descriptors left.
     """
 
     def __init__(self, tick: Callable[[], float | None]) -> None:
@@ -58,35 +58,35 @@ class Loop:
         self._calls: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
-        self._due = 0.0  # when `tick` or a timer is
+        self._due = 0.0  # monotonic seconds of the next `tick` or timer
         self._woken = False
-        self._asleep = False  # the reader waits
-        self._busy = False  # or works on what has come
+        self._asleep = False  # the serving thread waits in the selector
+        self._busy = False  # the serving thread processes input
         self._stopped = False
         self._baton = threading.Lock()
-        self._baton.acquire()  # for the sockets' own thread, which is still to begin
-        self._borrowed = 0  # how often
-        self._is_lent = False  # a borrower was woken: it is to have them next
-        self._dozing = False  # their own thread, until a borrower is through
-        self._alarm = threading.Lock()  # locked, but for the moment in which it goes off
+        self._baton.acquire()  # on behalf of the loop's own thread, until that runs
+        self._borrowed = 0  # number of borrowings so far
+        self._is_lent = False  # a borrower was woken, and is to serve the sockets next
+        self._dozing = False  # the own thread sleeps until a borrower ends
+        self._alarm = threading.Lock()  # released to wake the own thread
         self._alarm.acquire()
         self._error: BaseException | None = None
         self._main = threading.main_thread().ident
-        self._claimed = 0.0  # when a caller last had something to write
-        self._has_read = False  # something came since a caller wrote
+        self._claimed = 0.0  # monotonic seconds of the last `claim`
+        self._has_read = False  # input has arrived since the last granted `claim`
 
-    # From any thread, and from a finalizer: without a lock.
+    # May be called from any thread and from finalizers, without a lock.
 
     def wake(self) -> None:
-        """Have another round."""
+        """Have `tick` called in another round."""
         self._woken = True
         self.nudge()
 
     def nudge(self) -> None:
-        """Have the reader look whether it still has to wait."""
+        """End the sleep of the serving thread, so that it checks what it waits for."""
         if self._asleep:
             self._asleep = False
-            with suppress(OSError):  # it is full, then the thread wakes; or closed, then nobody is to be woken
+            with suppress(OSError):  # buffer full: it wakes anyway; closed: no thread to wake
                 self._far.send(b"\0")
 
     def soon(self, call: Callable[[], object]) -> None:
@@ -94,33 +94,33 @@ class Loop:
         self.nudge()
 
     def lend(self) -> None:
-        """A thread that borrows was woken, and will."""
+        """Note that a borrowing thread was woken, and will serve the sockets."""
         self._is_lent = True
 
     def attend(self) -> None:
-        """Somebody waits for what only the sockets can bring: they must not be left alone now."""
+        """Have the own thread serve the sockets if no thread does: a caller waits for what arrives there."""
         if not self._baton.locked():
             self._call_back()
 
     def _call_back(self) -> None:
-        with suppress(RuntimeError):  # it went off already
+        with suppress(RuntimeError):  # released already
             self._alarm.release()
 
     def stop(self) -> None:
-        """`run` returns when this round is over."""
+        """Make `run` return at the end of this round."""
         self._stopped = True
         self._call_back()
         self.wake()
 
-    # From any thread that holds the machine's lock.
+    # May be called from any thread that holds the machine's lock.
 
     def claim(self) -> bool:
-        """True if this thread may write at once: nobody else is about to, and it is an answer, or the first for a
-        while.
+        """True if the current thread may write to sockets at once.
 
-        Never the main thread: Ctrl-C may end it between a write and the note of how much went out.
+        It may if no other write is due, and this is an answer to input, or the first write for a while. The main thread
+        never may: Ctrl-C could interrupt it between a write and the note of the bytes written.
         """
-        if self._woken and not self._asleep:  # a turn is coming
+        if self._woken and not self._asleep:  # a round is about to run
             return False
         last, self._claimed = self._claimed, monotonic()
         if self._busy or get_ident() == self._main or not (self._has_read or self._claimed > last + _GATHERED):
@@ -128,10 +128,10 @@ class Loop:
         self._has_read = False
         return True
 
-    # From threads that hold no lock.
+    # For threads that hold no lock.
 
     def run(self) -> None:
-        """The work of their own thread. Nobody has the sockets after it. Raises an error of any thread that had
+        """Serve the sockets until `stop`; the work of the loop's own thread. Raises the error of any thread that served
         them."""
         while not self._stopped:
             self._is_lent = False
@@ -144,7 +144,7 @@ class Loop:
             raise self._error
 
     def borrow(self, until: Callable[[], object]) -> bool:
-        """Read the sockets until that is true. False: others have them, or are to have them."""
+        """Serve the sockets until `until()` is true. False if another thread serves them, or is to."""
         if not self._baton.acquire(blocking=False):
             return False
         self._borrowed += 1
@@ -163,10 +163,10 @@ class Loop:
                 self._dozing = False
                 self._call_back()
             if self._is_lent:
-                sleep(0)  # the thread that was woken wants the interpreter
+                sleep(0)  # lets the woken thread have the interpreter
 
     def _stand_by(self) -> None:
-        """Until no borrower has come for a moment."""
+        """Wait until no thread has served the sockets for PAUSE seconds."""
         still = 0
         while True:
             seen = self._borrowed
@@ -177,18 +177,18 @@ class Loop:
             elif not self._baton.locked():
                 return
             elif (still := still + 1) > _STILL:
-                self._dozing = True  # and only then look again
+                self._dozing = True  # set before the check, so that its end is not missed
                 if self._baton.locked():
                     self._alarm.acquire()
                 still = 0
 
-    # On the thread that holds the baton.
+    # For the thread that holds the baton.
 
     def _read_until(self, is_over: Callable[[], object]) -> None:
         try:
             self._serve()
             while not self._stopped:
-                self._asleep = True  # and only then look whether somebody called meanwhile
+                self._asleep = True  # set before the check, so that no call is missed
                 is_due = self._woken or self._calls or is_over()
                 ready = self._selector.select(0 if is_due else self._due - monotonic())
                 self._asleep = False
@@ -207,7 +207,7 @@ class Loop:
             self._asleep = self._busy = False
 
     def _serve(self) -> None:
-        """Time, and calls of others."""
+        """Run `tick` and timers if due, and the functions put by other threads."""
         if self._woken or monotonic() >= self._due:
             self._woken = False
             wait = self._tick()
@@ -217,7 +217,7 @@ class Loop:
             self._calls.popleft()()
 
     def watch(self, sock: socket.socket, events: int, act: Callable[[int], object]) -> None:
-        """Call `act(events)` whenever one of them is true; 0: no longer."""
+        """Call `act(events)` whenever one of the selector events is ready. `events=0` ends this."""
         key = self._selector.get_map().get(sock)
         if not events:
             self.ignore(sock)
@@ -246,10 +246,10 @@ class Loop:
         if self._timers:
             self._due = min(self._due, self._timers[0][0])
 
-    # When the thread is no more: after its end, or in a forked child.
+    # After the own thread has ended, or in a forked child.
 
     def close(self) -> None:
-        """Close every socket that is watched. The second time does nothing."""
+        """Close every watched socket. A second call does nothing."""
         for key in list((self._selector.get_map() or {}).values()):
             key.fileobj.close()  # type: ignore[union-attr]  # sockets are all that `watch` takes
         self._selector.close()

@@ -16,10 +16,10 @@ def create_instance(
     handlers: Iterable[Registering] | None = None,
     responders: Iterable[RespondingTo] | None = None,
 ) -> Instance:
-    """`with create_instance(options) as instance:` opens the database, listens, dials, and closes in order.
+    """Create an instance: `with create_instance(options) as instance:` opens it, and closes it in order.
 
-    `subscriptions`, `handlers` and `responders` take the place of those of the options: they are in force before it
-    listens or dials (T-46).
+    Entering opens the database, listens and dials. `subscriptions`, `handlers` and `responders` replace those of the
+    options, and are in force before it listens or dials (T-46).
 
     Entering raises CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError.
     """

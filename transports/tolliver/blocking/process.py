@@ -1,8 +1,8 @@
 """Instances and their process: its end, and its forks.
 
-An instance that was never left is closed when the interpreter ends. A forked child has none of its threads, so it
-cannot live there (T-79): the child lets go of what it shares with the parent, and takes no lock, as the thread that
-would release it is not there.
+An instance that is still open is closed when the interpreter ends. A forked child has none of its threads, so the
+instance cannot run there (T-79): the child closes what it shares with the parent, without taking any lock, as the
+thread that holds the lock does not exist in the child.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Resident(Protocol):
     def close(self) -> None: ...
 
     def disown(self) -> None:
-        """In a forked child: close what is shared with the parent, in a way that the parent does not notice."""
+        """Close, in a forked child, what is shared with the parent, so that the parent is not affected."""
 
 
 running: set[Resident] = set()
@@ -49,9 +49,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_of(name: str, work: Callable[[], None], fail: Callable[[], None]) -> threading.Thread:
-    """A thread of an instance; `fail` is called when `work` raises.
+    """A daemon thread of an instance; `fail` is called if `work` raises.
 
-    Threads are daemons: an instance that was never left does not keep the interpreter from ending.
+    An instance that was not closed must not keep the interpreter from ending, so its threads are daemons.
     """
 
     def run() -> None:

@@ -1,8 +1,8 @@
 """Core of streams on threads.
 
-As for an instance, calls may come from any thread, and a call takes the machine's lock for the moment in which it says
-what it wants, and waits without it. Each stream that is given has a thread for its source, so sources may block; so may
-whoever takes elements, on whatever thread it likes. None of the application's code runs on the thread of the sockets.
+Calls may come from any thread, and hold the machine's lock only while they make their request, not while they wait.
+Each outbound stream has a thread for its source, so sources may block; subscribers iterate on threads of their own. No
+application code runs on the thread of the sockets.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .subscription import Subscription
 
 P = TypeVar("P", bound=BasePeer)
 T = TypeVar("T")
-_FRAMES_WAITING = 1000  # of extensions, for the application
+_FRAMES_WAITING = 1000  # most frames of extensions that wait for the application
 
 
 class _Refused(Exception):
-    """The subscriber is told so."""
+    """A subscription that is refused, with the text for the subscriber."""
 
 
 class _Names(Catalogue):
-    """A catalogue that any thread may withdraw a publication from."""
+    """A catalogue from which any thread may withdraw a publication."""
 
     def __init__(self, owner: Endpoint) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Names(Catalogue):
 
 
 class _Frames:
-    """Frames of extensions on their way to the application, which has a thread for them."""
+    """Queue and thread that pass frames of extensions to the application."""
 
     def __init__(self, hand_over: Callable[[Any, Any], None]) -> None:
         self._hand_over = hand_over
@@ -59,7 +59,7 @@ class _Frames:
         self._stopped = False
 
     def put(self, peer: object, frame: Any) -> bool:
-        """False where too many wait."""
+        """Queue a frame; False if too many wait."""
         if self._waiting.qsize() >= _FRAMES_WAITING:
             return False
         self._waiting.put((peer, frame))
@@ -75,12 +75,12 @@ class _Frames:
 
 
 class StreamsCore(Endpoint, BaseStreamsCore[P]):
-    """Running streams without their calls, and the threads that read sources."""
+    """Running streams without their public calls, and the threads that read sources."""
 
-    def __init__(self, options: StreamsOptions) -> None:  # for the type: an endpoint takes any options
+    def __init__(self, options: StreamsOptions) -> None:  # for the type checker: an endpoint accepts any options
         super().__init__(options)
         self._catalogue = _Names(self)
-        self._sources = 0  # threads
+        self._sources = 0  # number of source threads so far
         self._frames: _Frames | None = None
 
     def call_on_event(self, function: OnEvent) -> None:

@@ -8,8 +8,8 @@ from .streams_core import StreamsCore
 
 
 def create_streams(options: StreamsOptions) -> Streams:
-    """`with create_streams(options) as streams:` listens, and closes in order.
+    """Create streams: `with create_streams(options) as streams:` listens, and closes in order.
 
-    Entering raises CertificateError, and ConnectionLost where it cannot listen.
+    Entering raises CertificateError, and ConnectionLost if it cannot listen.
     """
     return Streams(StreamsCore(options))

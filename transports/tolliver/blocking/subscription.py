@@ -1,8 +1,7 @@
-"""Subscriptions on threads: iterators that wait.
+"""Blocking iterators over the elements of a stream.
 
-As with messages, an inbound stream's wakeup is a condition on the machine's lock: waiting for
-an element lets the machine go on, and several threads may take from one subscription. Elements leave the lock as bytes;
-the codec, which is the application's, works outside it.
+A stream's wakeup releases the machine's lock while a thread waits for an element, so the machine goes on, and several
+threads may share one subscription. The codec is application code, so decoding happens without the lock.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ T = TypeVar("T")
 
 
 class _NothingCame(TimeoutError):
-    """The time limit of a wait for an element: a codec may raise a TimeoutError of its own."""
+    """TimeoutError of a wait for an element; a class of its own, as a codec may raise a TimeoutError, too."""
 
 
 class Subscription(BaseSubscription, Generic[T]):
     """The elements of a stream: `for element in subscription`.
 
-    The loop ends with the stream, and when `timeout` passes without an element; after that it may go on. Use `with`
-    around it where the loop may be left early: that cancels the stream at once. Several threads may share one: each
+    The loop ends with the stream, and after `timeout` seconds without an element, when it may be started again. Use
+    `with` around it if the loop may be left early: that cancels the stream at once. Several threads may share one: each
     element goes to one of them.
     """
 
@@ -58,13 +57,14 @@ class Subscription(BaseSubscription, Generic[T]):
         return self._take(timeout)
 
     def next_run(self, most: int, timeout: float | None = None) -> list[T]:
-        """The next elements that have come, `most` of them or fewer. Raises as `next`, and ValueError for no number."""
+        """A list of the next elements that have arrived, at most `most`. Raises like `next`, and ValueError for a bad
+        `most`."""
         if most < 1:
             raise ValueError(f"most is {most}: give a number of elements, 1 or more")
         return self._take_run(most, timeout)
 
     def runs(self) -> Iterator[list[T]]:
-        """For bulk: lists of elements that have come, at most a quarter of the window each."""
+        """Iterate over lists of elements that have arrived, each at most a quarter of the window long."""
         while True:
             try:
                 run = self._take_run(None, self._timeout)
@@ -73,9 +73,9 @@ class Subscription(BaseSubscription, Generic[T]):
             yield run
 
     def for_each(self, handler: Callable[[T], object]) -> None:
-        """Call the handler with each element, here, until the iteration ends; then cancel, also if the handler raises.
+        """Call the handler with each element, on this thread, until the iteration ends; then cancel, also if it raises.
 
-        Raises TypeError where the handler is async.
+        Raises TypeError if the handler is async.
         """
         check_handler(handler)
         with self:
@@ -126,11 +126,11 @@ class Subscription(BaseSubscription, Generic[T]):
             raise
 
     def _put_back(self, taken: Sequence[bytes]) -> None:
-        """Ctrl-C has come before they were handed out."""
+        """Keep elements that were taken, but not handed out because of Ctrl-C."""
         self._current.extendleft(reversed(taken))
 
     def _wait(self, timeout: float | None, most: int | None = None) -> None:
-        """Until there is a current element. Raises as `next`, and what a failed stream failed with."""
+        """Wait until there is a current element. Raises like `next`, and the error of a failed stream."""
         stream = self._stream
         end = math.inf if timeout is None else time.monotonic() + timeout
         while not self._current:
@@ -146,9 +146,9 @@ class Subscription(BaseSubscription, Generic[T]):
                 raise StopIteration
 
     def _decoded(self, elements: Sequence[bytes]) -> list[T]:
-        """A codec's error ends the stream, after the elements before it."""
+        """Decode elements. An error of the codec ends the stream, after the elements before it."""
         if self._decode is None:
-            return cast(list[T], elements)  # elements are bytes: that is what T is without a codec
+            return cast(list[T], elements)  # without a codec, T is bytes
         decoded: list[T] = []
         try:
             decoded.extend(converted(self._decode, elements))

@@ -1,6 +1,6 @@
-"""Iterators over typed deliveries, for threads.
+"""Blocking iterators over typed deliveries.
 
-A codec works outside the machine's lock, as a handler does.
+Decoding is application code, so it happens without the machine's lock, as a handler's call does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 def _opened(source: ThreadIterator[Item], opened: Callable[[Item], V | None], timeout: float | None) -> V | None:
-    """The next that its codec can read; None when it was closed."""
+    """The next item that decodes; None when the iterator was closed."""
     item = None
     try:
         while (item := source._take(timeout)) is not None:
@@ -34,7 +34,8 @@ def _opened(source: ThreadIterator[Item], opened: Callable[[Item], V | None], ti
 
 
 class TypedMessages(TypedReceiver, BlockingIterator[TypedDelivery[T]], Generic[T]):
-    """As Messages, with the `value` of each delivery. A body that does not decode is failed, told, and left out."""
+    """Like Messages; each delivery has a decoded `value`. A body that does not decode is failed, with a notice, and
+    skipped."""
 
     _source: Messages
     _closed_text = Messages._closed_text
@@ -49,11 +50,11 @@ class TypedMessages(TypedReceiver, BlockingIterator[TypedDelivery[T]], Generic[T
 
 
 class TypedWork(TypedMessages[T]):
-    """As Work, with the `value` of each job. One that does not decode is failed, told, and left out."""
+    """Like Work; each job has a decoded `value`. A job that does not decode is failed, with a notice, and skipped."""
 
 
 class TypedRuns(TypedReceiver, BlockingIterator[TypedRun[T]], Generic[T]):
-    """As Runs, with the `value` of each delivery."""
+    """Like Runs; each delivery has a decoded `value`."""
 
     _source: Runs
     _closed_text = Runs._closed_text

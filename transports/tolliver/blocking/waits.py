@@ -1,8 +1,8 @@
-"""Waits of threads, and what ends them.
+"""Waits of threads that can be ended from another thread.
 
-A thread that reads a stream's source waits no longer than that stream runs. The source is the application's, and so is
-the thread's stack: a generator over a subscription, say. In the same way the main thread waits no longer when Ctrl-C
-has come. All waits are for a lock that somebody releases; a thread knows what it works for, and that knows the lock.
+Two kinds of waits must be cut short: that of a thread reading a stream's source, when the stream is over, and that of
+the main thread, on Ctrl-C. The source is application code, and may itself wait on another subscription, say. So each
+such thread has a `Work`, which knows the lock that the thread waits for; ending the work releases that lock.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from contextlib import contextmanager, suppress
 
 
 class Work:
-    """Work of a thread, until that is over: one wait after the other."""
+    """A thread's task that can be ended, with at most one wait at a time."""
 
     def __init__(self) -> None:
         self.over: bool = False
         self._waits_for: LockType | None = None
 
     def end(self) -> None:
-        """From any thread, whatever locks it holds, and from a signal handler."""
+        """End the work and its current wait. May be called from any thread, with any locks held, and from a signal
+        handler."""
         self.over = True
         lock = self._waits_for
         if lock is not None:
             release(lock)
 
     def wait(self, lock: LockType, timeout: float) -> bool:
-        self._waits_for = lock  # before `over` is looked at
+        self._waits_for = lock  # set before `over` is checked, so that `end` is not missed
         try:
             return not self.over and lock.acquire(timeout=timeout)
         finally:
@@ -44,7 +45,7 @@ _here = _Here()
 
 @contextmanager
 def working(work: Work) -> Iterator[None]:
-    """This thread does so."""
+    """Context manager: waits of the current thread belong to this work."""
     _here.work = work
     try:
         yield
@@ -53,39 +54,39 @@ def working(work: Work) -> Iterator[None]:
 
 
 def adopt(work: Work) -> None:
-    """This thread does so for as long as it is there."""
+    """Waits of the current thread belong to this work from now on."""
     _here.work = work
 
 
 def still_wanted() -> bool:
-    """In a source: False once the stream that this thread reads it for is over. Elsewhere it is True.
+    """For a source: False once the stream that the current thread reads it for is over. True on other threads.
 
-    A source that waits for something of its own cannot be woken: let it wait with a timeout, ask this, and return.
+    A source's wait for something of its own cannot be ended from here: give it a timeout, check this, and return.
     """
     work = _here.work
     return work is None or not work.over
 
 
 def locked() -> LockType:
-    """A lock to wait for."""
+    """A new, locked lock, to wait for."""
     lock = allocate_lock()
     lock.acquire()
     return lock
 
 
 def release(lock: LockType) -> None:
-    """Let the thread go on that waits for it. The second time does nothing."""
+    """Release the lock, and so end the wait for it. A second call does nothing."""
     with suppress(RuntimeError):
         lock.release()
 
 
 def wait_for(lock: LockType, timeout: float | None = None) -> bool:
-    """Until it is released. False: after `timeout` seconds, or as what this thread works for is over."""
+    """Wait for the lock's release. False after `timeout` seconds, or when the current thread's work is over."""
     work = _here.work
     seconds = limited(timeout)
     return lock.acquire(timeout=seconds) if work is None else work.wait(lock, seconds)
 
 
 def limited(timeout: float | None) -> float:
-    """Seconds that the system's clocks can count; -1 where there is no end."""
+    """The timeout in seconds, within the range of `Lock.acquire`; -1 for None."""
     return -1.0 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)

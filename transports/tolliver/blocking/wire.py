@@ -1,9 +1,9 @@
-"""Transport of one connection on the loop.
+"""Transport of one connection on the selector loop.
 
-`transmit` and its like come from any thread that holds the machine's lock. The first one for a while, and an answer, is
-written at once, under that lock, as no write here waits; the others are left to the thread that reads, which takes all
-that is there. `busy` says that somebody is at it already. The thread that reads holds the lock while bytes go into the
-machine or come out of it, and never while the system takes or gives them.
+The driver's calls, such as `transmit`, come from any thread that holds the machine's lock. The first write for a while,
+and an answer, is written at once, under that lock, as no write here waits. All others are left to the thread that
+serves the sockets, which writes everything together. `busy` means that a write is in progress or scheduled. The serving
+thread holds the lock while bytes go into or come out of the machine, and never during a system call on the socket.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .waits import locked, release, still_wanted, wait_for
 
 
 class Wakeup:
-    """Tells the threads that wait for one thing to look again. It is set under the lock."""
+    """Wakes the threads that wait for one condition, so that they check it again. `set` needs the machine's lock."""
 
     def __init__(self, lock: StepLock) -> None:
         self._lock = lock
@@ -41,15 +41,15 @@ class Wakeup:
             release(waiter)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Until it is set, or for so many seconds. Under the lock, held once. False: its thread is to wait no longer,
-        as what it works for is over, or as Ctrl-C has come."""
+        """Wait until it is set, or `timeout` seconds. Call it with the lock held once. False if the thread must stop
+        waiting, because its work is over or Ctrl-C came."""
         waiter = locked()
         self._waiters.append(waiter)
         with undisturbed:
             self._lock.release()
             try:
                 wait_for(waiter, timeout)
-            except BaseException as error:  # of a signal handler
+            except BaseException as error:  # raised by a signal handler
                 self._lock.harmless = error
                 raise
             finally:
@@ -60,7 +60,7 @@ class Wakeup:
 
 
 class BorrowerWakeup(Wakeup):
-    """The wakeup of one thread, which reads the sockets while it waits."""
+    """The wakeup of one thread that serves the sockets while it waits (see `loop`)."""
 
     def __init__(self, lock: StepLock, loop: Loop) -> None:
         super().__init__(lock)
@@ -69,18 +69,18 @@ class BorrowerWakeup(Wakeup):
         self._waiting = False
         self._looked = 0.0
         self.lends = True
-        """Its thread gets the sockets when it is woken: as long as it comes back soon."""
+        """True if the thread serves the sockets when woken: its last handler call was short."""
 
     def set(self) -> None:
         if self._borrowing:
             self._loop.nudge()
-        elif self._waiting:  # else it looks before it waits
+        elif self._waiting:  # else it will check before it waits
             super().set()
             if self.lends:
                 self._loop.lend()
 
     def wait_for_it(self, is_there: Callable[[], object]) -> None:
-        """Until that is true, or it was set. Under the lock, held once."""
+        """Wait until the condition is true, or it was set. Call it with the lock held once."""
         if (self.lends and self._borrow(is_there)) or is_there():
             return
         self._waiting = True
@@ -90,7 +90,8 @@ class BorrowerWakeup(Wakeup):
             self._waiting = False
 
     def look(self) -> None:
-        """Read what has come meanwhile, if nobody else does: its thread has much to do. Under the lock, held once."""
+        """Serve the sockets for a moment if no thread does, as this one is busy with messages. Call it with the lock
+        held once."""
         if self.lends and monotonic() > self._looked + LOOK:
             self._borrow(lambda: True)
 
@@ -106,17 +107,17 @@ class BorrowerWakeup(Wakeup):
 
 
 class TransportOwner(Protocol):
-    """Endpoint of a connection."""
+    """The endpoint of a connection."""
 
     def may_write(self) -> bool:
-        """True if this thread may write at once. It holds the lock."""
+        """True if the current thread, which holds the lock, may write to sockets at once."""
 
     def ended(self, cid: int, error: TolliverError | None) -> None:
-        """Its socket is closed. Called once, by whoever has the sockets."""
+        """Called once, when the connection's socket has been closed."""
 
 
 class Transport(SocketSession):
-    """A connection of the endpoint."""
+    """Transport of one connection."""
 
     alone = PAUSE
     busy: bool
@@ -139,9 +140,9 @@ class Transport(SocketSession):
         self._dialling: Dialling | None = None
         self._closed = False
         self._watched = 0
-        self._left = False  # the writing, to the thread that reads
+        self._left = False  # writing is left to the serving thread
 
-    # From any thread that holds the lock.
+    # May be called from any thread that holds the lock.
 
     def write_soon(self) -> None:
         if self.busy:
@@ -164,7 +165,7 @@ class Transport(SocketSession):
     def abort(self) -> None:
         self._loop.soon(lambda: self.end(self.error))
 
-    # On the loop's thread.
+    # For the serving thread.
 
     def dial(self, remote: Remote) -> None:
         def resolved(addresses: list[Address], error: OSError | None) -> None:
@@ -172,7 +173,7 @@ class Transport(SocketSession):
                 connected(None, error)
             elif not self._closed:
                 dialling = Dialling(self._loop, addresses, connected)
-                self._dialling = None if self._closed else dialling  # it may have failed at once
+                self._dialling = None if self._closed else dialling  # it may have failed within the call
 
         def connected(sock: socket.socket | None, error: OSError | None) -> None:
             if sock is None:
@@ -183,9 +184,9 @@ class Transport(SocketSession):
         resolve(self._loop, remote.host, remote.port, resolved)
 
     def begin(self, sock: socket.socket) -> None:
-        """It is connected, and does not block."""
+        """Start on a connected, non-blocking socket."""
         try:
-            with self._lock:  # nobody writes before it has begun
+            with self._lock:  # no thread may write before `start` is done
                 self._sock, self._dialling = sock, None
                 self.start(sock)
                 self.write_soon()
@@ -195,21 +196,21 @@ class Transport(SocketSession):
             self._look()
 
     def end(self, error: TolliverError | None) -> None:
-        """At once, whatever is still to be said. The second time does nothing."""
+        """Close the socket at once, even with unsent bytes. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
         if self._dialling is not None:
             self._dialling.close()
-            self._dialling = None  # it knows whom to tell: this wire
-        with self._lock:  # nobody is writing
+            self._dialling = None  # breaks a reference cycle
+        with self._lock:  # so that no thread is writing
             sock, self._sock = self._sock, None
             if sock is not None:
                 self._loop.close_socket(sock)
         self._owner.ended(self.cid, error)
 
     def disown(self) -> None:
-        """In a forked child: the parent's connection goes on."""
+        """Close the socket in a forked child, without ending the parent's connection."""
         if self._sock is not None:
             self._sock.close()
 
@@ -224,20 +225,20 @@ class Transport(SocketSession):
     def _look(self) -> None:
         if self._sock is None:
             with self._lock:
-                self.busy = self._left = False  # `begin` looks again
+                self.busy = self._left = False  # `begin` checks for output again
             return
-        if self._left:  # else a caller may be at it
+        if self._left:  # else a caller may be writing
             self._write()
         self._see()
 
     def _write(self) -> None:
         assert self._sock is not None
         self.write(self._sock)
-        with self._lock:  # a caller that began since may have left more
+        with self._lock:  # a caller may have left more output since
             self._left = self.busy
 
     def _see(self) -> None:
-        """Close it when it is over; else wait for what can go on."""
+        """Close the connection if it is over; else watch the socket for what it can do next."""
         if self._sock is None:
             return
         if self.over:

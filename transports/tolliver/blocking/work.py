@@ -1,4 +1,4 @@
-"""A worker's iterator over jobs on threads."""
+"""Blocking iterator over jobs of a work queue."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from .iterators import Messages, ThreadCore
 
 
 class Work(Messages):
-    """Jobs of a work queue, as many at a time as `concurrency` says: `job.ack()` when it is done.
+    """Iterator over jobs of a work queue, at most `concurrency` at a time: call `job.ack()` when a job is done.
 
-    Several threads may share one. Leaving it fails what it still holds, and gives back what it has not handed out.
+    Several threads may share one. Leaving its block fails unsettled jobs, and returns those not handed out to the
+    queue.
     """
 
     def __init__(self, core: ThreadCore, channel: str, concurrency: int, lease: float, timeout: float | None) -> None:

@@ -1,8 +1,8 @@
 """tolliver on Twisted: messages, and streams with demand.
 
-`create_instance` and `create_streams` return Deferreds of what a program uses; the services open and close them with
-their parents. Everything runs on the reactor's thread, files and certificates in its thread pool.
-docs/twisted.md shows it at work.
+`create_instance` and `create_streams` return Deferreds of the two objects that programs use; the services start and
+stop them with their parent service. Everything runs on the reactor's thread, except files and certificates, which use
+its thread pool. docs/twisted.md has examples.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Core of an instance on Twisted.
 
-The connections and their reactor are the endpoint's; the core adds the store, whose work goes to the reactor's thread
-pool, one job at a time and in order. Callbacks and coroutines are both served.
+The endpoint has the connections and the reactor; the core adds the store, whose jobs run in the reactor's thread pool,
+one at a time and in order. Both callbacks and coroutines are supported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .endpoint import Endpoint
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its calls, and the order of its store's jobs."""
+    """A running instance without its public calls, and the queue of its store's jobs."""
 
     def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
         super().__init__(options, reactor)

@@ -1,7 +1,7 @@
-"""Dialling and listening by Twisted's endpoints, on any reactor.
+"""Dialling and listening with Twisted's endpoints, on any reactor.
 
-Names are looked up in the reactor's thread pool, and each address has an endpoint of its own. A HostnameEndpoint would
-do both, but imports the global reactor.
+Names are looked up in the reactor's thread pool, and each address has an endpoint of its own. HostnameEndpoint would do
+both, but imports the global reactor.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tolliver_proto.errors import CannotListen, OutOfThreads
 from .._driver.sockets import FREE_PORTS, LISTENING, is_taken, look_up
 from .._driver.threads import starting_thread
 
-BACKLOG = 1024  # connections that wait in the kernel: all peers of a restarted instance dial at once
+BACKLOG = 1024  # accept queue: all peers of a restarted instance dial at once
 
 
 def in_pool(reactor: Any, job: Callable[[], Any]) -> Deferred[Any]:
-    """Fails with OutOfThreads, too."""
+    """Run a job in the reactor's thread pool. Also fails with OutOfThreads."""
     pool = reactor.getThreadPool()
     try:
         with starting_thread():
             return deferToThreadPool(reactor, pool, job)
     except OutOfThreads:
-        pool.threads[:] = (one for one in pool.threads if one.ident is not None)  # else it waits for it as it stops
+        pool.threads[:] = (one for one in pool.threads if one.ident is not None)  # stopping would wait for it
         return fail()
 
 
 async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: float) -> None:
-    """To one address after the other, each with its share of the seconds. Raises OSError or ConnectError."""
+    """Connect to one address after the other, sharing `seconds` between them. Raises OSError or ConnectError."""
     found = await in_pool(reactor, partial(look_up, host, port))
     for number, (is_v6, address) in enumerate(found, 1):
         make = TCP6ClientEndpoint if is_v6 else TCP4ClientEndpoint
@@ -49,7 +49,8 @@ async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: flo
 
 
 async def listen(reactor: Any, host: str, port: int, factory: Any, tries: int = FREE_PORTS) -> list[Any]:
-    """The ports, one for each address of the host, all of one number. Raises CannotListen: then there is none."""
+    """Listening ports, one for each address of the host, all with one number. Raises CannotListen, and leaves none
+    open."""
     ports: list[Any] = []
     try:
         for is_v6, address in await in_pool(reactor, partial(look_up, host, port, LISTENING)):

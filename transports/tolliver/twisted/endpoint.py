@@ -1,8 +1,7 @@
 """Endpoint on Twisted: listens, dials, keeps time, closes in order.
 
-The reactor is the loop, and everything happens on its thread but what reads files, which goes to its thread
-pool. Each connection has its transport (`wire`), and one delayed call keeps time. The reactor is the one that was
-given: the global one is imported only where none was.
+Everything happens on the reactor's thread, except file access, which uses its thread pool. Each connection has a
+transport (`wire`), and one delayed call keeps time. The global reactor is imported only if no reactor was given.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ T = TypeVar("T")
 
 
 class Entered(BaseFacade[E]):
-    """`async with` and `close`, of whatever holds an endpoint that is open."""
+    """`async with` and `close` of objects that hold an open endpoint."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -44,15 +43,15 @@ class Entered(BaseFacade[E]):
         await self.close()
 
     def close(self) -> Deferred[None]:
-        """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
+        """Close every connection in order, then the rest, within `Limits.close_timeout` plus one second.
 
-        Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
+        A second call waits for the same end. Stopping the reactor also closes, and waits for the end.
         """
         return self._core.close()
 
 
 class Endpoint(LoopEndpoint):
-    """The connections of one program, from `open` to `close`, on the reactor's thread."""
+    """The endpoint of a program, from `open` to `close`, on the reactor's thread."""
 
     def __init__(self, options: EndpointOptions, reactor: Any = None) -> None:
         super().__init__(options)
@@ -66,12 +65,12 @@ class Endpoint(LoopEndpoint):
         self._trigger: Any = None
         self._closed: PendingCall[None] | None = None
 
-    # Its life.
+    # Life cycle.
 
     def open(self) -> Deferred[None]:
-        """Fires when it is open.
+        """Open the endpoint; fires when it is open.
 
-        If it is cancelled, what was opened is closed again, and then it fires; likewise if the reactor is stopped.
+        When cancelled, or when the reactor is stopped, what was opened is closed again before it fires.
         """
         self._trigger = self._reactor.addSystemEventTrigger("before", "shutdown", self._on_shutdown)
         self._opening = follow(PendingCall(), Deferred.fromCoroutine(self._set_up()))
@@ -98,12 +97,12 @@ class Endpoint(LoopEndpoint):
         return self.wait(self._opening).addCallbacks(lambda _: self.close(), lambda _: None)
 
     def close(self) -> Deferred[None]:
-        """End every connection in order, then close what else is open: at most `Limits.close_timeout` and a second.
+        """Close every connection in order, then the rest, within `Limits.close_timeout` plus one second.
 
-        Calling it again waits for the same end. A reactor that is stopped calls it, and waits for it.
+        A second call waits for the same end. Stopping the reactor also closes, and waits for the end.
         """
         if self._closed is None:
-            self._closed = PendingCall()  # before all else, as what it tells others may have them call this
+            self._closed = PendingCall()  # first, as callbacks of `_close` may call `close` again
             follow(self._closed, Deferred.fromCoroutine(self._close()))
         return self.wait(self._closed)
 
@@ -117,7 +116,7 @@ class Endpoint(LoopEndpoint):
         await self._release()
 
     def _on_shutdown(self) -> Deferred[None]:
-        self._trigger = None  # it has fired
+        self._trigger = None  # the trigger has fired
         return self._close_when_open()
 
     async def _release(self) -> None:
@@ -126,7 +125,7 @@ class Endpoint(LoopEndpoint):
         for wire in list(self.wires.values()):
             wire.abort()
         await self._stop_listening()
-        await self.yield_to_loop()  # an abort ends in the next turn
+        await self.yield_to_loop()  # an abort completes in the reactor's next iteration
         self._released = True
         if self._alarm is not None and self._alarm.active():
             self._alarm.cancel()
@@ -137,10 +136,10 @@ class Endpoint(LoopEndpoint):
                 self._reactor.removeSystemEventTrigger(self._trigger)
 
     async def _finish_off_loop(self) -> None:
-        """`_finish`, once nothing that it would disturb runs in the thread pool."""
+        """Call `_finish` once no job of this endpoint runs in the thread pool."""
         with suppress(OutOfThreads):
             await self._off_loop(self._finish)
-        self._finish()  # where no thread was to be had
+        self._finish()  # no thread was available
 
     def _off_loop(self, job: Job) -> Deferred[Any]:
         return in_pool(self._reactor, job)
@@ -157,18 +156,18 @@ class Endpoint(LoopEndpoint):
         self._alarm = None if seconds is None else self._reactor.callLater(seconds, self._ring)
 
     def wait(self, call: PendingCall[T], timeout: float | None = None) -> Deferred[T]:
-        """The answer to a call. After `timeout` seconds it fails with TimeoutError; what was asked for goes on."""
+        """The answer to a call. Fails with TimeoutError after `timeout` seconds; the operation itself goes on."""
         return wait_for(call, self._reactor, timeout)
 
     def answer(self, call: Callable[[], PendingCall[T]], timeout: float | None = None) -> Deferred[T]:
-        """The answer to a call that is made now, or what making it raises as the Deferred's failure."""
+        """Make a call now; its answer, or the exception that it raised as a failure."""
         try:
             pending = call()
         except Exception:
             return fail()
         return self.wait(pending, timeout)
 
-    # Asked for by the driver and the mailboxes (see LoopAdapter and AsyncCore).
+    # Called by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
     def wakeup(self) -> Wakeup:
         return Wakeup(self._reactor)
@@ -189,7 +188,7 @@ class Endpoint(LoopEndpoint):
         if not self._released:
             try:
                 self.end_turn()
-            except KeyboardInterrupt:  # the reactor would log it, and go on
+            except KeyboardInterrupt:  # raised here, the reactor would log it and continue
                 self._reactor.callLater(0, self._reactor.stop)
 
     def idle(self) -> None:
@@ -201,7 +200,7 @@ class Endpoint(LoopEndpoint):
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
         async def begin() -> None:
-            await self.yield_to_loop()  # not in the middle of what asks for it
+            await self.yield_to_loop()  # not inside the caller
             await work()
 
         task = Deferred.fromCoroutine(begin())
@@ -214,10 +213,11 @@ class Endpoint(LoopEndpoint):
             return result
 
         task.addBoth(ended).addErrback(lambda failure: failure.trap(CancelledError))
-        return lambda: self._reactor.callLater(0, task.cancel)  # it may be the task itself that asks for it
+        return lambda: self._reactor.callLater(0, task.cancel)  # later, as the task may cancel itself
 
     def is_outside(self, error: BaseException) -> bool:
-        """Cancelling is an Exception here; a coroutine that GeneratorExit is thrown into is closed, whoever did it."""
+        """True if the exception ends the current coroutine. On Twisted GeneratorExit does, as cancelling raises an
+        Exception."""
         return is_interrupt(error) or isinstance(error, GeneratorExit)
 
     def yield_to_loop(self) -> Deferred[None]:
@@ -225,7 +225,7 @@ class Endpoint(LoopEndpoint):
 
     def dial(self, cid: int, remote: Remote) -> None:
         wire = self._wire(cid, Role.CLIENT, self._pumps.client(remote))
-        factory = Wires(lambda _: self.wires.get(cid))  # by its name: Twisted keeps the factory longer than the wire
+        factory = Wires(lambda _: self.wires.get(cid))  # by cid: Twisted keeps the factory longer than the transport
         patience = self.options.limits.handshake_timeout
         wire.dialling = Deferred.fromCoroutine(connect(self._reactor, remote.host, remote.port, factory, patience))
         wire.dialling.addErrback(wire.unreached, remote)
@@ -252,6 +252,6 @@ class Endpoint(LoopEndpoint):
 
 
 def _global_reactor() -> Any:
-    from twisted.internet import reactor  # importing it installs one: so not before it is needed
+    from twisted.internet import reactor  # imported late, as the import installs a reactor
 
     return reactor

@@ -1,7 +1,4 @@
-"""Events on Twisted, by an iterator for coroutines.
-
-Its next event comes as a Deferred, too.
-"""
+"""Events on Twisted: an async iterator, with Deferreds for single events."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ E = TypeVar("E")
 class Events(events.Events[E]):
     """Iterator over events: `async for`, or `next()` once for each. It ends with its endpoint, or by `close()`.
 
-    It has what happens from when it was made. Several tasks may share one: each event goes to one of them.
+    It yields events that happen after its creation. Several tasks may share one: each event goes to one of them.
     """
 
     def next(self) -> Deferred[E | EventsMissed]:
-        """Fires with the next one. Fails with StopAsyncIteration when it was closed."""
+        """Fires with the next event. Fails with StopAsyncIteration when the iterator was closed."""
         return Deferred.fromCoroutine(self.__anext__())

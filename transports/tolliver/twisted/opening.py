@@ -20,13 +20,13 @@ def create_instance(
     handlers: Iterable[Registering] | None = None,
     responders: Iterable[RespondingTo] | None = None,
 ) -> Deferred[Instance]:
-    """Opens the database, listens, dials. `async with await create_instance(options) as instance:` closes in order.
+    """Create an instance: `async with await create_instance(options) as instance:` closes it in order.
 
-    `subscriptions`, `handlers` and `responders` take the place of those of the options: they are in force before it
-    listens or dials (T-46).
+    Opens the database, listens and dials. `subscriptions`, `handlers` and `responders` replace those of the options,
+    and are in force before it listens or dials (T-46). `reactor`: by default the global one.
 
-    Fails with CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError. If the
-    Deferred is cancelled, what was opened is closed again. `reactor`: None is the global one.
+    Fails with CertificateError, StoreError, IdentityConflict, and CannotListen, an OSError. If the Deferred is
+    cancelled, what was opened is closed again.
     """
     try:
         instance = Instance(InstanceCore(options.given(subscriptions, handlers, responders), reactor))

@@ -1,4 +1,4 @@
-"""Services for `twistd`: an instance, or streams, with their parent's life."""
+"""Services for `twistd` that open an instance, or streams."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ E = TypeVar("E", bound=Closing)
 
 
 class EndpointService(Service, Generic[E]):
-    """`create` makes the endpoint each time that the service is started; `title` is what the log calls it."""
+    """Base of the services. `create` makes the endpoint at each start; `title` names it in the log."""
 
     _log = Logger()
 
@@ -48,16 +48,16 @@ class EndpointService(Service, Generic[E]):
         return f"<{type(self).__name__}: {self._endpoint or 'not open'}>"
 
     def when_open(self) -> Deferred[E]:
-        """It, as soon as it is open. Fails with what opening it failed with, which is logged, too."""
+        """Fires with the endpoint once it is open. Fails with the error of opening, which is logged, too."""
         return wait_for(self._opened_call, self._reactor)
 
     def startService(self) -> None:
-        """Begin to open it; `when_open` says when it is."""
+        """Start opening; `when_open` fires at its end."""
         super().startService()
         self._opening = self._create().addCallbacks(self._opened, self._failed)
 
     def stopService(self) -> Deferred[None]:
-        """Fires when it is closed."""
+        """Close the endpoint; fires when it is closed."""
         super().stopService()
         closing = self._opening.addCallback(lambda _: self._close())
         return wait_for(follow(PendingCall(), closing), self._reactor)
@@ -77,7 +77,7 @@ class EndpointService(Service, Generic[E]):
 
 
 class TolliverService(EndpointService[Instance]):
-    """An instance as a service, for `twistd` and other services' parents."""
+    """An instance as a service, for `twistd` and other parent services."""
 
     def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
         title = f"The tolliver instance {options.database}"
@@ -85,12 +85,12 @@ class TolliverService(EndpointService[Instance]):
 
     @property
     def instance(self) -> Instance | None:
-        """None unless it is open."""
+        """The instance; None unless it is open."""
         return self._endpoint
 
 
 class StreamsService(EndpointService[Streams]):
-    """Streams as a service, for `twistd` and other services' parents."""
+    """Streams as a service, for `twistd` and other parent services."""
 
     def __init__(self, options: StreamsOptions, reactor: Any = None) -> None:
         title = f"What listens for streams on {options.listen}"
@@ -98,5 +98,5 @@ class StreamsService(EndpointService[Streams]):
 
     @property
     def streams(self) -> Streams | None:
-        """None unless they are open."""
+        """The streams; None unless they are open."""
         return self._endpoint

@@ -12,10 +12,10 @@ from .streams_core import StreamsCore
 
 
 def create_streams(options: StreamsOptions, reactor: Any = None) -> Deferred[Streams]:
-    """Listens. `async with await create_streams(options) as streams:` closes in order.
+    """Create streams: `async with await create_streams(options) as streams:` closes them in order.
 
-    Fails with CertificateError, and ConnectionLost where it cannot listen. If the Deferred is cancelled, what was
-    opened is closed again. `reactor`: None is the global one.
+    `reactor`: by default the global one. Fails with CertificateError, and ConnectionLost if it cannot listen. If the
+    Deferred is cancelled, what was opened is closed again.
     """
     streams = Streams(StreamsCore(options, reactor))
     return streams._core.open().addCallback(lambda _: streams)

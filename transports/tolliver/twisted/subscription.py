@@ -1,7 +1,7 @@
-"""Streams that are given and taken on Twisted: Deferreds, callbacks and coroutines.
+"""Streams on Twisted, in both directions: for Deferreds, callbacks and coroutines.
 
-Outbound streams and subscriptions are those of every loop that awaits. Twisted's own is that cancelling raises an
-Exception, and that an element can be had as a Deferred.
+The classes are those of every event loop. Specific to Twisted: cancelling raises an Exception, and a single element can
+be had as a Deferred.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ T = TypeVar("T")
 
 
 class EndOfStream(Exception):
-    """`Subscription.next` was asked for an element, and there are no more: the stream is over, without an error.
+    """`Subscription.next` found no more elements: the stream is over, without an error.
 
-    Nothing else raises it: an exception of Python's own could be the codec's too, and an iteration's would end the
+    No other code raises it. A codec could raise one of Python's own exceptions, and StopAsyncIteration would end the
     loops that it passes through.
     """
 
 
 class OutboundStream(AsyncOutboundStream):
-    """One stream that is given."""
+    """One stream from us to a subscriber."""
 
     def fail(self, error: BaseException) -> None:
-        """If the stream is over, its source was cancelled: what that raises is an Exception, and no failure."""
+        """Fail the stream. Once it is over, the exception comes from cancelling its source, and is ignored."""
         if not (self.over and isinstance(error, CancelledError)):
             super().fail(error)
 
@@ -39,8 +39,8 @@ class OutboundStream(AsyncOutboundStream):
 class Subscription(AsyncSubscription[T]):
     """The elements of a stream: by `for_each`, by `next`, or in a coroutine by `async for element in subscription`.
 
-    Several may take from one: each element goes to one of them. Use `async with` around a loop that may be left early:
-    that cancels the stream at once.
+    Several consumers may share one: each element goes to one of them. Use `async with` around a loop that may be left
+    early: that cancels the stream at once.
     """
 
     def __init__(self, core: Any, stream: InboundStream, wakeup: AwaitableWakeup) -> None:
@@ -49,15 +49,15 @@ class Subscription(AsyncSubscription[T]):
         self._turns = DeferredLock()
 
     def next(self) -> Deferred[T]:
-        """The next element. Those that are asked for together come in order, each in a turn of the reactor's own.
+        """The next element. Several pending calls are answered in order, each in an iteration of the reactor.
 
-        Fails with EndOfStream where there are no more, and with what iterating raises. If it is cancelled, or its
-        timeout is over, the element is not lost: the next call has it.
+        Fails with EndOfStream after the last element, and with the errors of iteration. If it is cancelled or times
+        out, no element is lost: the next call returns it.
         """
         return self._turns.run(self._element)
 
     async def _element(self) -> T:
-        await self._yield_to_loop()  # or who asks for another one in a callback would do so deeper and deeper
+        await self._yield_to_loop()  # else a callback that calls `next` again would recurse without bound
         async for element in self:
             return element
         raise EndOfStream(f"{self._stream.name!r:.200} has no more elements: the stream is over")
@@ -67,7 +67,7 @@ class Subscription(AsyncSubscription[T]):
     ) -> Deferred[None]:
         """Call the handler with each element, one after the other; fires when the stream has ended.
 
-        It may be plain, a coroutine function, or return a Deferred: then the next element waits for that. Fails with
-        what iterating or the handler raises; that, and cancelling it, cancels the stream.
+        The handler may be plain, a coroutine function, or return a Deferred, which the next element waits for. Fails
+        with the errors of iteration and of the handler. An error, and cancelling the Deferred, cancels the stream.
         """
         return Deferred.fromCoroutine(super().for_each(handler))

@@ -1,18 +1,18 @@
 """Transport of one connection on Twisted, and Deferreds of pending calls.
 
-Twisted owns the socket and what is still to be written to it, the session all that is above TCP. So Twisted
-is given ciphertext until it has more than its mark, and the rest stays with the node, which knows what to do about a
-peer that does not read.
+Twisted owns the socket and a buffer of unsent bytes; the session does everything above TCP. Twisted is given ciphertext
+until its buffer is above a mark. The rest stays in the node, which can limit what it keeps for a peer that does not
+read.
 
-The theory, for TCP in Twisted 23.10 to 26:
+Properties of TCP in Twisted 23.10 to 26 that this code works around:
 
-- A write that fails closes the socket, and what had come and was not read is gone: the peer's refusal of our
-  certificate, perhaps (T-74). So a client has a second descriptor until it has heard a byte, and reads the rest.
-- A transport whose half is shut ends within the call that closes it, in the middle of whatever led to that call. So it
-  is closed in the next turn.
-- A transport that has paused its producer waits for that before it is closed: so it has none any more by then.
+- A failed write closes the socket, and drops unread input, such as the peer's refusal of our certificate (T-74). So a
+  client keeps a duplicate of the file descriptor until it has received a byte, and reads the rest from that.
+- A transport whose sending side is shut ends within the call that closes it, inside the caller's own code. So it is
+  closed in the next iteration of the reactor.
+- A transport with a paused producer waits for that before it closes. So the producer is unregistered first.
 
-Each caller that waits gets a Deferred of its own: to cancel it, or to change its result, is nobody else's business.
+Each waiting caller gets a Deferred of its own, so that cancelling or chaining it does not affect other callers.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from .._options.instance import Remote
 from .._tls.pump import AnyPump
 
 T = TypeVar("T")
-_REST = 65536  # bytes: more than any peer says before it has heard from us
+_REST = 65536  # bytes: more than any peer sends before it has received anything
 
 
 def wait_for(call: PendingCall[T], clock: Any, timeout: float | None = None) -> Deferred[T]:
-    """A new Deferred of the answer. After `timeout` seconds it fails with TimeoutError; what was asked for goes on."""
+    """A new Deferred of the answer. Fails with TimeoutError after `timeout` seconds; the operation itself goes on."""
     waiting: Deferred[T] = Deferred(lambda _: call.forget(wake))
 
     def wake() -> None:
-        if waiting.called:  # cancelled by one that was woken before
+        if waiting.called:  # cancelled by a waiter woken earlier
             return
         if call.error is not None:
             waiting.errback(call.error)
@@ -66,14 +66,14 @@ def wait_for(call: PendingCall[T], clock: Any, timeout: float | None = None) -> 
 
 
 def follow(call: PendingCall[T], result: Deferred[T]) -> PendingCall[T]:
-    """Answer the call when `result` fires, which nobody can cancel any more."""
+    """Answer the call when `result` fires. Waiters of the call cannot cancel `result`."""
     result.addCallbacks(call.resolve, lambda failure: call.fail(failure.value))
     return call
 
 
 class Wakeup:
-    """An event that can be set again and again. Each time wakes all that wait, in a turn of the reactor's own, or
-    else the next one that does."""
+    """An event that can be set repeatedly. Each `set` wakes all current waiters, in an iteration of the reactor; if
+    there are none, the next one."""
 
     __slots__ = ("_clock", "_is_set", "_listeners")
 
@@ -96,11 +96,11 @@ class Wakeup:
         return self._listeners[-1]
 
     def _tell(self) -> None:
-        if not self._listeners:  # the listener was cancelled: the next one hears it
+        if not self._listeners:  # the waiter was cancelled: keep it for the next one
             return
         listeners, self._listeners, self._is_set = self._listeners, [], False
         for listener in listeners:
-            if not listener.called:  # cancelled by one that was woken before
+            if not listener.called:  # called: cancelled by a waiter woken earlier
                 listener.callback(None)
 
     def _leave(self, listener: Deferred[None]) -> None:
@@ -110,9 +110,9 @@ class Wakeup:
 
 @implementer(IHalfCloseableProtocol, IPushProducer)
 class Transport(Session, Protocol):
-    """A connection of the instance, from its cid to its end. `lost` is told why it ended."""
+    """Transport of a connection, from its cid to its end. `lost` is called with the error that ended it, or None."""
 
-    transport: Any = None  # Twisted's, over TCP; None while it is dialled
+    transport: Any = None  # Twisted's TCP transport; None while dialling
     dialling: Deferred[Any]
 
     def __init__(
@@ -127,15 +127,15 @@ class Transport(Session, Protocol):
         super().__init__(driver, cid, role, pump)
         self._lost = lost
         self._clock = clock
-        self._full = False  # Twisted has more than it can pass on now
-        self._busy = False  # it is being written to, or never will be again
+        self._full = False  # Twisted's buffer is above its mark
+        self._busy = False  # a write is in progress, or no more can follow
         self._second: socket.socket | None = None
         self._chunk = CHUNK
 
     # Called by the session and the driver.
 
     def write_soon(self) -> None:
-        """At once, until Twisted has enough."""
+        """Write until Twisted's buffer is above its mark."""
         if self._busy or self.transport is None:
             return
         self._busy = True
@@ -164,10 +164,10 @@ class Transport(Session, Protocol):
         else:
             self.transport.abortConnection()
 
-    # Reported by Twisted of the connection.
+    # Called by Twisted, as a protocol.
 
     def unreached(self, failure: Failure, remote: Remote) -> None:
-        """The dial failed, or was cancelled."""
+        """The dial failed or was cancelled."""
         error = unreached(remote, _of_the_system(failure))
         error.__cause__ = failure.value
         self._lost(self.cid, error)
@@ -179,7 +179,7 @@ class Transport(Session, Protocol):
             if self._role is Role.CLIENT and not self._pump.wait:
                 self._second = sock.dup()
             self.start(sock)
-        except OSError as failure:  # it is gone already
+        except OSError as failure:  # the connection has ended already
             self._end(broken(failure))
 
     def dataReceived(self, data: bytes) -> None:
@@ -189,7 +189,7 @@ class Transport(Session, Protocol):
             late = began is not None and thread_time() > began + IN_COMPANY
             self._chunk = self.transport.bufferSize = next_chunk(self._chunk, late)
         if self.over:
-            self.write_soon()  # which closes it
+            self.write_soon()  # closes the connection if it is over
         if self._second is not None and self._pump.wait:
             self._drop_second()
 
@@ -197,7 +197,7 @@ class Transport(Session, Protocol):
         self.dataReceived(b"")
 
     def writeConnectionLost(self) -> None:
-        """Our half is shut."""
+        """Our sending side is shut."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._busy = True
@@ -207,7 +207,7 @@ class Transport(Session, Protocol):
         self._drop_second()
         self._lost(self.cid, self.error)
 
-    # Asked by Twisted of a producer.
+    # Called by Twisted, as a producer.
 
     def pauseProducing(self) -> None:
         self._full = True
@@ -217,7 +217,7 @@ class Transport(Session, Protocol):
         self.write_soon()
 
     def stopProducing(self) -> None:
-        """The connection is lost: `connectionLost` follows."""
+        """Does nothing: the connection is lost, and `connectionLost` follows."""
 
     # The end.
 
@@ -226,7 +226,8 @@ class Transport(Session, Protocol):
         self.written()
 
     def _hear_the_rest(self) -> None:
-        """A write that failed has closed the socket, with what had come and was not read: a refusal, perhaps (T-74)."""
+        """Read from the duplicate descriptor what a failed write made Twisted drop, such as the peer's refusal
+        (T-74)."""
         rest = b""
         if self._second is not None:
             with suppress(OSError):
@@ -241,7 +242,7 @@ class Transport(Session, Protocol):
 
 
 def _of_the_system(failure: Failure) -> OSError:
-    """Python's own error for one of Twisted's."""
+    """Python's own exception for one of Twisted's."""
     error = failure.value
     if isinstance(error, OSError):
         return error
@@ -253,7 +254,7 @@ def _of_the_system(failure: Failure) -> OSError:
 
 
 class Wires(Factory):
-    """Protocol factory: Twisted asks it for the transport of each connection that stands."""
+    """Protocol factory: returns the transport of a connection that Twisted has established."""
 
     noisy = False
 
