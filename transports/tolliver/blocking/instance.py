@@ -44,27 +44,27 @@ R = TypeVar("R")
 class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
     """A running instance: use `with create_instance(options) as instance`, from any thread.
 
-    `timeout` is in seconds, None waits for as long as it takes. When it is over, TimeoutError is raised, and what was
-    asked for goes on; a loop over an iterator ends, and may be begun again. Every call but `close`, `peers`, `notices`,
-    `stats` and `subscriptions` raises ConnectionClosing where the instance is not open, and each of them in a forked
-    child (T-79).
+    `timeout` is in seconds; None means no limit. After it TimeoutError is raised, but the operation goes on; a loop over
+    an iterator ends instead, and may be started again. Every call except `close`, `peers`, `notices`, `stats` and
+    `subscriptions` raises ConnectionClosing if the instance is not open; in a forked child every call does (T-79).
     """
 
     @property
     def admin(self) -> Admin:
-        """The calls of an operator: peers to forget, dead letters, backup, certificates, access rules."""
+        """Operator calls: forget peers, dead letters, backup, certificates, access rules."""
         return Admin(self._core)
 
     def new_connection(self, remote: str | Remote, *, timeout: float | None = None, keep_trying: bool = False) -> UUID:
-        """Connect, keep the connection, and return the peer's UUID.
+        """Connect, keep the connection, and return the peer's UUID, at once if it is connected already.
 
-        Tries for ever, or for `timeout` seconds (then TimeoutError; the dialling goes on until `remove_connection`).
-        Raises CertificateError, HandshakeRejected, IdentityConflict, AccessDenied, SelfConnection where one of the two
-        sides refuses the other, and RemoteProtocolError (MalformedFrame, UnexpectedFrame, LimitExceeded) where what
-        answers is no peer of this protocol or contradicts itself, unless `keep_trying` (T-73). The dialling ends with
-        that, but for a remote of the options, one that was once up, and one given with `keep_trying`: these are dialled
-        on, after a refusal every 1 to 5 minutes, and at once by this call, `admin.reload_tls` and `admin.set_acl`.
-        Connected already: returns that peer. Raises ValueError for plaintext beyond this machine (D-15).
+        Tries for ever, or for `timeout` seconds, then raises TimeoutError; dialling goes on until `remove_connection`.
+
+        Unless `keep_trying` (T-73), raises CertificateError, HandshakeRejected, IdentityConflict, AccessDenied or
+        SelfConnection if one of the two sides refuses the other, and RemoteProtocolError (MalformedFrame,
+        UnexpectedFrame, LimitExceeded) if the other side does not speak this protocol. Such an error ends the dialling,
+        except for a remote of the options, one that was once connected, and one given with `keep_trying`: these are
+        dialled every 1 to 5 minutes, and at once by this call, `admin.reload_tls` and `admin.set_acl`. Raises
+        ValueError for plaintext to another machine (D-15).
         """
         return self._core.ask(partial(self._core.new_connection, remote, keep_trying), timeout)
 
@@ -80,10 +80,10 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
     def channel(
         self, name: str, *, codec: AnyCodec[Any] | None = None, reply_codec: AnyCodec[Any] | None = None
     ) -> Channel[Any, Any]:
-        """The calls of one channel, with values that the codec makes bytes of, and values out of what comes.
+        """A channel with typed values, which the codec encodes and decodes.
 
-        Replies to requests have the `reply_codec` where that is another one. Without a codec, values are bytes.
-        Nothing is sent or subscribed to by this call. Raises TypeError where a codec is none.
+        Replies to requests use `reply_codec` if it is given. Without a codec, values are bytes. Nothing is sent or
+        subscribed to by this call. Raises TypeError for an invalid codec.
         """
         return Channel(self, name, codec, reply_codec)
 
@@ -98,10 +98,10 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         pending: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Want this from every peer, now and after a restart; "" is a wildcard (T-24). Returns when it is stored.
+        """Subscribe to a channel and key at every peer, now and after a restart; "" is a wildcard (T-24).
 
-        `handler` and its choices are registered first, as by `register_callback`. Raises ReservedChannel,
-        OwnLimitExceeded, StoreError, TypeError.
+        Returns when the subscription is stored. `handler` and its options are registered first, as by
+        `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError, TypeError.
         """
         self._core.ask(
             partial(
@@ -111,7 +111,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         )
 
     def unsubscribe(self, channel: str, key: str = "", *, timeout: float | None = None) -> None:
-        """No longer: removes exactly this entry (T-26). Returns when it is stored. Raises StoreError."""
+        """Remove exactly this subscription (T-26). Returns when that is stored. Raises StoreError."""
         self._core.ask(partial(self._core.unsubscribe, channel, key), timeout)
 
     def send(
@@ -125,13 +125,14 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         expire_after: float | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """Store a message for every peer that subscribes to it, with fsync, and return its receipt (T-54).
+        """Store a message, with fsync, for every peer that subscribes to it, and return its receipt (T-54).
 
-        `to`, a peer's UUID or several, narrows it to them; one that does not subscribe is no recipient (P-25).
-        Seconds after it was stored, `expire_after`, a message that is not acknowledged is given up (P-27).
-        `receipt.recipients` says how many that are; 0 means that nobody was subscribed and nothing was kept (T-53).
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError, and TooFewRecipients where
-        fewer than `require_recipients` are subscribed: then nothing was stored.
+        - `require_recipients`: with fewer recipients, raises TooFewRecipients, and stores nothing.
+        - `to`: a peer's UUID or several; only those of them that subscribe are recipients (P-25).
+        - `expire_after`: seconds; if not acknowledged by then, the message is given up (P-27).
+
+        `receipt.recipients` is their number; with 0 no peer is subscribed, and nothing is stored (T-53). Raises
+        ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError.
         """
         return self._core.ask(
             partial(self._core.send, channel, key, body, require_recipients, to, expire_after), timeout
@@ -146,20 +147,20 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         expire_after: float | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """Store (channel, key, body) items in one commit, all or none; raises as `send`.
+        """Store (channel, key, body) items in one commit, all or none. Raises like `send`.
 
-        `receipt.counts` has each one's recipients; `require_recipients` is for each of them.
+        `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each.
         """
         return self._core.ask(
             partial(self._core.send_many, tuple(items), require_recipients, to, expire_after), timeout
         )
 
     def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt:
-        """Send this to whoever subscribes, as `send`, and keep it for whoever does so later: the newest of each name.
+        """Send a message like `send`, and keep it for later subscribers: the newest for each channel and key.
 
-        A peer gets it once for each subscription that it had not, before whatever is sent later under that name (P-30).
-        None clears the name and sends nothing. Returns when all is stored, with the receipt of the send. Raises as
-        `send` does, and OwnLimitExceeded where `Limits.max_retained` or `max_retained_bytes` would be passed.
+        A peer gets it once for each new subscription, before later messages of that channel and key (P-30). None
+        removes the kept message and sends nothing. Returns when all is stored, with the receipt of the send. Raises
+        like `send`, and OwnLimitExceeded above `Limits.max_retained` or `max_retained_bytes`.
         """
         return self._core.ask(partial(self._core.retain, channel, key, body), timeout)
 
@@ -171,17 +172,17 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         channel: str = "",
         timeout: float | None = None,
     ) -> list[RetainedValue]:
-        """Values that are kept, by channel and key: at most `count` after the name `after`, (channel, key).
+        """Retained messages in order of (channel, key): at most `count` after the pair `after`.
 
-        Each has `channel`, `key`, `body` and `stored_at`, seconds since 1970. `channel` has those of one channel
-        alone. Raises StoreError.
+        Each has `channel`, `key`, `body` and `stored_at` (seconds since 1970). `channel` restricts them to one channel.
+        Raises StoreError.
         """
         return self._core.ask(partial(self._core.retained, after, count, channel), timeout)
 
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
-        """Send to the connected subscribers, unstored, without waiting; returns how many (T-55).
+        """Send to the connected subscribers, without storing or waiting; returns their number (T-55).
 
-        `to` narrows them as with `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
+        `to` restricts them as for `send`. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError.
         """
         return self._core.unreliable_send(channel, key, body, to)
 
@@ -195,91 +196,95 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
     ) -> Registration:
-        """Call `handler(delivery)` for what matches; "" is a wildcard. Does not subscribe (T-57).
+        """Call `handler(delivery)` for matching messages; "" is a wildcard. Does not subscribe (T-57).
 
-        None or a true value means handled: the message is acknowledged once all matching handlers say so. A false
-        value or an exception means failed: it is sent again (T-45). One call at a time for each registration, or
-        `concurrency` of them; with `ordered_by="key"` one follows the other inside a key (P-20, P-21).
-        `pending` is how many messages it may have that are not settled; then reading of their senders pauses (P-24).
+        None or a true value means success: the message is acknowledged once all matching handlers succeed. A false
+        value or an exception means failure: the message is resent (T-45).
+
+        - `concurrency`: calls of this handler at a time.
+        - `ordered_by`: "key" makes the calls of each key one after the other (P-20, P-21).
+        - `pending`: most unsettled messages of this handler; above it, reading from their senders pauses (P-24).
         """
         return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
     ) -> Messages:
-        """`for delivery in instance.messages(...)`: settle each with `delivery.ack()` or `delivery.fail()`.
+        """Iterate over matching messages: `for delivery in instance.messages(...)`.
 
-        Subscribes with the first one that is asked for, and raises there what that raises.
+        Settle each with `delivery.ack()` or `delivery.fail()`. Subscribes when the first message is asked for, which
+        raises like `subscribe`; with `subscribe=False` it does not.
         """
         return made(lambda: Messages(self._core, channel, key, subscribe, timeout), Messages.close)
 
     def message_runs(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
     ) -> Runs:
-        """As `messages`, for bulk: runs of what came together, settled with `run.ack()` or `run.fail()`."""
+        """Like `messages`, but yields runs of messages that arrived together: settle with `run.ack()` or
+        `run.fail()`."""
         return made(lambda: Runs(self._core, channel, key, subscribe, timeout), Runs.close)
 
     def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue[bytes]:
-        """Make this channel a work queue: each job that is put there goes to one of the workers, and to another one
-        where it is cut off for `lease` seconds. Jobs of earlier lives go on.
+        """The work queue on this channel: each job put there goes to one worker.
 
-        Raises ReservedChannel, ValueError, TypeError, LocalProtocolError.
+        A job goes to another worker if its worker is disconnected for `lease` seconds. Jobs of earlier runs of the
+        program go on. Raises ReservedChannel, ValueError, TypeError, LocalProtocolError.
         """
         self._core.work_queue(channel, lease)
         return WorkQueue(self._core, channel, BYTES)
 
     def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None) -> Work:
-        """`with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
+        """Work on jobs: `with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
 
-        At most `concurrency` jobs that are not settled are handed out, and about as many more are fetched ahead. When a
-        producer has been away for `lease` seconds, which is to be its own, what it gave and was not handed out is let
-        go. Raises ReservedChannel, ValueError, OwnLimitExceeded, LocalProtocolError where it works there already.
+        At most `concurrency` unsettled jobs are handed out, and about as many more are prefetched. `lease` must be the
+        producer's: when a producer has been disconnected for so many seconds, its jobs not handed out are released.
+        Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError if a worker exists here already.
         """
         return made(lambda: Work(self._core, channel, concurrency, lease, timeout), Work.close)
 
     def wait_subscribed(
         self, channel: str, key: str = "", *, peers: int = 1, connected: bool = False, timeout: float | None = None
     ) -> int:
-        """Return once a message with these names would go to that many peers; returns how many.
+        """Wait until a message to this channel and key would have at least `peers` recipients; returns their number.
 
-        Peers that are away count, as the message waits for them; with `connected` they do not. A subscription that is
-        held does not count, as in `require_recipients` (T-61). Raises TimeoutError after `timeout` seconds.
+        Disconnected peers count, as messages are kept for them, unless `connected`. Held subscriptions do not count, as
+        for `require_recipients` (T-61). Raises TimeoutError after `timeout` seconds.
         """
         return self._core.ask(partial(self._core.wait_subscribed, channel, key, peers, connected), timeout)
 
     def wait_responder(self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None) -> int:
-        """Return once that many connected peers respond to requests for these names (P-13); returns how many.
+        """Wait until at least `peers` connected peers respond to requests for these names (P-13); returns their number.
 
-        A request waits for one by itself: this is for who wants to know before it asks, or gathers from several.
-        Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError, and TimeoutError after `timeout` seconds.
+        `request` waits for one by itself: this is for knowing in advance, and before `gather`. Raises ReservedChannel,
+        OwnLimitExceeded, LocalProtocolError, and TimeoutError after `timeout` seconds.
         """
         return self._core.ask(partial(self._core.wait_responder, channel, key, peers), timeout)
 
     def events(self, *, timeout: float | None = None) -> Events[Event]:
-        """`for event in instance.events()`: what happens from now on, until the instance is closed.
+        """Iterate over events from now on: `for event in instance.events()`. Ends when the instance is closed.
 
-        PeerUp, PeerDown (`error` says why), SubscriptionsChanged, Notice. One that is read too slowly keeps the newest
-        thousand and has EventsMissed in place of the others.
+        Events are PeerUp, PeerDown (with its `error`), SubscriptionsChanged, DialFailed, CertificateExpires and Notice.
+        An iterator that is read too slowly keeps the newest 1000, and yields EventsMissed in place of the others.
         """
         return made(lambda: Events(self._core, self._core.feed, timeout), Events.close)
 
     def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until what was sent so far, unreliable messages too, is given to the sockets of the connected peers.
+        """Wait until everything sent so far, unreliable messages too, is written to the sockets of the connected peers.
 
-        It has left this process then, and says nothing of its arrival: that is `wait_acked`. Messages for peers that
-        are away are not waited for. A peer that reads nothing holds it up: raises TimeoutError after `timeout`
-        seconds, which says who it is, and what was sent still goes out.
+        It may not have arrived yet: `wait_acked` waits for that. Messages for disconnected peers are not waited for. A
+        peer that does not read delays this call: after `timeout` seconds it raises TimeoutError, which names the peer.
         """
         self._core.ask(self._core.flush, timeout)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> None:
-        """Wait until every recipient has acknowledged all of it (T-54).
+        """Wait until every recipient has acknowledged every message of the receipt (T-54).
 
-        An acknowledgement says that its handlers handled the message, that it keeps it as a dead letter, or that its
-        own rules refuse it: the wire cannot tell which. Raises Undelivered as soon as some of it was given up for a
-        peer, and whenever it is asked again; `receipt.undelivered` has all of that. Where some of it had no recipients,
-        raises Undelivered with None for the peer once all else is acknowledged: what is kept for a
-        remote that connects may have one yet (T-53, T-62). Raises TimeoutError after `timeout` seconds.
+        An acknowledgement means that the peer's handlers succeeded, that the peer stored the message as a dead letter,
+        or that its own rules refuse the message: the protocol does not tell which.
+
+        Raises Undelivered as soon as a message was given up for a peer; `receipt.undelivered` lists them. A message
+        without recipients raises Undelivered with None as the peer, after all others are acknowledged: until then a
+        remote may connect and become its recipient (T-53, T-62). Raises TimeoutError after `timeout` seconds.
         """
         self._core.ask(partial(self._core.wait_acked, receipt), timeout)
 
@@ -295,14 +300,16 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         request_id: int | None = None,
         wait: bool = True,
     ) -> Reply:
-        """Ask the peers that `respond` to these names and return the first answer: `reply.body`, `reply.peer_id`.
+        """Ask the peers that `respond` to this channel and key; returns the first reply, with `body` and `peer_id`.
 
-        Where nobody responds it waits for a connected peer that does, within `timeout` seconds; with `wait=False` it
-        does not (P-13). `to`, a peer's UUID or several, asks of them only these. A `durable` request is stored, as by
-        `send`, and so is its reply; with a `request_id` of its own a program asks the same again after a restart
-        (P-16). Raises NoResponders where nobody was there in time, RequestFailed with the words of a handler that
-        raised, ConnectionLost where the connection ended first, and TimeoutError after `timeout` seconds. Raises
-        OutboxFull, StoreError, ReservedChannel, OwnLimitExceeded, LocalProtocolError where it could not be sent.
+        - `timeout`: seconds, including the wait for a responder to connect. `wait=False` does not wait for one (P-13).
+        - `to`: a peer's UUID or several; only these are asked.
+        - `durable`: store the request, as by `send`, and its reply.
+        - `request_id`: your number for a durable request, to ask for the same reply after a restart (P-16).
+
+        Raises NoResponders if none connected in time, RequestFailed with the text of the handler's exception,
+        ConnectionLost if the connection ended first, and TimeoutError. Raises OutboxFull, StoreError, ReservedChannel,
+        OwnLimitExceeded, LocalProtocolError if the request could not be sent.
         """
         terms = RequestTerms(timeout=timeout, to=to, durable=durable, request_id=request_id, wait=wait)
         return self._core.ask(partial(self._core.request, channel, key, body, terms), None)
@@ -319,29 +326,29 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         request_id: int | None = None,
         wait: bool = True,
     ) -> list[Reply]:
-        """As `request`, of everybody: the replies of all that were asked, or those that came within `timeout` seconds.
-        It waits for one responder, and asks those who are there then.
+        """Like `request`, but returns the replies of all responders, or those that came within `timeout` seconds.
 
-        A handler that failed is a reply with an `error`. Raises as `request` does, but no TimeoutError.
+        Waits for one responder, then asks all that are connected. A failed handler gives a reply with an `error`.
+        Raises like `request`, except TimeoutError.
         """
         terms = RequestTerms(timeout=timeout, to=to, durable=durable, request_id=request_id, wait=wait)
         return self._core.ask(partial(self._core.gather, channel, key, body, terms), None)
 
     def respond(self, channel: str, handler: Responding, key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
-        """Answer requests with what `handler(request)` returns: the reply's body, bytes.
+        """Call `handler(request)` for each request; it returns the reply's body (bytes).
 
-        Subscribes to them; "" is any key. An exception of it reaches the requester as RequestFailed. At most
-        `concurrency` requests are awaited at once. `close()` ends it. Raises ReservedChannel, OwnLimitExceeded,
-        LocalProtocolError, TypeError, ValueError.
+        Subscribes to the channel and key; "" is any key. An exception of the handler reaches the requester as
+        RequestFailed. At most `concurrency` requests are processed at a time. `close()` ends it. Raises
+        ReservedChannel, OwnLimitExceeded, LocalProtocolError, TypeError, ValueError.
         """
         return self._core.respond(channel, key, handler, concurrency)
 
 
 class Channel(BaseChannel[T, R], Generic[T, R]):
-    """One channel of an instance, with values of type T, and replies of type R: `instance.channel(name, codec=codec)`.
+    """One channel of an instance, with values of type T and replies of type R: `instance.channel(name, codec=codec)`.
 
-    Its calls are those of the instance without the channel's name, and raise what these raise; a value that the codec
-    does not encode raises BodyNotEncoded before anything is stored.
+    Its calls are those of the instance, without the channel's name, and raise the same errors. A value that the codec
+    cannot encode raises BodyNotEncoded before anything is stored.
     """
 
     _instance: Instance
@@ -356,7 +363,8 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         pending: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """As `Instance.subscribe`; deliveries have a `value`, and a body that does not decode is a failure."""
+        """Like `Instance.subscribe`; deliveries have a decoded `value`. A body that does not decode counts as
+        failed."""
         self._instance.subscribe(
             self._name,
             key,
@@ -368,7 +376,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         )
 
     def unsubscribe(self, key: str = "", *, timeout: float | None = None) -> None:
-        """As `Instance.unsubscribe`."""
+        """Like `Instance.unsubscribe`."""
         self._instance.unsubscribe(self._name, key, timeout=timeout)
 
     def send(
@@ -381,7 +389,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         expire_after: float | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """Store a value for every peer that subscribes to it, and return its receipt, as `Instance.send`."""
+        """Store a value for every peer that subscribes to it, and return its receipt, like `Instance.send`."""
         return self._instance.send(
             self._name,
             key,
@@ -401,13 +409,13 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         expire_after: float | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """Store (key, value) items in one commit, all or none, as `Instance.send_many`."""
+        """Store (key, value) items in one commit, all or none, like `Instance.send_many`."""
         return self._instance.send_many(
             self._items(items), require_recipients=require_recipients, to=to, expire_after=expire_after, timeout=timeout
         )
 
     def retain(self, key: str, value: T | None, *, timeout: float | None = None) -> Receipt:
-        """As `Instance.retain`; None clears the name, whatever the codec makes of it."""
+        """Like `Instance.retain`. None removes the kept value, even if the codec could encode None."""
         return self._instance.retain(
             self._name, key, None if value is None else self._encoded(key, value), timeout=timeout
         )
@@ -415,9 +423,9 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
     def retained(
         self, after: str | None = None, count: int = 1000, *, timeout: float | None = None
     ) -> list[TypedRetainedValue[T]]:
-        """Values of this channel that are kept, by key: at most `count` after the key `after`.
+        """Retained values of this channel in order of their keys: at most `count` after the key `after`.
 
-        Each has a `value`, too, which raises BodyNotDecoded where it does not decode (P-48). Raises StoreError.
+        Each has a decoded `value`, which raises BodyNotDecoded if it does not decode (P-48). Raises StoreError.
         """
         return self._opened(
             self._instance.retained(
@@ -426,7 +434,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         )
 
     def unreliable_send(self, key: str, value: T, *, to: To = None) -> int:
-        """Send to the connected subscribers, unstored; returns how many, as `Instance.unreliable_send`."""
+        """Send to the connected subscribers, without storing; returns their number, like `Instance.unreliable_send`."""
         return self._instance.unreliable_send(self._name, key, self._encoded(key, value), to=to)
 
     def register_callback(
@@ -438,7 +446,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
     ) -> Registration:
-        """As `Instance.register_callback`; a body that does not decode is a failure of the handler."""
+        """Like `Instance.register_callback`. A body that does not decode counts as a failure of the handler."""
         return self._instance.register_callback(
             self._name,
             key,
@@ -449,8 +457,8 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         )
 
     def messages(self, key: str = "", *, subscribe: bool = True, timeout: float | None = None) -> TypedMessages[T]:
-        """As `Instance.messages`; deliveries have a `value`. One that does not decode is failed, told by a notice, and
-        not handed out."""
+        """Like `Instance.messages`; deliveries have a decoded `value`. A body that does not decode is failed, with a
+        notice, and skipped."""
         return made(
             lambda: TypedMessages(
                 self._codec, self._instance.messages(self._name, key, subscribe=subscribe, timeout=timeout)
@@ -459,7 +467,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         )
 
     def runs(self, key: str = "", *, subscribe: bool = True, timeout: float | None = None) -> TypedRuns[T]:
-        """As `messages`, for bulk: runs of what came together."""
+        """Like `messages`, but yields runs of messages that arrived together."""
         return made(
             lambda: TypedRuns(
                 self._codec, self._instance.message_runs(self._name, key, subscribe=subscribe, timeout=timeout)
@@ -478,7 +486,8 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         request_id: int | None = None,
         wait: bool = True,
     ) -> TypedReply[R]:
-        """As `Instance.request`; the reply has a `value`, and one that does not decode is RequestFailed (P-46)."""
+        """Like `Instance.request`; the reply has a decoded `value`. If it does not decode, raises RequestFailed
+        (P-46)."""
         return self._reply(
             key,
             self._instance.request(
@@ -504,7 +513,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         request_id: int | None = None,
         wait: bool = True,
     ) -> list[TypedReply[R]]:
-        """As `Instance.gather`; the `value` of a reply that does not decode raises RequestFailed."""
+        """Like `Instance.gather`; replies have a decoded `value`, which raises RequestFailed if it does not decode."""
         return self._replies(
             key,
             self._instance.gather(
@@ -520,18 +529,19 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         )
 
     def respond(self, handler: TypedResponding[T, R], key: str = "", *, concurrency: int = CONCURRENCY) -> Responder:
-        """As `Instance.respond`: the request has a `value`, and what the handler returns is one.
+        """Like `Instance.respond`; the request has a decoded `value`, and the handler returns a value.
 
-        A request that does not decode is RequestFailed for its requester (P-46).
+        A request that does not decode raises RequestFailed at its requester (P-46).
         """
         return self._instance.respond(self._name, self._answering(handler), key, concurrency=concurrency)
 
     def queue(self, *, lease: float = 10.0) -> WorkQueue[T]:
-        """As `Instance.work_queue`, of values."""
+        """Like `Instance.work_queue`, with values as jobs."""
         return self._instance.work_queue(self._name, lease=lease).of(self._codec)
 
     def work(self, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None) -> TypedWork[T]:
-        """As `Instance.work`; jobs have a `value`. One that does not decode is failed, told, and left out (P-42)."""
+        """Like `Instance.work`; jobs have a decoded `value`. A job that does not decode is failed, with a notice, and
+        skipped (P-42)."""
         return made(
             lambda: TypedWork(
                 self._codec, self._instance.work(self._name, concurrency=concurrency, lease=lease, timeout=timeout)
@@ -541,28 +551,28 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
 
 
 class Admin(BaseAdmin[InstanceCore]):
-    """The calls of an operator, `instance.admin`. They raise ConnectionClosing where the instance is not open."""
+    """Operator calls, as `instance.admin`. They raise ConnectionClosing if the instance is not open."""
 
     def forget_peer(self, peer: UUID, *, timeout: float | None = None) -> None:
-        """Purge what waits for it, its subscriptions and its pin, and close its connection (T-77).
+        """Delete a peer's waiting messages, its subscriptions and its pinned key, and close its connection (T-77).
 
         Raises StoreError.
         """
         self._core.ask(partial(self._core.forget_peer, peer), timeout)
 
     def repin(self, peer: UUID, spki_sha256: bytes | None = None, *, timeout: float | None = None) -> None:
-        """The peer has a new key: this one (SHA-256 of its SPKI), or if None whichever it shows next (D-3).
+        """Pin a new key for a peer: this SHA-256 of its SPKI, or None for the key that it shows next (D-3).
 
         Raises StoreError.
         """
         self._core.ask(partial(self._core.repin, peer, spki_sha256), timeout)
 
     def retry(self, peer: UUID, *, timeout: float | None = None) -> int:
-        """Send what was set aside for this peer once more (T-09); returns how many messages. Raises StoreError."""
+        """Send the messages parked for this peer again (T-09); returns their number. Raises StoreError."""
         return self._core.ask(partial(self._core.retry, peer), timeout)
 
     def drop_parked(self, peer: UUID, *, timeout: float | None = None) -> int:
-        """Give up what was set aside for this peer; returns how many messages. Raises StoreError."""
+        """Delete the messages parked for this peer; returns their number. Raises StoreError."""
         return self._core.ask(partial(self._core.drop_parked, peer), timeout)
 
     def dead_letters(self, after: int = 0, count: int = 1000, *, timeout: float | None = None) -> list[DeadLetter]:
@@ -573,69 +583,70 @@ class Admin(BaseAdmin[InstanceCore]):
         return self._core.ask(partial(self._core.dead_letters, after, count), timeout)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], *, timeout: float | None = None) -> int:
-        """Give up these dead letters, or those of these numbers; returns how many were there. Raises StoreError."""
+        """Delete these dead letters, given as objects or numbers; returns how many existed. Raises StoreError."""
         return self._core.ask(partial(self._core.drop_dead_letters, tuple(letters)), timeout)
 
     def backup(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> None:
-        """Copy the database as it is now to a new file, while everything goes on; returns when that is on disk.
+        """Copy the database to a new file while the instance runs; returns when the file is on disk.
 
-        The file opens as a database and is whole once it has its name. Closing the instance gives it up. Raises
-        StoreError: there is such a file, no space is left, or it cannot be written.
+        The file is a valid database, and gets its name once it is complete. Closing the instance cancels the copy.
+        Raises StoreError if the file exists, cannot be written, or no space is left.
         """
         self._core.ask(partial(self._core.backup, path), timeout)
 
     def reload_tls(self, *, timeout: float | None = None) -> None:
-        """Read the certificate files again, for connections that are made from now on. Those that live stay, but for
-        peers whose certificate the list of revoked ones (`TLS(crl=...)`) has by now.
+        """Load the certificate files again, for new connections. Existing connections stay open, except to peers whose
+        certificate is now on the revocation list (`TLS(crl=...)`).
 
-        Raises CertificateError where a file is missing or peers would refuse it, and IdentityConflict where the
-        certificate is not this instance's: then the old ones stay in use.
+        Raises CertificateError if a file is missing or peers would refuse it, and IdentityConflict if the certificate
+        is not this instance's; the old files stay in use then.
         """
         self._core.ask(self._core.reload_tls, timeout)
 
 
 class WorkQueue(BaseQueue[T], Generic[T]):
-    """A work queue: each job that is put is for one of the workers. Its jobs are bytes, or values of a channel's codec.
+    """A work queue: each job that is put goes to one of the workers. Jobs are bytes, or values with a channel's codec.
 
-    Every call raises ConnectionClosing where the instance is not open, and StoreError.
+    Every call raises ConnectionClosing if the instance is not open, and StoreError.
     """
 
     _core: InstanceCore
 
     def of(self, codec: AnyCodec[R]) -> WorkQueue[R]:
-        """The same queue, of values of this codec."""
+        """The same queue, with values of this codec as jobs."""
         return WorkQueue(self._core, self._channel, codec)
 
     def put(self, body: T, key: str = "", *, timeout: float | None = None) -> Receipt:
-        """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` returns when it is done.
+        """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` waits until it is done.
 
-        It waits on disk for as long as there is no worker. Raises BodyNotEncoded, OwnLimitExceeded, LocalProtocolError,
-        and OutboxFull where too many jobs wait that nobody has.
+        Without a worker the job waits on disk. Raises BodyNotEncoded, OwnLimitExceeded, LocalProtocolError, and
+        OutboxFull if too many jobs wait for a worker.
         """
         return self._core.ask(partial(self._core.put_jobs, self._channel, self._jobs([(key, body)])), timeout)
 
     def put_many(self, jobs: Iterable[T | tuple[str, T]], *, timeout: float | None = None) -> Receipt:
-        """Store jobs in one commit, all or none; raises as `put`.
+        """Store jobs in one commit, all or none. Raises like `put`.
 
-        Each is (key, body), or bytes alone. With a codec each is (key, value), as a value may be a tuple itself;
-        raises TypeError for what is no such pair.
+        Each job is (key, body), or bytes alone. With a codec each must be (key, value), as a value may be a tuple
+        itself; raises TypeError for any other job.
         """
         return self._core.ask(partial(self._core.put_jobs, self._channel, self._jobs(jobs)), timeout)
 
     def pending(self, count: int = 1000, *, timeout: float | None = None) -> list[Job]:
-        """The first `count` jobs that are not done, in order, each with the UUID of its worker, None for nobody."""
+        """The first `count` jobs that are not done, in order, each with the UUID of its worker, or None."""
         return self._core.ask(partial(self._core.pending_jobs, self._channel, count), timeout)
 
     def reassign(self, worker: UUID, *, timeout: float | None = None) -> int:
-        """Take all jobs from this worker and give them to others; returns how many.
+        """Take all jobs of this worker and give them to others; returns their number.
 
-        It gets nothing more until it connects again. A job that it is at goes on there, and may be done twice.
+        The worker gets no jobs until it connects again. It may still finish a job that it works on, so that is done
+        twice.
         """
         return self._core.ask(partial(self._core.reassign, self._channel, worker), timeout)
 
     def cancel(self, jobs: Named, *, timeout: float | None = None) -> int:
-        """Give up jobs: those of a receipt, or Jobs or their numbers; returns how many were not done.
+        """Give up jobs: a receipt, or Jobs or their numbers; returns how many were not done.
 
-        `wait_acked` raises Undelivered for them, with the reason `cancelled`. A worker that is at one goes on.
+        `wait_acked` raises Undelivered for them, with the reason `cancelled`. A worker that works on one continues.
         """
         return self._core.ask(partial(self._core.cancel_jobs, self._channel, numbers_of(jobs)), timeout)
