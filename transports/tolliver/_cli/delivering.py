@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
@@ -27,13 +26,12 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tolliver_proto import Delivery, Revision
 
 from .._driver import ends
-from .._driver.threads import start
 from ..anyio import Instance
-from ..anyio.threads import loop_caller
 from . import words
 from .appending import Files
 from .destinations import Destination
 from .listen import as_json
+from .standard import in_thread
 
 if TYPE_CHECKING:
     from .into_stage import FedStage
@@ -104,34 +102,31 @@ class Deliveries:
 # Calls, one for each message.
 
 
-class _Way(Protocol):
-    """One way to have a message handled."""
-
-    async def ready(self) -> None:
-        """Until it can take a message."""
-
-    async def __call__(self, delivery: Delivery) -> object:
-        """None or something true if the message was handled, something awaitable that comes to that, or an error."""
+_Ready = Callable[[], Awaitable[object]]
+"""Returns once a message can be taken."""
+_Handle = Callable[[Delivery], Awaitable[object]]
+"""Comes to None or something true if the message was handled, to something awaitable that comes to that, or fails."""
 
 
 class _Calls:
     """A handler of the instance, which brings each message to its destination in time (T-45)."""
 
-    def __init__(self, destination: Destination, way: _Way) -> None:
+    def __init__(self, destination: Destination, ready: _Ready, handle: _Handle) -> None:
         self._destination = destination
-        self._way = way
+        self._ready = ready
+        self._handle = handle
         self._in_hand = 0
         self._stopping = False
         self._ended = anyio.Event()
 
     async def handle(self, delivery: Delivery) -> object:
-        await self._way.ready()  # it has the message meanwhile: if that lasts, it is stuck, and others go on (D-9)
+        await self._ready()  # it has the message meanwhile: if that lasts, it is stuck, and others go on (D-9)
         if self._stopping:
             await anyio.sleep_forever()  # until the registration is closed
         self._in_hand += 1
         try:
             with anyio.move_on_after(self._destination.timeout):
-                return await self._way(delivery)
+                return await self._handle(delivery)
         except BaseException as error:
             if self._stopping or not ends.is_interrupt(error):
                 raise
@@ -153,8 +148,8 @@ class _Calls:
 
 
 async def _call(instance: Instance, destination: Destination, stop_timeout: float) -> None:
-    async with _way(destination) as way:
-        calls = _Calls(destination, way)
+    async with _way(destination) as (ready, bring):
+        calls = _Calls(destination, ready, bring)
 
         async def handle(delivery: Delivery) -> object:
             return await calls.handle(delivery)
@@ -172,104 +167,73 @@ async def _call(instance: Instance, destination: Destination, stop_timeout: floa
 
 
 @asynccontextmanager
-async def _way(destination: Destination) -> AsyncIterator[_Way]:
+async def _way(destination: Destination) -> AsyncIterator[tuple[_Ready, _Handle]]:
     if destination.command is not None:
-        yield _Command(destination.command)
+        yield _at_once, partial(_run, destination.command)
     elif destination.socket is not None:
         async with anyio.create_task_group() as group:
-            way = _Socket(str(destination), destination.socket)
-            group.start_soon(way.keep)
+            program = _Socket(str(destination), destination.socket)
+            group.start_soon(program.keep)
             try:
-                yield way
+                yield program.ready, program.ask
             finally:
-                way.end()
+                program.end()
     else:
         assert destination.function is not None
-        yield _Function(destination.function)
+        yield _at_once, partial(_function, destination.function)
+
+
+async def _at_once() -> None: ...
 
 
 def named(delivery: Delivery) -> str:
     return f"the message {words.name(delivery.channel)} {words.name(delivery.key)}"
 
 
-class _Command:
-    """A process for each message."""
-
-    def __init__(self, command: tuple[str, ...]) -> None:
-        self._command = command
-
-    async def ready(self) -> None: ...
-
-    async def __call__(self, delivery: Delivery) -> None:
-        """It is handled where the process ends with status 0."""
-        try:
-            status = await self._status(delivery)
-        except OSError as error:
-            words.say(words.line(f"{self._command[0]} cannot run: {error.strerror}: {named(delivery)} is redelivered"))
-            delivery.fail()
-            return
-        if status:
-            words.say(f"{self._command[0]} ended with status {status}: {named(delivery)} is redelivered")
-            delivery.fail()
-
-    async def _status(self, delivery: Delivery) -> int:
-        about = {
-            "TOLLIVER_CHANNEL": delivery.channel,
-            "TOLLIVER_KEY": delivery.key,
-            "TOLLIVER_PEER": str(delivery.peer_id),
-            "TOLLIVER_MESSAGE_ID": "" if delivery.message_id is None else str(delivery.message_id),
-            "TOLLIVER_ATTEMPT": str(delivery.attempt),
-        }
-        env = {**os.environ, **about}
-        # In a session of its own, so that Ctrl-C does not reach it, and that all that it started can be ended.
-        process = await anyio.open_process(self._command, stdout=None, stderr=None, env=env, start_new_session=True)
-        try:
-            assert process.stdin is not None
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it need not read the body
-                await process.stdin.send(delivery.body)
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await process.stdin.aclose()
-            return await process.wait()
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            with anyio.CancelScope(shield=True):
-                await process.aclose()
+async def _run(command: tuple[str, ...], delivery: Delivery) -> None:
+    """A process for each message, which is handled where that ends with status 0."""
+    try:
+        status = await _status(command, delivery)
+    except OSError as error:
+        words.say(words.line(f"{command[0]} cannot run: {error.strerror}: {named(delivery)} is redelivered"))
+        delivery.fail()
+        return
+    if status:
+        words.say(f"{command[0]} ended with status {status}: {named(delivery)} is redelivered")
+        delivery.fail()
 
 
-class _Function:
-    """A function of a module: a coroutine function is awaited, any other has a thread of its own."""
+async def _status(command: tuple[str, ...], delivery: Delivery) -> int:
+    about = {
+        "TOLLIVER_CHANNEL": delivery.channel,
+        "TOLLIVER_KEY": delivery.key,
+        "TOLLIVER_PEER": str(delivery.peer_id),
+        "TOLLIVER_MESSAGE_ID": "" if delivery.message_id is None else str(delivery.message_id),
+        "TOLLIVER_ATTEMPT": str(delivery.attempt),
+    }
+    env = {**os.environ, **about}
+    # In a session of its own, so that Ctrl-C does not reach it, and that all that it started can be ended.
+    process = await anyio.open_process(command, stdout=None, stderr=None, env=env, start_new_session=True)
+    try:
+        assert process.stdin is not None
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it need not read the body
+            await process.stdin.send(delivery.body)
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await process.stdin.aclose()
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
 
-    def __init__(self, function: Callable[..., object]) -> None:
-        self._function = function
-        self._is_async = iscoroutinefunction(function)
 
-    async def ready(self) -> None: ...
-
-    async def __call__(self, delivery: Delivery) -> object:
-        function: Callable[..., Any] = self._function
-        result = function(delivery) if self._is_async else await _in_thread(partial(function, delivery))
-        return await result if isinstance(result, Awaitable) else result
-
-
-async def _in_thread(call: Callable[[], object]) -> object:
-    """Result or error of the call. A daemon runs it, so that one that never ends does not keep the process."""
-    ended, outcome, in_loop = anyio.Event(), list[tuple[object, BaseException | None]](), loop_caller()
-
-    def work() -> None:
-        try:
-            outcome.append((call(), None))
-        except BaseException as error:
-            outcome.append((None, error))
-        in_loop(ended.set)
-
-    start(threading.Thread(target=work, name="tolliver delivers", daemon=True))
-    await ended.wait()
-    ((result, error),) = outcome
-    if error is not None:
-        raise error
-    return result
+async def _function(function: Callable[..., Any], delivery: Delivery) -> object:
+    """A coroutine function is awaited, any other has a thread of its own."""
+    is_async = iscoroutinefunction(function)
+    result = function(delivery) if is_async else await in_thread(partial(function, delivery))
+    return await result if isinstance(result, Awaitable) else result
 
 
 class _Socket:
@@ -285,7 +249,7 @@ class _Socket:
     async def ready(self) -> None:
         await self._connected.wait()
 
-    async def __call__(self, delivery: Delivery) -> None:
+    async def ask(self, delivery: Delivery) -> None:
         await self.ready()
         assert self._line is not None
         answer = await self._line.ask(as_json([delivery]).encode("utf-8", "backslashreplace"))

@@ -17,9 +17,10 @@ import stat
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 import anyio
 
@@ -29,6 +30,7 @@ if sys.platform != "win32":
 from .._driver.threads import start
 from ..anyio.threads import loop_caller
 
+T = TypeVar("T")
 PIECE = 65536  # bytes: of standard input at once, as much as a pipe has
 _LINES = 1000  # lines that wait for standard error
 _LAST = 1.0  # seconds for the last of them
@@ -121,6 +123,22 @@ def _raw(stream: TextIO) -> io.RawIOBase:
         return buffer  # type: ignore[return-value]
 
 
+async def in_thread(call: Callable[[], T]) -> T:
+    """Result or error of the call. A daemon makes it, so that one that never ends does not keep the process."""
+    ended, outcome, in_loop = anyio.Event(), Future[T](), loop_caller()
+
+    def work() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+        in_loop(ended.set)
+
+    start(threading.Thread(target=work, name="tolliver works", daemon=True))
+    await ended.wait()
+    return outcome.result()
+
+
 # In.
 
 
@@ -179,8 +197,7 @@ class Output:
         self._raw, self._encoding = _raw(sys.stdout), sys.stdout.encoding or "utf-8"
         if isinstance(self._raw, _Closed):
             raise StreamClosed("standard output")
-        self._tasks: queue.SimpleQueue[tuple[bytes, Callable[[Exception | None], None]]] = queue.SimpleQueue()
-        start(threading.Thread(target=self._write, name="tolliver writes", daemon=True))
+        self._turn = threading.Lock()
 
     def encoded(self, text: str) -> bytes:
         """As it is written there; characters that it does not have are escaped."""
@@ -188,29 +205,11 @@ class Output:
 
     async def write(self, data: bytes) -> None:
         """Returns once it is written. One that is cancelled may be written, or a part of it. Raises OSError."""
-        done = anyio.Event()
-        failures: list[Exception] = []
-        in_loop = loop_caller()
+        await in_thread(partial(self._write, data))
 
-        def finish(failure: Exception | None) -> None:
-            if failure is not None:
-                failures.append(failure)
-            done.set()
-
-        self._tasks.put((data, lambda failure: in_loop(partial(finish, failure))))
-        await done.wait()
-        if failures:
-            raise failures[0]
-
-    def _write(self) -> None:
-        while True:
-            data, finish = self._tasks.get()
-            failure: Exception | None = None
-            try:
-                _write_all(self._raw, data)
-            except Exception as error:
-                failure = error
-            finish(failure)
+    def _write(self, data: bytes) -> None:
+        with self._turn:
+            _write_all(self._raw, data)
 
 
 # Words for people.
