@@ -1,7 +1,7 @@
-"""Contexts of a program's own, held to our policy (D-1, D-2).
+"""SSL contexts that a program supplies, checked against our policy (D-1, D-2).
 
-A context tells its settings, but neither its certificate nor its ALPN names. So these are found as a peer would find
-them: by handshakes in memory, of the contexts with one another and with a client that only looks.
+A context exposes its settings, but neither its certificate nor its ALPN names. So those are found as a peer would find
+them: by handshakes in memory, between the contexts, and with a client that only looks.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .pump import Pump
 from .x509 import verdict
 
 FORBIDDEN = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
-_ENDS = getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)  # T-09 needs a cut told from an end
-_FLIGHTS = 4  # two each are enough for TLS 1.2 too
+_ENDS = getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)  # T-09 needs to distinguish a broken connection from an orderly end
+_FLIGHTS = 4  # rounds of a handshake; TLS 1.2 needs two
 _BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 _LATEST = (ssl.TLSVersion.MAXIMUM_SUPPORTED, ssl.TLSVersion.TLSv1_3)
 
 
 def check_contexts(tls: ContextsTLS, alpn: str) -> PeerIdentity:
-    """Identity that the contexts prove. Sets ALPN where they agree on none.
+    """Identity that the contexts prove. Sets ALPN if they do not agree on a name.
 
-    Raises CertificateError, with all settings that are missing, or why a peer would refuse their certificate.
+    Raises CertificateError, with all missing settings, or the reason why a peer would refuse their certificate.
     """
     missing = [*_breaches(tls)]
     if missing:
@@ -46,7 +46,7 @@ def check_contexts(tls: ContextsTLS, alpn: str) -> PeerIdentity:
 
 
 def shake(client: Pump, server: Pump) -> tuple[Pump, Pump]:
-    """A handshake in memory. Raises what either finds."""
+    """Do a handshake in memory. Raises the error of either side."""
     for _ in range(_FLIGHTS):
         client.handshake()
         server.receive(client.outgoing())
@@ -56,7 +56,7 @@ def shake(client: Pump, server: Pump) -> tuple[Pump, Pump]:
 
 
 def refusal(error: TolliverError) -> str:
-    """The reason of a handshake with ourselves that failed."""
+    """Text for the reason of a failed handshake with ourselves."""
     cause = error.__cause__
     return verdict(cause) if isinstance(cause, ssl.SSLError) else str(cause or error)
 
@@ -68,7 +68,7 @@ def _dialling(tls: ContextsTLS) -> Iterator[tuple[str, ssl.SSLContext]]:
 
 
 def _breaches(tls: ContextsTLS) -> Iterator[str]:
-    """All that is to be set, as one would write it."""
+    """Missing settings, each as the line of code that would make it."""
     least = ssl.TLSVersion.TLSv1_2 if tls.tls12 else ssl.TLSVersion.TLSv1_3
     system = _system_store()
     for name, context in (("server", tls.server), *_dialling(tls)):
@@ -109,27 +109,27 @@ def _breaches_of_names(tls: ContextsTLS) -> Iterator[str]:
 
 
 def _system_store() -> set[bytes]:
-    """The system's CAs, as far as they show before they are needed: those in directories do not."""
+    """CAs of the system, in DER. Those that OpenSSL loads from directories on demand are missing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_default_certs()
     return {*context.get_ca_certs(binary_form=True)}
 
 
 def _leaf(tls: ContextsTLS) -> bytes:
-    """The certificate that was given beside them, in DER."""
+    """Certificate given with the contexts, in DER."""
     given = tls.shown
     text = (
         given if isinstance(given, bytes) else called(given, "from_contexts") if callable(given) else read_file(given)
     )
     begin, end = text.find(_BEGIN), text.find(_END)
     if begin >= 0 and end >= 0:
-        with suppress(ValueError):  # base64's error is one
+        with suppress(ValueError):  # binascii.Error is a ValueError
             return ssl.PEM_cert_to_DER_cert(text[begin : end + len(_END)].decode("ascii"))
     raise CertificateError("cert of TLS.from_contexts holds no certificate in PEM form: give the one they have loaded")
 
 
 def _names_shown(server: ssl.SSLContext, leaf: bytes) -> list[str]:
-    """Host names in the certificate that the server shows. Raises CertificateError where that is another one."""
+    """Host names in the certificate that the server shows. Raises CertificateError if that is not `leaf`."""
     looking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     looking.check_hostname = False
     looking.verify_mode = ssl.CERT_NONE
@@ -138,7 +138,7 @@ def _names_shown(server: ssl.SSLContext, leaf: bytes) -> list[str]:
             "the server of TLS.from_contexts shows another certificate than cert: load that into both contexts, or "
             "give the one that they have, as a path or a function if it is to be renewed"
         )
-    looking.verify_mode = ssl.CERT_REQUIRED  # or Python does not read the names
+    looking.verify_mode = ssl.CERT_REQUIRED  # without this Python does not parse the names
     looking.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     looking.load_verify_locations(cadata=leaf)
     shown: dict[str, Any] = dict(_look(looking, server).getpeercert() or {})
@@ -146,7 +146,7 @@ def _names_shown(server: ssl.SSLContext, leaf: bytes) -> list[str]:
 
 
 def _look(looking: ssl.SSLContext, server: ssl.SSLContext) -> ssl.SSLObject:
-    """A client that has seen the server's certificate. It shows none, and what the server says to that is left."""
+    """A client, without a certificate, that has received the server's. The server's reaction is ignored."""
     arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls, listener = looking.wrap_bio(arriving, leaving), Pump.server(server)
     try:
@@ -167,7 +167,7 @@ def _look(looking: ssl.SSLContext, server: ssl.SSLContext) -> ssl.SSLObject:
 
 
 def _meet(name: str, dialling: ssl.SSLContext, server: ssl.SSLContext, names: list[str], alpn: str) -> PeerIdentity:
-    """Identity that both prove to each other. Raises CertificateError where a peer would refuse it."""
+    """Identity that both sides prove to each other. Raises CertificateError if a peer would refuse it."""
     if dialling.check_hostname and not names:
         raise CertificateError(
             "our own certificate of the contexts has no host name: make one with the names under which it is dialled"

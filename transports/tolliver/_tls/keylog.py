@@ -16,9 +16,10 @@ _warned: set[Path] = set()
 
 
 def log_keys(context: ssl.SSLContext, path: Path) -> None:
-    """Adds the secrets of the context's connections to the file, which is ours alone. Raises CertificateError."""
+    """Append the secrets of the context's connections to a file that only its owner may read. Raises
+    CertificateError."""
     try:
-        # OpenSSL would make it with the mode that the process happens to have.
+        # Created here, as OpenSSL would create it with the mode of the process's umask.
         descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             make_private(descriptor)
@@ -32,7 +33,7 @@ def log_keys(context: ssl.SSLContext, path: Path) -> None:
 
 
 def warn(path: Path) -> None:
-    """Once for each file of a process."""
+    """Log a warning, once for each file of a process."""
     if path not in _warned:
         _warned.add(path)
         log.warning("TLS secrets go into %s: who can read it can read every connection (keylog, D-17)", path)

@@ -1,6 +1,6 @@
-"""PEM of certificate, key, CA and revocation lists.
+"""PEM data: certificate, key, CA and revocation lists.
 
-It is read from files or taken from memory.
+It is read from files or given in memory.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PEM:
-    """One of them. Its text is never shown: it may be a key."""
+    """One piece of PEM data. `repr` does not show its text, which may be a private key."""
 
     name: str
-    """Its file, or how it was given, to stand in a sentence."""
+    """Its file, or the way in which it was given, for use in error texts."""
     text: bytes = field(repr=False)
     path: Path | None = None
-    """None if it has no file."""
+    """Path of its file; None if it was given in memory."""
 
     def __str__(self) -> str:
         return self.name
 
     @contextmanager
     def as_file(self) -> Iterator[str | Path]:
-        """A path from which OpenSSL reads it: for as long as the block lasts, where it has no file."""
+        """Context manager: a path from which OpenSSL can read it. Data from memory gets a temporary file."""
         if self.path is not None:
             yield self.path
         else:
@@ -45,7 +45,7 @@ class PEM:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Certificate, key, CA and revocation lists as they are now, and the choices of their TLS."""
+    """Certificate, key, CA and revocation lists as read at one moment, and the other TLS options."""
 
     cert: PEM
     key: PEM
@@ -57,7 +57,7 @@ class Material:
 
 
 def read(tls: TLS | Material) -> Material:
-    """Reads the files, or calls the function. Raises CertificateError."""
+    """Read the files, or call the function. Raises CertificateError."""
     if isinstance(tls, Material):
         return tls
     if isinstance(tls, BytesTLS):
@@ -82,7 +82,7 @@ def read_file(path: Path) -> bytes:
 
 
 def called(load: Callable[[], T], name: str) -> T:
-    """A user's function, whose failure is one of certificates."""
+    """Result of a user's function. Its exception becomes a CertificateError."""
     try:
         return load()
     except Exception as error:
@@ -101,7 +101,8 @@ def _bytes_of(tls: BytesTLS) -> tuple[bytes, bytes, bytes]:
 
 @contextmanager
 def _in_memory(text: bytes) -> Iterator[str]:
-    """A file that no directory has, else a private one that is removed at once."""
+    """Path of a file that is in no directory; if the system has no such files, a private one that is removed
+    afterwards."""
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("tolliver"), "wb") as file:
             path = f"/proc/self/fd/{file.fileno()}"
@@ -110,7 +111,7 @@ def _in_memory(text: bytes) -> Iterator[str]:
                 file.flush()
                 yield path
                 return
-    descriptor, path = tempfile.mkstemp(prefix="tolliver-")  # of mode 0600
+    descriptor, path = tempfile.mkstemp(prefix="tolliver-")  # with mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text)

@@ -1,6 +1,6 @@
 """TLS policy: contexts, trust, and the pumps made from them.
 
-Certificates both ways, our private CA alone, TLS 1.3, nothing resumed (D-1, D-2).
+Certificates on both sides, signed by a private CA alone; TLS 1.3; no resumption (D-1, D-2).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .pump import AnyPump, PlainPump, Pump
 from .revocation import RevocationList
 from .x509 import NEW_CERTIFICATE, fault_of_our_list, words
 
-ALPN = "tolliver/1"  # R-35: offered, not required
+ALPN = "tolliver/1"  # offered, not required (R-35)
 
 
 def client_context(tls: TLS | Material, *, check_hostname: bool = True, alpn: str = ALPN) -> ssl.SSLContext:
-    """The context for dialling (D-1).
+    """The SSL context for dialling (D-1).
 
-    `check_hostname=False` is for remotes that are pinned; `Pumps` chooses. Raises CertificateError, naming the file.
+    `check_hostname=False` is for remotes with a pin; `Pumps` chooses. Raises CertificateError, which names the file.
     """
     context = _context(tls, ssl.PROTOCOL_TLS_CLIENT, alpn)
     context.check_hostname = check_hostname and not tls.insecure_ca_only
@@ -34,7 +34,7 @@ def client_context(tls: TLS | Material, *, check_hostname: bool = True, alpn: st
 
 
 def server_context(tls: TLS | Material, *, alpn: str = ALPN) -> ssl.SSLContext:
-    """The context for listening (D-1). Raises CertificateError, naming the file."""
+    """The SSL context for listening (D-1). Raises CertificateError, which names the file."""
     context = _context(tls, ssl.PROTOCOL_TLS_SERVER, alpn)
     context.num_tickets = 0
     return context
@@ -82,7 +82,7 @@ def _trust(context: ssl.SSLContext, pem: PEM) -> None:
 
 
 def _look_up(context: ssl.SSLContext, crl: PEM) -> None:
-    """Each certificate that is shown, in the lists. Those of CAs above its own are asked for nowhere."""
+    """Have OpenSSL check a peer's certificate against the revocation lists, but not its CA's certificates."""
     lists = PEM(crl.name, RevocationList.read(crl).text)
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     try:
@@ -97,10 +97,10 @@ def _passphrase(key: PEM) -> NoReturn:
 
 
 class Pumps:
-    """Makes the pumps of one instance; None for plaintext. `identity` is what our own certificate proves.
+    """Creates the pumps of one instance; `tls=None` means plaintext. `identity` is what our own certificate proves.
 
-    Reads the files, or what stands for them. Raises CertificateError where one is missing, does not fit or would be
-    refused by a peer.
+    Reads the files, or the data in their place. Raises CertificateError if one is missing, invalid, or would be refused
+    by a peer.
     """
 
     def __init__(self, tls: TLS | None, *, alpn: str = ALPN) -> None:
@@ -129,7 +129,8 @@ class Pumps:
 
     @classmethod
     def renewed(cls, tls: TLS | None, *, alpn: str = ALPN) -> Self:
-        """Those of an instance whose certificate or list has changed. Raises CertificateError where it cannot have."""
+        """New pumps after a change of certificate or lists. Raises CertificateError if the given TLS cannot be read
+        again."""
         if isinstance(tls, BytesTLS) and tls.load is None and tls.crl is None:
             raise CertificateError(
                 "these bytes are what they were at the start: give a function that returns new ones, "
@@ -139,29 +140,29 @@ class Pumps:
 
     @property
     def crl_expires(self) -> float | None:
-        """End of our lists of revoked certificates, in seconds since 1970."""
+        """Earliest end of our revocation lists, in seconds since 1970."""
         return self._revoked.ends
 
     def succeed(self, old: Pumps) -> None:
-        """Take the place of the old ones. Their pumps look at the new list from now on."""
+        """Replace the old pumps. Connections made by those use the new revocation lists from now on."""
         old._revoked.replace(self._revoked)
         self._revoked = old._revoked
 
     def client(self, remote: Remote) -> AnyPump:
-        """A pump that dials: checks the host name, or what the remote pins instead (D-2)."""
+        """A pump for dialling. It checks the host name, or the remote's pins instead (D-2)."""
         context = self._by_pin if remote.pinned else self._by_name
         return PlainPump() if context is None else Pump.client(context, remote, self._revoked)
 
     def server(self) -> AnyPump:
-        """A pump that was dialled."""
+        """A pump for an accepted connection."""
         return PlainPump() if self._server is None else Pump.server(self._server, self._revoked)
 
 
 def _met_by_itself(tls: Material, dialling: ssl.SSLContext, listening: ssl.SSLContext) -> PeerIdentity:
-    """Identity that our own certificate proves to others, found by a handshake with ourselves.
+    """Identity that our own certificate proves, found by a handshake with ourselves.
 
-    It shows that the key fits, that the CA signed the certificate, that it is valid now and that it serves in both
-    roles. Raises CertificateError where a peer would refuse it.
+    The handshake shows that the key fits, that the CA signed the certificate, that it is valid now and that it serves
+    in both roles. Raises CertificateError if a peer would refuse it.
     """
     try:
         client, _ = shake(Pump(dialling, None, server=False), Pump.server(listening))

@@ -1,26 +1,26 @@
 """TLS pump: TLS of one connection without I/O.
 
-A Pump stands between a socket and a machine, takes ciphertext on one side and plaintext on the other, and neither waits
-nor touches the network. `Pumps` (policy) makes one per connection. A PlainPump has the same methods, so that no adapter
-has a branch.
+A Pump stands between a socket and a machine: ciphertext on one side, plaintext on the other. It neither waits nor uses
+the network. `Pumps` (policy) creates one for each connection. PlainPump has the same methods, so that adapters need no
+branch for plaintext.
 
-The theory, for OpenSSL 1.1.1 and 3 under `ssl.SSLObject` with two memory BIOs:
+Properties of OpenSSL 1.1.1 and 3, under `ssl.SSLObject` with two memory BIOs, that this code relies on:
 
-- A read of an empty BIO, or of one that holds part of a record, raises SSLWantReadError and loses nothing. A write
-  never wants anything: the outgoing BIO grows, and renegotiation, the one thing that could make a write read, is off.
-- `unwrap()` queues our close_notify and then, because it calls SSL_shutdown twice, looks for the peer's. An incoming
-  BIO without a whole record makes that second step raise SSLWantReadError, which we ignore: our half is closed, and
-  SSL_read still works, in TLS 1.3 and 1.2. But with application data waiting there the second step fails with
-  "application data after close notify" and ruins the object. So everything is read before `unwrap()`, and kept.
-- After a fatal error SSL_read answers as if the peer had sent close_notify. So a failure is remembered here and raised
-  again, and OpenSSL is not asked again.
+- Reading from an empty BIO, or one that holds part of a record, raises SSLWantReadError and loses nothing. Writing
+  never raises it: the outgoing BIO grows, and renegotiation, the only reason for a write to read, is off.
+- `unwrap()` queues our close_notify and then, as it calls SSL_shutdown twice, looks for the peer's. If the incoming BIO
+  has no complete record, that second step raises SSLWantReadError, which is ignored: our side is closed, and SSL_read
+  still works, in TLS 1.3 and 1.2. But if application data is waiting there, the second step fails with "application
+  data after close notify" and breaks the object. So everything is read and kept before `unwrap()`.
+- After a fatal error SSL_read behaves as if the peer had sent close_notify. So an error is remembered here and raised
+  again, and OpenSSL is not called again.
 - A close_notify gives b"" or, once we have sent ours, raises SSLZeroReturnError; an abrupt end of the transport raises
-  SSLEOFError. CPython before 3.11.3 sets OP_IGNORE_UNEXPECTED_EOF, which makes the second look like the first, and
-  without that option it raises a plain SSLError; we clear it and look at the reason, as T-09 needs both apart.
-- A memory BIO keeps the size that it once had, for as long as the connection lives. So large units go through in slices
-  of whole records, which gives the records that one write would have given.
-- In TLS 1.3 a client's handshake is over before the server has looked at its certificate. The refusal is an alert that
-  the client's first reads bring, perhaps after its first writes have failed (T-74).
+  SSLEOFError. CPython before 3.11.3 sets OP_IGNORE_UNEXPECTED_EOF, which makes the two look alike, and without that
+  option raises a plain SSLError. We clear the option and look at the error's reason, as T-09 needs the difference.
+- A memory BIO never gets smaller while its connection is open. So large units are written in slices of whole records,
+  which gives the same records as a single write.
+- In TLS 1.3 a client's handshake is complete before the server has checked its certificate. A refusal is an alert that
+  arrives with the client's first reads, perhaps after its first writes have failed (T-74).
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _SLICE = 4 * _RECORD  # a memory BIO never shrinks: this is what each may grow t
 
 
 class Pump:
-    """TLS for one connection. Plaintext comes out of `read`, ciphertext out of `outgoing`.
+    """TLS of one connection. Plaintext comes out of `read`, ciphertext out of `outgoing`.
 
-    Call `receive` with what arrives, then `handshake` until it is True, then `read` until it is None; after each of
-    these send what `outgoing` holds, also after an error, as it may be the alert that tells the peer why. When a
-    send fails, do not report that yet: go on receiving to the end, so that `read` can raise what the peer said (T-74).
+    Call `receive` with arriving bytes, then `handshake` until it returns True, then `read` until it returns None. After
+    each of these calls send the bytes of `outgoing`, also after an error, as they may be the alert that tells the peer
+    the reason. If sending fails, continue to receive to the end, so that `read` can raise the peer's reason (T-74).
 
-    Raises CertificateError where either side refused the other's certificate, IdentityConflict where a pinned remote is
-    somebody else, and ConnectionLost for every other failure of TLS, plaintext and foreign versions among them: like
-    the network's, such a one may pass, so it is tried again (T-73). Once raised, an error is raised again by each call.
-    Not safe for several threads at once.
+    Raises CertificateError if either side refuses the other's certificate, IdentityConflict if a pinned remote has
+    another identity, and ConnectionLost for every other failure of TLS, such as plaintext or an unknown version: like a
+    failure of the network it may be temporary, so the remote is dialled again (T-73). After an error, each call raises
+    it again. Not thread-safe.
     """
 
     def __init__(
@@ -71,53 +71,53 @@ class Pump:
     ) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        # OpenSSL knows no scope in an address ("fe80::1%eth0").
+        # OpenSSL does not accept an address with a scope ("fe80::1%eth0").
         host = None if remote is None else remote.host.partition("%")[0]
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server, server_hostname=host)
         self._server = server
         self._remote = remote
         self._revoked = revoked or RevocationList()
         self._peer = "the peer that dialled us" if remote is None else f"the peer at {remote}"
-        self._identity: PeerIdentity | None = None  # set when the handshake is over
+        self._identity: PeerIdentity | None = None  # set when the handshake is complete
         self._failure: TolliverError | None = None
-        self._first = b""  # the first bytes, as many as tell another protocol
+        self._first = b""  # the first bytes received, to recognize another protocol
         self._read_ahead: list[bytes] = []
         self._ciphertext: list[bytes] = []
         self.wait: bool = False
-        """An application byte has come: so the peer takes our certificate."""
-        self._no_more = False  # the transport has ended
+        """True once a byte of application data has arrived, which proves that the peer accepts our certificate."""
+        self._no_more = False  # True after `receive_eof`
         self._write_closed = False
         self._closed_by_peer = False
         self._cut_off = False
 
     @classmethod
     def client(cls, context: ssl.SSLContext, remote: Remote, revoked: RevocationList | None = None) -> Pump:
-        """A pump that dials; what the remote pins is checked when the handshake is over."""
+        """A pump for dialling. The remote's pins are checked at the end of the handshake."""
         return cls(context, remote, server=False, revoked=revoked)
 
     @classmethod
     def server(cls, context: ssl.SSLContext, revoked: RevocationList | None = None) -> Pump:
-        """A pump that was dialled."""
+        """A pump for an accepted connection."""
         return cls(context, None, server=True, revoked=revoked)
 
     @property
     def peer_closed(self) -> bool:
-        """The peer sent close_notify, and all before it has been read: an orderly end (T-09)."""
+        """True if the peer sent close_notify and everything before it has been read: an orderly end (T-09)."""
         return self._closed_by_peer and not self._read_ahead
 
     @property
     def application_protocol(self) -> str | None:
-        """The name that both ends have by ALPN, if any (R-35)."""
+        """Protocol name agreed on by ALPN; None without one (R-35)."""
         return self._tls.selected_alpn_protocol()
 
     @property
     def certificate(self) -> bytes | None:
-        """The peer's certificate in DER. None before the handshake is over, and where we refuse it."""
+        """The peer's certificate in DER. None before the end of the handshake, and if we refuse the certificate."""
         return None if self._identity is None else self._tls.getpeercert(binary_form=True)
 
     @property
     def revocation(self) -> CertificateError | None:
-        """Why the peer may not stay: the list that we have now has its certificate. Else None."""
+        """The error if the peer's certificate is on our current revocation list, else None."""
         certificate = self._tls.getpeercert(binary_form=True)
         if certificate is None or not self._revoked.lists(certificate):
             return None
@@ -125,43 +125,44 @@ class Pump:
 
     @property
     def version(self) -> str | None:
-        """Version of TLS, such as "TLSv1.3"; None before the handshake."""
+        """TLS version, such as "TLSv1.3"; None before the handshake."""
         return self._tls.version()
 
     @property
     def failed(self) -> bool:
-        """TLS has failed: what follows the plaintext of before is the error."""
+        """True after a failure of TLS. `read` raises it after the plaintext received before."""
         return self._failure is not None
 
     @property
     def truncated(self) -> bool:
-        """The transport ended without close_notify, and all has been read: the peer crashed, or the line was cut."""
+        """True if the transport ended without close_notify and everything has been read: the peer crashed, or the
+        connection was cut."""
         return self._cut_off and not self._read_ahead
 
     def receive(self, ciphertext: bytes) -> None:
-        """Bytes from the network, cut anywhere. They are dropped where nobody would read them any more."""
+        """Take ciphertext, in pieces of any size. It is dropped after the end of the stream and after an error."""
         if not (self._no_more or self._closed_by_peer or self._failure):
             self._incoming.write(ciphertext)
             if self._identity is None:
                 self._first = (self._first + ciphertext)[:_FIRST]
 
     def receive_eof(self) -> None:
-        """The network will bring nothing more."""
+        """Note the end of the transport."""
         self._no_more = True
         self._incoming.write_eof()
 
     def outgoing(self) -> bytes:
-        """Takes the ciphertext to send; b"" where there is none."""
+        """Remove and return the ciphertext to send; b"" if there is none."""
         if self._outgoing.pending:
             self._ciphertext.append(self._outgoing.read())
         if not self._ciphertext:
             return b""
-        ciphertext = b"".join(self._ciphertext)  # no copy of a single one
+        ciphertext = b"".join(self._ciphertext)  # does not copy a single item
         self._ciphertext.clear()
         return ciphertext
 
     def handshake(self) -> bool:
-        """Goes on with the handshake. True when it is over, False until more is received."""
+        """Continue the handshake. True when it is complete, False if more must be received."""
         self._raise_failure()
         if self._identity is not None:
             return True
@@ -174,14 +175,15 @@ class Pump:
             self._fail(error)
         except TolliverError as error:
             self._failure = error
-            self._outgoing.read()  # an impostor need not see our certificate
+            self._outgoing.read()  # do not show our certificate to an impostor
         self._raise_failure()
         return True
 
     def read(self) -> bytes | None:
-        """All plaintext that has come, never b"". None: nothing now, and nothing ever if `peer_closed` or `truncated`.
+        """All plaintext that has arrived, never b"". None if there is none now, or none will follow (`peer_closed`,
+        `truncated`).
 
-        Plaintext from before an error is returned before it is raised.
+        Plaintext received before an error is returned before the error is raised.
         """
         self._pull()
         if self._read_ahead:
@@ -192,7 +194,7 @@ class Pump:
         return None
 
     def write(self, unit: bytes) -> None:
-        """Encrypts a unit as records of its own (T-69): one, up to 16 KiB of unit.
+        """Encrypt a unit in TLS records of its own (T-69): a single one, up to 16 KiB.
 
         Raises ConnectionClosing after `close_notify`, and ConnectionLost once `truncated`.
         """
@@ -211,7 +213,7 @@ class Pump:
             self._raise_failure()
 
     def close_notify(self) -> None:
-        """Ends our half, once; reading goes on. Never raises: what `read` holds, an error too, is kept for it."""
+        """Close our side, once; reading continues. Never raises: an error is kept for `read`."""
         self._pull()
         if self._identity is None or self._write_closed or self._failure is not None or self._cut_off:
             return
@@ -224,8 +226,8 @@ class Pump:
             self._fail(error)
 
     def identity(self, address: str) -> PeerIdentity:
-        """Identity that the peer's certificate proves; `address` is where the transport sees it. After the handshake
-        only."""
+        """Identity that the peer's certificate proves. `address` is the peer's network address. Call it after the
+        handshake."""
         proved = self._require_handshake()
         return dataclasses.replace(proved, address=address)
 
@@ -239,7 +241,7 @@ class Pump:
             return
         incoming, tls = self._incoming, self._tls
         try:
-            while incoming.pending or tls.pending() or incoming.eof:  # asking costs less than SSLWantReadError
+            while incoming.pending or tls.pending() or incoming.eof:  # a check is cheaper than SSLWantReadError
                 plaintext = tls.read(_RECORD)
                 if not plaintext:
                     self._closed_by_peer = True
@@ -258,10 +260,10 @@ class Pump:
 
     def _check_peer(self) -> PeerIdentity:
         if self._server and self._tls.session_reused:
-            # Only TLS 1.2 comes here: it can resume by a session id, and `ssl` cannot switch that off.
+            # Only with TLS 1.2: it can resume by session id, which `ssl` cannot disable.
             raise ConnectionLost(f"{self._peer} resumed a TLS session: each connection shows its certificate (D-1)")
         revocation = self.revocation
-        if revocation is not None:  # the list is newer than this handshake's context
+        if revocation is not None:  # the list may be newer than the handshake's context
             raise revocation
         identity = read_identity(self._tls, self._peer)
         if self._remote is not None:
@@ -274,15 +276,15 @@ class Pump:
 
     def _fail(self, error: ssl.SSLError) -> None:
         self._failure = self._explain(error)
-        self._failure.__cause__ = error.with_traceback(None)  # whose frames hold this pump: see Session
+        self._failure.__cause__ = error.with_traceback(None)  # its frames refer to this pump: see Session
         if fault_of_our_list(error) is not None:
-            self._outgoing.read()  # an alert would say that the peer's certificate is bad, and end its dialling
+            self._outgoing.read()  # no alert: it would blame the peer's certificate, and end the peer's dialling
         if self._server and self._failure_cause is not None:
-            self._ciphertext.append(_NOT_TLS_ALERT)  # OpenSSL says nothing, and the other end would not know why
+            self._ciphertext.append(_NOT_TLS_ALERT)  # OpenSSL sends none: the peer would not know the reason
 
     @property
     def _failure_cause(self) -> DialCause | None:
-        """The protocol of a peer that does not speak TLS."""
+        """The protocol that the peer speaks instead of TLS, if it is recognized."""
         failure = self._failure
         return failure.cause if isinstance(failure, ConnectionLost) and failure.cause in _NOT_TLS else None
 
@@ -301,9 +303,9 @@ class Pump:
 
 
 class PlainPump:
-    """Stand-in for Pump without TLS: for loopback (D-15). Its peer is nobody in particular."""
+    """Replacement for Pump without TLS, for loopback (D-15). Its peer has no identity."""
 
-    # Plain TCP cannot tell.
+    # Plain TCP has no close_notify.
     truncated: Final = False
     failed: Final = False
     application_protocol: Final = None

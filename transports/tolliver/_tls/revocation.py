@@ -1,7 +1,7 @@
-"""Certificate revocation lists (RFC 5280, 5), and the certificates that they list.
+"""Certificate revocation lists (RFC 5280, 5), and the certificates in them.
 
-OpenSSL holds each certificate that is shown in a handshake against the lists. It cannot do so for connections that
-stand, so what the lists name is read here as well: pairs of an issuer and a serial number, as they are in DER.
+OpenSSL checks each certificate against the lists during a handshake. It cannot do so for open connections, so the
+entries are read here, too: pairs of issuer and serial number, in DER.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _INTEGER, _SEQUENCE, _VERSION = 0x02, 0x30, 0xA0  # tags
 _TIMES = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # UTCTime, and GeneralizedTime from 2050 on
 
 Serial = tuple[bytes, bytes]
-"""Issuer and serial number of a certificate."""
+"""Issuer and serial number of a certificate, in DER."""
 
 
 class RevocationList:
-    """Certificates that are listed in one file; none, until it is read."""
+    """Revoked certificates of one file; empty before `read`."""
 
     def __init__(self) -> None:
         self.name: str = ""
         self.text: bytes = b""
-        """The lists alone, in PEM: OpenSSL would trust a certificate that stands between them."""
+        """The lists alone, in PEM: OpenSSL would trust any certificate that stands between them."""
         self.ends: float | None = None
-        """End of the first of them, in seconds since 1970; None where none says so."""
+        """Earliest end of a list, in seconds since 1970; None if no list has one."""
         self._serials: frozenset[Serial] = frozenset()
 
     @classmethod
     def read(cls, pem: PEM) -> RevocationList:
-        """Raises CertificateError."""
+        """Parse the lists in PEM data. Raises CertificateError."""
         made = cls()
         made.name = str(pem)
         found = _LIST.findall(pem.text)
@@ -56,11 +56,11 @@ class RevocationList:
         return made
 
     def replace(self, newer: RevocationList) -> None:
-        """Hold what the newer one does: whoever looks here sees that from now on."""
+        """Take over the content of the newer list, for all that refer to this one."""
         self.name, self.text, self.ends, self._serials = newer.name, newer.text, newer.ends, newer._serials
 
     def lists(self, certificate: bytes) -> bool:
-        """True if it lists the certificate, which is given in DER."""
+        """True if the certificate, in DER, is revoked."""
         return bool(self._serials) and _serial(certificate) in self._serials
 
 
@@ -73,13 +73,13 @@ def _serial(certificate: bytes) -> Serial:
 
 
 def _fields(der: bytes) -> list[bytes]:
-    """Of a list: its issuer, then one time or two, what is listed, if anything is, and extensions."""
+    """Fields of a list in DER: issuer, one or two times, revoked certificates if there are any, extensions."""
     fields = contents(contents(der)[0])
     return fields[2:] if fields[0][0] == _INTEGER else fields[1:]
 
 
 def _times(der: bytes) -> list[float]:
-    """Of this update and the next one."""
+    """Times of this and the next update, in seconds since 1970."""
     found = [(_TIMES[one[0]], one[2:].decode("ascii")) for one in _fields(der)[1:] if one[0] in _TIMES]
     return [datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() for form, text in found]
 

@@ -1,7 +1,7 @@
-"""X.509: reads certificates, and explains OpenSSL's verdict on one.
+"""X.509: reads certificates, and explains OpenSSL's errors.
 
-The [anyio] extra has no library for X.509, and needs none: `ssl` gives the names, and the public key stands at a fixed
-place in the DER bytes. OpenSSL's reasons are data here: to each belongs a sentence that says what to do.
+No X.509 library is needed: `ssl` gives the names, and the public key is at a known place in the DER bytes. OpenSSL's
+reasons are data here, each with a sentence that gives advice.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REMEDIES = {  # advice on a certificate that we refuse, by OpenSSL's X509_V_ERR
     62: f"dial a name that is in it, or pin {_THE_PEER}",  # HOSTNAME_MISMATCH
     64: f"dial an address that is in it, or pin {_THE_PEER}",  # IP_ADDRESS_MISMATCH
 }
-_OUR_LIST = {  # advice on our list of revoked certificates, by the number again
+_OUR_LIST = {  # advice on our revocation list, by the same numbers
     3: "it needs a list of each CA that signs members",  # UNABLE_TO_GET_CRL
     5: _SAME_CA,  # UNABLE_TO_DECRYPT_CRL_SIGNATURE
     8: _SAME_CA,  # CRL_SIGNATURE_FAILURE
@@ -56,14 +56,14 @@ _OUR_LIST = {  # advice on our list of revoked certificates, by the number again
     36: "it has an extension that OpenSSL does not know",  # UNHANDLED_CRITICAL_CRL_EXTENSION
     44: "it is no full list",  # DIFFERENT_CRL_SCOPE
 }
-_REFUSALS = {  # a peer's words about our certificate, by its alert's name (RFC 8446, 6.2)
+_REFUSALS = {  # advice on our certificate, by the name of the peer's alert (RFC 8446, 6.2)
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
     "BAD_CERTIFICATE": "bad certificate: it may not hold the name that the peer dialled, or be damaged",
     "CERTIFICATE_EXPIRED": f"certificate expired: {NEW_CERTIFICATE}, or check the peer's clock",
     "CERTIFICATE_REQUIRED": "certificate required: give one, see TLS(cert, key, ca)",
     "CERTIFICATE_REVOKED": f"certificate revoked: {NEW_CERTIFICATE}",
     "CERTIFICATE_UNKNOWN": f"certificate unknown: {NEW_CERTIFICATE}",
-    # TLS 1.2 says so to a client without a certificate, and to a key that it cannot use.
+    # In TLS 1.2: no client certificate, or a key that cannot be used.
     "HANDSHAKE_FAILURE": "handshake failure: give a certificate with an EC or RSA key, see TLS(cert, key, ca)",
     "UNKNOWN_CA": f"unknown CA: {_SAME_CA}",
     "UNSUPPORTED_CERTIFICATE": "unsupported certificate: it needs the key usages serverAuth and clientAuth",
@@ -93,12 +93,12 @@ def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
 
 
 def _printable(name: str) -> str:
-    """A name that somebody else chose, for a line of a log (D-14)."""
+    """A name that a peer chose, escaped for a log line (D-14)."""
     return "".join(c if c.isprintable() else "?" for c in name[:_NAME_SHOWN])
 
 
 def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
-    """Identity that a certificate in DER with these URIs among its names proves. Raises CertificateError."""
+    """Identity proved by a certificate in DER, with these URIs among its names. Raises CertificateError."""
     try:
         uuids = frozenset(_uuid(uri) for uri in uris if uri.lower().startswith("urn:uuid:"))
         prefixes = frozenset(check_prefix(uri[len(URN) :]) for uri in uris if uri.lower().startswith(URN))
@@ -133,7 +133,7 @@ def check_pin(remote: Remote, identity: PeerIdentity) -> None:
 
 
 def _advice(identity: PeerIdentity) -> str:
-    """Advice on the pin to use instead of a UUID that is not there."""
+    """Advice to pin the key, for a certificate without a UUID."""
     if identity.uuids:
         return "correct the address or the identity pinned to it"
     return f"correct the address, or pin its key, {_pin_of(identity)}, or have it make a certificate with {_WITH_UUID}"
@@ -145,29 +145,29 @@ def _pin_of(identity: PeerIdentity) -> str:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """A failure of TLS, as far as it is known."""
+    """Facts about a failure of TLS."""
 
     peer: str
-    """Name of the other end, to stand in a sentence."""
+    """Name of the peer, for use in error texts."""
     reason: str
     """OpenSSL's reason, by its name in `ssl`."""
     words: str
-    """The same to read."""
+    """OpenSSL's reason as text."""
     verdict: str | None
-    """Why we refuse the peer's certificate, if we do."""
+    """Our reason to refuse the peer's certificate; None if it was not refused."""
     our_list: str | None
-    """Fault of our list of revoked certificates, if that is why. It passes with a newer list."""
+    """Fault of our revocation list that caused the refusal; a newer list ends it. None without such a fault."""
     heard: bool
-    """Something that it sealed for us has come: so our certificate has been accepted."""
+    """True if encrypted application data has arrived, which proves that the peer accepted our certificate."""
     shaken: bool
-    """The handshake is over on our side."""
+    """True if the handshake is complete on our side."""
     ended: bool
-    """The peer ended the connection, in whatever way."""
+    """True if the peer ended the connection, in any way."""
     protocol: DialCause | None = None
-    """The protocol that it speaks instead, if that is known."""
+    """Protocol that the peer speaks instead of TLS, if it is known."""
 
     def explain(self) -> TolliverError:
-        """Error for the caller, with the cause and the next step: CertificateError if trying again is no use, else
+        """The error to raise, with cause and next step: CertificateError if trying again is no use, else
         ConnectionLost."""
         refusal = _REFUSALS.get(self.reason.partition("_ALERT_")[2])
         if self.our_list is not None:
@@ -196,24 +196,24 @@ class Breakdown:
 
 
 def words(error: ssl.SSLError) -> str:
-    """OpenSSL's reason as it would write it. Some have no name in `ssl`, only a text."""
+    """OpenSSL's reason as text. Some reasons have no name in `ssl`."""
     return error.reason.replace("_", " ").lower() if error.reason else str(error)
 
 
 def is_abrupt_end(error: ssl.SSLError) -> bool:
-    """The transport ended without close_notify; CPython before 3.11.3 has no exception of its own for it."""
+    """True if the transport ended without close_notify; CPython before 3.11.3 has no exception of its own for that."""
     return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
 
 
 def verdict(error: ssl.SSLError) -> str:
-    """Fault of a certificate, in OpenSSL's words, and what to do."""
+    """Text for the fault of a certificate: OpenSSL's reason, and advice."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return words(error)
     return f"{error.verify_message.rstrip('.')}: {_REMEDIES.get(error.verify_code, NEW_CERTIFICATE)}"
 
 
 def fault_of_our_list(error: BaseException | None) -> str | None:
-    """The same of our list of revoked certificates, where the fault is in that. None where it is not."""
+    """Text for the fault of our revocation list; None if the error has another reason."""
     if not isinstance(error, ssl.SSLCertVerificationError) or error.verify_code not in _OUR_LIST:
         return None
     return f"{error.verify_message.rstrip('.')}: {_OUR_LIST[error.verify_code]}"
@@ -223,11 +223,11 @@ REVOKED = f"certificate revoked: {_REMEDIES[23]}"
 
 
 def subject_public_key_info(certificate: bytes) -> bytes:
-    """The SubjectPublicKeyInfo of a DER certificate, whole: its SHA-256 is the pin of D-3.
+    """The complete SubjectPublicKeyInfo of a DER certificate; its SHA-256 is the pin of D-3.
 
-    Certificate and TBSCertificate are sequences (RFC 5280, 4.1): we step into both, over the optional version [0], and
-    over serial number, signature algorithm, issuer, validity and subject; then it stands there.
-    Raises ValueError or IndexError where the bytes are no DER certificate.
+    Certificate and TBSCertificate are sequences (RFC 5280, 4.1). It comes after the optional version [0], serial
+    number, signature algorithm, issuer, validity and subject. Raises ValueError or IndexError if the bytes are no DER
+    certificate.
     """
     at, _ = _element(certificate, 0)
     at, _ = _element(certificate, at)
@@ -239,7 +239,8 @@ def subject_public_key_info(certificate: bytes) -> bytes:
 
 
 def contents(der: bytes) -> list[bytes]:
-    """Elements within the one that begins there, each whole. Raises ValueError or IndexError where they are cut."""
+    """Elements inside the DER element at the beginning of `der`, each complete. Raises ValueError or IndexError if one
+    is cut."""
     at, end = _element(der, 0)
     found = []
     while at < end:
@@ -249,9 +250,9 @@ def contents(der: bytes) -> list[bytes]:
 
 
 def _element(der: bytes, at: int) -> tuple[int, int]:
-    """Begin and end of the content of the element at `at`: tag, length, content."""
+    """Start and end of the content of the DER element (tag, length, content) at `at`."""
     length, start = der[at + 1], at + 2
-    if length >= 0x80:  # the low bits say how many bytes hold the length
+    if length >= 0x80:  # long form: the low bits are the number of length bytes
         length_bytes = der[start : start + (length & 0x7F)]
         start += len(length_bytes)
         length = int.from_bytes(length_bytes)

@@ -44,8 +44,8 @@ R = TypeVar("R")
 class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
     """A running instance: use `with create_instance(options) as instance`, from any thread.
 
-    `timeout` is in seconds; None means no limit. After it TimeoutError is raised, but the operation goes on; a loop over
-    an iterator ends instead, and may be started again. Every call except `close`, `peers`, `notices`, `stats` and
+    `timeout` is in seconds; None means no limit. After it TimeoutError is raised, but the operation goes on; a loop
+    over an iterator ends instead, and may be started again. Every call except `close`, `peers`, `notices`, `stats` and
     `subscriptions` raises ConnectionClosing if the instance is not open; in a forked child every call does (T-79).
     """
 

@@ -1,8 +1,8 @@
-"""Messages on disk, in segments for any number of readers.
+"""Messages on disk, in segment files for any number of readers.
 
-Messages are acknowledged once they stand in files, so a receiver is done with each at once, whatever becomes of those
-who work on them. It remembers what it has had, so each message stands in the stage once (docs/staging.md). `Stager`
-receives, `StageWriter` and `StageFolder` have the files. The `tolliver stage` command and Spark's streams use it.
+Messages are acknowledged once they are in files, so the receiver never waits for the programs that process them. A copy
+of a message is recognized, so each message is in the stage once (docs/staging.md). `Stager` receives; `StageWriter` and
+`StageFolder` manage the files. `tolliver stage` and Spark's streams use this package.
 """
 
 from __future__ import annotations

@@ -6,16 +6,16 @@ from tolliver_proto import StoreError
 
 
 class UnknownStage(StoreError):
-    """The directory is no stage, or one of a layout that is not known here. Nothing in it was touched."""
+    """The directory is no stage, or has a layout of another version. Nothing in it was changed."""
 
 
 class StageInUse(StoreError):
-    """Another process receives into this stage: a stage has one receiver."""
+    """Another process receives into this stage: a stage has only one receiver."""
 
 
 class StageFull(StoreError):
-    """The disk has taken nothing for too long. Unacknowledged messages stay with the peers."""
+    """The disk accepted no data for too long. Unacknowledged messages stay with the peers."""
 
 
 class StageLost(StoreError):
-    """The messages at a position are not there: deleted, cut, damaged, or in another stage."""
+    """The messages at a position are missing: deleted, cut, damaged, or in another stage."""

@@ -1,8 +1,8 @@
-"""Stage folder: segments on disk, their names, extent and locks.
+"""Stage folder: segment files, their names, extent and locks.
 
-A stage is a row of recordings that grows at its end and shrinks at its beginning. Names say which segment comes where
-and how many messages stand before it, and the head how far all of it is on the disk; so readers need no lock and ask
-nobody. One receiver writes, under a lock. Readers delete what they are through with.
+A stage is a sequence of recordings that grows at its end and shrinks at its beginning. A segment's name gives its
+number and the number of messages before it; the head file gives the position up to which everything is on disk. So
+readers need no lock and no server. One receiver writes, under a lock. Readers delete segments that they have processed.
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ from ._errors import StageInUse, StageLost, UnknownStage
 from ._incarnations import INCARNATIONS, KEPT, Incarnations
 
 LAYOUT = 2
-"""The files beside a segment have checksums since the second (T-48)."""
+"""Version of the layout. Since 2, the file of ids beside a segment has checksums (T-48)."""
 
 MARKER, LOCK, HEAD, DATABASE, SEGMENTS = "stage.json", "lock", "head", "node.db", "segments"
 IDS_SUFFIX = ".ids"
 
 _NAME = re.compile(r"(\d{8,19})-(\d{15,19})")
 _MARKER_BYTES = 4096
-_WINDOW = 2**16  # bytes that are read in one go, where headers are looked through and before a position
-_LOOK = 0.05  # seconds between two looks at a lock
+_WINDOW = 2**16  # bytes read at once, when scanning headers and before a position
+_LOOK = 0.05  # seconds between two tries to take a lock
 _HEAD = Fields("4s magic, Q segment, Q pos, Q frames, I crc32")
 _HEAD_MAGIC = b"TLVH"
 _HEAD_TRIES = 3
 _CRC_BYTES = 4
-_FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # on macOS, where fsync alone stops at the drive's cache
+_FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone leaves data in the drive's cache
 
 
 class Position(NamedTuple):
-    """A place in a stage: in front of the block that begins at byte `pos` of a segment.
+    """A place in a stage: before the block that begins at byte `pos` of segment number `segment`.
 
-    `frames` counts the messages before it since the stage was made. The end of a closed segment is its length.
+    `frames` is the number of messages before it since the stage was created. At the end of a closed segment, `pos` is
+    the segment's length.
     """
 
     segment: int
@@ -59,10 +60,10 @@ class Position(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The mark of what stands before a position. Kept with it, it tells a stage that was restored from a backup.
+    """Fingerprint of the content before a position. Kept with it, it detects a stage that was restored from a backup.
 
-    `incarnation` is the opening of the stage that wrote the message before it, `checksum` the CRC32 of the last 64 KiB
-    before it in its segment. None is not compared.
+    `incarnation` identifies the opening of the stage that wrote the message before the position; `checksum` is the
+    CRC32 of the last 64 KiB before it in its segment. None is not compared.
     """
 
     stage: UUID
@@ -71,7 +72,7 @@ class Mark(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A recording of a stage; `frames` counts the messages that stand before it."""
+    """One recording file of a stage; `frames` is the number of messages before it."""
 
     number: int
     frames: int
@@ -83,7 +84,7 @@ class Segment(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """The blocks of a file from byte `start` up to byte `end`."""
+    """Blocks of a file, from byte `start` to byte `end`."""
 
     file: str
     start: int
@@ -91,7 +92,7 @@ class Stretch(NamedTuple):
 
 
 def sync_file(fd: int) -> None:
-    """Everything that was written to the file is on the disk when this returns. Raises OSError."""
+    """Write everything in the file to the disk. Raises OSError."""
     if _FULL_SYNC is not None:
         fcntl.fcntl(fd, _FULL_SYNC)
     else:
@@ -99,7 +100,7 @@ def sync_file(fd: int) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """The names in it are on the disk when this returns. Raises OSError."""
+    """Write the directory's entries to the disk. Raises OSError."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -108,7 +109,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """A new file, or one in the place of the old: whole and on the disk, or not there. Only its owner may read it."""
+    """Create or replace a file atomically and write it to the disk, readable for its owner only."""
     with replacing(path) as file:
         file.write(data)
         file.flush()
@@ -117,12 +118,12 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def segment_name(number: int, frames: int) -> str:
-    """Without its suffix."""
+    """Name of a segment, without suffix."""
     return f"{number:08d}-{frames:015d}"
 
 
 def segments_in(directory: Path, suffix: str = SUFFIX) -> list[Segment]:
-    """The files of this kind in order. Raises OSError."""
+    """Files with this suffix, in order. Raises OSError."""
     found = []
     for name in os.listdir(directory):
         match = _NAME.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
@@ -132,13 +133,13 @@ def segments_in(directory: Path, suffix: str = SUFFIX) -> list[Segment]:
 
 
 def encode_head(position: Position) -> bytes:
-    """As it stands in the head."""
+    """Content of the head file for a position."""
     data = _HEAD.struct.pack(_HEAD_MAGIC, *position, 0)[:-_CRC_BYTES]
     return data + crc32(data).to_bytes(_CRC_BYTES, "big")
 
 
 def in_place(fd: int, path: Path) -> bool:
-    """True if the open file is the one that has this name. Raises OSError."""
+    """True if the open file is still the one with this name. Raises OSError."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:
@@ -146,10 +147,11 @@ def in_place(fd: int, path: Path) -> bool:
 
 
 class Lock:
-    """The right to write into a stage, until `close` or the end of the process."""
+    """The exclusive right to write into a stage, until `close` or the end of the process."""
 
     def __init__(self, directory: Path, patience: float) -> None:
-        """Waits so many seconds for an earlier receiver to end. Raises StageInUse, OSError."""
+        """Take the lock, waiting up to `patience` seconds for an earlier receiver to end. Raises StageInUse,
+        OSError."""
         self._path = directory / LOCK
         self._file = FileIO(self._path, "a+", opener=open_private)
         deadline = time.monotonic() + patience
@@ -181,11 +183,11 @@ class Lock:
         return written.decode() if written.isdigit() else "(unknown)"
 
     def is_in_place(self) -> bool:
-        """False once another folder stands in the stage's place. Raises OSError."""
+        """False once the stage's folder has been replaced by another one. Raises OSError."""
         return in_place(self._file.fileno(), self._path)
 
     def close(self) -> None:
-        """Let it go. A second call does nothing."""
+        """Release the lock. A second call does nothing."""
         self._file.close()
         _locks.discard(self)
 
@@ -194,7 +196,7 @@ _locks: WeakSet[Lock] = WeakSet()
 
 
 def _disown_all() -> None:
-    """In a forked child: our copy must not keep the lock when the parent has ended."""
+    """In a forked child: close our copies of locks, which would otherwise outlive the parent."""
     for lock in list(_locks):
         lock.close()
 
@@ -203,13 +205,13 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 class StageFolder:
-    """A stage, as readers see it. `stage` is its identity, which a stage that is made in its place does not have.
+    """A stage, as readers see it. `stage` is its UUID; a stage created later in the same folder has another.
 
-    Methods raise StageLost where what they need is gone, and StoreError where the folder cannot be read.
+    Methods raise StageLost if messages that they need are missing, and StoreError if the folder cannot be read.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """Raises UnknownStage where there is no stage, or one of another layout."""
+        """Open a stage. Raises UnknownStage if there is none, or one of another layout."""
         self.directory: Path = Path(os.path.abspath(directory))
         self.segments_directory: Path = self.directory / SEGMENTS
         marked = _marked(self.directory)
@@ -222,17 +224,17 @@ class StageFolder:
 
     @classmethod
     def make(cls, directory: Path, patience: float = 0.0) -> tuple[Self, Lock]:
-        """The stage there, or a new one where the directory is missing or empty; and the right to write into it.
+        """Open the stage for writing, or create it if the directory is missing or empty; returns it and its lock.
 
-        One of an older layout is marked as of this one: older versions must not write into it any more.
-        Raises UnknownStage, StageInUse, and StoreError where it cannot be made.
+        A stage of an older layout is marked as of this one, so that older versions no longer write into it. Raises
+        UnknownStage, StageInUse, and StoreError if it cannot be created.
         """
         try:
             if not check_place(directory):
                 _make_directory(directory)
             lock = Lock(directory, patience)
             try:
-                marked = _marked(directory)  # under the lock: it may be there by now
+                marked = _marked(directory)  # again under the lock: created meanwhile
                 if marked is None:
                     _make_directory(directory / SEGMENTS)
                 if marked is None or marked.layout != LAYOUT:
@@ -248,14 +250,14 @@ class StageFolder:
             ) from error
 
     def segments(self) -> list[Segment]:
-        """Those that are there now, oldest first."""
+        """Segments that exist now, oldest first."""
         try:
             return segments_in(self.segments_directory)
         except OSError as error:
             raise self._unreadable(self.segments_directory, error) from error
 
     def used_bytes(self) -> int:
-        """Bytes that stand in the segments now; readers delete some of them at any time."""
+        """Total size of the segments now, in bytes. Readers may delete some at any time."""
         total = 0
         for segment in self.segments():
             with suppress(FileNotFoundError):
@@ -263,11 +265,12 @@ class StageFolder:
         return total
 
     def head(self) -> Position | None:
-        """The end of all that is on the disk: the bytes before it never change. None where that is not known.
+        """End of everything that is on disk: the bytes before it never change. None if it is not known.
 
-        After the machine went down it may say less than it did, until the receiver runs again: never go back.
+        After a crash of the machine it may lie before an earlier answer, until the receiver runs again: a reader must
+        then not go back.
         """
-        for _ in range(_HEAD_TRIES):  # a read may fall into a write
+        for _ in range(_HEAD_TRIES):  # a read may coincide with a write
             try:
                 data = (self.directory / HEAD).read_bytes()
             except FileNotFoundError:
@@ -281,16 +284,17 @@ class StageFolder:
         return None
 
     def first(self) -> Position:
-        """In front of the oldest message that is there."""
+        """Position before the oldest message."""
         segments = self.segments()
         return segments[0].start if segments else Position(1, 0, 0)
 
     def mark(self, position: Position) -> Mark:
-        """The mark of the position: readers that keep it read on from there later."""
+        """Mark of a position. A reader keeps it, to continue from there later."""
         return Mark(self.stage, self._incarnation(position), self._checksum(position))
 
     def check(self, position: Position, mark: Mark | None = None) -> None:
-        """Raises StageLost unless one can read on from there; `mark` is what stood before it when it was reached."""
+        """Raises StageLost unless reading can continue from the position. `mark` is its mark from the time it was
+        reached."""
         marked = _marked(self.directory)
         now = None if marked is None else marked.stage
         for expected in (self.stage, mark.stage if mark is not None else self.stage):
@@ -314,14 +318,15 @@ class StageFolder:
             )
 
     def _incarnation(self, position: Position) -> UUID:
-        """The opening that wrote the message before it."""
+        """Incarnation that wrote the message before the position."""
         try:
             return Incarnations(self.directory, self.stage).at(position.frames)
         except OSError as error:
             raise self._unreadable(self.directory / INCARNATIONS, error) from error
 
     def _checksum(self, position: Position) -> int | None:
-        """Of the bytes before it in its segment; None if that was deleted, as it was read to its end."""
+        """Checksum of the bytes before the position in its segment; None if that segment was deleted after being
+        processed."""
         path = next((one.path for one in self.segments() if one.number == position.segment), None)
         if path is None:
             return None
@@ -337,10 +342,10 @@ class StageFolder:
     def advance(
         self, start: Position, end: Position, max_rows: int | None = None, max_bytes: int | None = None
     ) -> Position:
-        """The end of a batch from `start`, at most `end`: whole blocks, and at least one where there is one.
+        """End of a batch from `start`, at most `end`: whole blocks, and at least one if there is one.
 
-        So a single block may have more than `max_rows` messages or `max_bytes` bytes. If all of it is within the
-        bounds, no block is looked at.
+        So a batch of a single block may exceed `max_rows` messages or `max_bytes` bytes. A segment within the limits is
+        taken without scanning its blocks.
         """
         if start >= end:
             return start
@@ -351,7 +356,7 @@ class StageFolder:
             here = at if segment.number == at.segment else segment.start
             size = end.pos if segment.number == end.segment else _size(segment)
             done = end.frames if after is None or segment.number == end.segment else after.frames
-            if done - here.frames <= rows and size - here.pos <= left:  # all that is left of it
+            if done - here.frames <= rows and size - here.pos <= left:  # the rest of the segment
                 at = Position(segment.number, size, done)
                 rows -= done - here.frames
                 left -= size - here.pos
@@ -365,7 +370,7 @@ class StageFolder:
         return at
 
     def ranges(self, start: Position, end: Position) -> list[Stretch]:
-        """The files from `start` to `end`, and which bytes of them."""
+        """The byte ranges of files from `start` to `end`."""
         found = []
         for segment, after in self._from(start, end) if start < end else ():
             first = start.pos if segment.number == start.segment else 0
@@ -377,9 +382,9 @@ class StageFolder:
         return found
 
     def delete_before(self, position: Position) -> int:
-        """Remove the segments that end at or before it, but never the last one; returns how many were there.
+        """Delete the segments that end at or before the position, except the last; returns how many existed.
 
-        Several readers may do so at once. A file that it cannot remove stays, and is tried again the next time.
+        Several readers may do so at once. A file that cannot be deleted stays, until the next call.
         """
         count = 0
         for segment in self.segments()[:-1]:
@@ -395,7 +400,7 @@ class StageFolder:
         return count
 
     def _from(self, start: Position, end: Position | None = None) -> list[tuple[Segment, Segment | None]]:
-        """The segments from that position on, up to that of `end`, each with the one after it; none is missing."""
+        """Segments from `start` to `end`, each with the one after it. Raises StageLost if one is missing."""
         segments = self.segments()
         row = [
             (one, after)
@@ -403,7 +408,7 @@ class StageFolder:
             if one.number >= start.segment and (end is None or one.number <= end.segment)
         ]
         if not row:
-            if start == self.first():  # a stage into which nothing was received yet
+            if start == self.first():  # a stage without messages
                 return []
             raise self._gone(start, segments)
         first = row[0][0]
@@ -413,7 +418,7 @@ class StageFolder:
                     f"{first.path} ends before byte {start.pos}, up to which it was read: put the whole file back, or "
                     "begin anew from what is there"
                 )
-        elif first.frames != start.frames:  # else the position is the end of the segment before, which was deleted
+        elif first.frames != start.frames:  # else: the end of the previous segment, which was deleted
             raise self._gone(start, segments)
         for (one, _), (other, _) in pairwise(row):
             if one.number + 1 != other.number:
@@ -435,7 +440,7 @@ class StageFolder:
 
 
 def check_place(directory: Path) -> bool:
-    """True where a stage is there, false where one can be made. Raises UnknownStage and OSError where neither is."""
+    """True if there is a stage, False if one can be created. Raises UnknownStage, OSError if neither."""
     for name in (MARKER, MARKER + DRAFT_SUFFIX, HEAD, LOCK):
         must_be_file(directory / name)
     there = _marked(directory) is not None
@@ -450,7 +455,7 @@ class _Marker(NamedTuple):
 
 
 def _marked(directory: Path) -> _Marker | None:
-    """The marker's words; None where there is none. Raises UnknownStage for one that is not known here."""
+    """Content of the marker file; None if there is none. Raises UnknownStage for another layout."""
     path = directory / MARKER
     try:
         with open(path, "rb") as file:
@@ -474,8 +479,8 @@ def _marked(directory: Path) -> _Marker | None:
 
 
 def _check_empty(directory: Path) -> None:
-    """Raises UnknownStage where the directory holds what is not ours."""
-    ours = {LOCK, MARKER + DRAFT_SUFFIX, SEGMENTS}  # of one that was killed while it made a stage
+    """Raises UnknownStage if the directory holds any file that is not a stage's."""
+    ours = {LOCK, MARKER + DRAFT_SUFFIX, SEGMENTS}  # left by a process killed while creating a stage
     there = [directory, directory / SEGMENTS]
     others = sorted(name for path in there if path.exists() for name in set(os.listdir(path)) - ours)
     if others:
@@ -503,7 +508,7 @@ def _size(segment: Segment, otherwise: int | None = None) -> int:
 
 
 def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
-    """A closed segment is as long as when it was closed: one may have been cut where a block ends. Raises StageLost."""
+    """Raises StageLost if a closed segment was cut, even between two blocks."""
     try:
         index = Index.decode(segment.path.with_name(segment.path.name + INDEX_SUFFIX).read_bytes())
     except OSError:
@@ -520,7 +525,7 @@ def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
 
 
 def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The size in bytes and the number of messages of each block. Only headers are looked at."""
+    """Size in bytes and number of messages of each block. Reads only headers."""
     try:
         with open(segment.path, "rb", buffering=_WINDOW) as file:
             while start < end:

@@ -1,8 +1,8 @@
-"""Incarnations of a stage: its openings for writing.
+"""Incarnations of a stage: each of its openings for writing.
 
-A stage that was restored from a backup goes on under the same identity, and other messages come to stand where readers
-have been already. So each opening is noted before its first message is on the disk, with a UUID of its own: from there
-on a copy and its original differ in what they have noted. Openings that wrote nothing leave no note.
+A stage restored from a backup continues under the same UUID, and writes other messages at positions that readers have
+passed already. So each opening gets a UUID of its own, noted in a file before its first message is on disk: a copy and
+its original then differ in their notes. Openings that wrote nothing are not noted.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from zlib import crc32
 
 INCARNATIONS = "incarnations"
 KEPT = 4096
-"""Notes that are kept: messages from before the oldest of them count as the stage's own."""
+"""Most notes kept. Messages older than the oldest note belong to the stage's own UUID."""
 
-_NOTE = Struct(">Q16s")  # how many messages stood before, and the incarnation that wrote from there on
+_NOTE = Struct(">Q16s")  # number of messages before it, and the incarnation's UUID
 _CHECKSUM = Struct(">I")
 
 
 class Incarnations:
-    """The notes, as they were when they were read."""
+    """Notes of incarnations, as read from the file."""
 
     def __init__(self, directory: Path, stage: UUID) -> None:
-        """None where there is no file of them, or it is damaged. Raises OSError where it cannot be read."""
+        """Read the notes; none if the file is missing or damaged. Raises OSError if it cannot be read."""
         data = b""
         with suppress(FileNotFoundError):
             data = (directory / INCARNATIONS).read_bytes()
@@ -36,19 +36,19 @@ class Incarnations:
         self._stage = stage
 
     def at(self, frames: int) -> UUID:
-        """The incarnation that wrote the message of this number, from 1. The stage's own UUID where none is noted."""
+        """Incarnation that wrote message number `frames`, counted from 1; the stage's own UUID without a note."""
         before = self._before(frames)
         if not before:
             return self._stage
         return UUID(bytes=_NOTE.unpack_from(self._notes, (before - 1) * _NOTE.size)[1])
 
     def with_another(self, frames: int) -> bytes:
-        """The file with one more, which writes what comes behind so many messages."""
+        """New content of the file: with a note for an incarnation that begins after `frames` messages."""
         kept = self._notes[: self._before(frames) * _NOTE.size][-(KEPT - 1) * _NOTE.size :]
         notes = kept + _NOTE.pack(frames, uuid4().bytes)
         return notes + _CHECKSUM.pack(crc32(notes))
 
     def _before(self, frames: int) -> int:
-        """The number of incarnations that began to write before that."""
+        """Number of incarnations that began before message number `frames`."""
         places = range(len(self._notes) // _NOTE.size)
         return bisect_left(places, frames, key=lambda at: _NOTE.unpack_from(self._notes, at * _NOTE.size)[0])

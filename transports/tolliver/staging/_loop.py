@@ -1,8 +1,7 @@
-"""Staging loop: from a source into a stage, one sync for many.
+"""Staging loop: from a source into a stage, with batched syncs.
 
-One thread takes what has come, has it written and synced together, and tells the source; so the slower the disk is, the
-more goes into one sync. Items that cannot be written now are held, and none is taken meanwhile. No time limit of a
-reader plays a part.
+One thread takes all waiting items, writes and syncs them together, and confirms them to the source; the slower the
+disk, the larger the batches. Items that cannot be written now are held, and no more are taken meanwhile.
 """
 
 from __future__ import annotations
@@ -25,19 +24,20 @@ from ._options import FolderOptions
 from ._writer import RETRY, StageWriter
 
 LOOK = 0.2
-"""Seconds between two looks at whether to end, or at what readers have deleted."""
+"""Seconds between two checks for the end, and for deletions by readers."""
 
-_ENDING = 10.0  # seconds for the last sync
+_ENDING = 10.0  # seconds allowed for the last sync
 _log = logging.getLogger("tolliver.staging")
 
 Item = TypeVar("Item")
 
 
 class StageLoop(ABC, Generic[Item]):
-    """One source's way into a stage. A subclass brings the source; it may be left without `close`, as a daemon."""
+    """Copies one source into a stage. A subclass implements the source. The thread is a daemon: `close` may be left
+    out."""
 
     failure: Exception | None = None
-    """The error that ended it, and not `close`. Raised by `check`."""
+    """The error that ended the loop, None after `close`. `check` raises it."""
 
     def __init__(self, options: FolderOptions) -> None:
         self._folder_options = options
@@ -53,27 +53,27 @@ class StageLoop(ABC, Generic[Item]):
 
     @abstractmethod
     def _let_go(self) -> None:
-        """Close the source, as far as it was opened. A second call does nothing."""
+        """Close the source, also when only partly opened. A second call does nothing."""
 
     @abstractmethod
     def _take(self, writer: StageWriter, timeout: float) -> Item | None:
-        """The next item that has come, added to the writer; None after so many seconds in which nothing came."""
+        """Add the next item to the writer and return it; None after `timeout` seconds without one."""
 
     @abstractmethod
     def _on_synced(self, items: Sequence[Item]) -> None:
-        """These are on the disk; there may be none, after a moment in which nothing came."""
+        """Called when items are on disk; also with none, after a wait in which no item came."""
 
-    # From start to close.
+    # Life cycle.
 
     def __repr__(self) -> str:
         state = "not started" if self._writer is None else "ended" if self._stopping.is_set() else "at work"
         return f"<{type(self).__name__} into {self._folder_options.directory}, {state}>"
 
     def start(self) -> None:
-        """Open the stage and the source, once. The others need not be there yet.
+        """Open the stage and the source, once. Peers need not be reachable yet.
 
         Raises UnknownStage, StageInUse, StageLost and other StoreErrors, CertificateError, IdentityConflict,
-        OutOfThreads, and ConnectionLost where it cannot listen.
+        OutOfThreads, and ConnectionLost if it cannot listen.
         """
         if self._writer is not None:
             raise RuntimeError("a stager is started once: make another one")
@@ -89,7 +89,7 @@ class StageLoop(ABC, Generic[Item]):
             raise
 
     def close(self) -> None:
-        """Stage what has been taken, as far as the disk takes it now, and end. A second call does nothing."""
+        """Stage what has been taken, as far as the disk accepts it now, and end. A second call does nothing."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_ENDING)
@@ -103,19 +103,19 @@ class StageLoop(ABC, Generic[Item]):
         self.close()
 
     def _shut(self) -> None:
-        """The source first: what it still holds goes back."""
+        """Close the source first, which returns unacknowledged items to their senders, then the writer."""
         atexit.unregister(self.close)
         with self._closing:
             self._let_go()
             thread = self._thread
             at_work = thread is not None and thread is not threading.current_thread() and thread.is_alive()
-            if self._writer is not None and not at_work:  # else the disk hangs: the lock is kept as long
+            if self._writer is not None and not at_work:  # if the disk hangs, the thread still needs the lock
                 self._writer.close()
 
     # Status.
 
     def check(self) -> None:
-        """Raises what ended it."""
+        """Raises the error that ended the loop."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
 
@@ -125,12 +125,12 @@ class StageLoop(ABC, Generic[Item]):
 
     @property
     def position(self) -> Position:
-        """In front of what is not staged yet."""
+        """Position before the next message to be staged."""
         return self._started().end
 
     @property
     def held(self) -> str | None:
-        """Why nothing is taken at the moment; None while all is well."""
+        """Reason why no items are taken now; None if they are."""
         return self._held
 
     def _started(self) -> StageWriter:
@@ -155,7 +155,7 @@ class StageLoop(ABC, Generic[Item]):
             self._fail(error)
 
     def _gather(self, writer: StageWriter) -> list[Item]:
-        """The items that wait, for one sync: no more once there is a moment in which none waits."""
+        """Items for one sync: takes waiting items until there is none."""
         items: list[Item] = []
         options, end = self._folder_options, math.inf
         while (item := self._take(writer, 0.0 if items else LOOK)) is not None:
@@ -167,7 +167,7 @@ class StageLoop(ABC, Generic[Item]):
         return items
 
     def _sync(self, writer: StageWriter) -> bool:
-        """False if it is to end before the disk takes it. Raises StageFull."""
+        """Sync; False if the loop must end before the disk accepts the data. Raises StageFull."""
         while not writer.sync():
             self._hold(f"the disk takes nothing: {writer.failing}")
             if self._stopping.wait(RETRY):
@@ -181,7 +181,7 @@ class StageLoop(ABC, Generic[Item]):
         self._held = why
 
     def _fail(self, error: Exception) -> None:
-        """Nothing goes on; whoever asks next is told the first reason."""
+        """End the loop with an error, which later calls raise. Only the first is kept."""
         if self.failure is not None or (self._stopping.is_set() and isinstance(error, ConnectionClosing)):
             return
         self.failure = error

@@ -1,9 +1,9 @@
-"""Messages that a stage has had, by sender, id and checksum (T-48).
+"""Messages that a stage has received, by sender, id and checksum (T-48).
 
-A copy that is sent again is not staged again; another message under the same id is. The set is exact, never a
-high-water mark, because lower ids do come later (T-09, T-40, T-51). It is that of the last segments: each closed one
-has its messages in a file beside it, and is forgotten as a whole once the segments after it have enough. So what is
-staged and what is remembered cannot disagree. Ids come nearly in order: runs of them are few.
+A resent copy is not staged again, but a different message with the same id is. The set is exact, not a high-water mark,
+because lower ids can arrive later (T-09, T-40, T-51). It covers the last segments: each closed segment has its
+messages' keys in a file beside it, and is forgotten as a whole once later segments have enough. So what is staged and
+what is remembered cannot disagree. Ids are nearly ascending, so they form few runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tolliver_proto.layouts import Fields, Known, MessageSet
 from tolliver_proto.node import Span
 
 Key = tuple[int, int]
-"""Id and checksum."""
+"""Id and checksum of a message."""
 
 _YES = Known.YES
 _MAGIC = b"TLVS"
@@ -33,15 +33,15 @@ _CHECKSUM = Struct(">I")
 
 
 class Ids:
-    """Senders, ids and checksums of a segment's messages, in the order in which they came.
+    """Keys of a segment's messages by sender, in order of arrival.
 
-    `frames` counts all of its messages, those without an id too. A file of the first layout has no checksums.
+    `frames` counts all messages of the segment, also those without an id. A file of the first layout has no checksums.
     """
 
     def __init__(self, layout: int = _LAYOUT) -> None:
         self.frames = 0
         self.count = 0
-        """Those with an id."""
+        """Number of messages with an id."""
         self._layout = layout
         self._senders: dict[UUID, tuple[array[int], array[int]]] = {}
 
@@ -51,7 +51,7 @@ class Ids:
                 yield sender, message_id, checksums[at] if checksums else None
 
     def add(self, sender: UUID, messages: Sequence[Key], frames: int) -> None:
-        """More messages, none of which is known here."""
+        """Add messages, all of them new."""
         self._add(sender, [message_id for message_id, _ in messages], [checksum for _, checksum in messages])
         self.frames += frames
 
@@ -66,7 +66,7 @@ class Ids:
         self.count += len(ids)
 
     def encode(self) -> bytes:
-        """As they stand in the file."""
+        """Content of the file."""
         parts = [_HEAD.struct.pack(_MAGIC, self._layout, self.frames, len(self._senders))]
         for sender, (ids, checksums) in self._senders.items():
             runs = _runs(ids)
@@ -78,7 +78,7 @@ class Ids:
 
     @classmethod
     def decode(cls, data: bytes) -> Ids | None:
-        """From the file's bytes; None if they are not such ids, whole and as `encode` writes them."""
+        """Parse the file's content; None unless it is exactly what `encode` writes."""
         end = len(data) - _CHECKSUM.size
         if end < _HEAD.size or _CHECKSUM.unpack_from(data, end)[0] != crc32(memoryview(data)[:end]):
             return None
@@ -96,18 +96,18 @@ class Ids:
             runs = list(_SPAN.iter_unpack(memoryview(data)[start:at]))
             number = sum(last + 1 - first for first, last in runs)
             if ids.count + number > frames or any(first > last for first, last in runs):
-                return None  # no messages have so many ids
+                return None  # more ids than messages
             start, at = at, at + _CHECKSUM.size * number * (layout != _WITHOUT_CHECKSUMS)
             if at > end:
                 return None
             expanded = array("I", (number for first, last in runs for number in range(first, last + 1)))
             ids._add(UUID(bytes=sender), expanded, _native(data[start:at]))
         ids.frames = frames
-        return ids if ids.encode() == data else None  # else its numbers do not fit each other
+        return ids if ids.encode() == data else None  # else it is inconsistent
 
 
 def _runs(ids: Iterable[int]) -> list[Span]:
-    """The same ids in the same order."""
+    """The same ids in the same order, as runs of consecutive ids."""
     runs: list[Span] = []
     for number in ids:
         if runs and number == runs[-1][1] + 1:
@@ -131,25 +131,25 @@ class _Closed(NamedTuple):
 
 
 class Seen:
-    """The messages of the last segments, which have `size` or more; while there are fewer, of all."""
+    """Keys of the messages of the last segments, at least `size` of them if there are so many."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._known = MessageSet(size)
         self._closed: deque[_Closed] = deque()
-        self._count = 0  # in closed segments
+        self._count = 0  # messages in closed segments
         self.ids_reused = 0
-        """Messages that came under an id of another one."""
+        """Number of messages that came under the id of a different message."""
         self.last_reused: tuple[UUID, int] | None = None
 
     @property
     def oldest(self) -> int | None:
-        """The first segment whose messages are still needed; None where no closed one's are."""
+        """Number of the oldest closed segment that is still needed; None without one."""
         return self._closed[0].number if self._closed else None
 
     def take(self, sender: UUID, messages: Sequence[tuple[int | None, int]]) -> list[int]:
-        """Places in the list of those that are new, as another message under a known id is; they are known from now on.
-        One without an id is always new."""
+        """Remember messages; returns the indexes of the new ones. A different message under a known id is new, and so
+        is any message without an id."""
         add = self._known.add
         fresh: list[int] = []
         for at, (message_id, checksum) in enumerate(messages):
@@ -162,14 +162,14 @@ class Seen:
         return fresh
 
     def add(self, ids: Ids) -> None:
-        """Those of a segment that was there before. It counts for those that no earlier segment has."""
+        """Add an earlier segment. Only keys that no earlier segment has count as its own."""
         before = len(self._known)
         for one in ids:
             self._known.add(*one)
         ids.count = len(self._known) - before
 
     def close(self, number: int, ids: Ids) -> None:
-        """No more come to this segment, whose messages are known. Forgets the oldest where the others suffice."""
+        """Note that a segment is closed. Forgets the oldest segments that are no longer needed."""
         self._closed.append(_Closed(number, ids.count))
         self._count += ids.count
         while self._closed and self._count - self._closed[0].messages >= self._size:

@@ -1,7 +1,7 @@
 """Receiver of a stage: acknowledges messages once they are staged.
 
-While nothing can be written, the runs that were taken are held. So the credit of their connections is spent, the node
-stops reading, and the peers keep what they have.
+While nothing can be written, the runs taken so far are held. Their connections then run out of credit, the node stops
+reading, and the peers keep their messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ._options import StageOptions
 from ._writer import StageWriter
 
 _NAMES = 4096
-_QUIET = 60.0  # seconds between two words about ids that were used again
+_QUIET = 60.0  # least seconds between two notices about reused ids
 source = attrgetter("peer_id", "cid")
 _RESHAPED = (
     "Rows of a batch came again in another shape, so some may be there twice: write the batch with "
@@ -36,7 +36,7 @@ _log = logging.getLogger("tolliver.staging")
 
 
 def _layout_of(message: Message, usual: Revision) -> Revision:
-    """The usual layout, or the first in which its id is one."""
+    """The usual layout, or the first one that can represent the message's id."""
     message_id = message.message_id
     if message_id is None:
         return usual
@@ -45,20 +45,20 @@ def _layout_of(message: Message, usual: Revision) -> Revision:
 
 
 def add(writer: StageWriter, peer: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> None:
-    """Have messages of one connection written, each in the usual layout if it has a place there."""
+    """Add messages of one connection to the writer, each in the usual layout if that can represent it."""
     try:
         writer.add(peer, cid, revision, messages)
     except OwnLimitExceeded:
         raise
-    except LocalProtocolError:  # an id of a peer that speaks another layout (C6), which has no place in this one
+    except LocalProtocolError:  # an id from a peer of another revision (C6), too large for this layout
         for message in messages:
             writer.add(peer, cid, _layout_of(message, revision), [message])
 
 
 class Stager(StageLoop[Run]):
-    """Receives into a stage from `start` to `close`: `with Stager(options) as stager`. Nothing is touched before.
+    """Receives into a stage, from `start` to `close`: `with Stager(options) as stager`. Creating it opens nothing.
 
-    Every call may come from any thread. Its own threads are daemons: one may leave the process without `close`.
+    Every call may come from any thread. Its own threads are daemons: `close` may be left out at the end of the process.
     """
 
     _instance: Instance | None = None
@@ -72,7 +72,7 @@ class Stager(StageLoop[Run]):
         self._told = 0
         self._quiet_until = 0.0
 
-    # The source.
+    # The source of the loop.
 
     def _open(self, writer: StageWriter) -> None:
         wanted = {(channel, "" if key.endswith("*") else key) for channel, key in self.options.subscriptions}
@@ -101,7 +101,7 @@ class Stager(StageLoop[Run]):
         return run
 
     def _tell_of_ids(self, writer: StageWriter) -> None:
-        """At once, and then with a count once a minute."""
+        """Raise a notice about reused ids: at once, then with a count at most once a minute."""
         count, now = writer.ids_reused - self._told, time.monotonic()
         if not count or writer.last_reused is None or now < self._quiet_until:
             return
@@ -135,26 +135,28 @@ class Stager(StageLoop[Run]):
 
     @property
     def addresses(self) -> Sequence[tuple[str, int]]:
-        """The addresses on which it listens."""
+        """(host, port) of each address that it listens on."""
         return () if self._instance is None else self._instance.addresses
 
     @property
     def instance_id(self) -> UUID:
-        """The receiver's UUID."""
+        """UUID of the receiving instance."""
         self._started()
         assert self._instance is not None
         return self._instance.instance_id
 
     def set_acl(self, acl: Acl) -> None:
-        """Other access rules from now on; connections of peers whose rights change are made anew (D-4, D-5, D-8)."""
+        """Replace the access rules. Connections of peers whose rights change are closed and made again (D-4, D-5,
+        D-8)."""
         self._started()
         assert self._instance is not None
         self._instance.admin.set_acl(acl)
 
     def stats(self) -> dict[str, int]:
-        """Since the start: messages `staged` and their `bytes`, `duplicates`, unreliable ones `dropped`, and `unwanted`
-        ones, whose keys only begin like a subscription's; `ids_reused`, messages under an id that their sender had
-        given to another one. And `staged_bytes` now, which readers make less.
+        """Counters since the start, and `staged_bytes` now, which readers reduce.
+
+        Messages `staged` and their `bytes`; `duplicates`; unreliable ones `dropped`; `unwanted` ones, whose keys only
+        share a subscription's prefix; `ids_reused`, different messages under an id that their sender had used already.
         """
         writer = self._started()
         return {
@@ -168,7 +170,7 @@ class Stager(StageLoop[Run]):
 
 
 class _Wanted:
-    """The subscriptions as a test of names, prefixes of keys included."""
+    """The subscriptions as a test of channel and key, prefixes of keys included."""
 
     def __init__(self, subscriptions: Sequence[tuple[str, str]]) -> None:
         self._subscriptions = subscriptions

@@ -1,8 +1,8 @@
 """Writer of a stage: each message once, synced in batches.
 
-Messages wait in memory until a sync has put all of them on the disk; so whatever fails on the way, the segment is cut
-back to what is known to be there, and the same is written again. The ids that a stage remembers are read from its own
-segments when it is opened: a kill at any moment leaves it as it was, with a torn tail at most.
+Messages wait in memory until a sync has put all of them on disk. If anything fails on the way, the segment is cut back
+to its known good length, and the same messages are written again. The remembered ids are read from the segments when
+the stage is opened, so after a kill at any moment it is as before, with at most a torn tail, which is cut.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ from ._seen import Ids, Key, Seen
 BLOCK_MESSAGES = 1024
 BLOCK_BYTES = 2**20
 RETRY = 1.0
-"""Seconds between two tries of a disk that takes nothing."""
+"""Seconds between two tries when the disk accepts no data."""
 
-_LOOK = 0.2  # seconds between two looks at what readers have deleted
-_CHUNK = 2**20  # bytes
+_LOOK = 0.2  # seconds between two checks for deletions by readers
+_CHUNK = 2**20  # bytes read at once
 _FORMAT = Limits.format()
 
 
 class _Source(NamedTuple):
-    """The sender, connection and revision of all messages of a block."""
+    """Sender, connection and revision common to all messages of a block."""
 
     sender: UUID
     cid: int
@@ -72,33 +72,33 @@ class _Source(NamedTuple):
 class _Block(NamedTuple):
     data: bytes
     sender: UUID
-    messages: list[Key]  # those that have an id
+    messages: list[Key]  # keys of messages with an id
     frames: int
 
 
 class StageWriter:
-    """The one receiver of a stage. Not thread-safe: one thread has it.
+    """Writes into a stage, as its only receiver. Not thread-safe.
 
-    `local` is who receives, as the recordings say: the stage itself, until somebody else is named.
-    `end` is in front of what was not synced yet.
+    `local` is the receiver's UUID for the recordings; by default the stage's. `end` is the position before the first
+    message that is not synced yet.
     """
 
     def __init__(self, options: FolderOptions, clock: Callable[[], float] = time.monotonic) -> None:
-        """Takes the stage's lock, and reads what the last segments have.
+        """Take the stage's lock, and read the ids of the last segments.
 
-        Raises UnknownStage, StageInUse, StageLost where something that was acknowledged is missing, and StoreError.
+        Raises UnknownStage, StageInUse, StageLost if acknowledged messages are missing, and StoreError.
         """
         self._options = options
         self._clock = clock
-        self._failing: tuple[float, OSError] | None = None  # since when, and why
+        self._failing: tuple[float, OSError] | None = None  # monotonic seconds of the first failure, and the error
         self._looked = -_LOOK
         self._waiting: deque[_Block] = deque()
         self._source: _Source | None = None
-        self._frames: list[bytes] = []  # of the block that is being made
+        self._frames: list[bytes] = []  # of the current block
         self._keys: list[Key] = []
-        self._gathered = 0  # bytes in it
+        self._gathered = 0  # bytes of the current block
         self.waiting_bytes: int = 0
-        """Bytes that were added since the last sync."""
+        """Bytes added since the last sync."""
         self.messages: int = 0
         self.bytes: int = 0
         self.duplicates: int = 0
@@ -127,7 +127,7 @@ class StageWriter:
         return f"<{type(self).__name__} of {self.folder.directory}, {self.waiting_bytes} bytes not synced>"
 
     def close(self) -> None:
-        """Let the stage go, and with it messages that were not synced and acknowledged. A second call does nothing."""
+        """Release the stage. Messages not synced are dropped; they are not acknowledged. A second call does nothing."""
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -136,14 +136,14 @@ class StageWriter:
             self._head = None
         self._lock.close()
 
-    # Messages in.
+    # Adding messages.
 
     def add(self, sender: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> int:
-        """Messages of one sender, in order; returns how many are new. They may be acknowledged after the next sync.
+        """Add messages of one sender, in order; returns the number of new ones. They may be acknowledged after the next
+        sync.
 
-        That holds for a copy of an earlier one too: it is not staged, and its original may not be synced yet. Another
-        message under an id that is known is no copy (T-48).
-        Raises LocalProtocolError where one cannot be written; then nothing was added.
+        That is also true of a copy: it is not staged, but its original may not be synced yet. A different message under
+        a known id is not a copy (T-48). Raises LocalProtocolError if a message cannot be encoded; then none is added.
         """
         frames = [encode(message, revision) for message in messages]
         longest = max(map(len, frames), default=0)
@@ -179,12 +179,12 @@ class StageWriter:
             self._waiting.append(_Block(data, sender, self._keys, len(self._frames)))
         self._source, self._frames, self._keys, self._gathered = None, [], [], 0
 
-    # Messages to the disk.
+    # Writing to disk.
 
     def sync(self) -> bool:
-        """True if everything that was added is on the disk now. If not, it still waits: call again in `RETRY` seconds.
+        """True if everything added is on disk now. If not, it still waits: call again in `RETRY` seconds.
 
-        Raises StageFull once the disk has taken nothing for `full_timeout` seconds.
+        Raises StageFull once the disk has accepted no data for `full_timeout` seconds.
         """
         self._finish_block()
         try:
@@ -194,7 +194,7 @@ class StageWriter:
             self._on_failure(error)
             return False
         self._failing = None
-        with suppress(OSError):  # staged messages are on the disk: the next sync tries again
+        with suppress(OSError):  # the messages are on disk; the next sync tries this again
             if self._open is not None and self._open.length >= self._options.segment_bytes:
                 self._close_segment(self._open)
                 self._next_segment()
@@ -202,21 +202,21 @@ class StageWriter:
 
     @property
     def ids_reused(self) -> int:
-        """Messages that came under an id that their sender had given to another one."""
+        """Number of messages that came under an id that their sender had used for a different message."""
         return self._seen.ids_reused
 
     @property
     def last_reused(self) -> tuple[UUID, int] | None:
-        """Sender and id of the last of them."""
+        """Sender and id of the last reused id; None without one."""
         return self._seen.last_reused
 
     @property
     def failing(self) -> str | None:
-        """Why the last sync could not write; None if it could."""
+        """Reason why the last sync failed; None if it did not."""
         return None if self._failing is None else str(self._failing[1].strerror)
 
     def has_room(self) -> bool:
-        """True while less than `max_staged_bytes` is staged; deletions by readers are noticed a little later."""
+        """True while less than `max_staged_bytes` is staged. Deletions by readers are noticed with a delay."""
         if self._staged + self.waiting_bytes < self._options.max_staged_bytes:
             return True
         now = self._clock()
@@ -229,7 +229,7 @@ class StageWriter:
 
     @property
     def staged_bytes(self) -> int:
-        """Bytes that stand in the segments, as far as we know."""
+        """Size of the segments in bytes, as last seen."""
         return self._staged
 
     def _on_failure(self, error: OSError) -> None:
@@ -244,7 +244,8 @@ class StageWriter:
             ) from error
 
     def _write(self, segment: _Segment) -> None:
-        """As many waiting blocks as the segment has room for: on the disk, or all of them still wait."""
+        """Write as many waiting blocks as fit into the segment: all of them are on disk afterwards, or all still
+        wait."""
         count = 0
         length = segment.length
         for block in self._waiting:
@@ -273,7 +274,7 @@ class StageWriter:
         self._tell_head()
 
     def _note_incarnation(self) -> None:
-        """Before the first message of this opening: from here on, a backup that is restored is another stage."""
+        """Note this opening before its first message, so that a backup restored later can be told from this stage."""
         if self._noted:
             return
         directory = self.folder.directory
@@ -293,10 +294,11 @@ class StageWriter:
         return self._open
 
     def _close_segment(self, segment: _Segment) -> None:
-        """Its ids are on the disk before the next one is there, and so before a reader may delete it."""
+        """Close the segment: write its ids to disk before the next segment exists, and so before a reader may delete
+        this one."""
         path = segment.at.path
         write_whole(path.with_suffix(IDS_SUFFIX), segment.ids.encode())
-        with suppress(OSError):  # a hint
+        with suppress(OSError):  # the head is only a hint
             write_whole(path.with_name(path.name + INDEX_SUFFIX), segment.indexer.index().encode())
         self._seen.close(segment.at.number, segment.ids)
         segment.close()
@@ -304,7 +306,7 @@ class StageWriter:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Remove what belongs to segments that readers have deleted and that nobody needs any more."""
+        """Delete files of ids whose segments were deleted by readers and are no longer needed."""
         directory = self.folder.segments_directory
         there = {segment.number for segment in segments_in(directory)}
         oldest = self._seen.oldest
@@ -316,16 +318,17 @@ class StageWriter:
                         other.path.unlink()
 
     def _tell_head(self) -> None:
-        """Never synced: it only ever says less than what is. If it cannot be written, readers see less for a while."""
+        """Write the head file. It is not synced, as it may lie before the end; if writing fails, readers see less for a
+        while."""
         with suppress(OSError):
             if self._head is None:
                 self._head = open_private(self.folder.directory / HEAD, os.O_WRONLY | os.O_CREAT)
             os.pwrite(self._head, encode_head(self.end), 0)
 
-    # Segments from before.
+    # Existing segments.
 
     def _recover(self) -> None:
-        """Read what is there, and go on at its end. Raises OSError, StageLost, StoreError."""
+        """Read the existing segments, and continue at their end. Raises OSError, StageLost, StoreError."""
         directory = self.folder.segments_directory
         for name in os.listdir(directory):
             if name.endswith(DRAFT_SUFFIX):
@@ -359,7 +362,7 @@ class StageWriter:
         self._tell_head()
 
     def _read_again(self, segment: Segment, head: Position | None, after: Segment | None) -> _Segment:
-        """A segment that was not closed: its ids are those of its blocks. A torn block at its end is cut."""
+        """Open a segment that was not closed: reads the ids from its blocks, and cuts a torn block at its end."""
         held = _Segment(segment)
         try:
             detail = held.read_again()
@@ -377,7 +380,7 @@ class StageWriter:
 
 
 def _read_ids(closed: Segment, segment: Segment | None) -> Ids | None:
-    """The ids of a closed segment; None where its file is damaged, and the segment can be read again."""
+    """Ids of a closed segment; None if their file is damaged and the segment can be read instead."""
     ids = Ids.decode(closed.path.read_bytes())
     if ids is None and segment is None:
         raise StoreError(
@@ -388,7 +391,8 @@ def _read_ids(closed: Segment, segment: Segment | None) -> Ids | None:
 
 
 _MOST_IN_FILES = 2**32 - 1
-"""The largest id that a segment's file of ids has. Copies of what has a larger one are known until the stager ends."""
+"""Largest id that a file of ids can hold. Copies of messages with larger ids are recognized only until the stager
+ends."""
 
 
 def _chunks(file: FileIO) -> Iterator[bytes]:
@@ -397,7 +401,7 @@ def _chunks(file: FileIO) -> Iterator[bytes]:
 
 
 def _keys_of(block: Block) -> list[Key] | None:
-    """Of a block that a stage wrote; None for any other."""
+    """Keys of a block that a stage wrote; None for any other block."""
     try:
         messages = decode(block.payload, block.header.revision, _FORMAT)
     except ProtocolError:
@@ -409,10 +413,10 @@ def _keys_of(block: Block) -> list[Key] | None:
 
 
 class _Segment:
-    """The recording at the end of the stage, and what it has. Methods raise OSError."""
+    """The open recording at the end of the stage, and its ids. Methods raise OSError."""
 
     def __init__(self, at: Segment) -> None:
-        """Opens it, or makes it: then its name is on the disk too."""
+        """Open the file, or create it, with its name on disk."""
         self.at = at
         self.indexer = Indexer()
         self.ids = Ids()
@@ -432,9 +436,9 @@ class _Segment:
         return Position(self.at.number, self.length, self.at.frames + self.ids.frames)
 
     def append(self, blocks: Sequence[_Block]) -> None:
-        """They are on the disk when this returns; after an error, none of them is there.
+        """Write blocks to disk. After an error, none of them counts as written.
 
-        Not even what the system said to have written counts then: it may have been let go by a sync that failed.
+        Even bytes that the system accepted do not count then: a failed sync may have dropped them.
         """
         try:
             at, rest = self.length, memoryview(b"".join([block.data for block in blocks]))
@@ -451,11 +455,11 @@ class _Segment:
             self.ids.add(block.sender, block.messages, block.frames)
 
     def is_in_place(self) -> bool:
-        """False once another file has its name: what is written here is nowhere for readers."""
+        """False once another file has its name: readers would not see what is written here."""
         return in_place(self._fd, self.at.path)
 
     def read_again(self) -> str:
-        """Takes the ids of its blocks, up to the first that is none; returns what is wrong with that one."""
+        """Read the ids of its blocks, up to the first invalid one; returns what is wrong with that one."""
         with FileIO(self._fd, closefd=False) as file:
             for block in read_blocks(_chunks(file)):
                 if not isinstance(block, Block):
@@ -468,7 +472,7 @@ class _Segment:
         return "the file ends"
 
     def cut(self) -> None:
-        """Away with what stands behind the last whole block; the rest is on the disk."""
+        """Remove everything after the last complete block, and sync the rest."""
         os.ftruncate(self._fd, self.length)
         sync_file(self._fd)
 
