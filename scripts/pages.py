@@ -1,8 +1,8 @@
-"""Drawn parts of all pages: links from cited rulings to where they are explained, and lists of contents.
+"""Drawn parts of pages: links from cited rulings to where they are explained.
 
 A citation such as `T-54` becomes `[T-54]`, and the end of the page says where that leads. Code, headings and links stay
-as they are, and so does the row of a table that explains a ruling: it gets an anchor. A page with several sections
-lists them before the first one.
+as they are, and so does the row of a table that explains a ruling: it gets an anchor. Pages for those who check the
+rules cite rulings; pages for users cite none.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ HOMES = {
     "D": "security.md",
     "V": "proof.md",
     "I": "architecture.md",
-    "P": "patterns.md",
+    "P": "protocol.md",
 }
 """Pages of docs/ that explain rulings, by the first letter of an id."""
+CITING = {*HOMES.values(), "guarantees.md", "CONTRIBUTING.md"}
+"""Pages for those who check the rules, or change them. All other pages are for users, and cite no ruling."""
 CITED = re.compile(r"(?<![\w-])(?:[ACIVG][1-9]\d?|[TRDP]-\d{1,2}[a-z]?)(?![\w-])")
 DEFINED = re.compile(rf'^(?:\| (?:<a id="[\w-]+"></a>)?|#+ )({CITED.pattern})(?= \||$|:)', re.MULTILINE)
 LEADS = re.compile(rf'^\[({CITED.pattern})\]: (\S+) "(.*)"\n', re.MULTILINE)
 """Lines at the end of a page that say where a citation leads."""
-SECTIONS = 4
-"""So many sections make a list of contents worth its place."""
 LONGEST = 110  # characters of a tooltip
 _ROW = re.compile(rf'^\| (?:<a id="[\w-]+"></a>)?({CITED.pattern}) \| ([^|\n]+) \|', re.MULTILINE)
 _KEPT = re.compile(
@@ -42,11 +42,8 @@ _KEPT = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _BRACKETED = re.compile(rf"\[({CITED.pattern})\](?![(\[])")
-_CONTENTS = re.compile(r"<!-- contents -->\n.*?<!-- end of contents -->\n\n", re.DOTALL)
-_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _DRAWN = re.compile(r"(<!-- drawn: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
-_SIGNS = re.compile(r"[^\w\- ]")
+_PARENTHESES = re.compile(rf" \({CITED.pattern}(?:(?:, |; | to | and ){CITED.pattern})*\)")
 _MARKS = re.compile(r"\*\*|[`*\"\\]|\[([^]]*)\](?:\([^)]*\))?")
 
 
@@ -87,6 +84,11 @@ def bracketed(text: str) -> str:
     return "".join([*pieces, around(plain[end:])])
 
 
+def without_rulings(text: str) -> str:
+    """The text for a page that cites none: citations in parentheses are left out."""
+    return _PARENTHESES.sub("", text)
+
+
 def anchored(text: str, page: str) -> str:
     """The text of a page of docs/, with an anchor in each row that explains a ruling."""
     seen = set()
@@ -101,22 +103,9 @@ def anchored(text: str, page: str) -> str:
     return _ROW.sub(row, text)
 
 
-def contents(text: str) -> str:
-    """The text of a page with a list of its sections before the first of them."""
-    bare = _CONTENTS.sub("", text)
-    sections = _SECTION.findall(_FENCED.sub("", bare))
-    if len(sections) < SECTIONS:
-        return bare
-    links = (f"[{section}](#{_SIGNS.sub('', section.strip().lower()).replace(' ', '-')})" for section in sections)
-    first = f"\n## {sections[0]}\n"
-    before, after = bare.split(first, 1)
-    listed = " ·\n".join(links)
-    return f"{before}\n<!-- contents -->\n{listed}\n<!-- end of contents -->\n{first}{after}"
-
-
 def linked(text: str, page: str, beside: str = "") -> str:
     """A page as it is to be; `beside` leads from its folder to docs/."""
-    body = bracketed(anchored(contents(LEADS.sub("", text).rstrip("\n")), page)) + "\n"
+    body = bracketed(anchored(LEADS.sub("", text).rstrip("\n"), page)) + "\n"
     cited = sorted({*_BRACKETED.findall(body)}, key=_order)
     leads = (
         f'[{ruling}]: {beside}{rulings()[ruling].page}#{ruling.lower()} "{ruling}: {rulings()[ruling].question}"\n'

@@ -36,7 +36,7 @@ from tolliver.spark.stream._options import LIVE_OPTIONS
 
 import tolliver_proto
 from tests.certificates import Certificates
-from tolliver_proto import Limits, NoticeKind, Policy
+from tolliver_proto import NoticeKind
 from tolliver_proto.node import DialCause, NodeStats, Snapshot
 
 ROOT = Path(__file__).parent.parent
@@ -385,11 +385,6 @@ def test_every_option_of_reading_into_spark_has_a_row() -> None:
     assert in_tables("reading option", "spark.md") == {*OPTIONS} - {"path", "paths"}
     assert in_tables("streaming option", "spark-streams.md") == {name.split(".")[0] for name in LIVE_OPTIONS}
     assert in_tables("column", "spark.md") == {*OF_MESSAGES, *METADATA}
-
-
-def test_every_limit_and_policy_has_a_row() -> None:
-    fields = {*dataclasses.fields(Limits), *dataclasses.fields(Policy)}
-    assert in_tables("field", "node.md") == {field.name for field in fields}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from scripts.pages import CITED, DEFINED, HOMES, LEADS, bracketed, contents, linked, pages, rulings, shortened
+from scripts.pages import (
+    CITED,
+    CITING,
+    DEFINED,
+    HOMES,
+    LEADS,
+    bracketed,
+    linked,
+    pages,
+    rulings,
+    shortened,
+    without_rulings,
+)
 from scripts.rooms import ROOT, files, outside, packages
 
 # No page here explains an A: such a citation is of a page outside this repository, and fails.
@@ -52,12 +64,14 @@ def test_every_citation_of_a_page_is_a_link(page: Path) -> None:
         assert tooltip.startswith(f"{ruling}: ")
 
 
-def test_sections_are_listed_before_the_first() -> None:
-    page = "# Page\n\nIntro.\n\n## One\n\n## `Two`: 3\n\n```\n## no\n```\n\n## Four\n\n## Five\n"
-    listed = contents(page)
-    assert "Intro.\n\n<!-- contents -->\n[One](#one) ·\n[`Two`: 3](#two-3) ·\n[Four](#four) ·" in listed
-    assert contents(listed) == listed
-    assert contents(page.replace("## Five", "")) == page.replace("## Five", "")
+@pytest.mark.parametrize("page", [one for one in pages() if one.name not in CITING], ids=lambda page: page.name)
+def test_a_page_for_users_cites_no_ruling(page: Path) -> None:
+    assert sorted(cited(page.read_text("utf-8")) & defined()) == []
+
+
+def test_citations_in_parentheses_are_left_out() -> None:
+    text = "It waits (T-54), as said (T-05 to T-07, D-9), or not (C#, T-54)."
+    assert without_rulings(text) == "It waits, as said, or not (C#, T-54)."
 
 
 def test_every_ruling_has_a_tooltip() -> None:

@@ -4,15 +4,13 @@
     python -m scripts.draw --check       fails if one is out of date
 
     facades    the calls of Twisted and of threads, from those of asyncio
-    options    the keys of a file of `tolliver run`, in docs/run.md
-    metrics    the metrics, in docs/watching.md
     rooms      rooms, kernel and the ways of a message, in docs/architecture.md
-    states     docs/states.md, from the transition tables
     wireshark  the layouts in the Wireshark dissector
     pictures   docs/*.svg; `python -m scripts.draw.pictures.terminal` records the demo's session anew
-    pages      links of all pages to the rulings that they cite, and lists of contents
+    pages      links of all pages to the rulings that they cite
 
-There is no time and no chance in what is drawn: a run of two nodes in virtual time, tables, imports and recordings.
+The tables of options, numbers and states are drawn as the site is built (`scripts/release/docs.py`). There is no time
+and no chance in what is drawn: a run of two nodes in virtual time, tables, imports and recordings.
 """
 
 from __future__ import annotations
@@ -23,17 +21,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from scripts import pages
-from scripts.draw import facades, metrics, options, pictures, rooms, states, wireshark
+from scripts.draw import facades, pictures, rooms, wireshark
 
 ROOT = Path(__file__).resolve().parents[2]
 Files = Iterable[tuple[Path, str]]
 """Each drawn file, and its text as it is to be."""
 DRAWN: dict[str, Callable[[], Files]] = {
     "facades": facades.files,
-    "options": options.files,
-    "metrics": metrics.files,
     "rooms": rooms.files,
-    "states": states.files,
     "wireshark": wireshark.files,
     "pictures": pictures.files,
     "pages": pages.files,

@@ -1,28 +1,36 @@
-"""Drawing of the metrics for docs/watching.md, from their table."""
+"""Reference of the numbers, from their table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from tolliver.status import METRICS
 
-from scripts.pages import ROOT, bracketed, with_parts
+from scripts.pages import without_rulings
 
-PAGE = ROOT / "docs" / "watching.md"
+TEXT = """\
+# Numbers
+
+Each number of `status()`, and its name in Prometheus; [Watch it](../watching.md#numbers) says what they count from.
+"""
+SUBJECTS = {"instance": "Of the instance", "peer": "Of each peer", "remote": "Of each remote"}
+SUBJECTS |= {"channel": "Of each channel", "queue": "Of each work queue"}
 
 
 def rows(subject: str) -> Iterator[str]:
+    """The table of all numbers of one subject."""
     yield "| name | kind | unit | in Prometheus | meaning |"
     yield "|---|---|---|---|---|"
     for metric in METRICS:
         if metric.subject == subject:
             by = f", by `{metric.by}`" if metric.by else ""
-            exported = f"`{metric.exported}`"
-            unit, meaning = metric.unit or "1", bracketed(metric.help)
-            yield f"| `{metric.name}`{by} | {metric.kind} | {unit} | {exported} | {meaning} |"
+            unit, meaning = metric.unit or "1", without_rulings(metric.help)
+            yield f"| `{metric.name}`{by} | {metric.kind} | {unit} | `{metric.exported}` | {meaning} |"
 
 
-def files() -> Iterator[tuple[Path, str]]:
-    subjects = dict.fromkeys(metric.subject for metric in METRICS)
-    yield PAGE, with_parts(PAGE, {f"metrics_{subject}": rows(subject) for subject in subjects})
+def page() -> str:
+    """The page of the reference. KeyError where a subject has no heading here."""
+    lines = [TEXT]
+    for subject in dict.fromkeys(metric.subject for metric in METRICS):
+        lines += [f"## {SUBJECTS[subject]}\n", *rows(subject), ""]
+    return "\n".join(lines)

@@ -1,22 +1,40 @@
-"""Drawing of the tables of options, from what their classes declare."""
+"""Reference of keys, policy and limits, from what their classes declare."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from scripts.pages import CITED, ROOT, bracketed, with_parts
+from scripts.pages import without_rulings
 from tolliver_proto import Limits, Policy
 
-RUN = ROOT / "docs" / "run.md"
-NODE = ROOT / "docs" / "node.md"
-_RULINGS = re.compile(rf" \({CITED.pattern}(?:, {CITED.pattern})*\)")
+TEXT = """\
+# Options
+
+Each option that an operator may set is a key of a file of [`tolliver run`](../run.md) and a flag of the command line:
+`tls.cert` is `--tls.cert`. `tolliver config example` prints the same as a file.
+
+## Keys
+
+{keys}
+
+## Policy
+
+Decisions of an instance, `Policy(...)`. A field without a sentence is for programs that embed the machine: it is no
+flag and no key.
+
+{policy}
+
+## Limits
+
+Bounds, `Limits(...)`; sizes in bytes, times in seconds.
+
+{limits}
+"""
 
 
 def _table(first: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -26,14 +44,14 @@ def _table(first: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         kind = one["takes"].replace("|", "\\|") or "true, false"
         whole = "a table, " if "=" in kind or "HABIT" in kind else "a list, " if one.get("repeatable") else ""
         default = f"`{one['default']}`" if one["default"] else ""
-        yield f"| `{one['key']}` | {whole}{kind} | {default} | {bracketed(one['help'])} | {one['sentence']} |"
+        yield f"| `{one['key']}` | {whole}{kind} | {default} | {without_rulings(one['help'])} | {one['sentence']} |"
 
 
 def _fields(kind: type[Policy | Limits]) -> Iterator[Mapping[str, Any]]:
-    """Fields of a class. Their rulings stand in the code alone: the page cites none."""
+    """Fields of a class."""
     for one in dataclasses.fields(kind):
         shown = "" if one.default is dataclasses.MISSING else _shown(one.default, one.metadata["takes"])
-        yield one.metadata | {"key": one.name, "default": shown, "help": _RULINGS.sub("", one.metadata["help"])}
+        yield one.metadata | {"key": one.name, "default": shown}
 
 
 def _shown(value: Any, takes: str) -> str:
@@ -41,8 +59,13 @@ def _shown(value: Any, takes: str) -> str:
     return next((f"{value // size} {unit}" for unit, size in sizes.items() if value % size == 0), str(value))
 
 
-def files() -> Iterator[tuple[Path, str]]:
+def page() -> str:
+    """The page of the reference."""
     command = [sys.executable, "-m", "tolliver.cli", "config", "keys", "--json"]
     keys = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    yield RUN, with_parts(RUN, {"keys": _table("key", map(json.loads, keys.splitlines()))})
-    yield NODE, with_parts(NODE, {kind.__name__.lower(): _table("field", _fields(kind)) for kind in (Policy, Limits)})
+    tables = {
+        "keys": _table("key", map(json.loads, keys.splitlines())),
+        "policy": _table("field", _fields(Policy)),
+        "limits": _table("field", _fields(Limits)),
+    }
+    return TEXT.format(**{name: "\n".join(rows) for name, rows in tables.items()})

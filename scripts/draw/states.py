@@ -1,24 +1,21 @@
-"""Drawing of docs/states.md from the transition tables of both protocols.
+"""Reference of the states of both protocols, from their transition tables.
 
 The diagrams leave out what keeps the state and what ends it in every place alike; the tables have all of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
-from scripts.pages import ROOT, linked
+from scripts.pages import without_rulings
 from tolliver_proto._wire.state import FROM_WIRE, HANDSHAKING, TRANSITIONS, Effect, Signal, Transition
 from tolliver_proto.layouts import State
 from tolliver_proto.reactive import State as Stage
 from tolliver_proto.reactive import _state as reactive
 from tolliver_proto.reactive._state import Id, Step
-
-PAGE = ROOT / "docs" / "states.md"
 
 WORDS = {
     Signal.REQUEST: "request",
@@ -102,9 +99,8 @@ TEXT = """\
 
 Look up what a connection does in each state, and when.
 
-Drawn by `python -m scripts.draw states` from `tolliver_proto/_wire/state.py` and, for
-[Reactive Streams](#reactive-streams-the-connection), `tolliver_proto/reactive/_state.py`: change a table there, then
-run it.
+Drawn from `tolliver_proto/_wire/state.py` and, for [Reactive Streams](#reactive-streams-the-connection),
+`tolliver_proto/reactive/_state.py`.
 
 A frame that stands in no row of its state is the peer's error: the connection ends with `Closed(UnexpectedFrame)`. A
 call that stands in no row raises `LocalProtocolError` and changes nothing; in CLOSING and CLOSED it raises
@@ -117,7 +113,7 @@ too. Numbers are the status codes of drafts 1 and 2 (0 same version, 1 newer and
 Left out of the picture: the end of the stream, a broken rule, the time limit of 10 s (T-68) and `close()`, which lead
 to CLOSED from the states where the table below has them.
 
-![the states of a connection, from the handshake to its end](connection.svg)
+![the states of a connection, from the handshake to its end](../connection.svg)
 
 {handshake}
 
@@ -131,12 +127,12 @@ to CLOSED from the states where the table below has them.
 
 ## Reactive Streams: the connection
 
-The other protocol ([reactive.md](reactive.md)). A frame that stands in no row of its state is the peer's error: the
+The other protocol ([reactive.md](../reactive.md)). A frame that stands in no row of its state is the peer's error: the
 connection ends with `Closed(UnexpectedFrame)`. A call that stands in no row raises `LocalProtocolError`, in LEAVING and
 CLOSED `ConnectionClosing`, and changes nothing. Left out of the picture: the end of the stream, a broken rule and the
 time limits (10 s for the hello, 5 s for the peer's goodbye), which lead to CLOSED.
 
-![the states of a connection of streams, from the hellos to its end](streams.svg)
+![the states of a connection of streams, from the hellos to its end](../streams.svg)
 
 {streams}
 
@@ -151,7 +147,7 @@ sides.
 One id of a subscriber, over all the subscriptions that use it in turn. A frame that stands in no row and comes from the
 publisher ends the connection (R-19). `request` and `cancel` for an id that is not in use do nothing (R-15).
 
-![the states of an id of streams, from the first subscribe to the next use](ids.svg)
+![the states of an id of streams, from the first subscribe to the next use](../ids.svg)
 
 {ids}
 
@@ -241,6 +237,7 @@ IDS = Table(reactive.SUBSCRIBING, ID_WORDS, ID_MEANINGS, id_outcome)
 
 
 def page() -> str:
+    """The page of the reference."""
     first = [state for state in State if state in HANDSHAKING or state is State.AGREED]
     second = [state for state in State if state not in first]
     text = TEXT.format(
@@ -255,8 +252,4 @@ def page() -> str:
         ids=diagram(IDS, Id, {Id.UNUSED: ""}),
         ids_table=in_words(IDS, Id),
     )
-    return linked(text, PAGE.name)
-
-
-def files() -> Iterator[tuple[Path, str]]:
-    yield PAGE, page()
+    return without_rulings(text)

@@ -24,6 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from scripts.draw import metrics, options, states
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
@@ -56,7 +58,6 @@ MODULES = (
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _LEAD = re.compile(r"^(\[[\w-]+\]: )(\S+?)(#\S*)?(?= \")", re.MULTILINE)
 _RULINGS = re.compile(r" \(((?:\[[A-Z]-?\d+[a-z]?\](?:, |; | to | and )?)+)\)")
-_CONTENTS = re.compile(r"<!-- contents -->\n.*?<!-- end of contents -->\n\n?", re.DOTALL)
 _NAMED = re.compile(r"\[((?:docs/)?[\w-]+\.md)\]\(([^)\s]+)\)")
 _MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FOLDED = '<details markdown="1">\n<summary>The diagram as text</summary>\n\n```text\n\\1```\n\n</details>'
@@ -93,11 +94,11 @@ def titled(link: re.Match[str], beside: Path) -> str:
 
 
 def page(path: Path) -> str:
-    """A page as it stands on the site: links lead there, and rulings are out of the way of their sentence."""
+    """A page as it stands on the site: links lead there, and rulings show where a reader asks for them (site.js)."""
     text = _NAMED.sub(partial(titled, beside=path.parent), path.read_text("utf-8"))
     text = _LINK.sub(partial(moved, beside=path.parent), text)
     text = _LEAD.sub(lambda lead: f"{lead[1]}{Path(lead[2]).name}{lead[3] or ''}", text)
-    text = _RULINGS.sub(r"<sup>\1</sup>", _CONTENTS.sub("", text))
+    text = _RULINGS.sub(r'<span class="ruling"> (\1)</span>', text)
     return _MERMAID.sub(_FOLDED, text)  # a picture of it would need a program from elsewhere
 
 
@@ -133,6 +134,9 @@ def references() -> Iterator[tuple[str, str]]:
     yield "errors.md", "\n".join(errors())
     yield "notices.md", "\n".join(notices())
     yield "command-line.md", "\n".join(command_line())
+    yield "options.md", options.page()
+    yield "metrics.md", metrics.page()
+    yield "states.md", states.page()
 
 
 def summary(found: object) -> str:

@@ -1,4 +1,4 @@
-"""The drawn page is the table's, and the check can tell."""
+"""The drawn page of the reference is the table's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 
 from scripts.draw import states
-from scripts.pages import bracketed
+from scripts.pages import without_rulings
 from tolliver_proto._wire.state import TRANSITIONS, Effect, Signal, Transition
 from tolliver_proto.layouts import State
 from tolliver_proto.reactive import _state as reactive
@@ -28,7 +28,7 @@ def test_the_page_is_that_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_state_and_every_signal_is_on_the_page(table: states.Table, signals: type[Enum]) -> None:
     drawn = states.page()
     for state, steps in table.steps.items():
-        assert bracketed(f"**{state.name}**: {table.meanings[state]}") in drawn
+        assert without_rulings(f"**{state.name}**: {table.meanings[state]}") in drawn
         assert set(steps) <= set(table.words)
     for words in table.words.values():
         assert words in drawn
