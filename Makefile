@@ -159,7 +159,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m typed tests/test_docs.py
+	$(BIN)/python -m pytest -q -m typed tests/test_types.py
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .

@@ -5,7 +5,7 @@ It needs "tolliver-proto[anyio,cli]", fastapi, uvicorn, and `tolliver certs cert
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from socket import create_server
 from urllib.request import Request, urlopen
@@ -22,7 +22,7 @@ def options(name: str, listen: str | None = None) -> InstanceOptions:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
     async with create_instance(options("alice")) as alice:
         app.state.readings = alice.channel("readings", codec=Json())
         await alice.new_connection(app.state.remote)

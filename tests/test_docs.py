@@ -12,7 +12,6 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import importlib
-import os
 import re
 import socket
 import subprocess
@@ -197,25 +196,6 @@ def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path)
             check=False,
         )
     assert done.returncode == 0, f"{example.name}:\n{done.stdout}{done.stderr}"
-
-
-_UNTYPED = ["spark-connections.md:fragments"]  # functions over Arrow, which has no types of its own
-
-
-@pytest.mark.typed
-def test_the_examples_pass_a_strict_type_checker(tmp_path: Path) -> None:
-    for example in (one for one in EXAMPLES if one.name not in _UNTYPED):
-        name = re.sub(r"\W", "_", example.name)
-        (tmp_path / f"{name}.py").write_text(textwrap.dedent(example.code), "utf-8")
-        if example.beside:
-            (tmp_path / f"{name}_beside.py").write_text(example.beside, "utf-8")
-    settings = ["--strict", "--config-file", str(ROOT / "pyproject.toml"), "--scripts-are-modules"]
-    command = [sys.executable, "-m", "mypy", *settings, *map(str, sorted(tmp_path.glob("*.py")))]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, "MYPYPATH": path}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_pages_have_examples() -> None:

@@ -31,8 +31,8 @@ def curves_of(spark: SparkSession, recordings: Path) -> list[Curves]:
         .orderBy("second")
     )
     charts: defaultdict[str, defaultdict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    for channel, key, field, second, value in rows.collect():
-        charts[channel][f"{key}, {field}"].append((second + 0.5, value))
+    for row in rows.collect():
+        charts[row.channel][f"{row.key}, {row.field}"].append((row.second + 0.5, row["avg(value)"]))
     return [Curves(channel, charts[channel]) for channel in SHOWN if channel in charts]
 
 

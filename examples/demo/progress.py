@@ -7,7 +7,7 @@ there is no bar, and what it would say is printed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -50,7 +50,7 @@ class Bar:
         return task.completed / (task.total or 1.0)
 
     @contextmanager
-    def part(self, name: str) -> Iterator[None]:
+    def part(self, name: str) -> Generator[None]:
         """While this goes on."""
         self._now = name, time.monotonic()
         try:

@@ -47,7 +47,7 @@ async def _publish(instance: Instance, log: Log, run: int, rate: float, stopping
     due = time.monotonic()
     while not stopping.is_set():
         now = time.time()
-        batch = []
+        batch: list[tuple[str, tuple[str, str, bytes]]] = []
         for reading in readings():
             name = f"{run}-{next(numbers)}"
             body = {"id": name, "field": reading.field, "value": reading.value, "at": now}

@@ -71,7 +71,7 @@ def readings() -> Iterator[Reading]:
     for kind, source in SOURCES:
         try:
             for part, values in source():
-                numbers = values if isinstance(values, dict) else values._asdict()
+                numbers: dict[str, float] = values._asdict() if hasattr(values, "_asdict") else values
                 yield from (Reading(kind, part, field, float(value)) for field, value in numbers.items())
         except _MISSING:
             continue  # the other readings are enough

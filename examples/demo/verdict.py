@@ -46,7 +46,7 @@ def judge(directory: Path) -> list[Tally]:
 
 def _judge_log(directory: Path, name: str, channels: tuple[str, ...]) -> Tally:
     copies: Counter[str] = Counter()
-    times = []
+    times: list[float] = []
     for kind, *words in read_lines(directory, name):
         if kind == "got":
             copies[words[0]] += 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from attrs import define, field, validators
+from attrs import Factory, define, field, validators
 
 from tolliver_proto import Acl, Limits, Policy, Revision
 from tolliver_proto.layouts import Dialect
@@ -43,6 +43,11 @@ def _directory(value: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(value))
 
 
+def _quarter(folder: FolderOptions) -> int:
+    staged = folder.max_staged_bytes
+    return min(64 * _MIB, max(1, staged // 4)) if isinstance(staged, int) else 1
+
+
 @define(frozen=True, kw_only=True)
 class FolderOptions:
     """A stage on disk, and how much may stand in it.
@@ -63,14 +68,10 @@ class FolderOptions:
     sync_bytes: int = field(default=_MIB, validator=_whole(1))
     sync_interval: float = field(default=0.01, validator=_seconds)
     max_staged_bytes: int = field(default=4096 * _MIB, validator=_whole(2))
-    segment_bytes: int = field(validator=_whole(1))
+    segment_bytes: int = field(default=Factory(_quarter, takes_self=True), validator=_whole(1))
     full_timeout: float = field(default=60.0, validator=_seconds)
     dedupe: int = field(default=1_000_000, validator=_whole(0))
     lock_timeout: float = field(default=5.0, validator=_seconds)
-
-    @segment_bytes.default
-    def _segment_bytes(self) -> int:
-        return min(64 * _MIB, max(1, self.max_staged_bytes // 4)) if isinstance(self.max_staged_bytes, int) else 1
 
     def __attrs_post_init__(self) -> None:
         if self.segment_bytes > self.max_staged_bytes // 2:
@@ -88,6 +89,29 @@ def _subscriptions(value: Any) -> tuple[tuple[str, str], ...]:
             '"cpu*" as a key is any that begins so'
         )
     return tuple((channel, key) for channel, key in pairs)
+
+
+def _of_instance(stage: StageOptions) -> InstanceOptions:
+    made = InstanceOptions(
+        database=stage.directory / DATABASE,
+        listen=stage.listen,
+        remotes=stage.remotes,
+        tls=stage.tls,
+        plaintext=stage.plaintext,
+        revision=stage.revision,
+        limits=stage.limits,
+        acl=stage.acl,
+        dialect=stage.dialect,
+        dialects=stage.dialects,
+        record=stage.record,
+        # Where the disk takes nothing, reading pauses and all is kept.
+        policy=Policy(stuck_after=None, handling_timeout=None),
+    )
+    if made.listen is None and not made.remotes:
+        raise ValueError('StageOptions: nobody could send anything: give listen="host:port", or remotes, or both')
+    if made.limits.max_body + 2 * made.limits.max_name >= MAX_LENGTH:
+        raise ValueError(f"Limits.max_body is {made.limits.max_body}: a stage takes less than {MAX_LENGTH} bytes")
+    return made
 
 
 @define(frozen=True, kw_only=True)
@@ -114,33 +138,10 @@ class StageOptions(FolderOptions):
     record: Path | None = None
     subscriptions: tuple[tuple[str, str], ...] = field(default=(("", ""),), converter=_subscriptions)
     unreliable: str = field(default="keep")
-    instance: InstanceOptions = field(init=False)
+    instance: InstanceOptions = field(default=Factory(_of_instance, takes_self=True), init=False)
     """The receiver's."""
 
     @unreliable.validator
     def _check_unreliable(self, _attribute: Any, value: Any) -> None:
         if value not in ("keep", "drop"):
             raise ValueError(f'StageOptions.unreliable is {value!r}: give "keep" or "drop"')
-
-    @instance.default
-    def _instance(self) -> InstanceOptions:
-        made = InstanceOptions(
-            database=self.directory / DATABASE,
-            listen=self.listen,
-            remotes=self.remotes,
-            tls=self.tls,
-            plaintext=self.plaintext,
-            revision=self.revision,
-            limits=self.limits,
-            acl=self.acl,
-            dialect=self.dialect,
-            dialects=self.dialects,
-            record=self.record,
-            # Where the disk takes nothing, reading pauses and all is kept.
-            policy=Policy(stuck_after=None, handling_timeout=None),
-        )
-        if made.listen is None and not made.remotes:
-            raise ValueError('StageOptions: nobody could send anything: give listen="host:port", or remotes, or both')
-        if made.limits.max_body + 2 * made.limits.max_name >= MAX_LENGTH:
-            raise ValueError(f"Limits.max_body is {made.limits.max_body}: a stage takes less than {MAX_LENGTH} bytes")
-        return made
