@@ -62,7 +62,8 @@ TWISTED = Adapter(
 
     A call that waits returns a Deferred: "returns" means that the Deferred fires, "raises" that it fails. Cancelling a
     Deferred makes it fail at once, but does not undo the operation. Every call except `close`, `peers`, `notices`,
-    `stats` and `subscriptions` fails with ConnectionClosing if the instance is not open.
+    `stats` and `subscriptions` fails with ConnectionClosing if the instance is not open. A wrong argument fails a call
+    with TypeError, or with ValueError for a number out of range, before anything changes.
     """,
         "Streams": "Running streams, from `create_streams` to `close`. Its calls belong on the reactor's thread.",
     },
@@ -93,7 +94,8 @@ THREADS = Adapter(
 
     `timeout` is in seconds; None means no limit. After it TimeoutError is raised, but the operation goes on; a loop
     over an iterator ends instead, and may be started again. Every call except `close`, `peers`, `notices`, `stats` and
-    `subscriptions` raises ConnectionClosing if the instance is not open; in a forked child every call does (T-79).
+    `subscriptions` raises ConnectionClosing if the instance is not open; in a forked child every call does (T-79). A
+    wrong argument raises TypeError, or ValueError for a number out of range, before anything changes.
     """,
         "Streams": """Running streams: use `with create_streams(options) as streams`, from any thread.
 

@@ -217,7 +217,7 @@ class Opened:
 
     # Calls in general.
 
-    def start(self, name: str, *args: Any, **options: Any) -> Handle:
+    def start(self, name: str, /, *args: Any, **options: Any) -> Handle:
         """Call the method of that name, which may have a dot, and do not wait for it."""
         said = ", ".join(map(_short, args))
         instance = self._instance
@@ -255,7 +255,7 @@ class Facade(Opened):
 
     options: InstanceOptions
 
-    def start(self, name: str, *args: Any, **options: Any) -> Handle:
+    def start(self, name: str, /, *args: Any, **options: Any) -> Handle:
         codecs = {one: options.pop(one) for one in ("codec", "reply_codec") if one in options}
         if not codecs:
             return super().start(name, *args, **options)
@@ -446,7 +446,7 @@ class Queued:
     def channel(self) -> str:
         return self._queue.channel  # type: ignore[no-any-return]  # any adapter's
 
-    def start(self, name: str, *args: Any) -> Handle:
+    def start(self, name: str, /, *args: Any) -> Handle:
         return self._world.start(f"{self._world.kind}: {name}", lambda: getattr(self._queue, name)(*args))
 
     def put(self, body: Any, key: str = "") -> Receipt:

@@ -31,7 +31,7 @@ class StreamsFacade(Opened):
 
     options: StreamsOptions
 
-    def start(self, name: str, *args: Any, **options: Any) -> Handle:
+    def start(self, name: str, /, *args: Any, **options: Any) -> Handle:
         if options.get("codec") is None:
             options.pop("codec", None)
             return super().start(name, *args, **options)

@@ -166,11 +166,11 @@ def test_what_cannot_be_is_said_at_once(nodes: Nodes) -> None:
     with queue_and_workers(nodes) as (boss, [worker]):
         queue = boss.work_queue("jobs")
         for channel, lease in (("", 10.0), ("jobs", 0.0)):
-            with pytest.raises(ValueError, match="a work queue has a channel"):
+            with pytest.raises(ValueError, match=r"^channel=''|^lease=0\.0"):
                 boss.work_queue(channel, lease=lease)
         with pytest.raises(LocalProtocolError, match="must be bytes"):
             queue.start("put", "text").wait()
         with worker.work("jobs"), pytest.raises(LocalProtocolError, match="share that iterator"):
             worker.work("jobs")
-        with pytest.raises(ValueError, match="concurrency 0"):
+        with pytest.raises(ValueError, match="concurrency=0"):
             worker.work("jobs", concurrency=0)

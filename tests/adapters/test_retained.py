@@ -48,7 +48,7 @@ def test_a_list_that_cannot_be_meant_is_refused_and_harms_nothing(nodes: Nodes) 
     with nodes.open("left") as left:
         left.retain("c", "k", b"1")
         for wrong in ({"after": "k"}, {"after": ["c", "k"]}, {"after": ("c", 1)}, {"count": 1.5}, {"count": "1"}):
-            with pytest.raises(TypeError, match=r"^(after|count) is .*: give"):
+            with pytest.raises(TypeError, match=r"^(after|count)=.*: give"):
                 left.retained(**wrong)
         left.retain("c", "k2", b"2")
         assert [one.key for one in left.retained()] == ["k", "k2"]
@@ -57,10 +57,10 @@ def test_a_list_that_cannot_be_meant_is_refused_and_harms_nothing(nodes: Nodes) 
 @EACH_ADAPTER
 def test_no_path_and_no_count_harm_nothing_either(nodes: Nodes) -> None:
     with nodes.open("left") as left:
-        with pytest.raises(TypeError, match=r"PathLike"):
+        with pytest.raises(TypeError, match="PathLike"):
             left.backup(None)
         for count in ("x", 1.5):
-            with pytest.raises(TypeError, match=r"count is .*: give a number of jobs"):
+            with pytest.raises(TypeError, match=r"count=.*: give a number"):
                 left.work_queue("jobs").pending(count)  # type: ignore[arg-type]  # that is the point
         left.retain("c", "k", b"1")
         assert [one.key for one in left.retained()] == ["k"]

@@ -355,7 +355,7 @@ def none_is_a_type_error(stage: Stage) -> None:
     for name, options in wrong:
         with pytest.raises(TypeError):
             streams.subscribe(name, **options)
-    with pytest.raises(ValueError, match="prefetch is -1"):
+    with pytest.raises(ValueError, match="prefetch=-1"):
         streams.subscribe("p", prefetch=-1)
     peer.sync()
     assert peer.all(Subscribe) == []

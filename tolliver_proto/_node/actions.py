@@ -20,6 +20,7 @@ from math import inf
 from typing import Protocol
 from uuid import UUID
 
+from .._common.arguments import check_seconds, check_type
 from .._common.certificate_watch import CertificateExpires
 from .._common.dial_causes import DialCause
 from .._common.errors import LocalProtocolError, RequestFailed, TolliverError, Undelivered, UndeliveredReason
@@ -37,20 +38,22 @@ GoOn = Callable[[TolliverError | None], None]
 
 @record
 class HandleAgain:
-    """A handler failed, and gets the message again here after this many seconds (P-22). Raises ValueError."""
+    """A handler failed, and gets the message again here after these seconds (P-22). Raises TypeError, ValueError."""
 
     seconds: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seconds < inf:
-            raise ValueError(f"retry_in={self.seconds!r:.100}: give seconds, or None")
+        check_seconds("retry_in", self.seconds, or_zero=True)
 
 
 @record
 class GiveUp:
-    """No handler can ever succeed: the message becomes a dead letter at once (P-23)."""
+    """No handler can ever succeed: the message becomes a dead letter at once (P-23). Raises TypeError."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        check_type("reason", self.reason, str, "a text")
 
 
 Verdict = bool | HandleAgain | GiveUp | None

@@ -430,7 +430,8 @@ class Node:
 
     def subscribed(self, channel: str, key: str, is_connected: bool = False) -> int:
         """Number of peers that a reliable message with these names goes to now, as `require_recipients` counts them;
-        with `is_connected` only the connected ones."""
+        with `is_connected` only the connected ones. Raises ReservedChannel, OwnLimitExceeded, LocalProtocolError."""
+        self._sizes.checked(channel, key)
         return self._routing.subscribed(channel, key, is_connected)
 
     def unwatch(self, receipt: Receipt) -> None:
@@ -572,7 +573,7 @@ class Node:
         """Delivers matching messages to this handler; "" is a wildcard. Does not subscribe (T-57).
 
         `pending` bounds the handler's unsettled messages, over all senders; each sender's credit is a bound in any case
-        (D-9, P-24). Raises ReservedChannel, and ValueError for a `pending` below 1.
+        (D-9, P-24). Raises ReservedChannel, TypeError, and ValueError for a `pending` below 1.
         """
         self._delivering.register(channel, key, handler, pending)
 

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from .._common.arguments import check_count
+
 T = TypeVar("T", bound=Hashable)
 
 
@@ -19,9 +21,8 @@ class Lanes(Generic[T]):
     __slots__ = ("_at_work", "_lane", "_most", "_ready", "_waiting")
 
     def __init__(self, most: int, lane: Callable[[T], Hashable] | None = None) -> None:
-        """Raises ValueError for fewer than one call at once."""
-        if most < 1:
-            raise ValueError(f"concurrency={most!r:.100}: give the number of calls at once, at least 1")
+        """Raises TypeError, and ValueError for fewer than one call at once."""
+        check_count("concurrency", most, 1)
         self._most = most
         self._lane = lane
         self._ready: deque[T] = deque()  # heads of their lanes, which begin when a place is free

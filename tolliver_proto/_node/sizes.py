@@ -27,22 +27,24 @@ class Sizes:
 
     def checked(self, channel: str, key: str) -> Subscription:
         """The subscription, if it is allowed. Raises ReservedChannel, LocalProtocolError, OwnLimitExceeded."""
-        if channel in PRIVATE_CHANNELS:
-            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: choose another (T-27, T-80)")
         self.name_size(channel)
         self.name_size(key)
+        if channel in PRIVATE_CHANNELS:
+            raise ReservedChannel("reserved_channel", f"{channel!r} is the protocol's own: choose another (T-27, T-80)")
         return Subscription(channel, key)
 
     def entry_size(self, subscription: Subscription) -> int:
         return self._context.encoder.entry_overhead + sum(len(name.encode()) for name in subscription)
 
     def name_size(self, name: str) -> int:
-        size = self._name_sizes.get(name)
+        size = self._name_sizes.get(name) if isinstance(name, str) else None
         if size is None:
             try:
                 size = len(name.encode())
             except (UnicodeEncodeError, AttributeError):
-                raise LocalProtocolError("bad_text", f"{name!r:.100} is not text that UTF-8 can carry (T-11)") from None
+                raise LocalProtocolError(
+                    "bad_text", f"the name {name!r:.100} is not text that UTF-8 can carry: give a str (T-11)"
+                ) from None
             if size > self._limits.max_name:
                 raise OwnLimitExceeded(
                     "too_long", f"a name of {size} bytes: the limit is {self._limits.max_name} (T-07)"
@@ -54,7 +56,10 @@ class Sizes:
 
     def size(self, channel: str, key: str, body: bytes) -> int:
         """The encoded size of a message in bytes. Raises an error for one that may not be sent."""
-        around = self.pair_sizes.get((channel, key))
+        try:
+            around = self.pair_sizes.get((channel, key))
+        except TypeError:  # of a name that has no hash
+            around = None
         if around is None:
             around = self._size_around(channel, key)
         self.check_body(channel, body)
@@ -73,15 +78,20 @@ class Sizes:
     def sizes(self, items: Sequence[Item]) -> Sequence[int]:
         """The encoded size of each message, like `size`."""
         known, most = self.pair_sizes, self._limits.max_body
-        return [
-            known[channel, key] + len(body)
-            if type(body) is bytes and len(body) <= most and (channel, key) in known
-            else self.size(channel, key, body)
-            for channel, key, body in items
-        ]
+        try:
+            return [
+                known[channel, key] + len(body)
+                if type(body) is bytes and len(body) <= most and (channel, key) in known
+                else self.size(channel, key, body)
+                for channel, key, body in items
+            ]
+        except (TypeError, ValueError):  # of an item that is no triple, or a name that has no hash
+            wrong = next(one for one in items if not _is_item(one))
+            raise TypeError(f"items has {wrong!r:.100}: give (channel, key, body)") from None
 
     def _size_around(self, channel: str, key: str) -> int:
         """The encoded size of a message without its body, remembered by name."""
+        self.name_size(channel)
         if channel in PRIVATE_CHANNELS:
             raise ReservedChannel(
                 "reserved_channel", f"{channel!r} is the protocol's own: send on another (T-27, T-80)"
@@ -97,3 +107,7 @@ class Sizes:
 
     def around(self, channel: str, key: str) -> int:
         return self._context.encoder.overhead + self.name_size(channel) + self.name_size(key)
+
+
+def _is_item(item: object) -> bool:
+    return isinstance(item, Sequence) and len(item) == 3 and isinstance(item[0], str) and isinstance(item[1], str)

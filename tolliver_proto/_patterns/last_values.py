@@ -20,9 +20,11 @@ from heapq import nsmallest
 from itertools import accumulate
 from uuid import UUID
 
-from .._common.errors import ConnectionClosing, LocalProtocolError, TolliverError
+from .._common.arguments import check_count, check_type
+from .._common.errors import ConnectionClosing, LocalProtocolError, ReservedChannel, TolliverError
 from .._common.owner_ids import VALUES
 from .._common.records import record
+from .._common.reserved import is_envelope
 from .._node.actions import GoOn, NoticeKind, Receipt, Rider, Stored
 from .._node.link import Link, Peer
 from .._node.node import Node
@@ -138,6 +140,8 @@ class LastValues(Pattern):
         if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         self._kernel.size(channel, key, b"" if body is None else body)
+        if is_envelope(channel):
+            raise ReservedChannel("reserved_channel", f"{channel!r:.100} is for requests and replies: choose another")
         size = None if body is None else self._kernel.name_size(channel) + self._kernel.name_size(key) + len(body)
         change = Retention(self, (channel, key), body, size)
         if self.index.is_known:
@@ -163,7 +167,7 @@ class LastValues(Pattern):
         self,
         after: Name | None = None,
         count: int = 1000,
-        channel: str = "",
+        channel: str | None = None,
         now: float | None = None,
         clock: float = 0.0,
     ) -> ValueList:
@@ -173,11 +177,16 @@ class LastValues(Pattern):
         `clock` is the wall-clock time at second 0 of the node, for `stored_at`. A damaged value is left out.
         """
         self._kernel.tick(now)
+        if after is not None and not (isinstance(after, tuple) and [type(one) for one in after] == [str, str]):
+            raise TypeError(f"after={after!r:.100}: give the last name seen, a tuple (channel, key), or None")
+        check_count("count", count)
+        if channel is not None:
+            check_type("channel", channel, str, "the name of a channel, or None for all")
         token, entries = ValueList(), self.index.entries
         self._lists.append(token)
 
         def wants(name: Name) -> bool:
-            return channel in ("", name[0]) and (after is None or name > after)
+            return channel in (None, name[0]) and (after is None or name > after)
 
         def names() -> list[Name]:
             return nsmallest(count, filter(wants, entries))

@@ -25,6 +25,7 @@ from functools import partial
 from itertools import islice
 from uuid import UUID
 
+from .._common.arguments import check_count, check_peer
 from .._common.base_link import LinkState
 from .._common.derived_ids import is_derived
 from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, TolliverError, UndeliveredReason
@@ -37,7 +38,7 @@ from .._node.services import Services
 from .._node.sizes import Item
 from .._node.store import Found, ReplacePeerSubscriptions, Row, StoredMessage
 from .._wire.events import Subscription
-from .work_queue import Job, JobList, QueueNumbers, Worker, WorkQueue, grouped, limit_of
+from .work_queue import Job, JobList, QueueNumbers, Worker, WorkQueue, check_queue, grouped, limit_of
 
 _RETRY = 1.0  # seconds after a failure of the store
 
@@ -74,8 +75,7 @@ class Queues(Pattern):
         """
         self._kernel.tick(now)
         self._kernel.check(channel, "")
-        if not channel or not lease > 0:
-            raise ValueError(f"a work queue has a channel and a lease in seconds, not {channel!r:.100} and {lease!r}")
+        check_queue(channel, lease)
         if is_derived(self._kernel.instance_id):
             raise LocalProtocolError(
                 "write_only", f"{self._kernel.instance_id} is a derived identity: it has no workers (T-72a)"
@@ -131,9 +131,10 @@ class Queues(Pattern):
             self._store_jobs(queue, jobs, receipt)
         return receipt
 
-    def pending_jobs(self, channel: str, most: int = 1000, now: float | None = None) -> JobList:
-        """The first `most` jobs that are not done, in order. `jobs` of the token has them, once `Stored`."""
+    def pending_jobs(self, channel: str, count: int = 1000, now: float | None = None) -> JobList:
+        """The first `count` jobs that are not done, in order. `jobs` of the token has them, once `Stored`."""
         self._kernel.tick(now)
+        check_count("count", count)
         queue = self._declared_queue(channel)
         token, jobs, counts = JobList(), dict[int, Job](), Counter[Peer]()
 
@@ -142,10 +143,10 @@ class Queues(Pattern):
             for one in found:
                 jobs[one.seq] = Job(one.seq, one.key, worker, one.size, one.age, one.parked)
             counts[peer] += len(found)
-            return counts[peer] >= most
+            return counts[peer] >= count
 
         def done(error: TolliverError | None) -> None:
-            token.jobs = [jobs[number] for number in sorted(jobs)[:most]]
+            token.jobs = [jobs[number] for number in sorted(jobs)[:count]]
             self._kernel.tell(Stored([token], error))
 
         self._look_through(queue, take, done)
@@ -175,6 +176,7 @@ class Queues(Pattern):
         The worker gets no more jobs until it connects again. A job that it has begun may be done twice.
         """
         self._kernel.tick(now)
+        check_peer("worker", worker)
         queue = self._declared_queue(channel)
         receipt, peer = Receipt(0, -1, []), self._kernel.peers.get(worker)
         known = queue.workers.get(peer) if peer is not None else None

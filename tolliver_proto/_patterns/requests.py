@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
+from .._common.arguments import check_count, check_seconds
 from .._common.errors import (
     SHOWN,
     ConnectionClosing,
@@ -110,10 +111,10 @@ class Requests(Pattern):
         self._kernel.tick(now)
         if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was asked")
-        if not timeout > 0:
-            raise ValueError(f"timeout={timeout!r:.100}: give seconds above 0")
+        check_seconds("timeout", timeout, is_endless=True)
         table = self._open
         request_id = table.new_id() if request_id is None else self._checked_id(request_id)
+        self._kernel.name_size(channel)
         channel = self._request_channels.get(channel) or self._request_channel(channel)
         if type(body) is not bytes:
             raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
@@ -184,9 +185,8 @@ class Requests(Pattern):
     def _is_outstanding(self, asked: Asked) -> bool:
         return self._open.by_id.get(asked.request_id) is asked
 
-    def _checked_id(self, request_id: object) -> int:
-        if not isinstance(request_id, int) or not 0 <= request_id <= LAST_REQUEST_ID:
-            raise ValueError(f"request_id={request_id!r:.100}: give an int from 0 to 2**64 - 1")
+    def _checked_id(self, request_id: int) -> int:
+        check_count("request_id", request_id, 0, LAST_REQUEST_ID)
         if request_id in self._open.by_id:
             raise LocalProtocolError("request_id_in_use", f"the request {request_id} is outstanding: wait for its end")
         return request_id

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from .._common.arguments import check_count
 from .._common.derived_ids import is_derived
 from .._common.errors import LocalProtocolError
 from .._common.records import record
@@ -21,7 +22,7 @@ from .._node.node import Node
 from .._node.pattern import Judgement, Pattern
 from .._node.services import Services
 from .._wire.events import Subscription
-from .work_queue import CONCURRENCY, MOST_CONCURRENT
+from .work_queue import CONCURRENCY, MOST_CONCURRENT, check_queue
 
 
 @record
@@ -58,11 +59,8 @@ class QueueWork(Pattern):
         """
         self._kernel.tick(now)
         subscription = self._kernel.check(channel, "")
-        if not channel or not 1 <= concurrency <= MOST_CONCURRENT or not lease > 0:
-            raise ValueError(
-                f"work on {channel!r:.100} with concurrency {concurrency!r} and a lease of {lease!r} s: give a "
-                f"channel, 1 to {MOST_CONCURRENT} jobs, and seconds"
-            )
+        check_queue(channel, lease)
+        check_count("concurrency", concurrency, 1, MOST_CONCURRENT)
         if channel in self._works:
             raise LocalProtocolError("at_work", f"this instance works on {channel!r:.100} already: share that iterator")
         if is_derived(self._kernel.instance_id):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heapreplace
 from uuid import UUID
 
+from .._common.arguments import check_seconds
 from .._common.records import frozen
 from .._node.actions import Receipt
 from .._node.link import Link, Peer, Recipients
@@ -52,6 +53,13 @@ class QueueNumbers:
     workers: int
     quota_used: float
     full: bool
+
+
+def check_queue(channel: str, lease: float) -> None:
+    """Raises ValueError for the channel "", and for a lease that is not above 0."""
+    if not channel:
+        raise ValueError("channel='': give the channel of the queue, as there is no wildcard for jobs")
+    check_seconds("lease", lease, is_endless=True)
 
 
 class JobList(Receipt):

@@ -69,5 +69,5 @@ TestSideBySide = SideBySide.TestCase
 
 
 def test_a_number_that_cannot_be_meant() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="1 or more"):
         Lanes(0)

@@ -96,5 +96,5 @@ def test_a_connection_that_ends_meanwhile_waits_no_more() -> None:
 
 @pytest.mark.parametrize("pending", [0, -1])
 def test_numbers_that_cannot_be_meant(pending: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="1 or more"):
         stage(pending)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
+from ..._common.arguments import check_type, listed
 from ..._common.errors import TolliverError
 from ..._wire.events import Message
 from ..actions import Deliver, Delivery, NoticeKind, Receipt, Stored
@@ -67,6 +68,7 @@ class Letters:
 
 
 _CAUSE = 1000  # characters
+_LETTERS = "dead letters, as `dead_letters` returns them"
 
 
 class DeadLetters:
@@ -157,6 +159,9 @@ class DeadLetters:
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
         """Removes these dead letters, given as letters or by number.."""
         self._context.tick(now)
+        letters = listed("letters", letters)
+        for letter in letters:
+            check_type("letters", letter, DeadLetter | int, f"{_LETTERS}, or their numbers")
         count = self.remove_letters(one if isinstance(one, int) else one.number for one in letters)
         receipt = Receipt(0, -1, [count])
         if count:
@@ -171,6 +176,9 @@ class DeadLetters:
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         """Delivers dead letters to the handlers that match now."""
+        letters = listed("letters", letters)
+        for letter in letters:
+            check_type("letters", letter, DeadLetter, _LETTERS)
         count = 0
         under_way = set(self.replayed.values())
         for letter in letters:

@@ -17,6 +17,7 @@ from enum import Enum
 from math import inf
 from uuid import UUID
 
+from ..._common.arguments import check_count
 from ..._wire.events import Message, Subscription
 from ..._wire.limits import Limits
 from ..actions import Delivery, Handler
@@ -233,9 +234,8 @@ class Bound:
     __slots__ = ("count", "handler", "most", "waiting")
 
     def __init__(self, handler: Handler, most: int) -> None:
-        """Raises ValueError for a bound below 1."""
-        if most < 1:
-            raise ValueError(f"pending={most!r:.100}: give the number of messages, at least 1, or None")
+        """Raises TypeError, and ValueError for a bound below 1."""
+        check_count("pending", most, 1)
         self.handler: Handler = handler
         self.most: int = most
         self.count: int = 0

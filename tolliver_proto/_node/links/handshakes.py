@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
+from ..._common.arguments import check_peer, check_type
 from ..._common.base_link import LinkState
 from ..._common.derived_ids import is_derived
 from ..._common.errors import ConnectionLost, IdentityConflict, TolliverError, UndeliveredReason, UnexpectedFrame
@@ -53,6 +54,9 @@ from ..outboxes.transmission import Transmission
 from ..store import ForgetPeer, Found, LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 from .duels import ANSWER_WITHIN
 from .links import Links
+
+_PIN_SIZE = 32
+_A_PIN = "the SHA-256 of a key, 32 bytes, or None for the key that it shows next"
 
 
 class Handshakes:
@@ -412,6 +416,7 @@ class Handshakes:
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
         """Purges the messages owed to the peer, its subscriptions and its pin (T-77).."""
         self._context.tick(now)
+        check_peer("peer", uuid, or_owner=True)
         receipt = Receipt(0, -1, [])
         if is_derived(uuid):  # the store may know its handled messages only
             self._peers.setdefault(uuid, Peer(uuid, LoadedPeer()))
@@ -486,6 +491,11 @@ class Handshakes:
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
         """Pins this key to the peer, or, if None, the key that it presents next (D-3).."""
         self._context.tick(now)
+        check_peer("peer", uuid)
+        if spki_sha256 is not None:
+            check_type("spki_sha256", spki_sha256, bytes, _A_PIN)
+            if len(spki_sha256) != _PIN_SIZE:
+                raise ValueError(f"spki_sha256={spki_sha256!r:.100}: give {_A_PIN}")
         receipt = Receipt(0, -1, [])
         peer = self._peers.get(uuid)
         if peer is not None and peer.links.forgotten:

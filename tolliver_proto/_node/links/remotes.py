@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from ..._common.arguments import check_type
 from ..._common.certificate_watch import CertificateWatch
 from ..._common.derived_ids import is_derived
 from ..._common.errors import ConnectionClosing
@@ -103,6 +104,7 @@ class Remotes:
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
         """Applies other access rules from now on (D-4, D-5, D-8).."""
         self._context.tick(now)
+        check_type("acl", acl, Acl, "an Acl")
         self._links.dialer.dial_refused(self._context.now)
         before = self._context.acl
         self._context.rule(acl)

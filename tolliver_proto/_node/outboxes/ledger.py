@@ -19,6 +19,7 @@ from functools import partial
 from uuid import UUID
 from weakref import ref
 
+from ..._common.arguments import check_peer
 from ..._common.derived_ids import is_derived
 from ..._common.errors import TolliverError, UndeliveredReason
 from ..._common.intervals import RefCounts, spans_of
@@ -374,6 +375,7 @@ class Ledger:
 
     def _change_parked(self, uuid: UUID, change: Callable[[Peer, Sequence[Found]], None], now: float | None) -> Receipt:
         self._context.tick(now)
+        check_peer("peer", uuid)
         receipt = Receipt(0, -1, [])
         peer = self._peers.get(uuid)
         if peer is None:

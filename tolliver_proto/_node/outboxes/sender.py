@@ -21,6 +21,7 @@ from itertools import count, groupby
 from typing import NamedTuple
 from uuid import UUID
 
+from ..._common.arguments import check_count, check_seconds
 from ..._common.errors import (
     ConnectionClosing,
     LocalProtocolError,
@@ -59,8 +60,9 @@ class Terms(NamedTuple):
 
 def terms_of(required: int, to: To, expire_after: float | None) -> Terms:
     """Checks the arguments of an application. Raises TypeError and ValueError."""
-    if expire_after is not None and not expire_after > 0:
-        raise ValueError(f"expire_after={expire_after!r:.100}: give seconds above zero, or None")
+    check_count("require_recipients", required)
+    if expire_after is not None:
+        check_seconds("expire_after", expire_after)
     return Terms(required, None if to is None else uuids_of(to), expire_after)
 
 
@@ -117,7 +119,7 @@ class Sender:
     ) -> Receipt:
         """Stores one message for every subscriber, as `send_many` with one item."""
         self._context.tick(now)
-        has_terms = require_recipients or to is not None or expire_after is not None
+        has_terms = require_recipients != 0 or to is not None or expire_after is not None
         if (
             self._ledger.keeping
             or self.blocked
@@ -194,7 +196,11 @@ class Sender:
         """
         if now is not None:
             self._context.tick(now)
-        if (channel, key) not in self._sizes.pair_sizes or type(body) is not bytes or len(body) > self._limits.max_body:
+        try:
+            is_known = (channel, key) in self._sizes.pair_sizes
+        except TypeError:  # of a name that has no hash
+            is_known = False
+        if not is_known or type(body) is not bytes or len(body) > self._limits.max_body:
             self._sizes.size(channel, key, body)  # remembers new names, or raises
         marked: Encoder | None = None
         frame = b""  # encoded by `marked`, which peers mostly share

@@ -5,10 +5,10 @@ A channel wraps the calls of its instance: the codec encodes before a call and d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar, cast
 
-from tolliver_proto.node import Reply, RetainedValue
+from tolliver_proto.node import Reply, RetainedValue, check_type, listed
 
 from ..codecs._bodies import TypedHandler, decoding, encoded, encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of
@@ -27,6 +27,7 @@ class BaseChannel(Generic[T, R]):
     def __init__(
         self, instance: BaseInstance[Any], name: str, codec: AnyCodec[T] | None, reply_codec: AnyCodec[R] | None
     ) -> None:
+        check_type("name", name, str, "the name of the channel")
         if codec is None and reply_codec is not None:
             raise TypeError("reply_codec is given alone: give codec, too")
         self._instance = instance
@@ -47,7 +48,7 @@ class BaseChannel(Generic[T, R]):
         return encoded(self._codec, self._name, key, value)
 
     def _items(self, items: Iterable[tuple[str, T]]) -> list[tuple[str, str, bytes]]:
-        return encoded_items(self._codec, [(self._name, key, value) for key, value in items])
+        return encoded_items(self._codec, [(self._name, *_pair(item)) for item in listed("items", items)])
 
     def _decoding(self, handler: TypedHandler[T] | None) -> Any:
         return None if handler is None else decoding(self._codec, handler)
@@ -63,3 +64,9 @@ class BaseChannel(Generic[T, R]):
 
     def _replies(self, key: str, replies: list[Reply]) -> list[TypedReply[R]]:
         return opened_replies(self._reply_codec, self._name, key, replies)
+
+
+def _pair(item: tuple[str, T]) -> tuple[str, T]:
+    if not isinstance(item, Sequence) or len(item) != 2:
+        raise TypeError(f"items has {item!r:.100}: give (key, value)")
+    return item

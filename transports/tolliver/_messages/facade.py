@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Acl, Notice, NoticeKind, Subscription
-from tolliver_proto.node import NodeStats, PeerInfo, RemoteInfo
+from tolliver_proto.node import NodeStats, PeerInfo, RemoteInfo, listed
 from tolliver_proto.store import DeadLetter
 
 from .._driver.facade import BaseFacade
@@ -100,7 +100,7 @@ class BaseAdmin(Generic[C]):
     def replay(self, letters: Iterable[DeadLetter]) -> int:
         """Deliver dead letters to the matching handlers again; returns their number. A letter handled well is
         removed."""
-        letters = tuple(letters)  # outside the lock: a generator may be slow
+        letters = listed("letters", letters)  # outside the lock: a generator may be slow
         with self._core.lock:
             return self._core.replay(letters)
 

@@ -36,6 +36,8 @@ from tolliver_proto.node import (
     RetainedValue,
     ValueList,
     Verdict,
+    check_count,
+    check_type,
 )
 from tolliver_proto.store import DeadLetter
 
@@ -44,6 +46,7 @@ from .._driver.adapter import Done, Job
 from .._driver.endpoint import BaseEndpoint
 from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
+from .._options.checks import as_path
 from .._options.instance import InstanceOptions, Remote
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
@@ -165,6 +168,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def wait_subscribed(self, channel: str, key: str, peers: int, connected: bool) -> PendingCall[int]:
         self.check_open()
+        check_count("peers", peers)
         who = "connected peers" if connected else "peers"
         return self._when_there(
             Subscribed(channel, key, peers, connected), f"{peers} {who} subscribe to {channel!r:.100} {key!r:.100}"
@@ -172,6 +176,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def wait_responder(self, channel: str, key: str, peers: int) -> PendingCall[int]:
         self.check_open()
+        check_count("peers", peers)
         return self._when_there(
             Responded(channel, key, peers),
             f"{peers} connected peers respond to {channel!r:.100} {key!r:.100}, by calling `respond`",
@@ -210,12 +215,10 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         receipt = self.node.use(LastValues).retain(channel, key, body, monotonic())
         return self._driver.when_stored(receipt, as_it_is, f"the value is not on disk yet: {_GOES_ON}")
 
-    def retained(self, after: tuple[str, str] | None, count: int, channel: str) -> PendingCall[list[RetainedValue]]:
+    def retained(
+        self, after: tuple[str, str] | None, count: int, channel: str | None
+    ) -> PendingCall[list[RetainedValue]]:
         self.check_open()
-        if after is not None and not (isinstance(after, tuple) and [type(one) for one in after] == [str, str]):
-            raise TypeError(f"after is {after!r:.100}: give the last name seen, a tuple (channel, key), or None")
-        if type(count) is not int or count < 0:
-            raise TypeError(f"count is {count!r:.100}: give a number of values, 0 or more")
         now = monotonic()
         token = self.node.use(LastValues).retained(after, count, channel, now, time() - now)
         return self._driver.when_stored(token, _values, _READ_LATE)
@@ -288,6 +291,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def dead_letters(self, after: int, count: int) -> PendingCall[list[DeadLetter]]:
         self.check_open()
+        check_count("after", after)
+        check_count("count", count)
         return self._driver.when_read(lambda: self._store.dead_letters(after, count), self._told, _READ_LATE)
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> PendingCall[int]:
@@ -308,7 +313,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
         self.check_open()
-        path = os.fspath(path)  # raises TypeError here: in the store's thread it would end the instance
+        path = as_path(path)
         return self._driver.when_done_beside(
             lambda: self._store.backup(path), as_it_is, f"{path} is not written yet: it goes on"
         )
@@ -334,6 +339,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def notice(self, kind: NoticeKind, detail: str) -> None:
         self.check_open()
+        check_type("kind", kind, NoticeKind, "a NoticeKind")
+        check_type("detail", detail, str, "a text")
         self.node.notice(kind, detail, None, monotonic())
         self.run_actions()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Node, Receipt
-from tolliver_proto.node import Job, JobList, Queues, QueueWork
+from tolliver_proto.node import Job, JobList, Queues, QueueWork, check_type, listed
 
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items
@@ -48,8 +48,6 @@ class QueueCalls:
 
     def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]:
         self.check_open()
-        if type(count) is not int or count < 0:
-            raise TypeError(f"count is {count!r:.100}: give a number of jobs, 0 or more")
         token = self.node.use(Queues).pending_jobs(channel, count, monotonic())
         return self._driver.when_stored(token, _jobs_of)
 
@@ -79,7 +77,7 @@ class BaseQueue(Generic[T]):
 
     def _jobs(self, jobs: Iterable[T | tuple[str, T]]) -> list[tuple[str, bytes]]:
         """Encode jobs as (key, body) pairs. Raises BodyNotEncoded, and TypeError for an item that is no pair (P-47)."""
-        items = encoded_items(self._codec, [(self._channel, *self._pair(job)) for job in jobs])
+        items = encoded_items(self._codec, [(self._channel, *self._pair(job)) for job in listed("jobs", jobs)])
         return [(key, body) for _, key, body in items]
 
     def _pair(self, job: Any) -> tuple[str, T]:
@@ -97,7 +95,10 @@ def numbers_of(jobs: Named) -> Iterable[int]:
     """Numbers of the given jobs."""
     if isinstance(jobs, Receipt):
         return range(jobs.first_seq, jobs.last_seq + 1)
-    return [one if isinstance(one, int) else one.number for one in jobs]
+    each = listed("jobs", jobs)
+    for one in each:
+        check_type("jobs", one, Job | int, "a receipt, jobs, or their numbers")
+    return [one if isinstance(one, int) else one.number for one in each]
 
 
 def policy_of_work(concurrency: int, lease: float) -> Policy:

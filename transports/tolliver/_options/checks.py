@@ -50,4 +50,10 @@ def as_path(value: str | os.PathLike[str]) -> Path:
         raise TypeError(f"a path must be a str or a PathLike, not {value!r}: give the file's name")
     if not os.fspath(value):
         raise ValueError("a path is empty: give the file's name")
+    try:
+        is_name = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise ValueError(f"a path is {value!r:.100}, which no file can have: give the file's name")
     return Path(value)

@@ -17,6 +17,7 @@ from fnmatch import translate
 from typing import Any, Protocol
 
 from tolliver_proto import LocalProtocolError
+from tolliver_proto.node import check_count, check_type
 from tolliver_proto.reactive import UNBOUNDED, Hub
 
 from .._driver.ends import is_interrupt, told
@@ -41,8 +42,7 @@ class Publication:
                 f"the source of {name!r:.100} is {source!r:.100}: give an iterable or an async iterable of elements, "
                 "or a function that gets the requested name and returns one"
             )
-        if not isinstance(element_size, int) or element_size < 0:
-            raise ValueError(f"element_size is {element_size!r:.100}: give bytes, or 0 where elements differ")
+        check_count("element_size", element_size)
         self.name = name
         self.element_size = element_size
         self.encode: Callable[[Any], bytes] | None = coding.encode
@@ -302,8 +302,7 @@ class OutboundStream(ABC):
 
 def check_name(name: object) -> None:
     """Raises TypeError if the name is not a str."""
-    if not isinstance(name, str):
-        raise TypeError(f"the name of a publisher is {name!r:.100}: give a str")
+    check_type("name", name, str, "the name of a publisher")
 
 
 def text_of(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
 
+from tolliver_proto.node import check_count, check_type
 from tolliver_proto.reactive import UNBOUNDED, Elements, Hub, OnComplete, OnError, StreamError, Subscribed
 
 from .._driver.adapter import Wakeup
@@ -44,20 +45,13 @@ class InboundCore(Protocol):
 def window_of(demand: int | None, prefetch: int | None) -> tuple[int, int]:
     """(first grant, window) in elements, from arguments of which one or both may be None. Raises TypeError,
     ValueError."""
-    for name, value in (("demand", demand), ("prefetch", prefetch)):
-        if value is not None:
-            check_count(name, value)
-    if prefetch is not None and prefetch < 0:
-        raise ValueError(f"prefetch is {prefetch}: give a number of elements, or 0 to call request() yourself")
-    if prefetch is None:
+    if demand is not None:
+        check_type("demand", demand, int, "a number of elements")
+    if prefetch is not None:
+        check_count("prefetch", prefetch)
+    else:
         prefetch = demand if demand is not None and demand > 0 else PREFETCH
     return (prefetch if demand is None else demand), prefetch
-
-
-def check_count(name: str, value: object) -> None:
-    """Raises TypeError if the argument `name` is not an int."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r:.100}: give a number of elements")
 
 
 def check_handler(handler: object) -> None:
@@ -153,7 +147,7 @@ class InboundStream:
 
         Raises TypeError.
         """
-        check_count("count", count)
+        check_type("count", count, int, "a number of elements")
         if not self.closed:
             self._request(count)
             self._owner.run_actions()

@@ -20,6 +20,7 @@ import anyio.lowlevel
 
 from tolliver_proto import ConnectionClosing, Role
 from tolliver_proto.errors import OutOfThreads
+from tolliver_proto.node import check_timeout
 
 from .._driver.endpoint import EndpointOptions
 from .._driver.facade import BaseFacade
@@ -134,6 +135,8 @@ class Endpoint(LoopEndpoint):
 
     async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
         """The answer to a call. Raises TimeoutError after `timeout` seconds; the operation itself goes on."""
+        if timeout is not None:
+            check_timeout(timeout)
         if call.done:
             return call.result()
         wake, waiting = self._waiter()

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from tolliver_proto import Receipt
-from tolliver_proto.node import Job, Reply, RetainedValue
+from tolliver_proto.node import Job, Reply, RetainedValue, listed
 from tolliver_proto.store import DeadLetter
 
 from .._driver.events import Events
@@ -42,7 +42,8 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
     """A running instance: use `async with create_instance(options) as instance`.
 
     Cancelling a waiting call does not undo its operation. Every call except `peers`, `notices`, `stats` and
-    `subscriptions` raises ConnectionClosing if the instance is not open.
+    `subscriptions` raises ConnectionClosing if the instance is not open. A wrong argument raises TypeError, or
+    ValueError for a number out of range, before anything changes.
     """
 
     @property
@@ -136,7 +137,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
 
         `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each.
         """
-        return await self._core.wait(self._core.send_many(tuple(items), require_recipients, to, expire_after))
+        return await self._core.wait(self._core.send_many(listed("items", items), require_recipients, to, expire_after))
 
     async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
         """Send a message like `send`, and keep it for later subscribers: the newest for each channel and key.
@@ -148,12 +149,12 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         return await self._core.wait(self._core.retain(channel, key, body))
 
     async def retained(
-        self, after: tuple[str, str] | None = None, count: int = 1000, *, channel: str = ""
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, channel: str | None = None
     ) -> list[RetainedValue]:
         """Retained messages in order of (channel, key): at most `count` after the pair `after`.
 
-        Each has `channel`, `key`, `body` and `stored_at` (seconds since 1970). `channel` restricts them to one channel.
-        Raises StoreError.
+        Each has `channel`, `key`, `body` and `stored_at` (seconds since 1970; whole seconds on disk, so the fraction
+        is lost at a restart). `channel` restricts them to one channel. Raises StoreError.
         """
         return await self._core.wait(self._core.retained(after, count, channel))
 
@@ -532,7 +533,7 @@ class Admin(BaseAdmin[InstanceCore]):
 
     async def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> int:
         """Delete these dead letters, given as objects or numbers; returns how many existed. Raises StoreError."""
-        return await self._core.wait(self._core.drop_dead_letters(tuple(letters)))
+        return await self._core.wait(self._core.drop_dead_letters(listed("letters", letters)))
 
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the database to a new file while the instance runs; returns when the file is on disk.

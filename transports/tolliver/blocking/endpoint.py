@@ -17,6 +17,7 @@ from contextlib import closing
 from typing import Protocol, Self, TypeVar
 
 from tolliver_proto import ConnectionClosing, Role, TolliverError
+from tolliver_proto.node import check_timeout
 
 from .._driver.endpoint import BaseEndpoint, Closable, EndpointOptions
 from .._driver.facade import BaseFacade
@@ -215,6 +216,8 @@ class Endpoint(BaseEndpoint):
 
         Raises TimeoutError after `timeout` seconds, with the call's own text.
         """
+        if timeout is not None:
+            check_timeout(timeout)
         answered = locked()
 
         def wake() -> None:

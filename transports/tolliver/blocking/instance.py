@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from tolliver_proto import Receipt
-from tolliver_proto.node import Job, Reply, RetainedValue
+from tolliver_proto.node import Job, Reply, RetainedValue, listed
 from tolliver_proto.store import DeadLetter
 
 from .._messages.channel import BaseChannel
@@ -46,7 +46,8 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
 
     `timeout` is in seconds; None means no limit. After it TimeoutError is raised, but the operation goes on; a loop
     over an iterator ends instead, and may be started again. Every call except `close`, `peers`, `notices`, `stats` and
-    `subscriptions` raises ConnectionClosing if the instance is not open; in a forked child every call does (T-79).
+    `subscriptions` raises ConnectionClosing if the instance is not open; in a forked child every call does (T-79). A
+    wrong argument raises TypeError, or ValueError for a number out of range, before anything changes.
     """
 
     @property
@@ -152,7 +153,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each.
         """
         return self._core.ask(
-            partial(self._core.send_many, tuple(items), require_recipients, to, expire_after), timeout
+            partial(self._core.send_many, listed("items", items), require_recipients, to, expire_after), timeout
         )
 
     def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt:
@@ -169,13 +170,13 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         after: tuple[str, str] | None = None,
         count: int = 1000,
         *,
-        channel: str = "",
+        channel: str | None = None,
         timeout: float | None = None,
     ) -> list[RetainedValue]:
         """Retained messages in order of (channel, key): at most `count` after the pair `after`.
 
-        Each has `channel`, `key`, `body` and `stored_at` (seconds since 1970). `channel` restricts them to one channel.
-        Raises StoreError.
+        Each has `channel`, `key`, `body` and `stored_at` (seconds since 1970; whole seconds on disk, so the fraction
+        is lost at a restart). `channel` restricts them to one channel. Raises StoreError.
         """
         return self._core.ask(partial(self._core.retained, after, count, channel), timeout)
 
@@ -584,7 +585,7 @@ class Admin(BaseAdmin[InstanceCore]):
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], *, timeout: float | None = None) -> int:
         """Delete these dead letters, given as objects or numbers; returns how many existed. Raises StoreError."""
-        return self._core.ask(partial(self._core.drop_dead_letters, tuple(letters)), timeout)
+        return self._core.ask(partial(self._core.drop_dead_letters, listed("letters", letters)), timeout)
 
     def backup(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> None:
         """Copy the database to a new file while the instance runs; returns when the file is on disk.

@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 
 from tolliver_proto import Role
 from tolliver_proto.errors import OutOfThreads
+from tolliver_proto.node import check_timeout
 
 from .._driver.adapter import Job
 from .._driver.endpoint import EndpointOptions
@@ -162,6 +163,7 @@ class Endpoint(LoopEndpoint):
     def answer(self, call: Callable[[], PendingCall[T]], timeout: float | None = None) -> Deferred[T]:
         """Make a call now; its answer, or the exception that it raised as a failure."""
         try:
+            check_timeout(timeout)
             pending = call()
         except Exception:
             return fail()

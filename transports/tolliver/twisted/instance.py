@@ -13,7 +13,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred, maybeDeferred
 
 from tolliver_proto import Receipt
-from tolliver_proto.node import Job, Reply, RetainedValue
+from tolliver_proto.node import Job, Reply, RetainedValue, listed
 from tolliver_proto.store import DeadLetter
 
 from .._messages.channel import BaseChannel
@@ -44,7 +44,8 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
 
     A call that waits returns a Deferred: "returns" means that the Deferred fires, "raises" that it fails. Cancelling a
     Deferred makes it fail at once, but does not undo the operation. Every call except `close`, `peers`, `notices`,
-    `stats` and `subscriptions` fails with ConnectionClosing if the instance is not open.
+    `stats` and `subscriptions` fails with ConnectionClosing if the instance is not open. A wrong argument fails a call
+    with TypeError, or with ValueError for a number out of range, before anything changes.
     """
 
     @property
@@ -140,7 +141,9 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
 
         `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each.
         """
-        return self._core.answer(lambda: self._core.send_many(tuple(items), require_recipients, to, expire_after))
+        return self._core.answer(
+            lambda: self._core.send_many(listed("items", items), require_recipients, to, expire_after)
+        )
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Deferred[Receipt]:
         """Send a message like `send`, and keep it for later subscribers: the newest for each channel and key.
@@ -152,12 +155,12 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         return self._core.answer(lambda: self._core.retain(channel, key, body))
 
     def retained(
-        self, after: tuple[str, str] | None = None, count: int = 1000, *, channel: str = ""
+        self, after: tuple[str, str] | None = None, count: int = 1000, *, channel: str | None = None
     ) -> Deferred[list[RetainedValue]]:
         """Retained messages in order of (channel, key): at most `count` after the pair `after`.
 
-        Each has `channel`, `key`, `body` and `stored_at` (seconds since 1970). `channel` restricts them to one channel.
-        Raises StoreError.
+        Each has `channel`, `key`, `body` and `stored_at` (seconds since 1970; whole seconds on disk, so the fraction
+        is lost at a restart). `channel` restricts them to one channel. Raises StoreError.
         """
         return self._core.answer(lambda: self._core.retained(after, count, channel))
 
@@ -554,7 +557,7 @@ class Admin(BaseAdmin[InstanceCore]):
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int]) -> Deferred[int]:
         """Delete these dead letters, given as objects or numbers; returns how many existed. Raises StoreError."""
-        return self._core.answer(lambda: self._core.drop_dead_letters(tuple(letters)))
+        return self._core.answer(lambda: self._core.drop_dead_letters(listed("letters", letters)))
 
     def backup(self, path: str | os.PathLike[str]) -> Deferred[None]:
         """Copy the database to a new file while the instance runs; returns when the file is on disk.

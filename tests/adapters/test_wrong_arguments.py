@@ -1,0 +1,186 @@
+"""Wrong arguments of each call: refused there, by name, and the instance goes on as before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tolliver import OwnLimitExceeded
+
+from tolliver_proto import LocalProtocolError, NoticeKind
+from tolliver_proto.store import VALUES
+
+from .facade import Facade
+from .kinds import EACH_ADAPTER
+from .nodes import SOMEBODY, Nodes
+
+Values = tuple[Any, ...]
+REFUSALS = (TypeError, ValueError, LocalProtocolError)
+NAN, ENDLESS = float("nan"), float("inf")
+NAME: Values = (None, 3, b"x", [], "\ud800")
+BODY: Values = (None, 3, "x", bytearray(1), [])
+PEER: Values = (None, "x", 3, str(SOMEBODY), [SOMEBODY], VALUES)
+COUNT: Values = (None, "x", -1, 1.5, NAN, True, b"1", [], 2**70)
+AT_LEAST_1 = (*COUNT, 0)
+SECONDS: Values = ("x", -1, 0, NAN, True, b"1", [], 10**400)
+TIMEOUT: Values = ("x", NAN, True, b"1", [])
+LIST: Values = (None, 3, "abc", b"12", ["x"], [None], [1.5])
+TO: Values = ("x", 3, [1], str(SOMEBODY))
+
+
+class Wrong(NamedTuple):
+    """A call, all that it takes, and the values that one argument must not have.
+
+    `said` is in the text of the refusal: the name of the argument, where it has another one there or none.
+    """
+
+    call: str
+    given: Mapping[str, Any]
+    argument: str
+    values: Values
+    said: str = ""
+
+
+NAMES = {"channel": "c", "key": ""}
+MESSAGE = {**NAMES, "body": b""}
+HANDLED = {**NAMES, "handler": print}
+ASKED = {"channel": "c", "body": b"", "timeout": 0.01}
+
+
+def named(call: str, given: Mapping[str, Any]) -> Iterator[Wrong]:
+    for argument in ("channel", "key"):
+        yield Wrong(call, given, argument, NAME, "name")
+
+
+INSTANCE = (
+    *named("subscribe", NAMES),
+    *named("unsubscribe", NAMES),
+    *named("wait_subscribed", {**NAMES, "timeout": 0.01}),
+    *named("wait_responder", {**NAMES, "timeout": 0.01}),
+    *named("register_callback", HANDLED),
+    *named("respond", HANDLED),
+    *named("messages", NAMES),
+    *named("message_runs", NAMES),
+    *named("send", MESSAGE),
+    *named("retain", MESSAGE),
+    *named("unreliable_send", MESSAGE),
+    *named("request", {**ASKED, "key": ""}),
+    *named("gather", {**ASKED, "key": ""}),
+    Wrong("work_queue", {}, "channel", NAME, "name"),
+    Wrong("work", {}, "channel", NAME, "name"),
+    Wrong("work_queue", {}, "channel", ("",)),
+    Wrong("channel", {}, "name", (None, 3, b"x", [])),
+    *(Wrong(call, MESSAGE, "body", BODY) for call in ("send", "unreliable_send")),
+    Wrong("retain", MESSAGE, "body", BODY[1:]),
+    Wrong("retain", MESSAGE, "channel", ("tolliver", "tolliver.request/x", "tolliver.reply/x"), "tolliver"),
+    *(Wrong(call, MESSAGE, "to", TO) for call in ("send", "unreliable_send")),
+    Wrong("send", MESSAGE, "require_recipients", COUNT),
+    Wrong("send", MESSAGE, "expire_after", (*SECONDS, ENDLESS)),
+    Wrong("send_many", {"items": [("c", "", b"")]}, "require_recipients", COUNT),
+    Wrong("send_many", {"items": [("c", "", b"")]}, "expire_after", (*SECONDS, ENDLESS)),
+    Wrong("send_many", {}, "items", (*LIST, [("c", "")], [("c", "", b"", 1)], [([], "", b"")])),
+    Wrong("retained", {}, "after", ("x", 3, ("a",), ("a", 1), ["a", "b"])),
+    Wrong("retained", {}, "count", COUNT),
+    Wrong("retained", {}, "channel", (3, b"x", [])),
+    Wrong("wait_subscribed", {"channel": "c"}, "peers", COUNT),
+    Wrong("wait_responder", {"channel": "c"}, "peers", COUNT),
+    Wrong("wait_subscribed", {"channel": "c"}, "timeout", TIMEOUT),
+    Wrong("wait_responder", {"channel": "c"}, "timeout", TIMEOUT),
+    Wrong("flush", {}, "timeout", TIMEOUT),
+    Wrong("new_connection", {"remote": "127.0.0.1:1"}, "timeout", TIMEOUT),
+    Wrong("new_connection", {}, "remote", (None, 3, b"x", "h:x", "a:1:2"), "address|port"),
+    Wrong("remove_connection", {}, "remote", (None, 3, b"x", "h:x", "a:1:2"), "address|port"),
+    Wrong("wait_acked", {}, "receipt", (None, 3, "x")),
+    *(Wrong(call, ASKED, "timeout", (None, *SECONDS)) for call in ("request", "gather")),
+    *(Wrong(call, ASKED, "to", TO) for call in ("request", "gather")),
+    *(Wrong(call, ASKED, "request_id", COUNT[1:]) for call in ("request", "gather")),
+    *(Wrong(call, ASKED, "body", BODY) for call in ("request", "gather")),
+    *(Wrong(call, HANDLED, "handler", (3, "x", [])) for call in ("subscribe", "register_callback", "respond")),
+    *(Wrong(call, HANDLED, "concurrency", AT_LEAST_1) for call in ("subscribe", "register_callback", "respond")),
+    *(Wrong(call, HANDLED, "pending", AT_LEAST_1[1:]) for call in ("subscribe", "register_callback")),
+    *(Wrong(call, HANDLED, "ordered_by", (3, "x", [])) for call in ("subscribe", "register_callback")),
+    *(Wrong(call, {"channel": "w"}, "lease", (None, *SECONDS)) for call in ("work_queue", "work")),
+    Wrong("work", {"channel": "w"}, "concurrency", AT_LEAST_1),
+    Wrong("notice", {"detail": "d"}, "kind", (None, 3, "x", [])),
+    Wrong("notice", {"kind": NoticeKind.STORE_ERROR}, "detail", (None, 3, b"x", [])),
+    Wrong("admin.forget_peer", {}, "peer", PEER[:-1]),
+    Wrong("admin.repin", {}, "peer", PEER),
+    Wrong("admin.repin", {"peer": SOMEBODY}, "spki_sha256", ("x", b"x", b"", bytes(33), bytearray(32), 3, NAN)),
+    Wrong("admin.retry", {}, "peer", PEER),
+    Wrong("admin.drop_parked", {}, "peer", PEER),
+    Wrong("admin.dead_letters", {}, "after", COUNT),
+    Wrong("admin.dead_letters", {}, "count", COUNT),
+    Wrong("admin.drop_dead_letters", {}, "letters", LIST),
+    Wrong("admin.replay", {}, "letters", (*LIST, [1])),
+    Wrong("admin.set_acl", {}, "acl", (None, 3, "x", {})),
+    Wrong("admin.backup", {}, "path", (None, 3, "", b"x", "\0", "\ud800")),
+)
+QUEUE = (
+    Wrong("of", {}, "codec", (3, "x")),
+    Wrong("put", {}, "body", BODY),
+    Wrong("put", {"body": b""}, "key", NAME, "name"),
+    Wrong("put_many", {}, "jobs", LIST[:4]),
+    Wrong("put_many", {}, "jobs", ([None], [("k",)], [("k", 3)]), "body"),
+    Wrong("pending", {}, "count", COUNT),
+    Wrong("reassign", {}, "worker", PEER),
+    Wrong("cancel", {}, "jobs", LIST),
+)
+CHANNEL = (
+    Wrong("send_many", {}, "items", (*LIST, [("k",)], [("k", b"", 1)])),
+    Wrong("retained", {}, "after", (3, b"x", ("a", "b"), [])),
+    Wrong("retained", {}, "count", COUNT),
+)
+
+
+def refused(start: Callable[..., Any], wrong: Wrong) -> Iterator[str]:
+    """The values that are not refused as they should be."""
+    for value in wrong.values:
+        error = start(wrong.call, **{**wrong.given, wrong.argument: value}).outcome()
+        is_named = any(word in str(error) for word in (wrong.said or wrong.argument).split("|"))
+        if not isinstance(error, REFUSALS) or isinstance(error, OwnLimitExceeded) or not is_named:
+            yield f"{wrong.call}({wrong.argument}={value!r:.40}): {type(error).__name__} {error}"
+
+
+@EACH_ADAPTER
+def test_wrong_arguments_are_refused_by_name_and_harm_nothing(nodes: Nodes) -> None:
+    with nodes.pair() as (left, _, inbox):
+        left.wait_subscribed("news", timeout=30)
+        queue, channel = left.start("work_queue", "jobs").wait(), left.start("channel", "c").wait()
+        tables = ((left.start, INSTANCE), (calls_of(left, queue), QUEUE), (calls_of(left, channel), CHANNEL))
+        for sent, (start, wrong) in enumerate(((start, one) for start, table in tables for one in table), 1):
+            assert not [*refused(start, wrong)]
+            left.send("news", "", b"good", require_recipients=1)
+            left.retain("values", "k", b"good")
+            inbox.holds(sent)
+        assert [one.body for one in left.retained()] == [b"good"]
+        assert left.peers()[0].uuid != SOMEBODY
+        assert {one.kind for one in left.notices()} <= {NoticeKind.DIAL_FAILED}  # dialling goes on after a timeout
+
+
+def calls_of(node: Facade, handle: Any) -> Callable[..., Any]:
+    """`start` of an object that a call has returned."""
+    return lambda call, **given: node.world.start(call, lambda: getattr(handle, call)(**given))
+
+
+@EACH_ADAPTER
+def test_what_is_named_by_number_may_be_gone(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        assert left.drop_dead_letters([1, 2]) == 0
+        queue = left.start("work_queue", "jobs").wait()
+        start = calls_of(left, queue)
+        receipt = start("put_many", jobs=[b"1", b"2", b"3"]).wait()
+        (first,) = start("pending", count=1).wait()
+        assert start("cancel", jobs=[first, first.number, 10**6]).wait() == 1
+        assert start("cancel", jobs=receipt).wait() == 2
+
+
+@EACH_ADAPTER
+def test_values_of_the_channel_without_a_name_are_asked_for_by_it(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        left.retain("", "k", b"1")
+        left.retain("c", "k", b"2")
+        assert [one.body for one in left.retained(channel="")] == [b"1"]
+        assert [one.body for one in left.retained(channel="c")] == [b"2"]
+        assert [one.body for one in left.retained()] == [b"1", b"2"]
+        channel = left.start("channel", "").wait()
+        assert [one.value for one in left.world.start("retained", channel.retained).wait()] == [b"1"]
