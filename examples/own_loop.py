@@ -49,7 +49,8 @@ def react(conn: Connection, event: Event) -> None:
 
 
 if __name__ == "__main__":
-    ends: list[End] = [End(sock, role) for sock, role in zip(socket.socketpair(), (Role.SERVER, Role.CLIENT), strict=True)]
+    pair = zip(socket.socketpair(), (Role.SERVER, Role.CLIENT), strict=True)
+    ends: list[End] = [End(sock, role) for sock, role in pair]
     wait: float | None = 0.0
     while ends:
         ready = select.select([end.sock for end in ends], [end.sock for end in ends if end.unwritten], [], wait)[0]
