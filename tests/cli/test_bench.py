@@ -94,17 +94,12 @@ def test_interrupted_it_tells_what_was_measured_so_far(tmp_path: Path) -> None:
         assert re.fullmatch("[1-9][0-9,]* of 100,000,000", row[heads.index("messages")])
 
 
-def test_percentiles_are_those_of_all_times_and_of_a_part_of_very_many() -> None:
-    few, many = Times(), Times(kept=64)
+def test_percentiles_are_those_of_all_times() -> None:
+    times = Times()
     for value in range(1, 1001):
-        few.add(value / 1000)
-    assert few.facts() == pytest.approx(
+        times.add(value / 1000)
+    assert times.facts() == pytest.approx(
         {"mean": 0.5005, "p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
     )
     assert Times().facts() == {}
-    for value in range(1, 10_001):
-        many.add(value / 10_000)
-    assert many.facts() == pytest.approx(
-        {"mean": 0.50005, "p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}, abs=0.04
-    )
     assert next(Measure(Kind.SEND, 5, 10, 1).lines())[3:5] == ["0 of 10", "-"]

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tolliver._cli.stage import Meter
+from tolliver._cli.figures import Pace
+from tolliver._cli.stage import shown, summary
 from tolliver.certs import make_certificate
 from tolliver.staging import FolderOptions, StageWriter
 
@@ -76,12 +77,12 @@ def test_on_a_terminal_it_shows_how_it_goes(tmp_path: Path) -> None:
 
 
 def test_what_is_shown() -> None:
-    meter, stats = Meter(), {"staged": 1234, "duplicates": 0, "dropped": 0, "staged_bytes": 2}
-    assert re.fullmatch(r"[\d,]+/s, staged 1,234 messages, 2 bytes in the stage", meter.look(stats, None))
-    assert meter.look(stats, "why").startswith("0/s, ")
-    assert meter.look(stats, "why").endswith("; waiting: why")
+    pace, stats = Pace(), {"staged": 1234, "duplicates": 0, "dropped": 0, "staged_bytes": 2}
+    assert re.fullmatch(r"[\d,]+/s, staged 1,234 messages, 2 bytes in the stage", shown(stats, None, pace))
+    assert shown(stats, "why", pace).startswith("0/s, ")
+    assert shown(stats, "why", pace).endswith("; waiting: why")
     more = stats | {"duplicates": 5, "dropped": 7}
-    assert meter.summary(more).startswith(
+    assert summary(more, pace).startswith(
         "staged 1,234 messages, and 5 sent again that it had; 7 unreliable dropped, in "
     )
 

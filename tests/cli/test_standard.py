@@ -232,7 +232,7 @@ MORE = [
     for words in (
         ("--help",),
         ("config", "example"),
-        ("config", "keys"),
+        ("options",),
         ("decode", "stream"),
         ("decode", "--json", "stream"),
         ("certs", "certs", "alice"),

@@ -44,8 +44,6 @@ _FULL = 0.001  # seconds until it is tried again
 _POLL = 0.01
 _SILENCE = 2.0  # seconds without a message, and no more are waited for
 _TICK = 0.1
-_ASKING = 0.25
-
 
 COUNTS = {Kind.PUBLISH: 50_000, Kind.SEND: 10_000, Kind.REQUEST: 2_000, Kind.STREAM: 50_000}
 """Messages, where nothing else is said."""
@@ -134,31 +132,32 @@ def _ends(job: Job, place: Place, directory: Path) -> Ends:
         return Ends(subscribers=[options_of(meeting)] * job.senders, remotes=remotes_of(meeting))
     places = [place]
     if job.senders > 1:  # an instance has one certificate and one database
-        if meeting.name is None or place.database is not None:
+        if meeting.identity.name is None or place.database is not None:
             raise ValueError(
                 f"{job.senders} senders are {job.senders} instances: give --certs DIR --name NAME, where "
                 f"`tolliver certs DIR NAME-1 ... NAME-{job.senders}` made their certificates, and no --database"
             )
-        names = [f"{meeting.name}-{number}" for number in range(1, job.senders + 1)]
-        places = [evolve(place, meeting=evolve(meeting, name=name)) for name in names]
+        names = [f"{meeting.identity.name}-{number}" for number in range(1, job.senders + 1)]
+        identities = [evolve(meeting.identity, name=name) for name in names]
+        places = [evolve(place, meeting=evolve(meeting, identity=one)) for one in identities]
     return Ends([one.options(dial=True) for one in places], remotes=place.remotes)
 
 
 def _both_ends(job: Job, place: Place, directory: Path) -> Ends:
     """Two ends on this machine, with certificates that end with the command."""
-    meeting = place.meeting
-    given = (meeting.listen, meeting.certs, meeting.name, meeting.cert, meeting.key_file, meeting.ca, meeting.acl)
-    if any(one is not None for one in (*given, meeting.spki, place.database, place.record)):
+    meeting, who = place.meeting, place.meeting.identity
+    given = (meeting.listen, meeting.acl, meeting.spki, place.database, place.record)
+    if any(one is not None for one in given) or (who.is_given and not who.plaintext):
         raise ValueError("certificates, --database and the like go with --connect or --serve: alone it makes its own")
-    if not meeting.plaintext:
+    if not who.plaintext:
         make_ca(directory)
     chosen = arguments(parse(place.flags))
 
     def common(name: str) -> dict[str, Any]:
-        if meeting.plaintext:
-            return {"tls": meeting.tls(), "plaintext": True}
-        make_certificate(directory, name)
-        return {"tls": evolve(meeting, certs=directory, name=name).tls()}
+        if not who.plaintext:
+            make_certificate(directory, name)
+            return {"tls": evolve(who, certs=directory, name=name).tls()}
+        return {"tls": who.tls(), "plaintext": True}
 
     def instance(name: str, **more: Any) -> InstanceOptions:
         database = directory / f"{name}.db"
@@ -236,13 +235,9 @@ class _Messages:
         filler, keys = Filler(measure.size), [f"{self._run}/{next(self._keys)}" for _ in self._senders]
         self._measure = measure
         measure.begin()
-        async with anyio.create_task_group() as counting:
-            if measure.kind is Kind.PUBLISH and not self._here:
-                counting.start_soon(self._keep_counting, measure, keys)
-            async with anyio.create_task_group() as group:
-                for sender, key, share in zip(self._senders, keys, self._job.shares(measure), strict=True):
-                    group.start_soon(work, measure, filler, sender, key, share)
-            counting.cancel_scope.cancel()
+        async with anyio.create_task_group() as group:
+            for sender, key, share in zip(self._senders, keys, self._job.shares(measure), strict=True):
+                group.start_soon(work, measure, filler, sender, key, share)
         if measure.kind is Kind.PUBLISH:
             await self._arrive(measure, keys)
         self._measure = None
@@ -293,11 +288,6 @@ class _Messages:
         ]
         measure.done = sum(int(reply.body) for reply in replies)
         self._last = perf_counter()
-
-    async def _keep_counting(self, measure: Measure, keys: Sequence[str]) -> None:
-        while True:
-            await anyio.sleep(_ASKING)
-            await self._count(measure, keys)
 
     async def _send(self, measure: Measure, filler: Filler, sender: Instance, key: str, messages: int) -> None:
         stored, acknowledged = measure.timed("disk"), measure.timed("acknowledgement")

@@ -11,12 +11,11 @@ from uuid import UUID
 
 import typer
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
-from .._tls.x509 import identity_of
 from ..certs import LOCAL_HOSTS, Member, make_ca, make_certificate
 from ..derived import new_prefix
 from . import words
+from .diagnosis import names_in
 from .tables import print_rows
 
 
@@ -69,19 +68,10 @@ def read(file: Path) -> dict[str, Any]:
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
     except ValueError as error:
         raise ValueError(f"{file} holds no certificate in PEM form: {error}") from error
-    known = [
-        extension.value
-        for extension in certificate.extensions
-        if isinstance(extension.value, x509.SubjectAlternativeName)
-    ]
-    uris = [uri for names in known for uri in names.get_values_for_type(x509.UniformResourceIdentifier)]
-    identity = identity_of(certificate.public_bytes(Encoding.DER), uris, str(file))
+    identity, hosts = names_in(certificate, str(file))
     return {
         "identity": str(identity.names),
-        "names": [
-            *(name for names in known for name in names.get_values_for_type(x509.DNSName)),
-            *(str(name) for names in known for name in names.get_values_for_type(x509.IPAddress)),
-        ],
+        "names": hosts,
         "spki_sha256": (identity.spki_sha256 or b"").hex(),
         "expires": certificate.not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }

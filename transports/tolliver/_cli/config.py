@@ -184,21 +184,11 @@ def check(path: Path) -> list[str]:
 
 
 def print_options(as_json: bool) -> None:
-    """A line for each option of an instance: its flag, its key in a file, and the rest of `print_keys`."""
-    _print({key: {"flag": flag_of(key)} for key in TABLE}, as_json)
-
-
-def print_keys(as_json: bool) -> None:
-    """A line for each key of a file: what it takes, its default, a line of help."""
-    _print({key: {} for key in KEYS}, as_json)
-
-
-def _print(chosen: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
+    """A line for each option of an instance: flag, key in a file, what it takes, default, help."""
     rows: list[dict[str, Any]] = []
-    for key, first in chosen.items():
-        entry = KEYS[key]
-        row = {**first, "key": key, "takes": entry.takes, "default": show_default(entry), "help": entry.help}
-        row["sentence"] = entry.sentence
+    for key, entry in TABLE.items():
+        row = {"flag": flag_of(key), "key": key, "takes": entry.takes, "default": show_default(entry)}
+        row |= {"help": entry.help, "sentence": entry.sentence}
         rows.append(row | {"unit": entry.unit, "repeatable": entry.many} if as_json else row)
     print_rows(rows, as_json, "")
 

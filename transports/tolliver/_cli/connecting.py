@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from tolliver_proto import Acl, NoticeKind, Revision
 from tolliver_proto.node import DialCause
@@ -39,39 +39,21 @@ _SECOND = (
 )
 
 
-@define(frozen=True, kw_only=True)
-class Meeting:
-    """Identity and peers of an instance, as given on the command line."""
+@define(frozen=True)
+class Identity:
+    """Identity of an instance, as given on the command line."""
 
-    listen: str | None = None
-    connect: Sequence[str] = ()
     certs: Path | None
     name: str | None
     cert: Path | None
     key_file: Path | None
     ca: Path | None
     plaintext: bool
-    acl: Path | None = None
-    spki: str | None = None
-    tls_flags: Mapping[str, Any] = field(factory=dict)
+    tls_flags: Mapping[str, Any]
 
-    def remotes(self, default_port: int = DEFAULT_PORT) -> list[Remote]:
-        """Raises ValueError where one cannot be dialled."""
-        remotes = [Remote.parse(address, default_port) for address in self.connect]
-        if self.spki is None:
-            return remotes
-        if len(remotes) != 1:
-            raise ValueError("--spki pins the one peer of --connect: where there are several, write HEX@HOST:PORT")
-        try:
-            return [evolve(remotes[0], spki_sha256=bytes.fromhex(self.spki))]
-        except ValueError:
-            raise ValueError(
-                f"--spki {self.spki!r:.100}: give the 64 hexadecimal digits that `tolliver pin` prints"
-            ) from None
-
-    def rules(self) -> Acl:
-        """Raises OSError or ValueError."""
-        return load_acl(self.acl) if self.acl is not None else Acl()
+    @property
+    def is_given(self) -> bool:
+        return any((self.certs, self.name, self.cert, self.key_file, self.ca, self.plaintext))
 
     def tls(self) -> TLS | None:
         """Raises ValueError where something is missing or said twice."""
@@ -100,6 +82,39 @@ class Meeting:
         raise ValueError("half of the certificates: --certs goes with --name, and --cert with --key-file and --ca")
 
 
+@define(frozen=True)
+class Meeting:
+    """Identity and peers of an instance, as given on the command line."""
+
+    identity: Identity
+    listen: str | None
+    connect: Sequence[str]
+    acl: Path | None
+    spki: str | None
+
+    def remotes(self, default_port: int = DEFAULT_PORT) -> list[Remote]:
+        """Raises ValueError where one cannot be dialled."""
+        remotes = [Remote.parse(address, default_port) for address in self.connect]
+        if self.spki is None:
+            return remotes
+        if len(remotes) != 1:
+            raise ValueError("--spki pins the one peer of --connect: where there are several, write HEX@HOST:PORT")
+        try:
+            return [evolve(remotes[0], spki_sha256=bytes.fromhex(self.spki))]
+        except ValueError:
+            raise ValueError(
+                f"--spki {self.spki!r:.100}: give the 64 hexadecimal digits that `tolliver pin` prints"
+            ) from None
+
+    def common(self) -> dict[str, Any]:
+        """What messages, streams and a stage all take: where they listen, TLS, access rules.
+
+        Raises ValueError where something is missing or said twice, and OSError.
+        """
+        rules = load_acl(self.acl) if self.acl is not None else Acl()
+        return {"listen": self.listen, "tls": self.identity.tls(), "plaintext": self.identity.plaintext, "acl": rules}
+
+
 @define(frozen=True, kw_only=True)
 class Place:
     """Place and peers of an instance, as given on the command line."""
@@ -121,16 +136,13 @@ class Place:
         """
         if self.meeting.listen is None and not self.meeting.connect:
             raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
-        tls = self.meeting.tls()
+        common = self.meeting.common()
         options = InstanceOptions(
             database=self._database(),
-            listen=self.meeting.listen,
-            tls=tls,
-            plaintext=self.meeting.plaintext,
             revision=self.revision,
             remotes=self.remotes if dial else (),
-            acl=self.meeting.rules(),
             record=self.record,
+            **common,
             **arguments({**(usual or {}), **parse(self.flags)}),
         )
         for remote in self.remotes:
@@ -152,7 +164,7 @@ class Place:
             raise ValueError("nothing is kept without a database: give --database FILE with --no-wait")
         if "identity" in self.flags:
             raise ValueError("--identity says whose database it is: give --database FILE with it")
-        tls = self.meeting.tls()
+        tls = self.meeting.identity.tls()
         prefixes = sorted(Pumps(tls).identity.prefixes) if tls is not None else []
         if tls is None:
             raise ValueError("no database: give --database FILE")
@@ -167,9 +179,10 @@ class Place:
     def _database(self) -> Path:
         if self.database is not None:
             return self.database
-        if self.meeting.certs is None or self.meeting.name is None:
+        who = self.meeting.identity
+        if who.certs is None or who.name is None:
             raise ValueError(_NO_DATABASE)
-        return self.meeting.certs / f"{self.meeting.name}.db"
+        return who.certs / f"{who.name}.db"
 
 
 class Interrupted(Exception):

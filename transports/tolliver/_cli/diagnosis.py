@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from tolliver_proto import ConnectionLost, HandshakeResponse, TolliverError, UnexpectedFrame
+from tolliver_proto import ConnectionLost, HandshakeResponse, PeerIdentity, TolliverError, UnexpectedFrame
 from tolliver_proto.errors import CertificateError
 from tolliver_proto.node import DialCause, failure_of
 from tolliver_proto.reactive import VERSION, ServerHello, VersionMismatch
@@ -55,15 +55,21 @@ class Papers:
         return f"{self.name!r} ({who or 'without a UUID'})"
 
 
-def papers_of(certificate: x509.Certificate, peer: str) -> Papers:
-    """Raises CertificateError where its names cannot be understood."""
+def names_in(certificate: x509.Certificate, peer: str) -> tuple[PeerIdentity, list[str]]:
+    """The identities that it proves, and the names and addresses of hosts. Raises CertificateError where its names
+    cannot be understood."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         names = x509.SubjectAlternativeName([])
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     hosts = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
-    proved = identity_of(certificate.public_bytes(Encoding.DER), uris, peer)
+    return identity_of(certificate.public_bytes(Encoding.DER), uris, peer), hosts
+
+
+def papers_of(certificate: x509.Certificate, peer: str) -> Papers:
+    """Raises CertificateError where its names cannot be understood."""
+    proved, hosts = names_in(certificate, peer)
     return Papers(
         name=_common_name(certificate.subject),
         issuer=_common_name(certificate.issuer),
@@ -128,23 +134,19 @@ def refused_for(remote: Remote, error: Exception) -> Finding:
 def is_named(host: str, names: Collection[str]) -> bool:
     """True if a certificate with these names is for this host, as TLS compares them (RFC 6125)."""
     bare = host.partition("%")[0]
-    try:
-        address = ipaddress.ip_address(bare)
-    except ValueError:
-        pass
-    else:
-        return any(_is_address(name) and ipaddress.ip_address(name) == address for name in names)
+    address = _address(bare)
+    if address is not None:
+        return any(_address(name) == address for name in names)
     host = bare.rstrip(".").lower()
     rest = host.partition(".")[2]
     return any(name.lower() in (host, rest and f"*.{rest}") for name in names)
 
 
-def _is_address(name: str) -> bool:
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 # TLS.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+
+from attrs import define, field
 
 NOTHING = "-"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -59,3 +62,22 @@ def _bar(value: float, highest: float) -> str:
     if value <= 0 or highest <= 0:
         return _BARS[0]
     return _BARS[min(len(_BARS) - 1, 1 + int((len(_BARS) - 1) * value / highest * 0.999))]
+
+
+@define
+class Pace:
+    """How fast counts grow. Times are in seconds, by our own clock."""
+
+    begun: float = field(factory=time.monotonic)
+    _before: tuple[float, tuple[int, ...]] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return max(time.monotonic() - self.begun, 1e-6)
+
+    def look(self, *counts: int) -> list[float]:
+        """Growth of each in a second, since the last look."""
+        now, (then, before) = time.monotonic(), self._before or (self.begun, (0,) * len(counts))
+        self._before = now, counts
+        return [(new - old) / max(now - then, 1e-6) for new, old in zip(counts, before, strict=True)]

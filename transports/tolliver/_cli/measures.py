@@ -15,7 +15,6 @@ from attrs import define, field
 
 from .figures import NOTHING, number, size, span
 
-_KEPT = 2**20  # times of one kind
 _SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 _TIMES = ("mean", *_SHARES, "max")
 
@@ -30,26 +29,15 @@ class Kind(StrEnum):
 
 
 class Times:
-    """Lengths of time in seconds. Where there are more than `kept`, it keeps each second, fourth, ... of them for the
-    percentiles."""
+    """Lengths of time in seconds."""
 
-    def __init__(self, kept: int = _KEPT) -> None:
-        self.count = 0
-        self._sum = 0.0
-        self._max = 0.0
-        self._step = 1
-        self._kept = kept
+    def __init__(self) -> None:
         self._values = array("d")
+        self.add = self._values.append
 
-    def add(self, seconds: float) -> None:
-        self.count += 1
-        self._sum += seconds
-        self._max = max(self._max, seconds)
-        if self.count % self._step == 0:
-            self._values.append(seconds)
-            if len(self._values) > self._kept:
-                self._values = self._values[1::2]
-                self._step *= 2
+    @property
+    def count(self) -> int:
+        return len(self._values)
 
     def facts(self) -> dict[str, float]:
         """Mean, percentiles and maximum, by name; nothing where there was none."""
@@ -57,7 +45,7 @@ class Times:
             return {}
         values = sorted(self._values)
         shares = {name: values[max(0, math.ceil(share * len(values)) - 1)] for name, share in _SHARES.items()}
-        return {"mean": self._sum / self.count, **shares, "max": self._max}
+        return {"mean": sum(values) / len(values), **shares, "max": values[-1]}
 
 
 @define(eq=False)

@@ -7,12 +7,13 @@ connections have handshakes, subscriptions and acks of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from uuid import UUID
 
+import anyio.to_thread
 from attrs import evolve
 
 from tolliver_proto import Message, Revision
@@ -21,7 +22,7 @@ from tolliver_proto.recording import BlockHeader, Direction
 
 from .decode import Placed, frames_in
 from .recordings import Filter
-from .send import BATCH, Batch, Job, off_loop
+from .send import BATCH, Batch, Job
 
 _REMEMBERED = 100_000  # messages, among which a copy is known
 _PACES = 10  # batches a second where a rate is asked for
@@ -44,7 +45,7 @@ def job_of_recordings(
         wanted = evolve(wanted, direction=Direction.OUT)
     most = BATCH if rate is None else max(1, min(BATCH, int(rate / _PACES)))
     return Job(
-        batches=partial(off_loop, partial(_batches, files, wanted, most, failures)),
+        batches=partial(_off_loop, partial(_batches, files, wanted, most, failures)),
         wanted=None,
         waits=waits,
         timeout=timeout,
@@ -54,6 +55,13 @@ def job_of_recordings(
         total=sum(path.stat().st_size for path in files),
         keeps=keeps,
     )
+
+
+async def _off_loop(batches: Callable[[], Iterator[Batch]]) -> AsyncGenerator[Batch, None]:
+    """Each of them, read by a thread."""
+    reading = batches()
+    while (batch := await anyio.to_thread.run_sync(next, reading, None)) is not None:
+        yield batch
 
 
 def _batches(files: list[Path], wanted: Filter, most: int, failures: list[str]) -> Iterator[Batch]:

@@ -10,20 +10,17 @@ from __future__ import annotations
 import io
 import json
 import os
-import stat
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 import typer
 from attrs import define, field
 from rich.progress import BarColumn, Progress
@@ -129,40 +126,18 @@ _Make = Callable[[list[bytes], int, int], Batch]
 
 
 async def _batches(source: bytes | Path | None, make: _Make) -> AsyncGenerator[Batch, None]:
-    """A body, the lines of a file, or those of a pipe, which go as they come: nobody waits for more."""
+    """A body, or lines as they come: nobody waits for more."""
     if isinstance(source, bytes):
         yield make([source], 0, len(source))
-    elif isinstance(source, Path) and _is_regular(source):
-        async for batch in off_loop(partial(_of_a_file, source, make)):
-            yield batch
-    else:
-        count = 0
-        async for lines, size in _lines(standard.standard_input() if source is None else _opened(source)):
-            yield make(lines, count, size)
-            count += len(lines)
-
-
-def _is_regular(path: Path) -> bool:
-    return stat.S_ISREG(path.stat().st_mode)
-
-
-async def off_loop(batches: Callable[[], Iterator[Batch]]) -> AsyncGenerator[Batch, None]:
-    """Each of them, read by a thread."""
-    reading = batches()
-    while (batch := await anyio.to_thread.run_sync(next, reading, None)) is not None:
-        yield batch
-
-
-def _of_a_file(path: Path, make: _Make) -> Iterator[Batch]:
+        return
     count = 0
-    with path.open("rb") as file:
-        while lines := list(islice(file, BATCH)):
-            yield make([line.removesuffix(b"\n") for line in lines], count, sum(map(len, lines)))
-            count += len(lines)
+    async for lines, size in _lines(standard.standard_input() if source is None else _opened(source)):
+        yield make(lines, count, size)
+        count += len(lines)
 
 
 def _opened(path: Path) -> io.FileIO:
-    """A named pipe: its writer may come later."""
+    """A regular file, or a named pipe, whose writer may come later."""
     return io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 

@@ -6,7 +6,6 @@ nothing can be taken at the moment, and why, is said anywhere.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import product
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from attrs import define, evolve, field
+from attrs import evolve
 
 from tolliver_proto.node import RESERVED_CHANNEL
 from tolliver_proto.reactive import Limits
@@ -23,6 +22,7 @@ from ..spark.demand._stager import DemandStageOptions, DemandStager
 from ..staging import FolderOptions, StageOptions, Stager
 from . import words
 from .connecting import Meeting, alongside, reread_rules
+from .figures import Pace
 from .tables import progress
 from .watching import options_of, remotes_of
 
@@ -32,22 +32,16 @@ ELEMENT_BYTES = 2**20
 _TICK = 0.5  # seconds between two looks
 
 
-@define
-class Meter:
-    """Counts of what was staged since it was made, and the rate since the last look."""
+def shown(stats: dict[str, int], held: str | None, pace: Pace) -> str:
+    """A line about what was staged so far, and how fast since the last one."""
+    (rate,) = pace.look(stats["staged"])
+    said = f"{rate:,.0f}/s, {_total(stats)}, {words.count(stats['staged_bytes'], 'byte')} in the stage"
+    return f"{said}; waiting: {held}" if held else said
 
-    begun: float = field(factory=time.monotonic)
-    _before: tuple[float, int] | None = None
 
-    def look(self, stats: dict[str, int], held: str | None) -> str:
-        now, (then, staged) = time.monotonic(), self._before or (self.begun, 0)
-        self._before = now, stats["staged"]
-        rate = (stats["staged"] - staged) / max(now - then, 1e-6)
-        said = f"{rate:,.0f}/s, {_total(stats)}, {words.count(stats['staged_bytes'], 'byte')} in the stage"
-        return f"{said}; waiting: {held}" if held else said
-
-    def summary(self, stats: dict[str, int]) -> str:
-        return f"{_total(stats)}, in {time.monotonic() - self.begun:.2f} s"
+def summary(stats: dict[str, int], pace: Pace) -> str:
+    """A line about all that was staged."""
+    return f"{_total(stats)}, in {pace.seconds:.2f} s"
 
 
 def _total(stats: dict[str, int]) -> str:
@@ -64,13 +58,7 @@ def stage_options(meeting: Meeting, channels: list[str], keys: list[str], **more
     if meeting.listen is None and not meeting.connect:
         raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
     return StageOptions(
-        listen=meeting.listen,
-        remotes=meeting.remotes(),
-        tls=meeting.tls(),
-        plaintext=meeting.plaintext,
-        acl=meeting.rules(),
-        subscriptions=tuple(product(channels, keys)),
-        **more,
+        remotes=meeting.remotes(), subscriptions=tuple(product(channels, keys)), **meeting.common(), **more
     )
 
 
@@ -114,7 +102,7 @@ async def _stage(
     options: StageOptions | DemandStageOptions, show: Callable[[str], None], acl: Path | None, as_json: bool
 ) -> None:
     stager = Stager(options) if isinstance(options, StageOptions) else DemandStager(options)
-    meter = Meter()
+    pace = Pace()
     await anyio.to_thread.run_sync(stager.start)
     try:
         rules: list[Callable[[], Awaitable[None]]] = []
@@ -126,16 +114,16 @@ async def _stage(
         elif isinstance(options, DemandStageOptions):
             named = ", ".join(map(words.name, options.publishers))
             words.say(f"staging {named} of {options.remote} into {options.folder.directory}; Ctrl-C ends")
-        await alongside(partial(_watch, stager, meter, show), rules)
+        await alongside(partial(_watch, stager, pace, show), rules)
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(stager.close)
         stats = dict(stager.stats())
-        words.tell(as_json, meter.summary(stats), **stats)
+        words.tell(as_json, summary(stats, pace), **stats)
 
 
-async def _watch(stager: Stager | DemandStager, meter: Meter, show: Callable[[str], None]) -> None:
+async def _watch(stager: Stager | DemandStager, pace: Pace, show: Callable[[str], None]) -> None:
     while True:
         await anyio.sleep(_TICK)
         stager.check()
-        show(meter.look(dict(stager.stats()), stager.held))
+        show(shown(dict(stager.stats()), stager.held, pace))

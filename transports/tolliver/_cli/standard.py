@@ -31,7 +31,7 @@ from .._driver.threads import start
 from ..anyio.threads import loop_caller
 
 T = TypeVar("T")
-PIECE = 65536  # bytes: of standard input at once, as much as a pipe has
+PIECE = 2**18  # bytes at once: a pipe has less, and of a file it is more lines than go in one commit
 _LINES = 1000  # lines that wait for standard error
 _LAST = 1.0  # seconds for the last of them
 _REMEDY = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 
@@ -22,6 +21,7 @@ from .._options.streams import StreamsOptions
 from ..anyio import create_streams
 from . import words
 from .connecting import alongside
+from .figures import Pace
 from .standard import Output
 from .tables import progress
 from .watching import PATIENCE, Watch
@@ -71,12 +71,11 @@ class Job:
 
 @define
 class Meter:
-    """Counts of elements and bytes, since it was made and since the last look."""
+    """Counts of elements and bytes."""
 
     elements: int = 0
     size: int = 0
-    begun: float = field(factory=time.monotonic)
-    _before: tuple[float, int, int] | None = None
+    pace: Pace = field(factory=Pace)
 
     def add(self, run: list[bytes]) -> None:
         self.elements += len(run)
@@ -84,21 +83,16 @@ class Meter:
 
     def look(self) -> str:
         """The rates since the last look, and the total."""
-        now = time.monotonic()
-        then, elements, size = self._before or (self.begun, 0, 0)
-        self._before = now, self.elements, self.size
-        return f"{self._rates(now - then, self.elements - elements, self.size - size)}, {self._total()}"
+        elements, size = self.pace.look(self.elements, self.size)
+        return f"{elements:,.0f}/s, {size:,.0f} B/s, {self._total()}"
 
     def summary(self) -> str:
-        seconds = time.monotonic() - self.begun
-        return f"{self._total()} in {seconds:.2f} s ({self._rates(seconds, self.elements, self.size)})"
+        seconds = self.pace.seconds
+        rates = f"{self.elements / seconds:,.0f}/s, {self.size / seconds:,.0f} B/s"
+        return f"{self._total()} in {seconds:.2f} s ({rates})"
 
     def _total(self) -> str:
         return f"{words.count(self.elements, 'element')} of {words.count(self.size, 'byte')}"
-
-    def _rates(self, seconds: float, elements: int, size: int) -> str:
-        seconds = max(seconds, 1e-6)
-        return f"{elements / seconds:,.0f}/s, {size / seconds:,.0f} B/s"
 
 
 def stream_and_report(
@@ -133,7 +127,7 @@ async def _stream(
             words.say(f"listening on {host}:{port}; Ctrl-C ends")
         peers = [await streams.connect(remote, timeout=PATIENCE) for remote in remotes]
         peer = peers[0] if peers else await watch.somebody()
-        meter.begun = time.monotonic()
+        meter.pace = Pace()
         try:
             subscription = peer.subscribe(job.name, prefetch=job.demand)
         except ConnectionClosing as closing:  # it has said goodbye already, and why

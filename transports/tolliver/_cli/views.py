@@ -47,24 +47,31 @@ class View(NamedTuple):
     letter: str = ""
 
 
-def _count(
-    label: str, name: str, letter: str = "", within: str = "", form: Callable[[float | None], str] = number
+def _of(
+    label: str,
+    value: Callable[[Row], float | None],
+    letter: str = "",
+    form: Callable[[float | None], str | Cell] = number,
+    live: bool = False,
 ) -> Column:
-    def value(row: Row) -> float | None:
-        return (row.part.part(within) if within else row.part).number(name)
+    """A number, which it sorts by."""
+    return Column(label, lambda row: form(value(row)), lambda row: value(row) or 0, letter, live=live)
 
-    return Column(label, lambda row: form(value(row)), lambda row: value(row) or 0, letter)
+
+def _count(
+    label: str, name: str, letter: str = "", within: str = "", form: Callable[[float | None], str | Cell] = number
+) -> Column:
+    return _of(label, lambda row: (row.part.part(within) if within else row.part).number(name), letter, form)
 
 
 def _rate(label: str, name: str, letter: str = "", within: str = "counters") -> Column:
-    def value(row: Row) -> float | None:
-        return row.rate(name, within)
-
-    return Column(label, lambda row: number(value(row)), lambda row: value(row) or 0, letter, live=True)
+    return _of(label, lambda row: row.rate(name, within), letter, live=True)
 
 
-def _text(label: str, name: str) -> Column:
-    return Column(label, lambda row: row.part.text(name) or NOTHING, lambda row: row.part.text(name), right=False)
+def _text(label: str, name: str, letter: str = "", missing: str = NOTHING) -> Column:
+    return Column(
+        label, lambda row: row.part.text(name) or missing, lambda row: row.part.text(name), letter, right=False
+    )
 
 
 def _aged(seconds: float | None) -> Cell:
@@ -107,10 +114,10 @@ INSTANCES = View(
     (
         Column("name", lambda row: row.trail.name, right=False),
         Column("state", lambda row: state(row.trail), right=False),
-        Column("up", lambda row: span(row.part.number("uptime"))),
+        _count("up", "uptime", form=span),
         Column("peers", _peers),
         _count("pending", "pending", within="gauges"),
-        Column("oldest", lambda row: _aged(oldest(row))),
+        _of("oldest", oldest, form=_aged),
         _rate("acked/s", "acked"),
         _rate("handled/s", "handled"),
         Column("endpoint", lambda row: str(row.trail.endpoint), right=False),
@@ -149,18 +156,11 @@ PEERS = View(
             right=False,
         ),
         _count("pending", "pending", "p"),
-        Column(
-            "oldest",
-            lambda row: _aged(row.part.number("oldest_unacknowledged")),
-            lambda row: row.part.number("oldest_unacknowledged") or 0,
-            "o",
-        ),
+        _count("oldest", "oldest_unacknowledged", "o", form=_aged),
         _rate("acked/s", "acknowledged", "a"),
         _rate("recv/s", "delivered", "d"),
         Column("in flight", _in_flight, lambda row: row.part.number("in_flight") or 0, "f"),
-        Column(
-            "trip", lambda row: span(row.part.number("round_trip")), lambda row: row.part.number("round_trip") or 0, "t"
-        ),
+        _count("trip", "round_trip", "t", form=span),
         _count("bytes", "pending_bytes", "b", form=size),
         _count("parked", "parked", "x"),
         Column(
@@ -169,8 +169,8 @@ PEERS = View(
             lambda row: -(row.part.number("certificate_expires") or 1e12),
             "e",
         ),
-        Column("address", lambda row: row.part.text("address") or NOTHING, right=False),
-        Column("uuid", lambda row: row.part.text("uuid"), right=False),
+        _text("address", "address"),
+        _text("uuid", "uuid"),
     ),
     "No peer is known yet.",
     "o",
@@ -194,8 +194,8 @@ REMOTES = View(
             right=False,
         ),
         _count("dials", "attempt", "d"),
-        Column("next in", lambda row: span(row.part.number("next_in"))),
-        Column("why", lambda row: row.part.text("error") or NOTHING, right=False),
+        _count("next in", "next_in", form=span),
+        _text("why", "error"),
     ),
     "Nobody is dialled.",
     "c",
@@ -208,8 +208,7 @@ def mean(histogram: Part) -> float | None:
     return total / count if count and total is not None else None
 
 
-def _failed(row: Row) -> Cell:
-    failed = row.part.number("failed")
+def _failed(failed: float | None) -> Cell:
     return Cell(number(failed), WARN if failed else "")
 
 
@@ -217,20 +216,13 @@ CHANNELS = View(
     "Handlers",
     lambda trail: trail.rows("channels", "channel"),
     (
-        Column(
-            "channel", lambda row: row.part.text("channel") or "(any)", lambda row: row.part.text("channel"), "n", False
-        ),
+        _text("channel", "channel", "n", "(any)"),
         _count("handlers", "handlers"),
         _count("waiting", "queued", "p"),
         _rate("handled/s", "handled", "a", ""),
         _count("handled", "handled", "d"),
-        Column("failed", _failed, lambda row: row.part.number("failed") or 0, "x"),
-        Column(
-            "mean",
-            lambda row: span(mean(row.part.part("seconds"))),
-            lambda row: mean(row.part.part("seconds")) or 0,
-            "t",
-        ),
+        _count("failed", "failed", "x", form=_failed),
+        _of("mean", lambda row: mean(row.part.part("seconds")), "t", span),
     ),
     "Nothing handles messages here.",
     "a",
@@ -239,7 +231,7 @@ QUEUES = View(
     "Work queues",
     lambda trail: trail.rows("queues", "queue"),
     (
-        Column("queue", lambda row: row.part.text("queue") or NOTHING, lambda row: row.part.text("queue"), "n", False),
+        _text("queue", "queue", "n"),
         _count("waiting", "waiting", "p"),
         _count("running", "running", "f"),
         _count("workers", "workers", "d"),
@@ -261,8 +253,8 @@ NOTICES = View(
     lambda trail: trail.rows("notices", "time"),
     (
         Column("ago", lambda row: span(_ago(row)), lambda row: -(_ago(row) or 0), "o"),
-        Column("kind", lambda row: row.part.text("kind"), lambda row: row.part.text("kind"), "k", False),
-        Column("notice", lambda row: row.part.text("text"), right=False),
+        _text("kind", "kind", "k"),
+        _text("notice", "text"),
     ),
     "Nothing to tell.",
     "o",

@@ -21,12 +21,8 @@ PATIENCE = 30.0  # seconds for a peer that is dialled
 
 def options_of(meeting: Meeting, default_listen: str | None = None) -> StreamsOptions:
     """Raises ValueError where something is missing or said twice, and OSError. It listens by default where given."""
-    options = StreamsOptions(
-        listen=meeting.listen or (default_listen if not meeting.connect else None),
-        tls=meeting.tls(),
-        plaintext=meeting.plaintext,
-        acl=meeting.rules(),
-    )
+    usual = {"listen": default_listen} if not (meeting.listen or meeting.connect) else {}
+    options = StreamsOptions(**meeting.common() | usual)
     for remote in remotes_of(meeting):
         options.remote(remote)
     return options

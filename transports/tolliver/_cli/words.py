@@ -137,12 +137,7 @@ def as_json(record: logging.LogRecord) -> str:
 
 class _OnStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        complain(self.format(record))
-
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return as_json(record)
+        complain(as_json(record) if _stderr.as_json else f"tolliver: {self.format(record)}")
 
 
 def tell(as_json: bool, said: str, **facts: object) -> None:
@@ -157,7 +152,6 @@ def tell(as_json: bool, said: str, **facts: object) -> None:
 def logging_to_stderr(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
     """The log of this package, for the length of the block, as the command line says."""
     handler = _OnStandardError()
-    handler.setFormatter(_JsonLines() if _stderr.as_json else logging.Formatter("tolliver: %(message)s"))
     handler.addFilter(is_shown)
     log, before = logging.getLogger("tolliver"), logging.getLogger("tolliver").level
     log.addHandler(handler)

@@ -19,7 +19,7 @@ from ..flags import flags
 from ..groups import grouped
 
 if TYPE_CHECKING:
-    from ..connecting import Meeting, Place
+    from ..connecting import Identity, Meeting, Place
     from ..recordings import Filter
     from ..schema import Schema
 
@@ -101,35 +101,33 @@ of_stage = flags([key for key in TABLE if key in _STAGE_KEYS or key.startswith("
 
 
 @grouped(tls_flags=of_tls)
-def meeting_of(
-    at: Listen = None,
-    connect: Connect = None,
+def identity_of(
     certs: Certs = None,
     name: Name = None,
     cert: Cert = None,
     key_file: KeyFile = None,
     ca: Ca = None,
     plaintext: Plaintext = False,
-    acl: AccessRules = None,
-    spki: Spki = None,
     *,
     tls_flags: dict[str, Any],
+) -> Identity:
+    from ..connecting import Identity
+
+    return Identity(certs, name, cert, key_file, ca, plaintext, tls_flags)
+
+
+@grouped(identity=identity_of)
+def meeting_of(
+    at: Listen = None,
+    connect: Connect = None,
+    *,
+    identity: Identity,
+    acl: AccessRules = None,
+    spki: Spki = None,
 ) -> Meeting:
     from ..connecting import Meeting
 
-    return Meeting(
-        listen=at,
-        connect=connect or [],
-        certs=certs,
-        name=name,
-        cert=cert,
-        key_file=key_file,
-        ca=ca,
-        plaintext=plaintext,
-        acl=acl,
-        spki=spki,
-        tls_flags=tls_flags,
-    )
+    return Meeting(identity, at, connect or [], acl, spki)
 
 
 @grouped(meeting=meeting_of, chosen=of_instance)
@@ -167,33 +165,6 @@ def schema_of(
     from ..schema import Schema
 
     return Schema(proto=proto or [], include=proto_path or [], descriptors=descriptors, type=kind)
-
-
-@grouped(tls_flags=of_tls)
-def identity_of(
-    certs: Certs = None,
-    name: Name = None,
-    cert: Cert = None,
-    key_file: KeyFile = None,
-    ca: Ca = None,
-    plaintext: Plaintext = False,
-    *,
-    tls_flags: dict[str, Any],
-) -> Meeting | None:
-    """Identity as for other commands; None where none is given."""
-    if not any((certs, name, cert, key_file, ca, plaintext)):
-        return None
-    from ..connecting import Meeting
-
-    return Meeting(
-        certs=certs,
-        name=name,
-        cert=cert,
-        key_file=key_file,
-        ca=ca,
-        plaintext=plaintext,
-        tls_flags=tls_flags,
-    )
 
 
 class Way(StrEnum):

@@ -126,14 +126,6 @@ def show_example() -> None:
     typer.echo(example(), nl=False)
 
 
-@config.command("keys", examples=("config keys",))
-def list_keys(json: JsonResult = False) -> None:
-    """List every key of a file, with its default."""
-    from ..config import print_keys
-
-    print_keys(json)
-
-
 @config.command("schema", examples=("config schema > tolliver.schema.json",), fails=None)
 def show_schema() -> None:
     """Print the JSON schema of such a file, for editors."""

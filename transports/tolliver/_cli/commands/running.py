@@ -15,7 +15,7 @@ from ..measures import Kind
 from .choices import INTERRUPTIBLE, Timeout, Trio, identity_of, interruptible, place_of
 
 if TYPE_CHECKING:
-    from ..connecting import Meeting, Place
+    from ..connecting import Identity, Place
 
 app = App()
 
@@ -32,7 +32,7 @@ app = App()
 def doctor(
     address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The other end.", show_default=False)],
     *,
-    who: Meeting | None,
+    who: Identity,
     uuid: Annotated[
         UUID | None, typer.Option(metavar="UUID", help="Its UUID; its host name is then not checked, as by a pin.")
     ] = None,
@@ -76,8 +76,8 @@ def doctor(
     port = reactive.DEFAULT_PORT if streams else DEFAULT_PORT
     job = Job(
         remote=Remote(*split_address(address, port), identity=uuid),
-        tls=None if who is None else who.tls(),
-        plaintext=who is not None and who.plaintext,
+        tls=who.tls() if who.is_given else None,
+        plaintext=who.plaintext,
         streams=streams,
         handshake=handshake,
         version=version,
