@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from tolliver.status import METRICS
 
-from scripts.pages import without_rulings
-
 TEXT = """\
 # Numbers
 
@@ -15,6 +13,7 @@ Each number of `status()`, and its name in Prometheus; [Watch it](../watching.md
 """
 SUBJECTS = {"instance": "Of the instance", "peer": "Of each peer", "remote": "Of each remote"}
 SUBJECTS |= {"channel": "Of each channel", "queue": "Of each work queue"}
+UNITS = {"": "1", "timestamp": "seconds since 1970"}
 
 
 def rows(subject: str) -> Iterator[str]:
@@ -24,8 +23,8 @@ def rows(subject: str) -> Iterator[str]:
     for metric in METRICS:
         if metric.subject == subject:
             by = f", by `{metric.by}`" if metric.by else ""
-            unit, meaning = metric.unit or "1", without_rulings(metric.help)
-            yield f"| `{metric.name}`{by} | {metric.kind} | {unit} | `{metric.exported}` | {meaning} |"
+            unit = UNITS.get(metric.unit, metric.unit)
+            yield f"| `{metric.name}`{by} | {metric.kind} | {unit} | `{metric.exported}` | {metric.help} |"
 
 
 def page() -> str:

@@ -179,14 +179,14 @@ def slowness(nodes: Nodes, messages: int, size: int, samples: int) -> Slowness:
         RawPeer(left.port or 0, nodes.certs.tls("mallory"), nodes.certs.uuid("mallory"), ["bulk"]) as raw,
     ):
         before = [_round_trip(left) for _ in range(samples)]
-        sent = left.stats()["bytes_sent"]
+        sent = left.stats()["sent_bytes"]
         raw.establish()
         until(lambda: connected(left) == 2)
         _fill(left, raw, bytes(size))
         for _ in range(messages):
             left.send("bulk", "", bytes(size))
         underway = _at_rest(lambda: in_kernel(raw, left))  # bytes read, but not yet acknowledged, would count twice
-        held = left.stats()["bytes_sent"] - sent - underway + _queued(left)
+        held = left.stats()["sent_bytes"] - sent - underway + _queued(left)
         during = [_round_trip(left) for _ in range(samples)]
         waiting = {peer.uuid: peer.pending for peer in left.peers()}[nodes.certs.uuid("mallory")]
         return Slowness(held, waiting, len(inbox.bodies), before, during)

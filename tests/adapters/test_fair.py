@@ -23,7 +23,7 @@ TURN = 256
 
 def _has_come(to: Facade, *senders: Facade) -> bool:
     """All that they have sent."""
-    return to.stats()["bytes_received"] == sum(one.stats()["bytes_sent"] for one in senders)
+    return to.stats()["received_bytes"] == sum(one.stats()["sent_bytes"] for one in senders)
 
 
 @EVERY_LOOP
@@ -43,12 +43,12 @@ def test_a_handler_that_many_wait_for_is_called_for_each_of_them_in_turn(nodes: 
             subscribed(sender)
         bodies = [b"%0100d" % number for number in range(MANY)]
         flood = left.send_many([("news", "", body) for body in bodies])
-        until(lambda: left.stats()["bytes_sent"] > MANY * len(bodies[0]), "the flood")
+        until(lambda: left.stats()["sent_bytes"] > MANY * len(bodies[0]), "the flood")
         has_come = partial(_has_come, right, left, third)
         until(has_come, "all of it")
-        quiet = third.stats()["bytes_sent"]
+        quiet = third.stats()["sent_bytes"]
         single = third.send("news", "", b"single")
-        until(lambda: third.stats()["bytes_sent"] > quiet and has_come(), "the single message")
+        until(lambda: third.stats()["sent_bytes"] > quiet and has_come(), "the single message")
         gate.open()
         left.wait_acked(flood)
         third.wait_acked(single)

@@ -36,7 +36,7 @@ def test_a_handler_that_is_late_misses_nothing_and_nothing_is_overtaken(nodes: N
             subscribed(left)
         left.send_many([("news", "", b"%d" % number) for number in range(100)])
         with nodes.open("right", remotes=[address(left)]) as right:
-            until(lambda: right.stats()["bytes_received"] > 2000)  # of some 2300
+            until(lambda: right.stats()["received_bytes"] > 2000)  # of some 2300
             right.register_callback("news", "", inbox)
             left.wait_acked(left.send("news", "", b"100"))
             until(lambda: not left.stats()["pending"])

@@ -18,7 +18,7 @@ def test_what_was_flushed_has_left(nodes: Nodes) -> None:
         for number in range(200):
             assert left.unreliable_send("news", "", b"%d" % number) == 1
         left.flush(timeout=30)
-        assert left.stats().bytes_sent > 200
+        assert left.stats().sent_bytes > 200
         inbox.holds(200)
         right.flush()
 

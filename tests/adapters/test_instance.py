@@ -171,7 +171,7 @@ def test_closing_does_not_wait_for_a_handler_that_hangs(nodes: Nodes) -> None:
         right.subscribe("news", handler=lambda _: nodes.gate())
         left.new_connection(address(right))
         left.send_many([("news", "", bytes(100_000))] * 50)
-        until(lambda: right.stats()["bytes_received"] > 1_000_000)  # reading is paused, too
+        until(lambda: right.stats()["received_bytes"] > 1_000_000)  # reading is paused, too
         started = time.monotonic()
         right.close()
         assert time.monotonic() - started < right.options.limits.close_timeout

@@ -32,7 +32,7 @@ def counted(node: Facade, **expected: float) -> None:
 
 
 def all_read(node: Facade, other: Facade) -> None:
-    until(lambda: node.status().counters["bytes_sent"] == other.status().counters["bytes_received"], "all bytes")
+    until(lambda: node.status().counters["sent_bytes"] == other.status().counters["received_bytes"], "all bytes")
 
 
 def of_peer(node: Facade, other: Facade) -> Any:
@@ -75,7 +75,7 @@ def test_messages_at_both_ends(nodes: Nodes) -> None:
             assert status.histograms[name].count == status.counters["commits"], name
         assert status.histograms["fsync_seconds"].sum <= status.histograms["commit_seconds"].sum
         channels = {one.channel: one for one in right.status().channels}
-        assert (channels["bad"].failed, channels["news"].handled, channels["news"].seconds.count) == (1, 5, 5)
+        assert (channels["bad"].failed, channels["news"].handled, channels["news"].handler_seconds.count) == (1, 5, 5)
 
 
 @EACH_ADAPTER
@@ -191,12 +191,15 @@ def test_files_and_certificates(nodes: Nodes) -> None:
         assert gauges["log_bytes"] == os.path.getsize(f"{left.database}-wal")
         assert gauges["reserve_bytes"] == os.path.getsize(f"{left.database}.reserve")
         assert abs(gauges["disk_free_bytes"] - shutil.disk_usage(left.database.parent).free) < 2**30
-        ends = {}
+        begins, ends = {}, {}
         for name in ("left", "right"):
             shown = x509.load_pem_x509_certificate(nodes.certs.tls(name).cert.read_bytes())
+            begins[name] = shown.not_valid_before_utc.timestamp()
             ends[name] = shown.not_valid_after_utc.timestamp()
-        assert gauges["certificate_expires"] == ends["left"]
-        assert of_peer(left, right).certificate_expires == ends["right"]
+        assert (gauges["certificate_not_before"], gauges["certificate_not_after"]) == (begins["left"], ends["left"])
+        right_of_left = of_peer(left, right)
+        assert right_of_left.certificate_not_before == begins["right"]
+        assert right_of_left.certificate_not_after == ends["right"]
         assert of_peer(left, right).name == "right"
         assert of_peer(left, right).address == address(right)
         assert left.status().listening == (address(left),)

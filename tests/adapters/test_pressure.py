@@ -50,7 +50,7 @@ def test_a_slow_handler_stops_the_reading_and_gets_everything_later(nodes: Nodes
             for _ in range(16):
                 sent += left.unreliable_send("news", "", bytes(size))
             assert sent * size < 32 * MIB  # all that is anywhere: with us, in two sockets, with the peer
-        held = right.stats()["bytes_received"]
+        held = right.stats()["received_bytes"]
         limits = right.options.limits
         assert handled <= 1  # one call at a time
         assert held <= limits.inbox_messages * (size + 100) + limits.low_water + MIB
@@ -208,10 +208,10 @@ def test_a_line_that_is_cut_in_large_messages_loses_nothing(nodes: Nodes) -> Non
             left.new_connection(relay.address)
             receipt = left.send_many([("news", "", body) for body in sorted(bodies)])
             for cuts in range(1, 4):
-                enough = right.stats()["bytes_received"] + MIB
+                enough = right.stats()["received_bytes"] + MIB
 
                 def far(enough: int = enough) -> bool:
-                    return right.stats()["bytes_received"] > enough or not left.stats()["pending"]
+                    return right.stats()["received_bytes"] > enough or not left.stats()["pending"]
 
                 until(far)
                 relay.cut()

@@ -52,7 +52,7 @@ def test_a_peer_that_is_listed_is_closed_out(nodes: Nodes, members: dict[str, Me
         crl.write_bytes(good)
         middle.reload_tls()
         assert connected(middle) == 2
-        assert middle.status().gauges["crl_expires"] > time.time()
+        assert middle.status().gauges["crl_next_update"] > time.time()
 
         revoke(crl.parent, [left.cert])
         middle.reload_tls()

@@ -82,7 +82,7 @@ def test_numbers_of_both_ends(nodes: Nodes) -> None:
         inbox.holds(5)
         (peer,) = left.status().peers
         assert peer.name == "right"
-        assert peer.certificate_expires is not None
+        assert peer.certificate_not_after is not None
         assert {name: peer.counters[name] for name in ("sent", "acknowledged", "connects")} == {
             "sent": 5,
             "acknowledged": 5,
@@ -96,7 +96,7 @@ def test_numbers_of_both_ends(nodes: Nodes) -> None:
         assert status.peers[0].counters["delivered"] == 5
         (channel,) = status.channels
         assert (channel.channel, channel.handlers, channel.queued) == ("news", 1, 0)
-        assert (channel.handled, channel.failed, channel.seconds.count) == (5, 0, 5)
+        assert (channel.handled, channel.failed, channel.handler_seconds.count) == (5, 0, 5)
         for name in ("commit_seconds", "fsync_seconds", "rows_per_commit", "round_trip_seconds"):
             assert left.status().histograms[name].count >= 5, name
         assert left.status().histograms["rows_per_commit"].sum == 5
@@ -124,7 +124,7 @@ def test_handlers_that_fail_take_their_time_or_run_side_by_side_are_counted(node
 
         def told_of(channel: str) -> tuple[int, int, int, int]:
             (one,) = (one for one in right.status().channels if one.channel == channel)
-            return one.handled, one.failed, one.queued, one.seconds.count
+            return one.handled, one.failed, one.queued, one.handler_seconds.count
 
         until(lambda: told_of("fails") == (1, 1, 0, 2), "the handler that fails once")
         until(lambda: told_of("many") == (1, 0, 0, 1), "the one with lanes")

@@ -466,7 +466,7 @@ def test_sends_wait_for_a_connection_in_the_making_where_that_is_asked_for(nodes
         nodes.open("left", plaintext=True, policy=Policy(strict_block=strict), limits=patient) as left,
     ):
         dialling = left.start("new_connection", remote)
-        until(lambda: left.stats().get("bytes_sent"))  # the handshake's request
+        until(lambda: left.stats().get("sent_bytes"))  # the handshake's request
         sending = left.start("send", "news", "", b"x")
         if strict:
             for _ in range(20):  # calls that are answered meanwhile

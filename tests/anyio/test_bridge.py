@@ -136,8 +136,8 @@ async def test_a_slow_subscriber_gets_no_copies_where_the_instance_dedupes(nodes
     ):
         await all_of_it.send(20)
         taken = await take(stream, 5)
-        received = all_of_it.right.stats()["bytes_received"]
-        await until(lambda: all_of_it.right.stats()["bytes_received"] > received)
+        received = all_of_it.right.stats()["received_bytes"]
+        await until(lambda: all_of_it.right.stats()["received_bytes"] > received)
         taken += await take(stream, 15)
         assert taken == list(range(20))
         with anyio.move_on_after(0.1):

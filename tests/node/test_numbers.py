@@ -73,8 +73,8 @@ def test_messages_of_a_peer_are_counted() -> None:
     counters(play, delivered=2, duplicates=0)
     wire.send(Message("c", "k", b"2", 1))
     counters(play, delivered=2, duplicates=1)
-    assert of(play).counters["bytes_received"] > 0
-    assert of(play).counters["bytes_sent"] > 0
+    assert of(play).counters["received_bytes"] > 0
+    assert of(play).counters["sent_bytes"] > 0
 
 
 def test_a_dead_letter_counts_for_its_sender() -> None:

@@ -43,7 +43,8 @@ def peer(**changes: Any) -> PeerStatus:
         round_trip=0.002,
         quota_used=0.5,
         full=False,
-        certificate_expires=1_800_000_000.0,
+        certificate_not_before=1_790_000_000.0,
+        certificate_not_after=1_800_000_000.0,
         counters={"sent": 5, "acknowledged": 2, "delivered": 7, "given_up_forgotten": 1, "disconnects_lost": 2},
     )
     return replace(made, **changes)

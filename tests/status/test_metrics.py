@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tolliver.status import METRICS, InstanceStatus, Metric, samples, text_of
 
+from scripts.pages import CITED
 from tolliver_proto.node import NodeStats
 
 from .samples import HOSTILE, PEER, US, hostile, snapshot
@@ -35,14 +37,16 @@ def test_the_text_is_read_by_the_library_of_prometheus() -> None:
     assert of(found, "tolliver_ignored_total", reason="bad_text") == 4
     assert of(found, "tolliver_ready") == 1
     assert of(found, "tolliver_peer_pending", peer=str(PEER)) == 3
-    assert of(found, "tolliver_peer_oldest_unacknowledged", peer=str(PEER)) == 1.5
-    assert of(found, "tolliver_peer_quota_used", peer=str(PEER)) == 0.5
+    assert of(found, "tolliver_peer_info", peer=str(PEER), name="bob") == 1
+    assert of(found, "tolliver_peer_certificate_not_after_timestamp_seconds", peer=str(PEER)) == 1_800_000_000.0
+    assert of(found, "tolliver_peer_oldest_unacknowledged_seconds", peer=str(PEER)) == 1.5
+    assert of(found, "tolliver_peer_quota_used_ratio", peer=str(PEER)) == 0.5
     assert of(found, "tolliver_peer_given_up_total", peer=str(PEER), reason="forgotten") == 1
     assert of(found, "tolliver_peer_disconnects_total", peer=str(PEER), cause="lost") == 2
     assert of(found, "tolliver_remote_connected", remote="b:7011") == 0
     assert of(found, "tolliver_channel_handled_total", channel="news") == 5
     assert of(found, "tolliver_queue_waiting", queue="jobs") == 3
-    assert of(found, "tolliver_queue_quota_used", queue="jobs") == 0.25
+    assert of(found, "tolliver_queue_quota_used_ratio", queue="jobs") == 0.25
     assert of(found, "tolliver_commit_seconds_bucket", le="1.0") == 5
     assert of(found, "tolliver_commit_seconds_bucket", le="+Inf") == 6
     assert of(found, "tolliver_commit_seconds_sum") == 6.5
@@ -67,12 +71,27 @@ def test_names_that_others_choose_stay_labels() -> None:
 
 
 def test_a_number_that_is_not_known_is_left_out() -> None:
-    assert not any("certificate_expires" in name for name, _ in read(snapshot(peers=())))
+    assert not any("certificate_not_after" in name for name, _ in read(snapshot(peers=())))
 
 
 def test_names_are_given_once() -> None:
     assert len({metric.exported for metric in METRICS}) == len(METRICS)
     assert all(metric.help.endswith(".") and "\n" not in metric.help for metric in METRICS)
+
+
+def test_names_are_in_the_conventions_of_prometheus() -> None:
+    """A counter ends in `_total`, the base unit stands before that, and no other name has either."""
+    endings = {"bytes": "_bytes", "seconds": "_seconds", "ratio": "_ratio", "timestamp": "_timestamp_seconds"}
+    for metric in METRICS:
+        bare = metric.exported.removesuffix("_total")
+        assert (bare != metric.exported) == (metric.kind == "counter"), metric.exported
+        unit = next((unit for unit in ("timestamp", *endings) if bare.endswith(endings[unit])), "")
+        assert unit == metric.unit, metric.exported
+        assert not re.search(r"_(bytes|seconds|ratio|total)(_|$)", bare.removesuffix(endings.get(unit, ""))), bare
+
+
+def test_help_texts_are_for_people_without_our_pages() -> None:
+    assert [metric.help for metric in METRICS if CITED.search(metric.help)] == []
 
 
 def known(metric: Metric, name: str) -> bool:

@@ -262,7 +262,12 @@ def of_table(metric: Metric, told: dict[str, Any]) -> Iterator[tuple[tuple[str, 
         owners = [
             (
                 {metric.subject: one[key]},
-                {**one, "held_subscriptions": len(one.get("held", ())), **one.get("counters", {})},
+                {
+                    **one,
+                    "held_subscriptions": len(one.get("held", ())),
+                    **({f"info_{one['name']}": 1} if metric.subject == "peer" else {}),
+                    **one.get("counters", {}),
+                },
             )
             for one in told[f"{metric.subject}s"]
         ]
@@ -352,8 +357,10 @@ class Night:
         """Carol's certificate ends in five days: she says so, and alice of her; both are ready."""
         self.carol.tells(seen, "certificate_ends", "ends in 5.0 days")
         self.alice.tells(seen, "certificate_ends", f"soon-{self._place.name}")
-        ends = self.carol.number("tolliver_certificate_expires")
-        assert ends == self.alice.number("tolliver_peer_certificate_expires", peer=str(self.carol.uuid))
+        ends = self.carol.number("tolliver_certificate_not_after_timestamp_seconds")
+        assert ends == self.alice.number(
+            "tolliver_peer_certificate_not_after_timestamp_seconds", peer=str(self.carol.uuid)
+        )
         assert 4 < (ends - self.carol.told()["time"]) / 86400 < 5
         seen.shows(self.carol, "ready", "4 d")
         self.carol.says(seen)
@@ -397,7 +404,7 @@ class Night:
             self.send(1)
         self.alice.tells(seen, "outbox_filling", "of at most 30 messages")
         self.alice.says(seen, f"refused, for peer {self.carol.uuid} (away, 30 wait)", f"{self.carol.uuid} for ")
-        assert self.alice.number("tolliver_peer_quota_used", peer=str(self.carol.uuid)) == 1
+        assert self.alice.number("tolliver_peer_quota_used_ratio", peer=str(self.carol.uuid)) == 1
         assert self.alice.number("tolliver_refused_sends_total") == 1
         self.line.refuses = False
         self.waits_for(self.carol, 0)

@@ -150,7 +150,7 @@ def test_a_list_keeps_what_it_had(club: Club, certs: Certificates) -> None:
     revoke(club.directory)
     listed = x509.load_pem_x509_crl(club.crl.read_bytes())
     assert listed.next_update_utc is not None
-    assert Pumps(club.tls("carol")).crl_expires == listed.next_update_utc.timestamp()
+    assert Pumps(club.tls("carol")).crl_next_update == listed.next_update_utc.timestamp()
     certificates = [x509.load_pem_x509_certificate(club.tls(name).cert.read_bytes()) for name in ("alice", "bob")]
     assert {entry.serial_number for entry in listed} == {one.serial_number for one in certificates}
     for wrong, said in ((certs.tls("left").cert, "is not a certificate of this CA"), (club.crl, "cannot be read as a")):

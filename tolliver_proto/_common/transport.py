@@ -38,8 +38,9 @@ class PeerIdentity:
     prefixes: frozenset[str] = frozenset()
     name: str = field(default="", compare=False)
     """The certificate's common name, for people."""
+    not_before: float | None = field(default=None, compare=False)
     not_after: float | None = field(default=None, compare=False)
-    """End of the certificate, in seconds since 1970."""
+    """Beginning and end of the certificate, in seconds since 1970."""
 
     def may_be(self, claimed: UUID) -> bool:
         """True if the certificate allows this UUID (D-3, T-72a).

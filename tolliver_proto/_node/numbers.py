@@ -85,13 +85,13 @@ class PeerCounts:
     __slots__ = (
         "acknowledged",
         "by",
-        "bytes_received",
-        "bytes_sent",
         "connects",
         "duplicates",
+        "received_bytes",
         "refused",
         "resent",
         "sent",
+        "sent_bytes",
     )
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ class PeerCounts:
         self.acknowledged: int = 0
         self.duplicates: int = 0
         self.refused: int = 0
-        self.bytes_sent: int = 0
-        self.bytes_received: int = 0
+        self.sent_bytes: int = 0
+        self.received_bytes: int = 0
         self.connects: int = 0
         self.by: Counter[str] = Counter()
 
@@ -114,8 +114,8 @@ class PeerCounts:
 class NodeStats(Snapshot):
     """Numbers of a node: totals since the start, and current sizes (docs/messaging.md explains each)."""
 
-    bytes_received: int = counter()
-    bytes_sent: int = counter()
+    received_bytes: int = counter()
+    sent_bytes: int = counter()
     handled: int = counter()
     failed: int = counter()
     duplicates: int = counter()

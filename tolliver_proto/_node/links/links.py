@@ -137,9 +137,9 @@ class Links(ConnectionTable[Link, Action]):
         link.answers = 0
         link.sent_at = self._context.now
         self._transmission.hand_over(link)
-        self._counts["bytes_sent"] += link.in_transit
+        self._counts["sent_bytes"] += link.in_transit
         if link.peer is not None:
-            link.peer.counts.bytes_sent += link.in_transit
+            link.peer.counts.sent_bytes += link.in_transit
 
     def _pace(self, link: Link) -> None:
         """Pauses reading while the link waits and buffers more than a waiting connection should (D-9).
@@ -480,9 +480,9 @@ class Links(ConnectionTable[Link, Action]):
 
     def _on_data(self, link: Link, size: int) -> None:
         link.last_received = self._context.now
-        self._counts["bytes_received"] += size
+        self._counts["received_bytes"] += size
         if link.peer is not None:
-            link.peer.counts.bytes_received += size
+            link.peer.counts.received_bytes += size
         if link.holding:
             self._pace(link)
 

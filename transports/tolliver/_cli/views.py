@@ -124,7 +124,7 @@ INSTANCES = View(
         _count("failed", "failed", within="counters"),
         _count("dead letters", "dead_letters", within="gauges"),
         _count("disk free", "disk_free_bytes", within="gauges", form=size),
-        Column("cert", lambda row: _ends(_gauges(row).number("certificate_expires"), row.part.number("time"))),
+        Column("cert", lambda row: _ends(_gauges(row).number("certificate_not_after"), row.part.number("time"))),
     ),
     "",
 )
@@ -165,8 +165,10 @@ PEERS = View(
         _count("parked", "parked", "x"),
         Column(
             "cert",
-            lambda row: _ends(row.part.number("certificate_expires"), (row.trail.status or Part(None)).number("time")),
-            lambda row: -(row.part.number("certificate_expires") or 1e12),
+            lambda row: _ends(
+                row.part.number("certificate_not_after"), (row.trail.status or Part(None)).number("time")
+            ),
+            lambda row: -(row.part.number("certificate_not_after") or 1e12),
             "e",
         ),
         _text("address", "address"),
@@ -222,7 +224,7 @@ CHANNELS = View(
         _rate("handled/s", "handled", "a", ""),
         _count("handled", "handled", "d"),
         _count("failed", "failed", "x", form=_failed),
-        _of("mean", lambda row: mean(row.part.part("seconds")), "t", span),
+        _of("mean", lambda row: mean(row.part.part("handler_seconds")), "t", span),
     ),
     "Nothing handles messages here.",
     "a",

@@ -56,7 +56,7 @@ def status_of(core: StatusCore) -> InstanceStatus:
     stats, commits, health = core.node.stats(), core._driver.commits, core._store.health()
     identity = core._pumps.identity
     left = None if identity.not_after is None else identity.not_after - wall
-    crl_left = None if core._pumps.crl_expires is None else core._pumps.crl_expires - wall
+    crl_left = None if core._pumps.crl_next_update is None else core._pumps.crl_next_update - wall
     listening = tuple(address_of(where) for where in core.addresses) if core._open else ()
     peers = tuple(_peers(core.node, now))
     if core._open and health.may_be_mended(commits.failure is not None):
@@ -77,8 +77,9 @@ def status_of(core: StatusCore) -> InstanceStatus:
         "log_bytes": health.log_bytes,
         "reserve_bytes": health.reserve_bytes,
         "disk_free_bytes": health.disk_free_bytes,
-        "certificate_expires": identity.not_after,
-        "crl_expires": core._pumps.crl_expires,
+        "certificate_not_before": identity.not_before,
+        "certificate_not_after": identity.not_after,
+        "crl_next_update": core._pumps.crl_next_update,
     }
     return InstanceStatus(
         uuid=core.node.instance_id,
@@ -132,7 +133,8 @@ def _peers(node: Node, now: float) -> Iterable[PeerStatus]:
             round_trip=one.round_trip,
             quota_used=one.quota_used,
             full=one.full,
-            certificate_expires=identity.not_after,
+            certificate_not_before=identity.not_before,
+            certificate_not_after=identity.not_after,
             counters=one.counters,
         )
 

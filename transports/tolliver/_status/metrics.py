@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from .snapshot import ChannelStatus, HistogramStatus, InstanceStatus, PeerStatus, QueueStatus
 
 Kind = Literal["counter", "gauge", "histogram"]
+Unit = Literal["", "bytes", "seconds", "ratio", "timestamp"]
 Subject = Literal["instance", "peer", "remote", "channel", "queue"]
 
 
@@ -21,12 +22,12 @@ class Metric(NamedTuple):
     """A number of an instance, or of each of its peers, remotes, channels or queues.
 
     `name` is the key in the snapshot; `by` is the label that tells several of one name apart: then the keys in the
-    snapshot are `name_value`.
+    snapshot are `name_value`. A `unit` of "" counts things, "timestamp" is seconds since 1970.
     """
 
     name: str
     kind: Kind
-    unit: str
+    unit: Unit
     help: str
     subject: Subject = "instance"
     by: str = ""
@@ -39,9 +40,19 @@ class Metric(NamedTuple):
 
     @property
     def exported(self) -> str:
-        """Its name in Prometheus."""
+        """Its name in Prometheus: with its unit, and `_total` where it is a counter."""
         subject = "" if self.subject == "instance" else f"{self.subject}_"
-        return f"tolliver_{subject}{self.name}{'_total' if self.kind == 'counter' else ''}"
+        unit = _SUFFIXES[self.unit]
+        return f"tolliver_{subject}{self.name.removesuffix(unit)}{unit}{'_total' if self.kind == 'counter' else ''}"
+
+
+_SUFFIXES: Mapping[Unit, str] = {
+    "": "",
+    "bytes": "_bytes",
+    "seconds": "_seconds",
+    "ratio": "_ratio",
+    "timestamp": "_timestamp_seconds",
+}
 
 
 class Sample(NamedTuple):
@@ -52,11 +63,11 @@ class Sample(NamedTuple):
     value: float | HistogramStatus
 
 
-def _counter(name: str, text: str, unit: str = "", by: str = "") -> Metric:
+def _counter(name: str, text: str, unit: Unit = "", by: str = "") -> Metric:
     return Metric(name, "counter", unit, text, by=by)
 
 
-def _gauge(name: str, text: str, unit: str = "") -> Metric:
+def _gauge(name: str, text: str, unit: Unit = "") -> Metric:
     return Metric(name, "gauge", unit, text)
 
 
@@ -65,48 +76,48 @@ def _seconds(name: str, text: str) -> Metric:
 
 
 _OF_INSTANCE = (
-    _counter("bytes_received", "Bytes that came over all connections, before TLS.", "bytes"),
-    _counter("bytes_sent", "Bytes that went over all connections, before TLS.", "bytes"),
+    _counter("received_bytes", "Bytes that came over all connections, before TLS.", "bytes"),
+    _counter("sent_bytes", "Bytes that went over all connections, before TLS.", "bytes"),
     _counter("handled", "Deliveries that all handlers handled well."),
     _counter("failed", "Deliveries that a handler failed."),
-    _counter("duplicates", "Copies that were acknowledged and not handed out (T-48, T-47)."),
-    _counter("ids_reused", "Messages under an id that their sender had given to another one (T-48)."),
-    _counter("waited", "Copies of a message that was being handled, which share its answer (T-48)."),
-    _counter("withheld", "Messages that were left to their sender, and are redelivered (T-46, D-9)."),
+    _counter("duplicates", "Copies that were acknowledged and not handed out."),
+    _counter("ids_reused", "Messages under an id that their sender had given to another one."),
+    _counter("waited", "Copies of a message that was being handled, which share its answer."),
+    _counter("withheld", "Messages that were left to their sender, and are redelivered."),
     _counter("unwanted", "Messages that nothing here subscribes to: acknowledged and dropped."),
     _counter("sent", "Messages that were sent to peers, first copies: one for each recipient."),
     _counter("acked", "Messages of ours that a peer acknowledged."),
     _counter("resent", "Copies of our messages beyond the first."),
-    _counter("stray_acks", "Acknowledgements of nothing that is ours (T-44)."),
-    _counter("probes", "Probes that were sent (T-80)."),
-    _counter("probes_unanswered", "Connections that were given up for want of an answer (T-80)."),
-    _counter("aged_out", "Connections that were ended for their age (D-8)."),
+    _counter("stray_acks", "Acknowledgements of nothing that is ours."),
+    _counter("probes", "Probes that were sent."),
+    _counter("probes_unanswered", "Connections that were given up for want of an answer."),
+    _counter("aged_out", "Connections that were ended for their age."),
     _counter("expired_messages", "Messages that were given up when their time was over."),
-    _counter("dropped_letters", "Dead letters that went as there were too many (T-47)."),
-    _counter("dropped_oldest", "Deliveries that a peer at its quota lost for newer ones (D-10)."),
-    _counter("skipped", "Deliveries that a peer at its quota was not given (D-10)."),
-    _counter("unsubscribed", "Deliveries that were given up as their peer subscribes no more (T-61)."),
-    _counter("not_kept", "Messages that were not kept for a remote that was connecting (T-62)."),
-    _counter("no_recipients", "Durable messages that had no recipient, and were not kept (T-53)."),
-    _counter("unreliable_sent", "Unreliable messages that were queued (T-55)."),
-    _counter("unreliable_dropped", "Unreliable messages that were dropped over high water (T-55)."),
+    _counter("dropped_letters", "Dead letters that went as there were too many."),
+    _counter("dropped_oldest", "Deliveries that a peer at its quota lost for newer ones."),
+    _counter("skipped", "Deliveries that a peer at its quota was not given."),
+    _counter("unsubscribed", "Deliveries that were given up as their peer subscribes no more."),
+    _counter("not_kept", "Messages that were not kept for a remote that was connecting."),
+    _counter("no_recipients", "Durable messages that had no recipient, and were not kept."),
+    _counter("unreliable_sent", "Unreliable messages that were queued."),
+    _counter("unreliable_dropped", "Unreliable messages that were dropped over high water."),
     _counter("requests", "Requests that were asked."),
     _counter("requests_answered", "Requests that ended with an answer."),
     _counter("requests_failed", "Requests that ended with an error."),
     _counter("requests_timed_out", "Requests whose time was over."),
-    _counter("requests_cancelled", "Requests whose caller stopped waiting (P-14)."),
-    _counter("late_replies", "Replies for no request that waits (P-14)."),
+    _counter("requests_cancelled", "Requests whose caller stopped waiting."),
+    _counter("late_replies", "Replies for no request that waits."),
     _counter("replies", "Replies to requests of peers."),
-    _counter("replies_dropped", "Replies that could not be sent (P-15, P-17)."),
-    _counter("refused_sends", "Sends that raised OutboxFull, at the quota of a peer or a work queue (D-10)."),
-    _counter("refused_subscriptions", "Subscriptions of peers that were refused (T-27, D-4, D-6)."),
-    _counter("refused_messages", "Messages that their peer may not publish: acknowledged, not handed out (D-5)."),
-    _counter("refused_handshakes", "Connections that were closed, as too many were in their handshake (D-7)."),
-    _counter("hurried", "Times that control messages came too fast and had to wait (D-12)."),
-    _counter("ignored", "Frames that were whole but not understandable (T-10, T-20, T-27).", by="reason"),
+    _counter("replies_dropped", "Replies that could not be sent."),
+    _counter("refused_sends", "Sends that raised OutboxFull, at the quota of a peer or a work queue."),
+    _counter("refused_subscriptions", "Subscriptions of peers that were refused."),
+    _counter("refused_messages", "Messages that their peer may not publish: acknowledged, not handed out."),
+    _counter("refused_handshakes", "Connections that were closed, as too many were in their handshake."),
+    _counter("hurried", "Times that control messages came too fast and had to wait."),
+    _counter("ignored", "Frames that were whole but not understandable.", by="reason"),
     _counter("dials", "Tries to connect to a remote."),
     _counter("dials_failed", "Tries to connect that failed.", by="cause"),
-    _counter("handshakes_timed_out", "Connections that came in and did not finish their handshake (T-68)."),
+    _counter("handshakes_timed_out", "Connections that came in and did not finish their handshake."),
     _counter("notices", "Notices for an operator.", by="kind"),
     _counter("connects", "Connections to peers that stood."),
     _counter("disconnects", "Connections to peers that ended.", by="cause"),
@@ -123,22 +134,23 @@ _OF_INSTANCE = (
     _gauge("pending_bytes", "Bytes of these deliveries.", "bytes"),
     _gauge("in_flight", "Messages that were sent and are not acknowledged."),
     _gauge("backoff", "Messages of these whose acknowledgement is overdue."),
-    _gauge("parked", "Deliveries that are parked (T-09)."),
-    _gauge("dead_letters", "Dead letters that are kept (T-47)."),
+    _gauge("parked", "Deliveries that are parked."),
+    _gauge("dead_letters", "Dead letters that are kept."),
     _gauge("own_subscriptions", "Subscriptions of this instance."),
     _gauge("peer_subscriptions", "Different subscriptions of all peers."),
-    _gauge("held_subscriptions", "Subscriptions that the newer lists of their peers lack (T-61)."),
-    _gauge("stuck_handlers", "Handlers whose call lasts for longer than stuck_after (D-9)."),
+    _gauge("held_subscriptions", "Subscriptions that the newer lists of their peers lack."),
+    _gauge("stuck_handlers", "Handlers whose call lasts for longer than stuck_after."),
     _gauge("retained", "Values that are kept for later subscribers."),
     _gauge("retained_bytes", "Bytes of these values and their names.", "bytes"),
     _gauge("requests_outstanding", "Requests without an end."),
     _gauge("oldest_unacknowledged_seconds", "Age of the oldest message that waits for a peer.", "seconds"),
     _gauge("database_bytes", "Size of the database.", "bytes"),
     _gauge("log_bytes", "Size of the database's log.", "bytes"),
-    _gauge("reserve_bytes", "Size of the reserve on the disk, 0 where it is given up (D-13).", "bytes"),
+    _gauge("reserve_bytes", "Size of the reserve on the disk, 0 where it is given up.", "bytes"),
     _gauge("disk_free_bytes", "Bytes of the database's disk that are free.", "bytes"),
-    _gauge("certificate_expires", "End of our certificate, in seconds since 1970.", "seconds"),
-    _gauge("crl_expires", "End of our list of revoked certificates, in seconds since 1970.", "seconds"),
+    _gauge("certificate_not_before", "Beginning of our certificate, in seconds since 1970.", "timestamp"),
+    _gauge("certificate_not_after", "End of our certificate, in seconds since 1970.", "timestamp"),
+    _gauge("crl_next_update", "End of our list of revoked certificates, in seconds since 1970.", "timestamp"),
     _seconds("commit_seconds", "Time of a commit, off the loop."),
     _seconds("fsync_seconds", "Time of a commit's end: the log is written and synced."),
     Metric("rows_per_commit", "histogram", "", "Messages that a commit stores."),
@@ -155,36 +167,38 @@ _OF_PEER = (
     Metric("duplicates", "counter", "", "Copies of the peer that were not handed out.", "peer"),
     Metric("refused", "counter", "", "Messages that the peer may not publish.", "peer"),
     Metric("dead_letters", "counter", "", "Messages of the peer that became dead letters.", "peer"),
-    Metric("bytes_sent", "counter", "bytes", "Bytes that went to the peer, before TLS.", "peer"),
-    Metric("bytes_received", "counter", "bytes", "Bytes that came from the peer, before TLS.", "peer"),
+    Metric("sent_bytes", "counter", "bytes", "Bytes that went to the peer, before TLS.", "peer"),
+    Metric("received_bytes", "counter", "bytes", "Bytes that came from the peer, before TLS.", "peer"),
     Metric("connects", "counter", "", "Connections to the peer that stood.", "peer"),
     Metric("disconnects", "counter", "", "Connections to the peer that ended.", "peer", "cause"),
     Metric("connected", "gauge", "", "1 where the peer is connected.", "peer"),
     Metric("pending", "gauge", "", "Messages that wait for the peer or its acknowledgement.", "peer"),
     Metric("pending_bytes", "gauge", "bytes", "Bytes of these messages.", "peer"),
-    Metric("parked", "gauge", "", "Messages that are parked for the peer (T-09).", "peer"),
+    Metric("parked", "gauge", "", "Messages that are parked for the peer.", "peer"),
     Metric("parked_bytes", "gauge", "bytes", "Bytes of these messages.", "peer"),
     Metric("in_flight", "gauge", "", "Messages that were sent and are not acknowledged.", "peer"),
     Metric("backoff", "gauge", "", "Messages of these whose acknowledgement is overdue.", "peer"),
     Metric("oldest_unacknowledged", "gauge", "seconds", "Age of the oldest message that waits for the peer.", "peer"),
-    Metric("quota_used", "gauge", "", "Share of the peer's quota that is used, 1 where it is full (D-10).", "peer"),
-    Metric("held_subscriptions", "gauge", "", "Subscriptions that the peer's newer list lacks (T-61).", "peer"),
+    Metric("quota_used", "gauge", "ratio", "Share of the peer's quota that is used, 1 where it is full.", "peer"),
+    Metric("held_subscriptions", "gauge", "", "Subscriptions that the peer's newer list lacks.", "peer"),
     Metric("round_trip", "gauge", "seconds", "Time to the last acknowledgement that was measured.", "peer"),
-    Metric("certificate_expires", "gauge", "seconds", "End of the peer's certificate, in seconds since 1970.", "peer"),
+    Metric("certificate_not_before", "gauge", "timestamp", "Beginning of the peer's certificate.", "peer"),
+    Metric("certificate_not_after", "gauge", "timestamp", "End of the peer's certificate.", "peer"),
+    Metric("info", "gauge", "", "1, with the name that the peer's certificate gives it.", "peer", "name"),
 )
 _OTHERS = (
     Metric("connected", "gauge", "", "1 where the remote is connected, 0 where it is not.", "remote"),
-    Metric("refused", "gauge", "", "1 where the remote or this side refuses the other (T-73).", "remote", "cause"),
+    Metric("refused", "gauge", "", "1 where the remote or this side refuses the other.", "remote", "cause"),
     Metric("attempt", "gauge", "", "Dials since the remote was connected.", "remote"),
     Metric("handled", "counter", "", "Messages of the channel that a handler handled well.", "channel"),
     Metric("failed", "counter", "", "Messages of the channel that a handler failed.", "channel"),
     Metric("handlers", "gauge", "", "Handlers and iterators of the channel.", "channel"),
     Metric("queued", "gauge", "", "Messages that these have and have not settled.", "channel"),
-    Metric("seconds", "histogram", "seconds", "Time of a handler for one message.", "channel"),
+    Metric("handler_seconds", "histogram", "seconds", "Time of a handler for one message.", "channel"),
     Metric("waiting", "gauge", "", "Jobs that no worker has.", "queue"),
     Metric("running", "gauge", "", "Jobs that workers have.", "queue"),
     Metric("workers", "gauge", "", "Workers that are connected.", "queue"),
-    Metric("quota_used", "gauge", "", "Share of the queue's quota that is used, 1 where it is full (D-10).", "queue"),
+    Metric("quota_used", "gauge", "ratio", "Share of the queue's quota that is used, 1 where it is full.", "queue"),
 )
 
 METRICS: tuple[Metric, ...] = (*_OF_INSTANCE, *_OF_PEER, *_OTHERS)
@@ -221,7 +235,13 @@ def _of_peers(status: InstanceStatus) -> Owned:
     return [
         (
             {"peer": str(one.uuid)},
-            {**_numbers(one), **one.counters, "connected": int(one.connected), "held_subscriptions": len(one.held)},
+            {
+                **_numbers(one),
+                **one.counters,
+                "connected": int(one.connected),
+                "held_subscriptions": len(one.held),
+                f"info_{one.name}": 1,
+            },
         )
         for one in status.peers
     ]

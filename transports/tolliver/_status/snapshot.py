@@ -61,7 +61,8 @@ class PeerStatus:
     round_trip: float | None
     quota_used: float
     full: bool
-    certificate_expires: float | None
+    certificate_not_before: float | None
+    certificate_not_after: float | None
     counters: Mapping[str, int]
 
 
@@ -89,7 +90,7 @@ class RemoteStatus:
 class ChannelStatus:
     """Handlers and iterators of one channel, "" for those of every channel.
 
-    `queued` messages were given to them and are not settled; `seconds` is how long a handler took for one.
+    `queued` messages were given to them and are not settled; `handler_seconds` is how long a handler took for one.
     """
 
     channel: str
@@ -97,7 +98,7 @@ class ChannelStatus:
     queued: int
     handled: int
     failed: int
-    seconds: HistogramStatus
+    handler_seconds: HistogramStatus
 
 
 @dataclass(frozen=True, slots=True)

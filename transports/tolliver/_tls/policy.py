@@ -139,7 +139,7 @@ class Pumps:
         return cls(tls, alpn=alpn)
 
     @property
-    def crl_expires(self) -> float | None:
+    def crl_next_update(self) -> float | None:
         """Earliest end of our revocation lists, in seconds since 1970."""
         return self._revoked.ends
 

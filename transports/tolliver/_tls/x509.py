@@ -80,16 +80,19 @@ _MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's
 }
 
 
+_VALID = ("notBefore", "notAfter")
+
+
 def read_identity(tls: ssl.SSLObject, peer: str) -> PeerIdentity:
     try:
         shown: dict[str, Any] = dict(tls.getpeercert() or {})
-        ends = ssl.cert_time_to_seconds(shown["notAfter"]) if "notAfter" in shown else None
+        begins, ends = (ssl.cert_time_to_seconds(shown[one]) if one in shown else None for one in _VALID)
     except ValueError as error:  # UnicodeDecodeError is a ValueError
         raise not_understood(peer, error) from error
     uris = [str(entry[1]) for entry in shown.get("subjectAltName", ()) if entry[0] == "URI"]
     called = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
     proved = identity_of(tls.getpeercert(binary_form=True) or b"", uris, peer)
-    return dataclasses.replace(proved, name=_printable("".join(called)), not_after=ends)
+    return dataclasses.replace(proved, name=_printable("".join(called)), not_before=begins, not_after=ends)
 
 
 def _printable(name: str) -> str:
