@@ -29,7 +29,7 @@ from tolliver_proto import Delivery, __version__
 
 from ._messages.facade import BaseInstance
 from ._messages.snapshots import Snapshots
-from ._status.metrics import METRICS, Metric, Sample, samples
+from ._status.metrics import METRICS, Metric, Sample, Unit, samples
 from ._status.snapshot import HistogramStatus
 from .codecs import CloudEvents
 
@@ -38,7 +38,7 @@ __all__ = ["Traced", "TracedChannel", "TracedDelivery", "TracedRun", "instrument
 I = TypeVar("I", bound=BaseInstance[Any])  # noqa: E741
 T = TypeVar("T")
 _NAME = "tolliver"
-_UNITS = {"seconds": "s", "bytes": "By", "": "1"}
+_UNITS: Mapping[Unit, str] = {"": "{count}", "bytes": "By", "seconds": "s", "ratio": "1", "timestamp": "s"}
 _CONTEXT = TraceContextTextMapPropagator()
 _FIELDS = ("traceparent", "tracestate")
 _KINDS = {
