@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.certificates import Certificates
+from tests.cli.commands import tolliver
 from tests.ports import free_port
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -23,13 +26,14 @@ SAVED = re.compile(r"Save this as `(\w+\.py)`.*?```python\n(.*?)^```", re.DOTALL
 
 
 class Running:
-    """A program of a page, its output in a file."""
+    """A line that was typed in a folder, its output in a file."""
 
-    def __init__(self, folder: Path, *command: str) -> None:
-        self._output = folder / f"{'-'.join(command)}.{time.monotonic_ns()}.out"
+    def __init__(self, folder: Path, line: str) -> None:
+        self._output = folder / f"{time.monotonic_ns()}.out"
+        env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
         with self._output.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", *command], cwd=folder, stdout=file, stderr=subprocess.STDOUT
+                line, shell=True, cwd=folder, env=env, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
             )
 
     def lines(self) -> list[str]:
@@ -47,8 +51,15 @@ class Running:
         return self.until(lambda lines: line in lines)
 
     def stop(self, number: int) -> None:
-        self.process.send_signal(number)
+        """The signal to all that the line has started, as a terminal sends it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
         self.process.wait(SECONDS)
+
+    def interrupt(self) -> None:
+        """Ctrl-C, which no program answers with a traceback."""
+        self.stop(signal.SIGINT)
+        assert not [line for line in self.lines() if "Traceback" in line]
 
 
 @pytest.fixture
@@ -60,12 +71,17 @@ def folder(tmp_path: Path, certs: Certificates) -> Path:
 
 
 @pytest.fixture
-def starts(folder: Path) -> Iterator[Callable[..., Running]]:
-    """Starts programs, which are killed in the end."""
+def types(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
+    """Types lines where `python` and `tolliver` are those of this test. All are killed in the end."""
+    (tmp_path / "bin").mkdir()
+    for name, module in (("python", ""), ("tolliver", "-m tolliver ")):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -W error {module}"$@"\n')
+        program.chmod(0o755)
     with ExitStack() as stack:
 
-        def start(*command: str) -> Running:
-            running = Running(folder, *command)
+        def start(line: str) -> Running:
+            running = Running(tmp_path, line)
             stack.callback(running.stop, signal.SIGKILL)
             return running
 
@@ -76,42 +92,54 @@ def save(page: str, folder: Path) -> None:
     """The programs of a page, on a port that is free."""
     port = str(free_port())
     for name, code in SAVED.findall((DOCS / page).read_text("utf-8")):
-        (folder / name).write_text(code.replace("7011", port).replace("timeout=10)", "timeout=2)"), "utf-8")
+        (folder / name).write_text(code.replace("7011", port), "utf-8")
 
 
 def squares(*workers: Running) -> list[int]:
     return [int(line.split()[1]) for worker in workers for line in worker.lines() if len(line.split()) == 3]
 
 
-def test_a_message_waits_for_the_receiver_that_was_stopped(folder: Path, starts: Callable[..., Running]) -> None:
-    save("first-message.md", folder)
-    bob = starts("bob.py")
-    alice = starts("alice.py", "hello")
-    alice.until_said("acknowledged")
+def test_a_message_waits_for_the_receiver_that_was_stopped(tmp_path: Path, types: Callable[[str], Running]) -> None:
+    """All lines of `tolliver init` and of the page, but on a port that is free."""
+    made = tolliver("init", tmp_path / "demo")
+    as_bob, as_alice, as_service = re.findall(r"^  (\S.*?) +#", made.stdout, re.MULTILINE)
+    port = str(free_port())
+    for path in (tmp_path / "demo").glob("*.*"):
+        path.write_text(path.read_text("utf-8").replace("7011", port), "utf-8")
+
+    def say(text: str) -> Running:
+        alice = types(as_alice.replace("hello", shlex.quote(text)))
+        alice.until_said("stored for 1 peer")
+        return alice
+
+    bob = types(as_bob)
+    say("hello").until_said("acknowledged")
     bob.until_said("first hello")
-    bob.stop(signal.SIGINT)
+    bob.interrupt()
 
-    alice = starts("alice.py", "still there?")
-    said = alice.until(lambda lines: any(line.startswith("TimeoutError") for line in lines))
-    assert "stored for 1 peer" in said
-    alice.process.wait(SECONDS)
+    say("still there?").interrupt()
 
-    bob = starts("bob.py")
-    alice = starts("alice.py", "good morning")
-    alice.until_said("acknowledged")
+    bob = types(as_bob)
+    say("good morning").until_said("acknowledged")
     assert bob.until_said("first good morning")[:2] == ["first still there?", "first good morning"]
+    bob.interrupt()
+
+    service = types(as_service)
+    say("good evening").until_said("acknowledged")
+    service.until_said("first good evening")
+    service.interrupt()
 
 
 @pytest.mark.thorough
-def test_jobs_survive_the_kills_of_a_worker_and_of_the_producer(folder: Path, starts: Callable[..., Running]) -> None:
+def test_jobs_survive_the_kills_of_a_worker_and_of_the_producer(folder: Path, types: Callable[[str], Running]) -> None:
     save("first-queue.md", folder)
-    producer = starts("producer.py")
+    producer = types("python producer.py")
     producer.until_said(f"stored {JOBS} jobs")
-    bob, carol = starts("worker.py", "bob"), starts("worker.py", "carol")
+    bob, carol = types("python worker.py bob"), types("python worker.py carol")
     bob.until(lambda lines: len(lines) > 3)
     carol.until(lambda lines: len(lines) > 3)
     bob.stop(signal.SIGKILL)
     producer.stop(signal.SIGKILL)
-    again = starts("producer.py")
+    again = types("python producer.py")
     assert re.search(r"going on with \d+ jobs", again.until_said("all jobs are done")[0])
     assert {*squares(bob, carol)} == {*range(JOBS)}

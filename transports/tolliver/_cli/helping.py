@@ -19,7 +19,7 @@ from . import words
 INSTANCE = "Instance"
 """The panel of options that `tolliver options` lists."""
 HEADINGS = {
-    "Everyday": ("listen", "send", "publish", "stream", "run", "options"),
+    "Everyday": ("init", "listen", "send", "publish", "stream", "run", "options"),
     "Look": ("doctor", "status", "top", "peers", "check", "bench"),
     "Operate": ("outbox", "letters", "backup", "stage", "config", "bundle", "completion"),
     "Certificates": ("certs", "revoke", "pin"),

@@ -18,6 +18,21 @@ app = App()
 
 
 @app.command(
+    examples=("init demo", "init"),
+    statuses={1: "a file is there already, and nothing was written, or it cannot be written"},
+)
+def init(
+    directory: Annotated[Path, typer.Argument(help="Where the files go, made if missing.")] = Path(),
+    json: JsonResult = False,
+) -> None:
+    """Begin: two programs that exchange a message, their certificates, and a file for `tolliver run`. Overwrites
+    nothing. Prints the commands to type next."""
+    from ..init import make
+
+    make(directory, json)
+
+
+@app.command(
     examples=("certs certs alice bob", "certs certs alice --host alice.example --host 10.0.0.7 --json"),
     statuses={1: "a file is there already, which is not overwritten, or it cannot be made"},
 )
