@@ -1,6 +1,6 @@
 """The durable store: one SQLite file for each instance.
 
-`sqlite` keeps the contract of `tolliver_proto.store` (one commit, one transaction, with fsync), `file` has the lock,
-the layout and errors that say what to do, `checks` detects bits that changed by themselves. Messaging opens one for
-each instance; `tolliver.sqlite` is its door for programs that drive a node themselves.
+`sqlite` implements the interface `tolliver_proto.store` (one commit is one transaction, with fsync); `file` has the
+lock, the layout and the error texts; `checks` detects silent corruption. Messaging opens a store for each instance;
+programs that drive a node themselves import it from `tolliver.sqlite`.
 """

@@ -1,9 +1,9 @@
 """Batch of messages, as one row of the database.
 
-The row has a directory and the bodies, end to end. A row for each message costs the database more than the message. So
-the messages of a commit lie together, and the directory says where each begins. Every message has a check over all
-that the directory says of it and its body, so that a flipped bit of these costs one message. A bit of what all of them
-share, the head and the names, costs all that it is a part of. Nothing is put right: a guess may be wrong (D-13).
+A row for each message would cost the database more than the message itself. So the messages of a commit share a row,
+which has a directory and the concatenated bodies; the directory gives each message's offset. Every message has a
+checksum of its directory entry and body, so that a flipped bit there damages only that message. A flipped bit in shared
+data, the head and the names, damages all messages that use it. Nothing is repaired: a guess may be wrong (D-13).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from zlib import crc32
 from tolliver_proto.store import CorruptMessage, StoredMessage
 
 PIECE = 2**18
-"""Bytes of bodies in a batch, but for a larger message, which has one of its own."""
+"""Most bytes of bodies in a batch. A larger message has a batch of its own."""
 
-_CHECK = Struct("<I")  # of the rest of the directory
-_HEAD = Struct("<QQQII")  # first and last seq, when it was stored, messages, bytes of names
-_ONE = Struct("<IQIIIII")  # place, id, size, offset, length, check, number of the name
-_NAME = Struct("<II")  # bytes of channel and key
+_CHECK = Struct("<I")  # checksum of the rest of the directory
+_HEAD = Struct("<QQQII")  # first and last seq, time of storing, number of messages, bytes of names
+_ONE = Struct("<IQIIIII")  # index from the first seq, id, size, offset, length, checksum, index of the name
+_NAME = Struct("<II")  # lengths of channel and key in bytes
 _LITTLE = sys.byteorder == "little"
 
 
 class Messages(NamedTuple):
-    """Messages of consecutive seqs from `first_seq` on, in columns."""
+    """Messages of consecutive seqs, starting at `first_seq`, in columns."""
 
     first_seq: int
     ids: Sequence[int]
@@ -44,7 +44,7 @@ class Messages(NamedTuple):
 
     @classmethod
     def of(cls, message: StoredMessage) -> Messages:
-        """One alone."""
+        """Columns of a single message."""
         seq, wire_id, size = message.seq, message.wire_id, message.size
         return cls(seq, (wire_id,), (size,), (message.channel,), (message.key,), (message.body,))
 
@@ -53,7 +53,7 @@ class Messages(NamedTuple):
         return self.first_seq + len(self.ids) - 1
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """From where to where each batch of them goes."""
+        """Index ranges (start, stop) of the batches."""
         ends = [*accumulate(map(len, self.bodies))]
         start = begun = 0
         while start < len(ends):
@@ -68,9 +68,9 @@ class Messages(NamedTuple):
 
 
 def in_columns(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, Messages]]:
-    """Runs of messages whose seqs are consecutive, each with the place of its first."""
+    """Runs of messages with consecutive seqs, each with the index of its first."""
     first, count = messages[0].seq, len(messages)
-    if messages[-1].seq - first == count - 1:  # seqs ascend
+    if messages[-1].seq - first == count - 1:  # as seqs ascend, they are consecutive
         yield 0, _columns(messages)
         return
     start = 0
@@ -83,7 +83,7 @@ def in_columns(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, Message
 def _columns(messages: Sequence[StoredMessage]) -> Messages:
     return Messages(
         messages[0].seq,
-        [message.wire_id for message in messages],  # one after the other: half the time of all in one pass
+        [message.wire_id for message in messages],  # a list for each column: half the time of a single pass
         [message.size for message in messages],
         [message.channel for message in messages],
         [message.key for message in messages],
@@ -93,7 +93,7 @@ def _columns(messages: Sequence[StoredMessage]) -> Messages:
 
 @lru_cache(1024)
 def _name(channel: str, key: str) -> tuple[bytes, int]:
-    """As the directory has it, and its part in the checks of its messages."""
+    """Channel and key as the directory stores them, and their checksum, which is mixed into those of their messages."""
     one, other = channel.encode(), key.encode()
     text = _NAME.pack(len(one), len(other)) + one + other
     return text, crc32(text)
@@ -107,7 +107,8 @@ def _places(count: int) -> array[int]:
 
 
 def _mixed(*columns: array[int]) -> array[int]:
-    """The exclusive or of columns of 32 bits, row by row: each is one long number, as there are thousands of rows."""
+    """Row-wise XOR of columns of 32 bits. Each column is treated as one long integer, as there may be thousands of
+    rows."""
     mixed = 0
     for column in columns:
         mixed ^= int.from_bytes(column.tobytes(), "little")
@@ -115,7 +116,7 @@ def _mixed(*columns: array[int]) -> array[int]:
 
 
 def _written(column: array[int]) -> bytes:
-    """As it stands in the directory."""
+    """A column in the byte order of the directory."""
     if not _LITTLE:
         column = column[:]
         column.byteswap()
@@ -132,7 +133,7 @@ def _directory(first: int, last: int, stored_at: int, count: int, names: bytes, 
 
 
 def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
-    """Directory and bodies of one batch. `stored_at` is in seconds."""
+    """Directory and bodies of a batch. `stored_at` is in seconds since 1970."""
     first_seq, ids, sizes, channels, keys, bodies = messages
     count = len(ids)
     if count == 1:
@@ -154,7 +155,7 @@ def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
 
 
 def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
-    """As it is for many, without columns of one."""
+    """Like `pack`, for a single message: without columns, which is faster."""
     seq, (wire_id,), (size,), (channel,), (key,), (body,) = messages
     names, mix = _name(channel, key)
     columns = _ONE.pack(0, wire_id, size, 0, len(body), crc32(body, _short(wire_id) ^ size ^ mix), 0)
@@ -162,7 +163,7 @@ def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
 
 
 def _short(wire_id: int) -> int:
-    """All of its bits in 32."""
+    """All bits of the id folded into 32."""
     return (wire_id ^ wire_id >> 32) & 0xFFFFFFFF
 
 
@@ -171,11 +172,11 @@ def _all_short(ids: Sequence[int]) -> Sequence[int]:
 
 
 class Directory:
-    """Ids, names, places and checks of a batch's messages. `whole` is false where it is not as it was written."""
+    """Ids, names, offsets and checksums of a batch's messages. `whole` is False if the directory is damaged."""
 
     first_seq: int
     last_seq: int
-    stored_at: int  # seconds of the wall clock
+    stored_at: int  # seconds since 1970
     count: int
 
     __slots__ = (
@@ -184,7 +185,7 @@ class Directory:
     )
 
     def __init__(self, data: bytes) -> None:
-        """Raises ValueError where it cannot be read."""
+        """Parse a directory. Raises ValueError if it cannot be read."""
         check, said = int.from_bytes(data[:4], "little"), data[4:]
         self.whole = crc32(said) == check
         try:
@@ -199,7 +200,7 @@ class Directory:
         self.places, self.ids, self.sizes, self.offsets, self.lengths, self.crcs, self.numbers = _unpacked(columns)
 
     def at(self, place: int) -> int | None:
-        """The index in the columns of the message that is so far behind the first seq, if it is there."""
+        """Column index of the message `place` seqs after the first; None if the batch has none there."""
         if place < self.count and self.places[place] == place:
             return place
         try:
@@ -208,7 +209,7 @@ class Directory:
             return None
 
     def names_at(self, place: int) -> tuple[str, str] | None:
-        """Channel and key of that message, if they can be read."""
+        """Channel and key of the message `place` seqs after the first; None if they cannot be read."""
         at = self.at(place)
         if at is None or self.numbers[at] >= len(self.names):
             return None
@@ -216,7 +217,7 @@ class Directory:
         return channel, key
 
     def message(self, at: int, frames: bytes) -> StoredMessage | CorruptMessage:
-        """The message at that index, if it is as it was written (V9)."""
+        """The message at a column index; a CorruptMessage if its checksum is wrong (V9)."""
         seq, wire_id, size, place = self.first_seq + self.places[at], self.ids[at], self.sizes[at], self.places[at]
         body = frames[self.offsets[at] : self.offsets[at] + self.lengths[at]]
         if self.numbers[at] < len(self.names):
@@ -226,7 +227,7 @@ class Directory:
         return CorruptMessage(seq, wire_id, size)
 
     def messages(self, indexes: Sequence[int], bodies: bytes) -> list[StoredMessage | CorruptMessage]:
-        """As `message` for several of them."""
+        """Like `message`, for several indexes."""
         good = self._all_good(indexes, bodies) if len(indexes) > 1 else None
         return good or [self.message(at, bodies) for at in indexes]
 
@@ -251,7 +252,7 @@ class Directory:
         return channels, keys, array("I", mixes)
 
     def only(self, indexes: Sequence[int], bodies: bytes) -> tuple[bytes, bytes]:
-        """A batch of these messages alone. Checks are taken over: one that is damaged stays so."""
+        """A batch of only these messages. Checksums are copied, so a damaged message is still detected."""
         places, ids, sizes, offsets, lengths, crcs, numbers = self._rows(indexes)
         table = (places, ids, sizes, _offsets(lengths), lengths, crcs, numbers)
         names = b"".join(_name(channel, key)[0] for channel, key, _ in self.names)

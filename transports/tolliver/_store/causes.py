@@ -1,6 +1,6 @@
-"""Failures of SQLite and the system, in words, with the next step.
+"""Errors of SQLite and of the system, as StoreErrors with advice.
 
-Every failure of a store is a StoreError that names the file, the cause and what to do; a disk without room is DiskFull.
+Every failure of a store raises a StoreError that names the file, the cause and what to do; a full disk, DiskFull.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DAMAGED = (
 )
 NOT_A_DATABASE = ("it is not a database", "choose another path, or move that file away")
 _INTERRUPTED = ("a signal interrupted it", "nothing was written: try again")
-_INTERRUPTION = "user-defined function raised exception"  # ours raise nothing, and SQLite says no more of it
+_INTERRUPTION = "user-defined function raised exception"  # ours raise nothing: an interruption
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("no space is left", "free some, or raise the quota, and try again"),
     sqlite3.SQLITE_BUSY: _LOCKED,
@@ -35,7 +35,7 @@ _CAUSES = {
         "look at the disk, the system log and this process's limits (ulimit -f), and try again",
     ),
     sqlite3.SQLITE_CORRUPT: DAMAGED,
-    sqlite3.SQLITE_ERROR: DAMAGED,  # our statements are fixed: only tables that are not ours make them wrong
+    sqlite3.SQLITE_ERROR: DAMAGED,  # our statements are fixed, so the tables must be wrong
     sqlite3.SQLITE_NOTADB: NOT_A_DATABASE,
     sqlite3.SQLITE_TOOBIG: ("a value is larger than SQLite takes (1,000,000,000 bytes, T-06)", "send it in parts"),
     sqlite3.SQLITE_CONSTRAINT: ("such a row is there already", "the caller broke the contract: report this"),
@@ -47,18 +47,18 @@ _KINDS: tuple[tuple[type[Exception], tuple[str, str]], ...] = (
     (Exception, ("a value cannot be stored", "the caller broke the contract: report this")),
 )
 FAILURES = (sqlite3.Error, OSError, MemoryError, OverflowError, UnicodeError, struct.error)
-"""Errors of a store's work that are no bugs."""
+"""Exceptions of a store's work that are not bugs."""
 MALFORMED = (ValueError, TypeError, AttributeError)
-"""Errors that values of the wrong type, read from a damaged file, lead to."""
+"""Exceptions caused by values of a wrong type, read from a damaged file."""
 
 
 def primary_code(error: BaseException) -> int:
-    """SQLite's error code without its extension; 255 for errors that are not SQLite's."""
+    """SQLite's primary error code; 255 for exceptions that are not SQLite's."""
     return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
 
 
 def store_error(error: BaseException, what: str, malformed: tuple[type[Exception], ...] = ()) -> StoreError:
-    """The error for whoever wanted to do `what`; `malformed` are those that mean damage there."""
+    """The StoreError for a failure to do `what`. Exceptions of the types `malformed` mean damage."""
     if isinstance(error, NotAFile):
         return StoreError(f"cannot {what}: {error}")
     code = primary_code(error)

@@ -1,10 +1,12 @@
 """Detects silent corruption: row checksums, table seals, a log check (D-13, V9).
 
-Three things can happen to a row, and each has its own witness. It changes: every row that matters carries a check of
-all its columns, as SQL arithmetic where many are looked at. It vanishes, because a page that leads to it changed: what
-was there at the end of the last use is written down by `close`, as counts and sums; after a use that ended otherwise
-SQLite looks through its own structure. Or SQLite itself drops it, as it takes the log to end where a checksum in it is
-wrong: then the log goes on behind that end.
+Rows can be lost or altered in three ways, each detected by its own means:
+
+- A row changes: every important row has a checksum of all its columns, computed in SQL where many are checked.
+- A row vanishes, because a page that leads to it changed: `close` stores the seal, the number of rows and sum of
+  checksums of each table; after a use that ended without `close`, SQLite checks its own structure.
+- SQLite itself drops it: a wrong checksum in the log counts as the log's end for SQLite. Then valid frames follow that
+  end.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from struct import error as struct_error
 from typing import Any
 from zlib import crc32
 
-_PRIME = 4294967291  # the largest of 32 bits: no power of two is a multiple, so no single bit is without effect
+_PRIME = 4294967291  # largest prime below 2**32: every single flipped bit changes the sum
 
 
 def row_check(*values: int | bytes | None) -> int:
-    """The check of a row of one of the small tables, also in SQL."""
+    """Checksum of a row of one of the small tables; also an SQL function."""
     return crc32(repr(values).encode())
 
 
@@ -31,21 +33,22 @@ _LETTER = Struct(">qII")
 
 
 def letter_check(numbers: Sequence[int], cause: bytes, channel: bytes, key: bytes, body: bytes) -> int:
-    """The check of a dead letter. Its numbers: its own, the peer's, the message's id, attempts and time of failure."""
+    """Checksum of a dead letter. `numbers`: its own, the peer's, the message id, attempts and time of failure."""
     number, peer, wire_id, attempts, failed_at = numbers
     content = crc32(cause, crc32(body, crc32(_LETTER.pack(wire_id, len(channel), len(key)) + channel + key)))
     return (content + number * 65537 + peer * 40503001 + attempts * 1000003 + failed_at * 69061) % _PRIME
 
 
 def batch_check(first_seq: int, last_seq: int) -> int:
-    """The check of a batch's place. Its contents have checks of their own."""
+    """Checksum of a batch's range of seqs. Its contents have checksums of their own."""
     return (first_seq * 1000003 + (last_seq - first_seq) * 69061 + 104729) % _PRIME
 
 
 def owed_check(
     peer: int, first_seq: int, last_seq: int, first_id: int | None, size: int, owed: bytes | None, parked: bytes | None
 ) -> int:
-    """The check of what a peer is owed of a batch, also in SQL: as arithmetic where it is all of it."""
+    """Checksum of a peer's share of a batch; also an SQL function. For a whole share SQL uses plain arithmetic
+    instead."""
     check = peer * 40503001 + first_seq * 1000003 + (last_seq - first_seq) * 69061 + size * 65537
     if first_id is None:
         check += 15485863
@@ -59,13 +62,13 @@ def owed_check(
 
 
 def make_known(connection: sqlite3.Connection) -> None:
-    """Define the SQL functions that these checks call."""
+    """Define the SQL functions for these checksums."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
     connection.create_function("owed_check", 7, partial(_checked, owed_check), deterministic=True)
 
 
 def _checked(check: Callable[..., int], *row: Any) -> int | None:
-    """None for values of another kind, which are no row's: SQLite passes no exception on."""
+    """Result of a check function; None for values of a wrong type, as SQLite does not pass exceptions on."""
     try:
         return check(*row)
     except (TypeError, struct_error):
@@ -91,7 +94,7 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
         f" + ({{3}} & 0xFFFFFFFF) * 524287 + ({{3}} >> 32 & 0xFFFFFFFF) * 131071 + 104729) % {_PRIME}"
         " ELSE owed_check({0}, {1}, {2}, {3}, {4}, {5}, {6}) END"
     ),
-    "handled": (  # a message that is known by its id alone has no checksum
+    "handled": (  # NULL checksum: a message known by its id alone
         f"({{}} * 40503001 + {{}} * 69061 + IFNULL({{}} * 1000003 + 32452843, 0) + 104729) % {_PRIME}"
     ),
     "id_span": "row_check({}, {}, {})",
@@ -104,14 +107,14 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
 
 
 def check_of(table: str, *columns: str) -> str:
-    """SQL for the check of a row with these values, columns or other terms of SQL; else with its own columns."""
+    """SQL for the checksum of a row of the table, from these SQL terms, by default its own columns."""
     return _FORMULAS[table].format(*(columns or _COLUMNS[table]))
 
 
 GOOD = {table: f"IFNULL(crc = {check_of(table)}, 0)" for table in _COLUMNS}
-"""SQL for a row that is as it was written, by table."""
+"""SQL condition for an undamaged row, by table."""
 
-# The seal.
+# Seal of the tables.
 
 SEALED = (
     "peer",
@@ -129,18 +132,18 @@ SEALED = (
 
 
 def seal(connection: sqlite3.Connection) -> bytes:
-    """Number of rows of each table, and the sum of their checks."""
+    """Number of rows of each table, and the sum of their checksums, as JSON."""
     return json.dumps({table: _sums(connection, table) for table in SEALED}).encode()
 
 
 def write_seal(connection: sqlite3.Connection) -> None:
-    """The seal of the rows that are there now, for the next opening to compare."""
-    _set_seal(connection, None)  # if the rest fails, the next opening is unclean
+    """Store the seal of the current rows, for the next opening to compare."""
+    _set_seal(connection, None)  # if the rest fails, the next opening counts as unclean
     _set_seal(connection, seal(connection))
 
 
 def break_seal(connection: sqlite3.Connection) -> None:
-    """From now on rows may change."""
+    """Remove the seal, before rows change."""
     _set_seal(connection, None)
 
 
@@ -169,7 +172,7 @@ _SHOWN = 3
 
 
 def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[int]]) -> Iterator[str]:
-    """In words what is wrong with a table. Its damaged rows are taken out, where the others can do without."""
+    """Texts about damage in a table. Rows with a wrong checksum are deleted."""
     bad = []
     if table in GOOD:
         query = f"FROM {table} WHERE NOT {GOOD[table]}"
@@ -185,7 +188,7 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
         query = (
             f"SELECT peer, COUNT(*) FROM {table} WHERE peer > 0 GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
         )
-        for peer, count in connection.execute(query).fetchall():  # whose number a new peer may get
+        for peer, count in connection.execute(query).fetchall():  # else a new peer could get such a number
             yield f"{count} rows of table {table} belong to a peer ({peer}) whose own row is missing: they are removed"
             connection.execute(f"DELETE FROM {table} WHERE peer = ?", (peer,))
 
@@ -200,24 +203,27 @@ def _broken_seal(table: str, then: list[int], now: list[int], known: bool) -> It
 
 
 def _leave_out(connection: sqlite3.Connection, table: str) -> None:
-    """Only the good rows stay, in a new tree. A row whose key changed puts the old one out of order, which would lead
-    past good rows without a word, and past the bad one too where a DELETE looks for it."""
+    """Rebuild the table from its good rows.
+
+    A changed key puts a row out of order in the table's tree. Searches, those of a DELETE included, would then miss
+    this and good rows, without an error.
+    """
     connection.execute(f"CREATE TEMP TABLE good AS SELECT * FROM main.{table} WHERE {GOOD[table]}")
     connection.execute(f"DELETE FROM main.{table}")
     connection.execute(f"INSERT OR IGNORE INTO main.{table} SELECT * FROM good")
     connection.execute("DROP TABLE temp.good")
 
 
-# The log.
+# Write-ahead log.
 
 _LOG_HEADER = Struct(">8I")
 _FRAME_HEADER = Struct(">6I")
-_LITTLE_ENDIAN = 0x377F0682  # the magic number's last bit says in which order the words of a checksum are read
-_SAME = 2  # bits in which 64 random ones of the same log may differ
+_LITTLE_ENDIAN = 0x377F0682  # the magic number's last bit gives the byte order of checksums
+_SAME = 2  # most differing bits of the 64-bit salts of one log
 
 
 class Log:
-    """The write-ahead log as it lies there before SQLite looks at it."""
+    """The write-ahead log file, read before SQLite opens the database."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -230,7 +236,7 @@ class Log:
         self.there = self._size > _LOG_HEADER.size
 
     def _frames(self, first: int = 0) -> Iterator[tuple[tuple[int, ...], bytes]]:
-        """Head and page of each frame from that one on."""
+        """Header and page of each frame, from frame number `first`."""
         page_size = _LOG_HEADER.unpack(self._header)[2]
         with self._path.open("rb") as file:
             file.seek(_LOG_HEADER.size + first * (_FRAME_HEADER.size + page_size))
@@ -238,14 +244,14 @@ class Log:
                 yield _FRAME_HEADER.unpack(head), file.read(page_size)
 
     def page_one(self) -> bytes:
-        """The database's first page as the log has it last, or nothing."""
+        """The last version of the database's first page in the log; b"" if it has none."""
         pages = [page for head, page in self._frames() if head[0] == 1] if self.there else []
         return pages[-1] if pages else b""
 
     def complaints(self, frames: int) -> Iterator[str]:
-        """Oddities of the log, in which SQLite found so many whole frames.
+        """Texts about anomalies of the log, in which SQLite found `frames` valid frames.
 
-        Frames behind those that are as they were written belong to a commit in whose midst a process was killed.
+        Valid frames after those belong to a commit that a kill interrupted.
         """
         magic, _, page_size, _, salt, other_salt, *checksum = _LOG_HEADER.unpack(self._header)
         if _checksum(self._header[:24], magic, [0, 0]) != checksum:
@@ -264,7 +270,7 @@ class Log:
                 break
             if not cut:
                 checksum = _checksum(_FRAME_HEADER.pack(*head)[:8] + page, magic, checksum)
-                cut = checksum != list(head[4:]) or head[2:4] != (salt, other_salt)  # no checksum has the salts
+                cut = checksum != list(head[4:]) or head[2:4] != (salt, other_salt)  # salts have no checksum
             commits += cut and bool(head[1])
         if commits > 1:
             yield (
@@ -279,7 +285,7 @@ class Log:
 
 
 def _checksum(data: bytes, magic: int, start: list[int]) -> list[int]:
-    """SQLite's, of the frames of a log."""
+    """SQLite's checksum of log frames."""
     one, other = start
     words = Struct(f"{'<' if magic == _LITTLE_ENDIAN else '>'}{len(data) // 4}I").unpack(data)
     for first, second in zip(words[::2], words[1::2], strict=True):

@@ -1,10 +1,10 @@
-"""Clock of a store: wall time without its steps (D-10).
+"""Clock of a store: wall time without its jumps (D-10).
 
-An age is the difference of two times, often of two lives of a process, so it cannot come from a clock that begins anew
-with each boot. But a wall clock is set, by people and by NTP, and a message is no older for that. So two clocks are
-looked at together: where the wall clock has gone another way than the clock that nobody sets, it was set, and that step
-is left out. Each commit notes both clocks and the boot. While that boot lasts, the next life goes on by the clock that
-nobody sets, whatever was set meanwhile; after it the wall clock alone is left.
+The age of a message is a difference of two times, often from two runs of a process, so it cannot come from a clock that
+restarts at each boot. The wall clock can be set, by people and by NTP, which must not change ages. So both are
+compared: if the wall clock has moved differently than the boot clock, it was set, and that jump is subtracted. Each
+commit stores both clocks and the boot's id. During the same boot, the next run continues by the boot clock, even if the
+wall clock was set meanwhile; after another boot only the wall clock is left.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 STEP = 1.0
-"""Seconds by which the two clocks differ between two looks where one was set; a smaller difference is followed."""
+"""Seconds. A larger difference between the two clocks, from one reading to the next, counts as a jump."""
 
 
 _running = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
-"""Seconds since some time, asleep or not, where the system has such a clock."""
+"""Boot clock: seconds since boot, including sleep if the system has such a clock."""
 
 
 def _wall() -> float:
@@ -30,7 +30,7 @@ def _wall() -> float:
 
 
 def _boot() -> bytes | None:
-    """Name of this boot, None where the system gives it none, or has no clock that runs through all of it."""
+    """Id of this boot; None if the system has none, or no clock that includes sleep."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         with suppress(OSError, ValueError):
             return UUID(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()).bytes
@@ -38,7 +38,7 @@ def _boot() -> bytes | None:
 
 
 class ClockNote(NamedTuple):
-    """The clocks at one moment: which boot, seconds of its clock and of the wall clock, and what that is ahead."""
+    """Both clocks at one moment: the boot's id, its clock, the wall clock, and the sum of jumps, all in seconds."""
 
     boot: bytes
     running: float
@@ -47,17 +47,15 @@ class ClockNote(NamedTuple):
 
 
 class StoreClock:
-    """Seconds since 1970, which never run backwards and never jump with the wall clock.
+    """Seconds since 1970, which never go backwards and never jump with the wall clock.
 
-    - **A step** of the wall clock, forward or back, that happens between two looks counts for nothing. `correction` is
-      the sum of all of them: what the wall clock is ahead.
-    - **A restart within a boot**: the time goes on from what was noted last (`go_on`), by the clock that nobody sets.
-    - **A boot**, or a system that gives boots no name: nothing was seen in between, so the wall clock is believed, less
-      the `correction` of the last life where the store has kept that. Time then begins no earlier than `not_before`,
-      for which a store gives the time of its newest message: else, after a wall clock that was years ahead, that
-      message would be young for years.
-    - **Suspend**: on Linux the time asleep counts, as CLOCK_BOOTTIME goes on. Elsewhere the clock that nobody sets may
-      stand still meanwhile; the time asleep then looks like a step, counts for nothing, and messages live longer.
+    - **Jumps** of the wall clock in either direction, between two readings, are ignored. `correction` is their sum.
+    - **Restart during the same boot**: time continues from the last note (`go_on`), by the boot clock.
+    - **Another boot**, or a system without boot ids: the wall clock is used, less the last `correction`, if the store
+      has kept it. Time starts no earlier than `not_before`, which a store sets to the time of its newest message.
+      Otherwise, after a wall clock that was years ahead, that message would not grow old for years.
+    - **Sleep**: on Linux it counts, by CLOCK_BOOTTIME. On systems whose boot clock stops meanwhile, sleep looks like a
+      jump and is ignored, so messages live longer.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class StoreClock:
         self._last = float("-inf")
 
     def now(self) -> float:
-        """The time."""
+        """The time, in seconds since 1970."""
         wall = self._wall()
         ahead = wall - self._running()
         if abs(ahead - self._ahead) > STEP:
@@ -86,7 +84,7 @@ class StoreClock:
         return self._last
 
     def note(self) -> ClockNote | None:
-        """This moment, for `go_on`; None where a boot has no name."""
+        """Both clocks now, for `go_on`; None without a boot id."""
         if self._boot is None:
             return None
         self.now()
@@ -94,14 +92,15 @@ class StoreClock:
         return ClockNote(self._boot, running, running + self._ahead, self.correction)
 
     def go_on(self, note: ClockNote) -> None:
-        """From that moment, if it was in this boot: the next look sees whether the wall clock was set since."""
+        """Continue from a note, if it is of this boot. Jumps of the wall clock since then are found at the next
+        reading."""
         if note.boot == self._boot and note.running <= self._running():
             self.correction = note.correction
             self._ahead = note.wall - note.running
             self._last = float("-inf")
 
     def not_before(self, seconds: float) -> None:
-        """Time is at least this, and goes on from there."""
+        """Set the time to at least `seconds`."""
         behind = seconds - self.now()
         if behind > 0:
             self.correction -= behind

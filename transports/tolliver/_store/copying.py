@@ -1,8 +1,8 @@
 """Copies of a database that is in use.
 
-SQLite's online backup reads the state of one moment while commits go on. The copy grows under another name, is sealed
-as by an orderly close and synced, and only then gets its own: whatever bears that name is whole. It is one plain file
-without a log, and never takes another file's place.
+SQLite's online backup reads the state of one moment while commits go on. The copy is written under a temporary name,
+sealed as by an orderly close, and synced; only then it gets its own name, so a file with that name is complete. It is a
+single file without a log, and never replaces another file.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .checks import make_known, write_seal
 from .file import connect_beside, failing
 from .layout import LAYOUT, refuse_unknown
 
-_STEP = 1024  # pages between two looks whether to go on: a few MiB
+_STEP = 1024  # pages between two checks for cancellation: a few MiB
 
 
 def back_up(database: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
-    """Copy the database of an instance that runs, or of none, to a new file `to`. Raises StoreError."""
+    """Copy a database, in use or not, to a new file `to`. Raises StoreError."""
     path = os.path.realpath(database)
     if not os.path.isfile(path):
         raise StoreError(f"there is no database {path}: give the file that the instance uses")
-    # Nobody's log stays as it is, for the next opening to judge. Where there is none, SQLite makes one, and removes it
-    # only if it may write.
+    # An existing log must stay unchanged, for the next opening to check. Without one, SQLite creates and removes it,
+    # which needs write access.
     options = "mode=ro" if os.path.exists(f"{path}-wal") else "mode=rw"
     with failing("read", path), closing(connect_beside(path, options)) as source:
         [(application,)] = source.execute("PRAGMA application_id").fetchall()
@@ -41,9 +41,10 @@ def back_up(database: str | os.PathLike[str], to: str | os.PathLike[str]) -> Non
 def write_copy(
     source: sqlite3.Connection, path: str, to: str | os.PathLike[str], look: Callable[[], None], beside: bool = True
 ) -> None:
-    """Copy what `source` has now, of the database `path`. `look` is called on the way and may raise.
+    """Copy the present state of `source`, a connection to the database `path`. `look` is called meanwhile, and may
+    raise.
 
-    `beside`: the source is no connection that writes. Raises StoreError.
+    `beside`: `source` is not the connection that writes. Raises StoreError.
     """
     target = os.path.abspath(to)
     with failing(f"write {target}, a copy of", path):
@@ -72,7 +73,7 @@ def _fill(draft: str, source: sqlite3.Connection, look: Callable[[], None]) -> N
         source.backup(copy, pages=_STEP, progress=lambda *_: look())
         copy.execute("PRAGMA journal_mode = DELETE")
         [(layout,)] = copy.execute("PRAGMA user_version").fetchall()
-        if layout == LAYOUT:  # else it gets its checks when it is opened
+        if layout == LAYOUT:  # an older layout gets its checksums when it is opened
             make_known(copy)
             write_seal(copy)
 
@@ -93,8 +94,8 @@ def _taken(target: str) -> StoreError:
 
 
 def _sync(path: str) -> None:
-    """A file, or the names in a directory."""
-    with suppress(PermissionError):  # a directory, where that cannot be asked for
+    """Sync a file, or a directory's entries."""
+    with suppress(PermissionError):  # systems that cannot sync a directory
         number = os.open(path, os.O_RDONLY)
         try:
             os.fsync(number)

@@ -1,10 +1,10 @@
-"""Database file: its layout, its transactions, its companions on the disk.
+"""Database file: its layout, its transactions, and the files beside it.
 
-Nothing is touched before it is known to be ours. A lock is taken, the header is read without letting SQLite change
-anything, and only then is the file opened for writing. From there on every failure, SQLite's or the system's, becomes a
-StoreError with the file, the cause and the next step. Damage that is found on the way and can be done without is told
-by `check`. Commits are counted, for the mark (`mark`), and none is confirmed unless the file is still the one at its
-name, as far as it can be looked at, and its log is as long as it was.
+Nothing is changed before the file is known to be ours: first a lock is taken, then the header is read without SQLite,
+and only then is the file opened for writing. From then on every failure, of SQLite or the system, becomes a StoreError
+with the file, the cause and advice. Damage found on the way that does not prevent the use is reported by `check`.
+Commits are counted, for the mark (`mark`). A commit is confirmed only if the file still has its name, as far as that
+can be checked, and its log has not been cut.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from .room import Growth, Room
 MAGIC = b"SQLite format 3\0"
 HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
 _PRAGMAS = (
-    "PRAGMA synchronous = FULL",  # T-54: when a commit returns, it is on the disk
-    "PRAGMA fullfsync = ON",  # on macOS, where fsync alone stops at the drive's cache
-    "PRAGMA cell_size_check = ON",  # V9: damage is noticed when its page is read
-    "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch that is removed before that is never copied into the file
-    f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: one burst does not keep its log for ever
+    "PRAGMA synchronous = FULL",  # a commit is on disk when it returns (T-54)
+    "PRAGMA fullfsync = ON",  # macOS: fsync alone leaves data in the drive's cache
+    "PRAGMA cell_size_check = ON",  # detects damage when a page is read (V9)
+    "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch removed before that is never copied into the file
+    f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: shrinks the log after a burst
 )
 BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".new", ".new-journal")
-"""Files that we or SQLite make beside a database, by what their names add to its own."""
-_OLDEST = (3, 32)  # from here on a statement takes more than 999 values
-_BUSY_TIMEOUT = 1.0  # seconds to wait for another program that looks into our file
-_AGAIN = 0.05  # seconds until a check that was about to begin is interrupted once more
-# The number of the last commit stands in the newest batch, where that came with it and is still there, else here. It
-# is no part of a check: what a wrong one leads to is told.
+"""Suffixes of files that we or SQLite create beside a database."""
+_OLDEST = (3, 32)  # since this version a statement takes more than 999 values
+_BUSY_TIMEOUT = 1.0  # seconds to wait for another program that reads the file
+_AGAIN = 0.05  # seconds until a check is interrupted again, in case it had not begun
+# The number of the last commit is in the newest batch if that commit stored it and it still exists, else here. It has
+# no checksum: a wrong number only leads to a wrong notice.
 _COUNT = "UPDATE instance SET commits = ?"
 _COUNTED = "SELECT MAX(commits, IFNULL((SELECT number FROM batch ORDER BY first_seq DESC LIMIT 1), 0)) FROM instance"
-_NOTHING = f"PRAGMA application_id = {APPLICATION_ID}"  # it writes its page; a row that stays as it is writes none
+_NOTHING = f"PRAGMA application_id = {APPLICATION_ID}"  # writes a page, which an UPDATE without a change does not
 _TAKE_COUNT = """
     UPDATE instance
     SET commits = MAX(commits, IFNULL((SELECT number FROM batch ORDER BY first_seq DESC LIMIT 1), 0))"""
 _BEFORE_ITS_END = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, getattr(sqlite3, "SQLITE_IOERR_WRITE", None))
-"""Errors of a COMMIT that has not written all of itself into the log."""
+"""Errors of a COMMIT that did not write all of the transaction into the log."""
 _UNCONFIRMED = "Whether this commit was stored shows at the next opening: messages that are there are sent then"
 _CUT = (
     "the log {path}-wal was cut while the instance used it: commits that were confirmed are missing. Messages whose "
@@ -81,7 +81,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _plain(sql: bytes | str) -> tuple[str, ...]:
-    """Without what depends on the version of SQLite that made the table, and on whether a column came later."""
+    """SQL of a table without parts that depend on SQLite's version or on columns added later."""
     text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
     return tuple(text.replace("STRICT", " ").replace(",", " ").replace(")", " ) ").split())
 
@@ -93,7 +93,8 @@ def connect_beside(path: str, options: str) -> sqlite3.Connection:
 
 
 class Failing(AbstractContextManager[None]):
-    """Block whose failures become StoreErrors, and so do `malformed`, which mean damage where a file is read."""
+    """Context manager that turns failures into StoreErrors. Exceptions of the types `malformed` mean damage of the
+    file."""
 
     __slots__ = ("_doing", "_malformed", "_path")
 
@@ -114,7 +115,7 @@ def failing(doing: str, path: str, *malformed: type[Exception]) -> Failing:
 
 
 def check_place(given: str | os.PathLike[str]) -> None:
-    """A look that changes nothing. Raises StoreError where no database of an instance is, and none can be made."""
+    """Raises StoreError unless there is an instance's database at the path, or one can be created. Changes nothing."""
     path = os.path.realpath(given)
     with failing("open", path):
         _must_be_files(given, path)
@@ -127,8 +128,8 @@ def check_place(given: str | os.PathLike[str]) -> None:
 
 
 def _must_be_files(given: str | os.PathLike[str], path: str) -> None:
-    """The database and what is beside it, as far as it is there. Raises NotAFile, OSError."""
-    must_be_file(given)  # the name of a descriptor need not lead to a name
+    """Raises NotAFile unless the database and the files beside it, if they exist, are regular files; and OSError."""
+    must_be_file(given)  # first, as a descriptor's path may not resolve to a name
     for beside in BESIDE:
         must_be_file(f"{path}{beside}")
 
@@ -138,7 +139,7 @@ def _is_there(path: str) -> bool:
 
 
 def _refuse_to_replace(path: str) -> None:
-    """A mark or a log without a database: it was here, and is moved, removed or emptied."""
+    """Raises StoreError for a mark or log without a database: the database was moved, removed or emptied."""
     state = "is empty" if os.path.exists(path) else "is not there"
     for beside in (mark_path(path), f"{path}-wal"):
         if os.path.exists(beside):
@@ -149,9 +150,9 @@ def _refuse_to_replace(path: str) -> None:
 
 
 def probe(path: str) -> None:
-    """Look at the header before SQLite may change anything, and without it: it would not look into the log.
+    """Check the header without SQLite, before that may change anything. SQLite would not read the log for this.
 
-    If power failed while the log was copied into the file, the file alone need not be a whole database.
+    The file alone need not be valid, if power failed while the log was being copied into it.
     """
     with open(path, "rb") as file:
         header = file.read(HEADER.size)
@@ -164,14 +165,14 @@ def probe(path: str) -> None:
 
 
 class DatabaseFile:
-    """The database `path`, locked for this process until `close` or its end.
+    """The database `path`, locked for this process until `close` or the end of the process.
 
-    A file that is missing or empty is made, mode 0600, for `instance_id`. Raises StoreError. `news` has what an
-    operator may want to know, oldest first; who tells it takes it out.
+    A missing or empty file is created, mode 0600, for `instance_id`. Raises StoreError. `news` collects notices for
+    operators, oldest first; the caller that reports one removes it.
     """
 
     def __init__(self, path: str | os.PathLike[str], instance_id: UUID | None, min_free: int = 0) -> None:
-        self.path = os.path.realpath(path)  # two names of one file are one lock
+        self.path = os.path.realpath(path)  # so that two names of one file share a lock
         self.news: deque[tuple[NoticeKind, str]] = deque()
         self._min_free = min_free
         self._connection: sqlite3.Connection | None = None
@@ -180,7 +181,7 @@ class DatabaseFile:
         self._checking = threading.Lock()
         self._checker: sqlite3.Connection | None = None
         self._ending = False
-        self.sync_seconds = 0.0  # that the end of the last transaction took: its log is written, and synced
+        self.sync_seconds = 0.0  # duration of the last COMMIT, which writes and syncs the log
         with self.failing("open", *MALFORMED):
             _must_be_files(path, self.path)
             self._lock = Lock(self.path)
@@ -205,7 +206,7 @@ class DatabaseFile:
         probe(self.path)
         try:
             self._begin()
-        except sqlite3.Error as error:  # it takes a little room
+        except sqlite3.Error as error:  # needs a little disk space
             self._do_with_reserve(self._begin, error)
         self._room.restore(self.connection, is_news=False)
 
@@ -215,7 +216,7 @@ class DatabaseFile:
             self._connection.close()
         connection = self._connection = _connect(self.path)
         make_known(connection)
-        connection.text_factory = bytes  # damaged text is for the checksum to find, not for a decoder
+        connection.text_factory = bytes  # damaged text must reach the checksum, not fail in a decoder
         if self._lock.is_sqlites:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         for pragma in _PRAGMAS:
@@ -240,18 +241,19 @@ class DatabaseFile:
         self.unclean = instance[1] is None or bool(self.damage)
 
     def _count_commits(self, connection: sqlite3.Connection) -> None:
-        """From now on, each of them (D-13)."""
+        """Start counting commits (D-13)."""
         self._commits: int
         [(self._commits,)] = connection.execute("SELECT commits FROM instance").fetchall()
         self._mark = Mark(self.path, self.instance_id, self._commits)
         self._mark.write(self._commits)
-        self._lock.lost()  # the log is as long as it is now
+        self._lock.lost()  # remembers the present length of the log
         self.missing = self._mark.missing
         if self.missing:
             self._tell(NoticeKind.COMMITS_MISSING, _MISSING.format(path=self.path, count=self.missing))
 
     def keep_time(self, clock: StoreClock) -> None:
-        """The clock goes on from the last commit, if that was in this boot, and each commit notes it from now on."""
+        """Continue the clock from the last commit, if that was in this boot; each commit stores the clock from now
+        on."""
         if self._mark is not None:
             if self._mark.noted is not None:
                 clock.go_on(self._mark.noted)
@@ -264,19 +266,20 @@ class DatabaseFile:
         self._tell(NoticeKind.STORE_ERROR, f"a look at the database {self.path} found damage: {text}")
 
     def clear_missing(self) -> None:
-        """It is known that commits are missing: no opening tells of it again, until more are."""
+        """Acknowledge the missing commits: they are not reported again at later openings."""
         _ = self.connection
         if self._mark is not None:
             self._mark.clear()
         self.missing = 0
 
     def _create(self, instance_id: UUID | None) -> None:
-        """Under another name, and without WAL, so that the file itself is whole and names the application at once."""
+        """Create the file under a temporary name, without WAL, so that it is complete and marked as ours from the
+        start."""
         if instance_id is None:
             raise StoreError(f"there is no database {self.path} yet: check the path, or give an instance_id")
         draft = f"{self.path}.new"
         self._remove_draft()
-        os.close(open_private(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))  # SQLite's other files get its mode (D-13)
+        os.close(open_private(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))  # SQLite's files inherit its mode (D-13)
         with closing(_connect(draft)) as connection:
             connection.execute("BEGIN")
             for statement in TABLES.values():
@@ -286,10 +289,10 @@ class DatabaseFile:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {LAYOUT}")
             connection.execute("COMMIT")
-        take_place(draft, self.path)  # SQLite syncs the directory when it makes its log there
+        take_place(draft, self.path)  # SQLite syncs the directory when it creates its log
 
     def _remove_draft(self) -> None:
-        """The file that a creation has left which did not come to its end."""
+        """Remove the temporary file of a creation that was interrupted."""
         for leftover in (f"{self.path}.new", f"{self.path}.new-journal"):
             with suppress(FileNotFoundError):
                 os.remove(leftover)
@@ -297,17 +300,17 @@ class DatabaseFile:
     # Damage.
 
     def _log_damage(self, connection: sqlite3.Connection, log: Log) -> list[str]:
-        """Before anything is written: the log is then as the last use left it."""
+        """Check the log before anything is written, while it is as the last use left it."""
         if not log.there:
             return []
         [(_, frames, _)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         found = list(log.complaints(max(frames, 0)))
-        if found:  # else what lies behind the end would be found again next time
+        if found:  # else the same frames would be found again at the next opening
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return found
 
     def _look_at_schema(self, connection: sqlite3.Connection) -> None:
-        """A bit of the text that made a table decides how its rows are read, and what a new one gets."""
+        """Raises StoreError if the SQL of a table is changed: it decides how rows are read and written."""
         rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
         found = {(kind, name, table, _plain(sql)) for kind, name, table, sql in rows}
         expected = {(b"table", name.encode(), name.encode(), _plain(sql)) for name, sql in TABLES.items()}
@@ -322,7 +325,7 @@ class DatabaseFile:
         return uuid, sealed
 
     def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
-        """Faults of the rows. Damaged ones are taken out, if the others can do without."""
+        """Texts about damaged rows. Those with a wrong checksum are deleted."""
         self.peers = {}
         for number, uuid, pin, crc in connection.execute("SELECT id, uuid, spki_sha256, crc FROM peer"):
             if crc != row_check(number, uuid, pin):
@@ -342,15 +345,15 @@ class DatabaseFile:
         return f"cannot open the database {self.path}: {what}; {DAMAGED[1]}"
 
     def close(self) -> None:
-        """End the use in order and let the lock go. A second call does nothing. Never raises."""
+        """Close the file in order and release the lock. Never raises. A second call does nothing."""
         connection = self._connection
         if connection is not None:
             with suppress(StoreError, *FAILURES):
                 self.transact(lambda: write_seal(connection))
             self.end_check()
             while not self._checking.acquire(timeout=_AGAIN):
-                self.end_check()  # it was about to begin
-            self._release()  # the last connection: only with that SQLite brings its log into the file
+                self.end_check()  # again, for a check that had not begun
+            self._release()  # must be the last connection for SQLite to copy its log into the file
             self._checking.release()
             self._room.closed()
 
@@ -370,8 +373,9 @@ class DatabaseFile:
         self._lock.close()
 
     def disown(self) -> None:
-        """In a forked child: SQLite must not cross a fork, and our copy of the lock must not outlive the parent."""
-        _inherited.append(self._connection)  # never used and never closed here
+        """In a forked child: SQLite must not be used after a fork, and our copy of the lock must not outlive the
+        parent."""
+        _inherited.append(self._connection)  # kept from the garbage collector, which would close it
         self._connection = None
         self._let_go()
         self._ended = "belongs to the parent process: open another one in each process, after the fork (T-79)"
@@ -389,9 +393,9 @@ class DatabaseFile:
 
     @contextmanager
     def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
-        """A connection for any thread while another one commits, and whether it is one beside ours."""
+        """A connection for reading, for any thread, during commits; and True if it is a second one."""
         connection = self.connection
-        if self._lock.is_sqlites:  # which keeps a second connection out: take turns on this one
+        if self._lock.is_sqlites:  # exclusive mode: no second connection, so reads and commits take turns
             yield connection, False
         else:
             with closing(connect_beside(self.path, "mode=ro")) as beside:
@@ -402,14 +406,15 @@ class DatabaseFile:
         return self._commits + 1
 
     def transact(self, work: Callable[[], bool | None]) -> None:
-        """All or nothing. The write lock comes first: it is waited for, as it would not be once something is read.
+        """Run `work` in a transaction. It takes the write lock first, as SQLite waits for that only before the first
+        read.
 
-        `work` returns True where the newest batch has the number of this commit: then it is not written twice.
+        `work` returns True if it stored the number of this commit in the newest batch; then it is not stored again.
         """
         self._refuse_cut_log()
         connection = self.connection
         try:
-            if connection.in_transaction:  # the last error was followed by one in its ROLLBACK
+            if connection.in_transaction:  # the last ROLLBACK failed
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
             numbered = work()
@@ -427,8 +432,12 @@ class DatabaseFile:
             self._confirm(self._mark)
 
     def _commit(self, connection: sqlite3.Connection) -> None:
-        """Raises Unconfirmed where a commit that failed may be there at the next opening: all of it was written, and
-        only its sync failed. Another one, of nothing, takes its place in the log, if the disk takes that."""
+        """Commit the transaction.
+
+        Raises Unconfirmed if a failed commit may exist at the next opening: it was written in full, and only its sync
+        failed. An empty commit is then tried, which replaces it in the log; if that succeeds, the failure is an
+        ordinary one.
+        """
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -443,8 +452,11 @@ class DatabaseFile:
             raise
 
     def _confirm(self, mark: Mark) -> None:
-        """The commit is on the disk. It counts if it is in the file that the next opening finds, or if that cannot be
-        looked at: then nothing says that it is not."""
+        """Count the commit that is now on disk.
+
+        It is valid if it is in the file that the next opening finds, or if that cannot be checked. Otherwise raises
+        Unconfirmed.
+        """
         self._commits += 1
         lost = self._lock.lost()
         if lost is None:
@@ -454,7 +466,7 @@ class DatabaseFile:
             f"cannot be used any more, as {lost} was removed or replaced while it was open. Stop the instance, put "
             "that file or a copy of the database back (docs/backup.md), and start it again"
         )
-        self._end()  # SQLite copies its log into the file then, also one that has no name any more
+        self._end()  # SQLite then copies its log into the file, even if the log has no name any more
         is_there = lost != self.path and self._is_counted("mode=ro&immutable=1")
         if is_there:
             mark.write(self._commits)
@@ -463,17 +475,19 @@ class DatabaseFile:
             raise Unconfirmed(f"the database {self.path} {self._ended}. {_UNCONFIRMED}")
 
     def _is_counted(self, options: str, in_whole: bool = False) -> bool:
-        """The last commit is there, for another connection with these options, and every page, if that is asked."""
+        """True if another connection with these options sees the last commit; with `in_whole`, and every page is
+        valid."""
         with suppress(sqlite3.Error), closing(connect_beside(self.path, options)) as another:
             is_there = another.execute(_COUNTED).fetchall() == [(self._commits,)]
             return is_there and (not in_whole or another.execute("PRAGMA quick_check(1)").fetchall() == [("ok",)])
         return False
 
     def _refuse_cut_log(self) -> None:
-        """Before anything is added to it: SQLite takes its log for what it was, and would bury the rest under zeros."""
+        """Check before a commit that the log was not cut. SQLite assumes its old length, and would write after a gap of
+        zeros."""
         if self._mark is None or not self._lock.is_cut():
             return
-        empty = not os.path.getsize(f"{self.path}-wal")  # as a program leaves it that has copied it into the file
+        empty = not os.path.getsize(f"{self.path}-wal")  # as left by a program that has copied it into the file
         if self._is_counted("mode=ro", in_whole=not empty):
             return
         self._tell(NoticeKind.COMMITS_MISSING, _CUT.format(path=self.path))
@@ -485,15 +499,15 @@ class DatabaseFile:
         raise StoreError(f"the database {self.path} {self._ended}")
 
     def _leave_log(self) -> None:
-        """As after a kill: the last connection would copy what is left of the log into the file."""
+        """Close without copying the log into the file, as after a kill, because the log is incomplete."""
         with closing(connect_beside(self.path, "mode=ro")) as another:
             with suppress(sqlite3.Error):
                 another.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
             self._release()
 
     def write(self, job: Callable[[], object], growth: Growth | None = None) -> None:
-        """Do the job, which commits. `growth` says how many bytes of messages it stores; one that stores none is given
-        the reserve where the disk is full."""
+        """Run a job that commits. `growth` returns the bytes of messages that it stores; a job without `growth` may use
+        the reserve when the disk is full."""
         connection = self.connection
         self._refuse_cut_log()
         if growth is not None:
@@ -504,11 +518,11 @@ class DatabaseFile:
             if growth is not None:
                 raise
             self._do_with_reserve(job, error)
-        if self._connection is not None:  # else it has ended with the job
+        if self._connection is not None:  # None if the job has ended the use
             self._room.restore(connection)
 
     def _do_with_reserve(self, job: Callable[[], object], error: sqlite3.Error) -> None:
-        """The job has failed so. Raises what it fails with in the end."""
+        """Run the job again after `error`, giving up the reserve step by step. Raises its last error."""
         for _ in self._room.make(error, self._connection):
             try:
                 job()
@@ -520,11 +534,11 @@ class DatabaseFile:
 
     @property
     def reserved(self) -> int:
-        """Bytes of room that the reserve takes."""
+        """Bytes of disk that the reserve takes."""
         return self._room.reserved
 
     def health(self) -> StoreHealth:
-        """Sizes and faults now, by a few calls of the system that read no file. Any thread."""
+        """Sizes and faults now, from a few system calls that read no file. May be called from any thread."""
         faults: list[str] = []
         if self._connection is None:
             faults.append(f"the database {self.path} {self._ended}")
@@ -538,8 +552,10 @@ class DatabaseFile:
             return StoreHealth((*faults, f"the disk of the database {self.path} does not answer: {error}"))
 
     def check(self) -> list[str]:
-        """Findings of the opening, and faults in the structure of the file: reads all of it. Any thread, while another
-        one commits. Raises StoreError where `end_check` gave it up."""
+        """Findings of the opening, and faults in the file's structure. Reads the whole file.
+
+        May be called from any thread, during commits. Raises StoreError if `end_check` cancelled it.
+        """
         with self._checking, self.failing("check"):
             try:
                 with self.reader() as (reader, is_beside):
@@ -555,10 +571,10 @@ class DatabaseFile:
         return [*self.damage, *(line.decode(errors="replace") for (line,) in lines if line != b"ok")]
 
     def end_check(self) -> None:
-        """Any thread: a check that goes on is given up, and no other begins."""
+        """Cancel a running check, and prevent later ones. May be called from any thread."""
         self._ending = True
         if (checker := self._checker) is not None:
-            with suppress(sqlite3.ProgrammingError):  # it has come to its end meanwhile
+            with suppress(sqlite3.ProgrammingError):  # the check has ended meanwhile
                 checker.interrupt()
 
 

@@ -1,7 +1,4 @@
-"""Health of a store.
-
-It has sizes, free disk, and faults that keep messages from being stored.
-"""
+"""Health of a store: sizes, free disk, and faults."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from typing import NamedTuple
 
 
 class StoreHealth(NamedTuple):
-    """The store now, in bytes; a database in memory has no files, and no disk to fill.
+    """State of a store, sizes in bytes. A database in memory has no files.
 
-    `faults` are sentences with their remedies, for whoever asks whether the instance is ready.
+    `faults` are texts, with advice, about faults that prevent storing messages.
     """
 
     faults: tuple[str, ...] = ()
@@ -22,5 +19,5 @@ class StoreHealth(NamedTuple):
     reserve_lost: bool = False
 
     def may_be_mended(self, last_failed: bool) -> bool:
-        """True where another commit may find that what keeps messages from being stored is over: room, say."""
+        """True if another commit should be tried, to see if such a fault has ended."""
         return len(self.faults) == self.reserve_lost and (self.reserve_lost or last_failed)

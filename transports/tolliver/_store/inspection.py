@@ -1,7 +1,7 @@
-"""Inspection of a database that nobody uses.
+"""Inspection of a database that no instance uses.
 
-To open a database is to change it: damaged rows are left out, the log is brought into the file. So a copy is opened,
-among the temporary files, and the original is only read, and locked meanwhile.
+Opening a database changes it: damaged rows are deleted, and the log is copied into the file. So a temporary copy is
+opened, and the original is only read, and locked meanwhile.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ from .lock import Lock
 from .sqlite import SQLiteStore
 
 _WITH_IT = ("", "-wal", ".mark")
-"""Files that make up a database, by what their names add to its own."""
-_FINDINGS = (NoticeKind.STORE_ERROR, NoticeKind.COMMITS_MISSING)  # other news are of the copy's disk
+"""Suffixes of the files that make up a database."""
+_FINDINGS = (NoticeKind.STORE_ERROR, NoticeKind.COMMITS_MISSING)  # other notices are about the copy's disk
 _LAST = 2**63 - 1
-_ROWS, _BYTES = 1024, 16 * 2**20  # of one reading
+_ROWS, _BYTES = 1024, 16 * 2**20  # of one read
 
 
 def inspect(path: Path) -> list[str]:
-    """A line for each fault that opening and `SQLiteStore.check` find, and for every message that cannot be read.
+    """Texts for all faults that opening and `SQLiteStore.check` find, and for every unreadable message. Changes
+    nothing.
 
-    It changes nothing.
-
-    Takes as much room among the temporary files as the database has. Raises StoreError where it is in use, or no
-    database of an instance, and OSError.
+    Needs as much temporary disk space as the database has. Raises StoreError if it is in use or no instance's database,
+    and OSError.
     """
     if not path.is_file():
         raise StoreError(f"there is no database {path}: give the file that the instance uses")
@@ -78,7 +77,7 @@ def _findings(path: Path) -> Iterator[str]:
 
 
 def _unreadable(store: SQLiteStore, peer: UUID) -> Iterator[str]:
-    """Deliveries that it is owed, and those set aside for it."""
+    """Texts about unreadable messages that are waiting or parked for the peer."""
     store.commit([UnparkDeliveries(peer, [(0, _LAST)])])
     seq, then = 0, "retain it again (P-36)" if is_keeper(peer) else "it will be set aside"
     while rows := store.fetch(peer, seq, _ROWS, _BYTES):

@@ -1,8 +1,8 @@
-"""Layout of the database file: its tables and its number.
+"""Layout of the database file: its tables and its version number.
 
-The application id in the header says that a file is ours, and `user_version` is its layout. A layout of which
-`migration` has a step is brought up at the opening; every other file is refused, untouched. Versions before the first
-release had an application id of their own, so that their layouts 1 to 6 are not taken for these, nor these for theirs.
+The application id in the header marks a file as ours, and `user_version` is its layout. A layout that `migration` has a
+step for is upgraded at the opening; every other file is refused unchanged. Versions before the first release had
+another application id, so that their layouts 1 to 6 cannot be confused with these.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tolliver_proto import StoreError
 from .migration import STEPS
 
 APPLICATION_ID = 0x746F6C6C  # "toll" in the file's header
-_BEFORE = 0x546F6C6C  # "Toll": written before the first release
+_BEFORE = 0x546F6C6C  # "Toll": by versions before the first release
 LAYOUT = 1
 _STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
 _BY_ROWID = ", ".join(_STRICT)
 _BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
-# `crc` is a check of all other columns, but for those of a batch that have checks of their own: see checks.py.
+# `crc` is a checksum of all other columns, except those of a batch that have their own: see checks.py.
 TABLES = {
     "instance": f"""CREATE TABLE instance(
         id INTEGER PRIMARY KEY CHECK(id = 1), uuid BLOB NOT NULL, seal BLOB, crc INTEGER NOT NULL,
@@ -74,7 +74,7 @@ TABLES = {
 
 
 def refuse_unknown(path: str | os.PathLike[str], application: int, layout: int) -> None:
-    """Raises StoreError where a file with these numbers in its header is none that this version goes on with."""
+    """Raises StoreError if a file with these header numbers cannot be used by this version."""
     if application == _BEFORE:
         raise StoreError(
             f"the database {path} is of a version of tolliver before the first release, which this one does not read; "

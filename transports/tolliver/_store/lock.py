@@ -1,10 +1,10 @@
 """Locks of a database file: one process, one instance, one name (T-79).
 
-The first lock is on a file beside the database, which is there before the database is. The second is on the database
-itself, so that another name of the same file (a bind mount) meets it too. That one must not disturb SQLite, whose locks
-are POSIX locks: closing any descriptor of the file drops all that the process has on it. So it is a lock of an open
-file description, which belongs to a descriptor and not to the process, on a byte that SQLite never uses, and its
-descriptor is closed after SQLite's. A file that this process uses already is found in a list, without opening it.
+The first lock is on a file beside the database, as that exists before the database does. The second is on the database
+itself, to detect another name of the same file (a bind mount). SQLite uses POSIX locks, which a process loses when it
+closes any descriptor of the file. So the second is an open file description lock, which belongs to its descriptor, on a
+byte that SQLite never uses; the descriptor is closed after SQLite's. Files that this process uses already are kept in a
+list, so that they need not be opened for the check.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ try:
     import fcntl
 
     FLOCK = True
-    """False where it is not POSIX: SQLite's own exclusive mode stands in."""
+    """False on systems without POSIX: SQLite's exclusive mode is used instead."""
     _SET_LOCK = getattr(fcntl, "F_OFD_SETLK", None)  # Linux
     _ASK_LOCK = getattr(fcntl, "F_OFD_GETLK", None)
 except ImportError:
     FLOCK = False
     _SET_LOCK = _ASK_LOCK = None
 
-_PLACE = 2**62  # far behind the end of any database, and behind the bytes that SQLite locks
-_FLOCK = struct.Struct("hhqqi0q")  # type, whence, start, length, process: the system's own layout
+_PLACE = 2**62  # beyond the end of any database, and the bytes that SQLite locks
+_FLOCK = struct.Struct("hhqqi0q")  # struct flock of the system: type, whence, start, length, process
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -39,13 +39,15 @@ _used: set[Identity] = set()
 
 
 def is_used(path: str) -> bool:
-    """True if an instance has the database now. Takes no lock where the system tells without, so that it disturbs none
-    that opens it at this moment. Raises OSError."""
+    """True if an instance has the database open. Raises OSError.
+
+    Takes no lock if the system can tell without, so that an instance opening it at this moment is not disturbed.
+    """
     found = os.stat(path)
     if (found.st_dev, found.st_ino) in _used:
         return True
     if _ASK_LOCK is not None:
-        with open(path, "rb") as file, suppress(OSError):  # else a file system without such locks
+        with open(path, "rb") as file, suppress(OSError):  # file systems without such locks
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PLACE, 1, 0)
             return bool(_FLOCK.unpack(fcntl.fcntl(file, _ASK_LOCK, asked))[0] != fcntl.F_UNLCK)
     try:
@@ -56,7 +58,7 @@ def is_used(path: str) -> bool:
 
 
 def check_names(path: str) -> None:
-    """Raises StoreError where the file has several, and OSError."""
+    """Raises StoreError if the file has several names (hard links), and OSError."""
     count = os.stat(path).st_nlink
     if count > 1:
         raise StoreError(
@@ -66,7 +68,7 @@ def check_names(path: str) -> None:
 
 
 class Lock:
-    """The database `path`, for whoever made this until `close`."""
+    """The lock of the database `path`, until `close`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -78,7 +80,7 @@ class Lock:
 
     @property
     def is_sqlites(self) -> bool:
-        """SQLite's own exclusive mode is all that keeps others out."""
+        """True if SQLite's exclusive mode is the only lock."""
         return self._beside is None
 
     def _take_beside(self) -> FileIO:
@@ -100,7 +102,7 @@ class Lock:
         )
 
     def take_file(self) -> None:
-        """The database is there now: nobody else may have it by another name."""
+        """Lock the database itself, once it exists, against opening it by another name."""
         found = os.stat(self._path)
         identity = (found.st_dev, found.st_ino)
         if self._beside is not None and identity in _used:
@@ -113,13 +115,13 @@ class Lock:
             except (BlockingIOError, PermissionError) as error:
                 raise self._in_use() from error
             except OSError:
-                pass  # a file system without such locks: the one beside must do
+                pass  # file systems without such locks: the first lock must do
         self._identity = identity
         _used.add(identity)
 
     def lost(self) -> str | None:
-        """The name at which a file of the database, which is open, lies no more; or none. One that cannot be
-        looked at is not lost."""
+        """Name of a file of the database that is no longer at its path; None if all are. A file that cannot be checked
+        counts as present."""
         for name in (self._path, self._log):
             try:
                 found = os.stat(name)
@@ -133,13 +135,13 @@ class Lock:
         return None
 
     def is_cut(self) -> bool:
-        """The log is shorter than `lost` saw it last."""
+        """True if the log is shorter than when `lost` last checked it."""
         with suppress(OSError):
             return os.stat(self._log).st_size < self.log_size
         return False
 
     def close(self) -> None:
-        """After SQLite has closed the file."""
+        """Release the lock. Call it after SQLite has closed the file."""
         identity, self._identity = self._identity, None
         if identity is not None:
             _used.discard(identity)

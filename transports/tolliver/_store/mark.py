@@ -1,11 +1,11 @@
-"""Mark beside the log, which tells of missing commits (D-13).
+"""Mark file beside the log, which detects missing commits (D-13).
 
-A database counts its commits, and after each one the mark says how many there were. Nobody waits for the mark to be on
-the disk: after a loss of power it may be older than the database, or nothing, and both say nothing. One that is newer
-says that commits were confirmed which the database does not have: its log was removed or cut, the disk lost what it had
-promised, or a copy took the place of the file. A kill cannot lose the mark: the system has it.
+A database counts its commits, and after each one its mark gets the number. The mark is not synced: after a loss of
+power it may be older than the database, or empty, and neither means anything. A mark that is newer than the database
+means that confirmed commits are missing: the log was removed or cut, the disk lost synced data, or the file was
+replaced by a copy. A kill cannot lose the mark, as the system has it.
 
-So the mark also has the clocks of the last commit (D-10), which mean nothing after another boot.
+The mark also holds the clocks of the last commit (D-10), which are valid only during the same boot.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from zlib import crc32
 from .._private import give_to_owner_of, open_private
 from .clock import ClockNote, StoreClock
 
-_BODY = Struct(">8s16sQQ")  # magic, the instance's UUID, its commits, those that are missing
+_BODY = Struct(">8s16sQQ")  # magic, the instance's UUID, its commits, missing commits
 _MAGIC = b"tollmark"
 _CHECK = Struct(">I")
 _SIZE = _BODY.size + _CHECK.size
-_NOTE = Struct(">16sddd")  # boot, its clock, the wall clock, the correction
+_NOTE = Struct(">16sddd")  # boot id, boot clock, wall clock, correction
 
 
 def _write_at_once(file: int, data: bytes, place: int) -> None:
@@ -32,30 +32,30 @@ def _write_at_once(file: int, data: bytes, place: int) -> None:
     os.write(file, data)
 
 
-_write = getattr(os, "pwrite", _write_at_once)  # one call of the system, where there is one
+_write = getattr(os, "pwrite", _write_at_once)  # a single system call if there is one
 
 
 class Mark:
-    """`missing` is the number of commits that were confirmed and are not there, since `clear` was called last."""
+    """The mark file. `missing` is the number of confirmed commits that are missing, since the last `clear`."""
 
     def __init__(self, path: str, instance_id: UUID, commits: int) -> None:
-        """Look at the mark of the database `path`, of which the instance has so many commits."""
+        """Read the mark of the database `path`, in which the instance has `commits` commits."""
         self.missing = 0
         self.noted: ClockNote | None = None
-        """The clocks of the last commit, as the last life left them."""
+        """The clocks of the last commit of the previous run."""
         self.clock: StoreClock | None = None
-        """The clock that is noted from now on."""
+        """The clock that is stored from now on."""
         self._instance = instance_id.bytes
         self._commits = commits
         self._file: int | None = None
-        with suppress(OSError):  # without a mark everything else goes on
+        with suppress(OSError):  # everything else works without a mark
             self._file = open_private(mark_path(path), os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0))
             give_to_owner_of(path, self._file)
             before, missing = self._read()
             self.missing = missing + max(0, before - commits)
 
     def _read(self) -> tuple[int, int]:
-        """Commits and missing ones that the mark says; 0 where it is torn, or belongs to another database."""
+        """Commits and missing commits in the mark; 0 if it is torn or another database's."""
         assert self._file is not None
         data = os.read(self._file, _SIZE + _NOTE.size + _CHECK.size)
         body, note = _checked(_BODY, data[:_SIZE]), _checked(_NOTE, data[_SIZE:])
@@ -65,7 +65,7 @@ class Mark:
         return body[2], body[3]
 
     def write(self, commits: int) -> None:
-        """The database has so many commits now. Never raises: without room the mark stays as it was."""
+        """Store the number of commits. Never raises: on a full disk the mark stays as it was."""
         self._commits = commits
         if self._file is None:
             return
@@ -79,7 +79,7 @@ class Mark:
             return
 
     def clear(self) -> None:
-        """The missing commits were put up with: no opening tells of them again."""
+        """Acknowledge the missing commits: they are not reported again."""
         self.missing = 0
         self.write(self._commits)
 
@@ -94,11 +94,11 @@ def _with_check(data: bytes) -> bytes:
 
 
 def _checked(shape: Struct, data: bytes) -> tuple[Any, ...] | None:
-    """The values, if they are as they were written."""
+    """The unpacked values; None if their checksum is wrong."""
     whole = len(data) == shape.size + _CHECK.size and _with_check(data[: shape.size]) == data
     return shape.unpack(data[: shape.size]) if whole else None
 
 
 def mark_path(path: str) -> str:
-    """Name of the mark of the database `path`."""
+    """Path of the mark of the database `path`."""
     return f"{path}.mark"

@@ -1,7 +1,7 @@
 """Database in memory, for trials and tests.
 
-Nothing of it is on a disk, and it goes with its instance. It has the same tables and statements as a file. There is no
-lock, no mark and no reserve, as nobody else can open it and nothing of it survives.
+Its content is lost when its instance is closed. It has the same tables and statements as a file, but no lock, no mark
+and no reserve.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .layout import APPLICATION_ID, LAYOUT, TABLES
 from .room import Growth
 
 IN_MEMORY = ":memory:"
-"""Path of such a database."""
+"""Path that selects a database in memory."""
 
 
 def is_in_memory(path: str | os.PathLike[str]) -> bool:
@@ -31,7 +31,7 @@ def is_in_memory(path: str | os.PathLike[str]) -> bool:
 
 
 class MemoryDatabase:
-    """The part of a `DatabaseFile` that a store asks for, without a file."""
+    """Replacement for `DatabaseFile` without a file."""
 
     path = IN_MEMORY
     unclean = False
@@ -70,11 +70,11 @@ class MemoryDatabase:
 
     @contextmanager
     def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
-        """This connection: there is no other."""
+        """The only connection, and False, as there is no second one."""
         yield self.connection, False
 
     def transact(self, work: Callable[[], bool | None]) -> None:
-        """All or nothing."""
+        """Run `work` in a transaction."""
         connection = self.connection
         try:
             connection.execute("BEGIN")
@@ -88,31 +88,31 @@ class MemoryDatabase:
         self.next_commit += 1
 
     def write(self, job: Callable[[], object], growth: Growth | None = None) -> None:
-        """Do the job, which commits."""
+        """Run a job that commits."""
         job()
 
     def health(self) -> StoreHealth:
-        """No file, no fault."""
+        """No files and no faults."""
         return StoreHealth()
 
     def keep_time(self, clock: StoreClock) -> None:
-        """There is no next life."""
+        """Does nothing: the clock is not kept."""
 
     def tell_damage(self, text: str) -> None:
         self.news.append((NoticeKind.STORE_ERROR, f"a look at the database in memory found damage: {text}"))
 
     def clear_missing(self) -> None:
-        """Nothing is ever missing."""
+        """Does nothing: no commit is ever missing."""
 
     def check(self) -> list[str]:
-        """Nothing is looked through."""
+        """No findings."""
         return []
 
     def end_check(self) -> None:
-        """There is none."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """It goes. A second call does nothing."""
+        """Discard the database. A second call does nothing."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

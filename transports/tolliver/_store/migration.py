@@ -1,8 +1,8 @@
 """Migration of a database from an older layout, step by step.
 
-All steps are one transaction: a kill at any point, or a disk that is full, leaves the file as it was. A step makes a
-table with today's words and copies rows into it, with their checks: a damaged row stays damaged, and the opening, which
-compares the words of all tables afterwards, finds no other ones (ALTER TABLE RENAME would leave others).
+All steps run in one transaction: after a kill, or on a full disk, the file is as before. A step creates a table with
+today's SQL and copies rows into it, with their checksums, so a damaged row stays damaged. ALTER TABLE RENAME is not
+used: it would leave other SQL than the opening expects.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import sqlite3
 from collections.abc import Callable
 
 STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {}
-"""By an older layout: the change that makes the next one of it. None is older before the first release."""
+"""By older layout: the function that changes it into the next one. Empty, as no layout is older before the first
+release."""
 
 
 def bring_up(connection: sqlite3.Connection) -> None:
-    """Within a transaction: take the steps from the layout of the file to today's."""
+    """Run the steps from the file's layout to today's, inside a transaction."""
     [(layout,)] = connection.execute("PRAGMA user_version").fetchall()
     while layout in STEPS:
         STEPS[layout](connection)

@@ -1,9 +1,9 @@
-"""Deliveries on disk, and the batches that they are of.
+"""Deliveries on disk, and the batches that hold their messages.
 
-For each peer it has the messages of each batch that are owed. A peer's share of a batch is one row: a span, which is
-the usual case, or a bitmap where some are acknowledged, were for others, or are parked. A commit touches the rows of
-its own batches only. Peer 0 is nobody: its rows are messages that are kept for whoever is connecting (T-62). A batch
-goes with its last owner, and is written anew, smaller, when less than half of it is owed.
+A delivery is a message owed to a peer. A peer's share of a batch is one row of the table `owed`: a whole batch, which
+is the usual case, or a bitmap, if some messages are acknowledged, were for other peers, or are parked. A commit touches
+only the rows of its batches. Peer number 0 stands for no peer: its rows are messages kept for remotes that are
+connecting (T-62). A batch is deleted with its last share, and rewritten, smaller, when less than half of it is owed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .checks import batch_check, owed_check
 Span = tuple[int, int]
 Row = StoredMessage | CorruptMessage
 Listed = tuple[int, int, int, int, bool, int, tuple[str, str]]
-"""A delivery: seq, peer, wire id, size, parked, stored at, names."""
+"""A delivery: seq, peer number, message id, size in bytes, parked, time of storing, (channel, key)."""
 Holds = Callable[[str, str], bool]
-"""Tells of a channel and a key whether such a message is held (T-61)."""
+"""Function of channel and key: True if such a message is held (T-61)."""
 
 NOBODY = 0
-_ASKED = 256  # spans that one question covers,
-_NEAR = 4096  # where they lie so near to one another
-_NEW = 16  # batches: so many of the newest are not written anew, as the rest of them goes soon
-_LOOKS = 64  # batches at most that an opening looks at, to say how old they are
-_ANEW = 16  # batches that one commit writes anew at most
+_ASKED = 256  # most spans in one query,
+_NEAR = 4096  # and most seqs between two of them
+_NEW = 16  # newest batches that are not rewritten, as they are soon acknowledged in full
+_LOOKS = 64  # most batches whose age an opening reads
+_ANEW = 16  # most batches that one commit rewrites
 _LAST_SEQ = 2**63 - 1
 _SIZE = attrgetter("size")
 
@@ -61,18 +61,19 @@ _ORPHANS = """
     DELETE FROM expiry WHERE NOT EXISTS (SELECT 1 FROM batch WHERE batch.first_seq = expiry.first_seq)"""
 _REMOVE_SHARE = "DELETE FROM owed WHERE peer = ? AND first_seq = ? AND last_seq = ?"
 _REMOVE_BATCH = "DELETE FROM batch WHERE first_seq = ? AND last_seq = ? AND crc = ?"
-_END = (0, -1)  # a row that is no batch's
-_ZERO_OR_ONE = bytes(byte & 1 for byte in range(256))  # as digits and as numbers
+_END = (0, -1)  # key of a row that is not a batch's
+_ZERO_OR_ONE = bytes(byte & 1 for byte in range(256))  # both ASCII digits and numbers, to 0 or 1
 
 
 class Share(NamedTuple):
-    """A peer's row. `first_id` is None where the ids of the batch are not consecutive, `owed` None for all of it."""
+    """A row of `owed`. `first_id` is None if the batch's ids are not consecutive; `owed` is None if all of it is
+    owed."""
 
     peer: int
     first_seq: int
     last_seq: int
     first_id: int | None
-    size: int  # of the whole batch, as frames: bytes
+    size: int  # bytes of frames of the whole batch
     owed: bytes | None
     parked: bytes | None
 
@@ -94,13 +95,13 @@ class Share(NamedTuple):
         )
 
     def without(self, met: int) -> Share | None:
-        """Less these bits; None where nothing is left."""
+        """The share without these bits; None if nothing is left."""
         left = self.bits & ~met
         return self.with_bits(left, self.parked_bits & left) if left else None
 
 
 class Part(NamedTuple):
-    """Messages of a batch that wait for a peer, or that are parked for it. `size` is in bytes of frames."""
+    """Messages of a batch that wait for a peer, or are parked for it. `size` is in bytes of frames."""
 
     first_seq: int
     parked: bool
@@ -118,12 +119,12 @@ def _share(row: Sequence[int | bytes | None]) -> Share:
 
 
 def places_of(bits: int) -> Iterable[int]:
-    """Places of the bits that are set, ascending."""
+    """Indexes of set bits, ascending."""
     return compress(range(bits.bit_length()), _flags(bits))
 
 
 def mask(first: int, last: int, spans: Iterable[Span]) -> int:
-    """Bits of these seqs in a batch that goes from `first` to `last`."""
+    """Bitmap of these seqs, for a batch from `first` to `last`."""
     bits = 0
     for low, high in spans:
         low, high = max(low, first), min(high, last)
@@ -132,7 +133,7 @@ def mask(first: int, last: int, spans: Iterable[Span]) -> int:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same numbers in as few spans as can be, ascending."""
+    """The same numbers in the fewest spans, ascending."""
     joined: list[Span] = []
     for first, last in sorted(spans):
         if joined and first <= joined[-1][1] + 1:
@@ -143,7 +144,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def _questions(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
-    """Spans, joined, that are near to one another, to be asked for at once."""
+    """Groups of joined spans near each other, each for one query."""
     start = 0
     for at in range(1, len(spans) + 1):
         if at == len(spans) or at - start == _ASKED or spans[at][0] - spans[at - 1][1] > _NEAR:
@@ -154,9 +155,10 @@ def _questions(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
 def _meeting(
     ask: Callable[[int, int], Iterable[Sequence[int]]], place: int, spans: Iterable[Span]
 ) -> Iterator[tuple[Sequence[int], list[Span]]]:
-    """The rows that meet some of these spans, each with those: `place` is the column of its first seq, before its last.
+    """Rows that overlap any of the spans, each with those spans. `place` is the column of a row's first seq; its last
+    follows.
 
-    `ask` returns the rows that meet a range, in order.
+    `ask` returns the rows that overlap a range, in order.
     """
     for asked in _questions(joined(spans)):
         at = 0
@@ -172,12 +174,12 @@ def _meeting(
 
 
 def _around(first: int, last: int, met: Sequence[Span]) -> Span:
-    """The span that covers the row, so that its neighbours in the same one go with it; else a span of its own."""
+    """The span that covers the whole row, so that one statement can delete it with its neighbours; else (-1, first)."""
     return met[0] if met[0][0] <= first and met[0][1] >= last else (-1, first)
 
 
 class Deliveries:
-    """The tables `batch` and `owed`. Every change of them runs within a transaction of the caller's."""
+    """The tables `batch` and `owed`. Every change runs inside the caller's transaction."""
 
     def __init__(
         self,
@@ -189,23 +191,24 @@ class Deliveries:
         self._execute: Callable[[str, Sequence[object]], sqlite3.Cursor] = connection.execute
         self._now = now
         self._tell = tell
-        self._damaged: set[int] = set()  # first seqs of batches that were told
+        self._damaged: set[int] = set()  # first seqs of damaged batches already reported
         [(self.newest,)] = connection.execute("SELECT IFNULL(MAX(last_seq), 0) FROM batch").fetchall()
-        self._number = 0  # of the commit in the making
+        self._number = 0  # number of the current commit
         self.numbered: int | None = None
-        """First seq of the newest batch, where that has the number of this commit: then no row needs it (D-13)."""
-        self._expires = False  # some batch may
+        """First seq of the newest batch, if it holds the number of this commit, which then needs no row of its own
+        (D-13)."""
+        self._expires = False  # True if a batch may have a time of expiry
         self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
-        self._holes: dict[int, list[int]] = {}  # of a batch: messages in it, and those among them that are owed
+        self._holes: dict[int, list[int]] = {}  # by batch: number of its messages, number of those owed
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
-        self._read: tuple[int, Directory, bytes] | None = None  # the next piece is mostly of the same batch
+        self._read: tuple[int, Directory, bytes] | None = None  # last batch read: mostly the next one, too
 
     def look_for_due(self) -> None:
-        """Some batches of earlier lives may expire. In layouts without that this is not asked."""
+        """Check if batches of earlier runs may expire. Not called for layouts without expiry."""
         [(self._expires,)] = self._execute("SELECT EXISTS (SELECT 1 FROM expiry)", ()).fetchall()
 
     def newest_stored_at(self) -> int:
-        """Time at which the newest batch was stored, in seconds; 0 where there is none, or where it is damaged."""
+        """Time of storing of the newest batch, in seconds since 1970; 0 if there is none, or it is damaged."""
         for (first,) in self._execute("SELECT MAX(first_seq) FROM batch", ()).fetchall():
             directory = None if first is None else self.directory(first)
             if directory is not None:
@@ -213,9 +216,9 @@ class Deliveries:
         return 0
 
     def ages(self, now: float) -> Iterator[tuple[int, float]]:
-        """Last seqs of some batches, ascending, and how long ago each was stored: a few dozen look-ups at most.
+        """(last seq, age in seconds) of at most a few dozen batches, ascending.
 
-        They are for show: where damage is in the way, those behind it are left out.
+        Only for display: after a damaged one the rest is left out.
         """
         with suppress(sqlite3.DatabaseError):
             [(first, last)] = self._execute("SELECT MIN(first_seq), MAX(first_seq) FROM batch", ()).fetchall()
@@ -228,11 +231,11 @@ class Deliveries:
                 after = max(until + 1, one + (last - first) // _LOOKS)
 
     def begin(self, number: int) -> None:
-        """A commit of this number begins."""
+        """Begin the commit of this number."""
         self._number, self.numbered = number, None
 
     def undone(self, newest: int) -> None:
-        """The transaction was rolled back: the newest seq is again what it was before."""
+        """Restore the state after a rollback; `newest` is the newest seq as before the transaction."""
         self.newest = newest
         self._read = None
         self._holes.clear()
@@ -247,11 +250,10 @@ class Deliveries:
         held: Iterable[int],
         due: int | None = None,
     ) -> None:
-        """`owners[i]` are the peers that `messages[i]` is for, one object where they are the same.
+        """Store messages; `owners[i]` are the peer numbers for `messages[i]`, the same object if they are the same.
 
-        `due` is when all of them expire, in seconds of the clock.
-
-        Raises sqlite3.IntegrityError for a seq that is there already.
+        `due` is the time at which all of them expire, by the store's clock. Raises sqlite3.IntegrityError for a seq
+        that exists already.
         """
         kept = {*held}
         if len(messages) == 1:
@@ -269,7 +271,7 @@ class Deliveries:
             self._execute("INSERT OR REPLACE INTO expiry VALUES (?1, ?2, row_check(?1, ?2))", (first, due))
 
     def _end_due(self, firsts: Iterable[int]) -> None:
-        """These batches are gone."""
+        """Remove the times of expiry of deleted batches."""
         if self._expires:
             for first in firsts:
                 self._execute("DELETE FROM expiry WHERE first_seq = ?", (first,))
@@ -285,7 +287,7 @@ class Deliveries:
         if last > self.newest:
             self.newest, self.numbered = last, first
         self._recent.append(first)
-        first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # they ascend, but where they begin anew
+        first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # ids ascend, except after a jump
         size = sum(messages.sizes)
         if not held and owners[0] and owners.count(owners[0]) == len(owners):
             for peer in owners[0]:
@@ -303,14 +305,14 @@ class Deliveries:
             self._put(whole._replace(peer=peer).with_bits(owed, 0))
 
     def _put(self, row: tuple[int, int, int, int | None, int, bytes | None, bytes | None]) -> None:
-        """The columns of a share."""
+        """Insert a share."""
         first_id = row[3]
         if first_id is not None and first_id >= 2**63:
             row = (*row[:3], first_id - 2**64, *row[4:])
         self._execute("INSERT OR REPLACE INTO owed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, owed_check(*row)))
 
     def add(self, peer: int, seqs: Iterable[int]) -> None:
-        """Messages that are stored already are for this peer too."""
+        """Add deliveries of stored messages to another peer."""
         for (first, last, _), met in self._batches((seq, seq) for seq in seqs):
             known = [_share(row) for row in self._execute(_SHARES, (peer, first, last))]
             share = known[0] if known else self._new_share(peer, first, last)
@@ -328,10 +330,10 @@ class Deliveries:
         self._execute("UPDATE batch SET directory = ?, bodies = ? WHERE first_seq = ?", (directory, bodies, first))
         self._read = None
 
-    # Removing and setting aside.
+    # Removing and parking.
 
     def _change(self, peer: int, spans: Iterable[Span], change: Callable[[Share, int], Share | None]) -> None:
-        """Each share of the peer that these spans meet becomes what `change` makes of it and the bits that are met."""
+        """Replace each share of the peer that overlaps the spans by `change(share, overlapping bits)`."""
         gone: list[tuple[Span, int]] = []
         for row, met in _meeting(lambda low, high: self._execute(_SHARES, (peer, low, high)), 1, spans):
             share = _share(row)
@@ -343,7 +345,7 @@ class Deliveries:
         self._delete("DELETE FROM owed WHERE peer = ? AND first_seq", gone, peer)
 
     def _delete(self, head: str, gone: Sequence[tuple[Span, int]], *fixed: int) -> None:
-        """Rows that begin there. Those that one span covers are neighbours: all between them go."""
+        """Delete rows. Rows covered by one span are neighbours, and are deleted as one range."""
         for _, group in groupby(gone, lambda one: one[0]):
             firsts = [first for _, first in group]
             if len(firsts) == 1:
@@ -353,7 +355,7 @@ class Deliveries:
 
     def remove(self, peer: int, spans: Sequence[Span]) -> None:
         if len(spans) == 1 and self._execute(_REMOVE_SHARE, (peer, *spans[0])).rowcount:
-            return  # the usual case: all of one batch, and nothing else
+            return  # the usual case: exactly one batch
         self._change(peer, spans, Share.without)
 
     def park(self, peer: int, spans: Iterable[Span]) -> None:
@@ -366,7 +368,7 @@ class Deliveries:
         self._execute("DELETE FROM owed WHERE peer = ?", (peer,))
 
     def remove_messages(self, spans: Sequence[Span]) -> None:
-        """Nobody is owed these any more."""
+        """Delete messages that are not owed to any peer."""
         self._read = None
         if self.numbered is not None and any(last >= self.numbered for _, last in spans):
             self.numbered = None
@@ -387,7 +389,7 @@ class Deliveries:
             self._sparse.pop(first, None)
 
     def _thinned(self, first: int, last: int, met: Sequence[Span]) -> bool:
-        """Some messages of a batch have gone. True if all have."""
+        """Count messages of a batch as gone; True if all are."""
         hole = self._holes.setdefault(first, [last + 1 - first] * 2)
         hole[1] -= mask(first, last, met).bit_count()
         if hole[1] * 2 < hole[0]:
@@ -395,19 +397,19 @@ class Deliveries:
         return hole[1] <= 0 and not self._execute(_OWNERS, (first,)).fetchone()
 
     def _batches(self, spans: Iterable[Span]) -> Iterator[tuple[Sequence[int], list[Span]]]:
-        """Those that meet these spans: (first, last, check)."""
+        """Rows (first, last, checksum) of the batches that overlap the spans."""
         for row, met in _meeting(lambda low, high: self._execute(_BATCHES, (None, low, high)), 0, spans):
-            if row[2] != batch_check(row[0], row[1]):  # its end, or its beginning, is not what it was
+            if row[2] != batch_check(row[0], row[1]):  # its first or last seq is damaged
                 directory = self.directory(row[0])
                 if directory is None:
                     continue
                 row = (row[0], directory.last_seq, row[2])
             yield row, met
 
-    # Upkeep.
+    # Maintenance.
 
     def drop_held(self) -> None:
-        """Messages that were kept for peers which never came (T-62)."""
+        """Delete messages that were kept for connecting peers, none of which became a recipient (T-62)."""
         kept = self._execute("SELECT first_seq FROM owed WHERE peer = ?", (NOBODY,)).fetchall()
         self.forget(NOBODY)
         for (first,) in kept:
@@ -416,7 +418,7 @@ class Deliveries:
         self._execute(_ORPHANS, ())
 
     def tidy(self, closing: bool = False) -> None:
-        """Write batches anew of which less than half is owed; the newest only when the store closes."""
+        """Rewrite batches of which less than half is owed; the newest ones only when the store closes."""
         if not self._sparse:
             return
         newest = self._recent[0] if self._recent and not closing else _LAST_SEQ
@@ -440,7 +442,7 @@ class Deliveries:
     # Reading.
 
     def _batch(self, first: int) -> tuple[Directory | None, bytes]:
-        """A batch, None where its row is missing or says nothing (V9)."""
+        """Directory and bodies of a batch; directory None if its row is missing or unreadable (V9)."""
         if self._read is None or self._read[0] != first:
             self._read = None
             row = self._row(first, "directory, bodies")
@@ -451,12 +453,12 @@ class Deliveries:
         return self._read[1:]
 
     def directory(self, first: int) -> Directory | None:
-        """As `_batch`, without the bodies: so None, too, where it is not whole."""
+        """Directory of a batch, read without the bodies; None also if it is damaged."""
         directory = self._directory(first, self._row(first, "directory"))
         return directory if directory is not None and directory.whole else None
 
     def _row(self, first: int, columns: str) -> tuple[bytes, ...] | None:
-        """None where it is missing, or one of its pages cannot be read."""
+        """Columns of a batch's row; None if it is missing, or a page of it is unreadable."""
         try:
             row = self._execute(f"SELECT {columns} FROM batch WHERE first_seq = ?", (first,)).fetchone()
         except sqlite3.DatabaseError as error:
@@ -466,7 +468,7 @@ class Deliveries:
         return row if row and all(type(value) is bytes for value in row) else None
 
     def _directory(self, first: int, row: tuple[bytes, ...] | None) -> Directory | None:
-        """That of the batch which begins there, and a word where it is not as it was written, once for each batch."""
+        """Parse the directory of a batch. Damage is reported, once for each batch."""
         try:
             directory = None if row is None else Directory(row[0])
         except (ValueError, TypeError, IndexError, struct_error):
@@ -482,13 +484,13 @@ class Deliveries:
         return directory
 
     def fetch(self, peer: int, after_seq: int, max_count: int, max_bytes: int, holds: Holds | None = None) -> list[Row]:
-        """As `Store.fetch`."""
+        """Implements `Store.fetch`."""
         rows: list[Row] = []
         left = max_bytes
         with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
                 if rows and share.first_seq == share.last_seq and share.size > left:
-                    break  # its body is not even read: it may be a large one
+                    break  # without reading its body, which may be large
                 places = self._waiting(share, after_seq, max_count - len(rows), holds)
                 found = self._messages(share, places, left, not rows) if places else []
                 rows += found
@@ -498,7 +500,7 @@ class Deliveries:
         return rows
 
     def _waiting(self, share: Share, after_seq: int, most: int, holds: Holds | None) -> Sequence[int]:
-        """Places of messages behind that seq which may be sent."""
+        """Indexes of sendable messages after the seq, at most `most`."""
         start = max(0, after_seq + 1 - share.first_seq)
         if share.owed is None and share.parked is None and holds is None:  # the usual case
             return range(start, min(start + most, share.last_seq + 1 - share.first_seq))
@@ -508,7 +510,7 @@ class Deliveries:
         return [*islice(places_of(bits), most)]
 
     def _not_held(self, first: int, bits: int, holds: Holds) -> int:
-        """Without messages that are held, told by their names alone: no body is read (T-61)."""
+        """The bits without held messages. Only names are read for this (T-61)."""
         directory = self.directory(first)
         held = [holds(channel, key) for channel, key, _ in directory.names] if directory is not None else []
         if directory is None or not any(held):
@@ -522,7 +524,7 @@ class Deliveries:
         return bits
 
     def _messages(self, share: Share, places: Sequence[int], most: int, one_at_least: bool) -> list[Row]:
-        """Messages at these places of a batch, as far as all of them together are no larger than that."""
+        """Messages at these indexes of a batch, at most `most` bytes in all."""
         directory, bodies = self._batch(share.first_seq)
         if directory is not None and directory.count == share.last_seq + 1 - share.first_seq and directory.whole:
             if share.size > most:
@@ -534,7 +536,7 @@ class Deliveries:
             at = directory.at(place) if directory is not None else None
             row = _lost(share, place) if directory is None or at is None else directory.message(at, bodies)
             if isinstance(row, CorruptMessage) and directory is not None and not directory.whole:
-                row = _lost(share, place)  # its id and its size may be what changed
+                row = _lost(share, place)  # its id and size may be the damaged part
             most -= row.size
             if most < 0 and (rows or not one_at_least):
                 break
@@ -542,13 +544,13 @@ class Deliveries:
         return rows
 
     def listed(self, peer: int, after_seq: int, now: int) -> Generator[Listed]:
-        """By seq. A lost one is not old: it may not expire (V9)."""
+        """Deliveries of a peer by seq. A damaged one has age 0, so that it does not expire (V9)."""
         with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
                 yield from self._listed(share, share.bits & -1 << max(0, after_seq + 1 - share.first_seq), now)
 
     def _listed(self, share: Share, bits: int, now: int | None) -> Iterator[Listed]:
-        """Deliveries that these bits stand for; without `now` lost ones are left out."""
+        """Deliveries for these bits. With `now=None` damaged ones are left out."""
         parked = share.parked_bits
         directory = self.directory(share.first_seq) if bits else None
         for place in places_of(bits):
@@ -571,11 +573,11 @@ class Deliveries:
             )
 
     def next_due(self) -> int | None:
-        """Time of the first expiry of a delivery that has its own. A batch that nobody is owed any more has none."""
+        """Time of the first expiry of a delivery with its own. Batches that are not owed any more are ignored."""
         return next((due for _, due in self.expiring()), None)
 
     def expiring(self) -> Iterator[tuple[Listed, int]]:
-        """Deliveries of such batches, soonest first, each with when it expires."""
+        """Deliveries with their own expiry, soonest first, each with its time."""
         for first, due in self._execute(_DUE, ()).fetchall() if self._expires else ():
             for row in self._execute(_DUE_SHARES, (first,)).fetchall():
                 share = _share(row)
@@ -583,7 +585,7 @@ class Deliveries:
                     yield one, due
 
     def parts(self, peer: int) -> Iterator[Part]:
-        """Of each of its batches what waits and what is parked, by seq, without a look at bodies."""
+        """Waiting and parked messages of each batch of the peer, by seq, without reading bodies."""
         for share in map(_share, self._execute(_SHARES, (peer, 0, _LAST_SEQ))):
             directory = None if share.owed is share.parked is None else self.directory(share.first_seq)
             for parked, bits in ((False, share.bits & ~share.parked_bits), (True, share.parked_bits)):
@@ -594,7 +596,7 @@ class Deliveries:
     # Loading.
 
     def load(self) -> Totals:
-        """State of the outbox, from shares alone; of those with holes, from their directories too."""
+        """Totals of all deliveries, from the shares, and from the directories of batches with a bitmap."""
         totals = Totals()
         shares: list[Sequence[Any]] = []  # of one batch
         with closing(self._execute(f"SELECT {_COLUMNS} FROM owed WHERE peer > 0 ORDER BY first_seq", ())) as rows:
@@ -651,20 +653,20 @@ class Deliveries:
 
 
 class Totals:
-    """Numbers of all that is owed: for each peer, and for all of them together in runs."""
+    """Numbers of deliveries: by peer, and in runs over all peers."""
 
     def __init__(self) -> None:
         self.peers: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
-        """By number: messages that are pending, their bytes, the last seq, parked messages, their bytes."""
+        """By peer number: pending messages, their bytes, last seq, parked messages, their bytes."""
         self.firsts: dict[int, int] = {}
-        """By number: the first seq that is pending."""
+        """By peer number: first pending seq."""
         self.ids = IntervalSet()
         self.owed = RefCounts()
         self.last_seq = 0
-        self._run = (0, 0, 0, 0)  # whole batches of one peer, one behind the other: seqs and ids, first and next
+        self._run = (0, 0, 0, 0)  # adjacent whole batches of one peer: first and next seq, first and next id
 
     def whole(self, peer: int, first: int, last: int, first_id: int, size: int) -> None:
-        """A batch that one peer is owed, and all of it: the usual case, and a backlog has many."""
+        """Count a batch that one peer is owed in full: the usual case, and frequent in a backlog."""
         known = self.peers[peer]
         if not known[0]:
             self.firsts[peer] = first
@@ -686,7 +688,7 @@ class Totals:
             self.last_seq = end - 1
 
     def count(self, peer: int, pending: int, size: int, first: int, bits: int) -> None:
-        """Of a batch that begins there, these wait."""
+        """Count the pending messages of a peer's share of a batch."""
         known = self.peers[peer]
         if pending and not known[0]:
             self.firsts[peer] = first + (bits & -bits).bit_length() - 1
@@ -702,8 +704,8 @@ class Totals:
 
 
 def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
-    """Firsts and lasts of the runs of set bits, the lowest of which stands for `first`."""
-    if bits & (bits + 1) == 0:  # the usual case: all of them
+    """Firsts and lasts of the runs of set bits; bit 0 stands for `first`."""
+    if bits & (bits + 1) == 0:  # the usual case: a single run
         return [first], [first + bits.bit_length() - 1]
     numbers = range(first, first + bits.bit_length())
     starts, ends = bits & ~(bits << 1), bits & ~(bits >> 1)
@@ -711,7 +713,7 @@ def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
 
 
 def _flags(bits: int) -> bytes:
-    """A byte for each bit, the lowest first."""
+    """A byte of 0 or 1 for each bit, lowest bit first."""
     return f"{bits:b}"[::-1].encode().translate(_ZERO_OR_ONE)
 
 
@@ -729,6 +731,6 @@ def _mean(share: Share) -> int:
 
 
 def _lost(share: Share, place: int) -> CorruptMessage:
-    """A message that nothing is left of but its place (V9). Its size is that of the mean."""
+    """Placeholder for a damaged message, of which only the position is known (V9). Its size is the batch's average."""
     wire_id = 0 if share.first_id is None else share.first_id + place
     return CorruptMessage(share.first_seq + place, wire_id, _mean(share))

@@ -1,7 +1,7 @@
-"""Removals of one commit, cut into several that need less room.
+"""Splitting the removals of one commit into several that need less space.
 
-Removing changes pages, and each goes into the log: on a full disk what peers have acknowledged meanwhile may take more
-than the reserve has. Removals may be cut, as one that is done and not known of is asked for again.
+Removing messages changes pages, which are written to the log. On a full disk, all removals together may need more than
+the reserve. Removals may be split, because after a crash the rest is asked for again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from .owed import Span, joined
 
 _PIECES = 16
 _Removal = RemoveDeliveries | RemoveMessages
-_IN_ORDER = (ForgetPeer, AddDeliveries, UnparkDeliveries)  # their effect depends on what was removed before them
+_IN_ORDER = (ForgetPeer, AddDeliveries, UnparkDeliveries)  # their effect depends on earlier removals
 
 
 def in_pieces(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-    """Pieces, all else after the removals; none if they cannot be cut. A message goes with the last of its deliveries,
-    as pieces are cut by seq."""
+    """Parts of the commit, with all other operations after the removals; empty if it cannot be split.
+
+    It is split by seq, so that a message is removed together with the last of its deliveries.
+    """
     removals = [one for one in operations if isinstance(one, _Removal)]
     rest = [one for one in operations if not isinstance(one, _Removal)]
     ranges = _ranges(joined(span for removal in removals for span in removal.spans))
@@ -40,7 +42,7 @@ def in_pieces(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
 
 
 def _ranges(spans: Sequence[Span]) -> list[Span]:
-    """From seq to seq, about as many of these in each."""
+    """Ranges of seqs with about the same number of removals."""
     share = -(-sum(last + 1 - first for first, last in spans) // _PIECES)
     ranges: list[Span] = []
     begin, left = 0, share

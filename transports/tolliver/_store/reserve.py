@@ -1,10 +1,10 @@
-"""Reserve on the disk for a full outbox (D-13).
+"""Disk reserve, with which a full outbox can drain (D-13).
 
-With it, an outbox that has filled the disk drains. Removing what a peer has acknowledged takes room too: the log grows
-before it begins anew, and the database before the log may. On a full disk that room is a file that is there for nothing
-else. It is given up for a commit that stores no message, and made again when there is room for it twice. One half is
-for the log, the other for what the log is copied to: a reader holds the log up, and one that has taken all room by then
-could never begin anew.
+Removing acknowledged messages needs disk space too: the log grows before it starts again at its beginning, and the
+database may grow when the log is copied to it. A reserve file keeps that space free. It is deleted for a commit that
+stores no message when the disk is full, and created again when twice its size is free. Half of it is for the log, the
+other half for copying the log: a reader can delay the copying, and if the log had used everything by then, it could
+never start again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from contextlib import suppress
 from .._private import give_to_owner_of, open_private
 
 SIZE = 8 * 2**20
-_SHARE = 8  # at most this part of the disk
+_SHARE = 8  # at most 1/8 of the disk
 _SMALLEST = 2**16
 _ZEROS = bytes(2**20)
 
 
 class Reserve:
-    """A file of `size` bytes beside the database `path`; `there` while it is whole."""
+    """A file of `size` bytes beside the database `path`. `there` is True while it has its full size."""
 
     def __init__(self, path: str) -> None:
         self.path = f"{path}.reserve"
@@ -38,11 +38,11 @@ class Reserve:
         return not self.size
 
     def free(self) -> int:
-        """Bytes of the disk that this user may take."""
+        """Free bytes of the disk for this user."""
         return shutil.disk_usage(self._directory).free
 
     def make(self) -> bool:
-        """True if it is there now and was not before. Never raises."""
+        """Create the file; True if it exists now and did not before. Never raises."""
         if self.there:
             return False
         try:
@@ -68,7 +68,7 @@ class Reserve:
             os.close(file)
 
     def give_up_half(self) -> bool:
-        """True if that made room: it was whole."""
+        """Shrink the file to half; True if that freed space."""
         was_there, self.there = self.there, not self.size
         if not was_there or self.there:
             return False
@@ -79,7 +79,7 @@ class Reserve:
         return True
 
     def give_up(self) -> bool:
-        """True if that made room."""
+        """Delete the file; True if that freed space."""
         self.there = not self.size
         return self._remove()
 

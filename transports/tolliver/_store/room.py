@@ -1,9 +1,8 @@
-"""Room on the disk (D-13).
+"""Disk space: refusing messages when little is left, and the reserve (D-13).
 
-It says what is refused when there is little, and what goes on when there is none. A commit that stores messages is
-refused while less than `min_free` is left. One that stores none, above all what removes those that peers have
-acknowledged, is given the reserve. When the outbox has drained, the database is made as small as its contents are, and
-the reserve is there again.
+A commit that stores messages is refused while less than `min_free` bytes are left. A commit that stores none, such as
+the removal of acknowledged messages, may use the reserve. When the outbox has drained, the database file is shrunk, and
+the reserve is created again.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from .health import StoreHealth
 from .reserve import Reserve
 
 Growth = Callable[[], int]
-"""Says how many bytes of messages a commit stores."""
+"""Returns the number of bytes of messages that a commit stores."""
 Tell = Callable[[NoticeKind, str], object]
 
-_PLENTY = 2**30  # bytes of free disk: more than a commit takes
-_LOOK_AGAIN = 0.25  # seconds after there was plenty
-_SHRINK_AGAIN = 10.0  # seconds after shrinking has failed
+_PLENTY = 2**30  # bytes of free disk, more than any commit needs
+_LOOK_AGAIN = 0.25  # seconds until the next check, if there was plenty
+_SHRINK_AGAIN = 10.0  # seconds until the next try to shrink, after a failure
 
 
 class Room:
-    """Room on the disk of the database `path`. `tell` is told when that changes."""
+    """Disk space of the database `path`. `tell` is called when its state changes."""
 
     def __init__(self, path: str, min_free: int, tell: Tell) -> None:
         self._path = path
@@ -43,12 +42,13 @@ class Room:
         self._checkpoint: int | None = None
 
     def opened(self, connection: sqlite3.Connection) -> None:
-        """This is the connection from now on, as SQLite makes one."""
+        """Set up a connection that was opened."""
         self._look_after, self._checkpoint = 0.0, None
         self.has_plenty(connection)
 
     def has_plenty(self, connection: sqlite3.Connection) -> bool:
-        """True if there is enough; else the log is kept so short that the reserve has room for it and for its copy."""
+        """True if there is plenty of space. Otherwise the log's length is limited, so that the reserve is enough for it
+        and its copy."""
         now = monotonic()
         if now < self._look_after:
             return True
@@ -65,7 +65,7 @@ class Room:
         return plenty
 
     def require(self, connection: sqlite3.Connection, growth: Growth) -> None:
-        """Before messages are stored, which need room in the log and then in the database. Raises DiskFull."""
+        """Check for enough space for the messages, in the log and then in the database. Raises DiskFull."""
         if self.has_plenty(connection):
             self._low = False
             return
@@ -92,10 +92,10 @@ class Room:
         return DiskFull(f"cannot commit to the database {self._path}: {why} (D-13)")
 
     def make(self, error: sqlite3.Error, connection: sqlite3.Connection | None) -> Iterator[None]:
-        """Give up the reserve in steps, each of which is worth another try: no more than it takes, and the last of it
-        only for what the log is copied to. None, if it was not room that was missing."""
+        """Give up the reserve in steps, yielding after each for another try; its last part only for copying the log.
+        Yields nothing if `error` was not caused by a full disk."""
         code = primary_code(error)
-        is_perhaps = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)  # where a file cannot be made or mapped
+        is_perhaps = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)  # a file could not be created or mapped
         if code != sqlite3.SQLITE_FULL and not (is_perhaps and self._reserve.free() < self._reserve.size):
             return
         if self._reserve.give_up_half():
@@ -104,7 +104,7 @@ class Room:
                 f"the disk of the database {self._path} is full: its reserve of {self._reserve.size} bytes was given "
                 "up, so that what peers acknowledge can be removed. Free some space: there is no second one",
             )
-            _copy_log(connection)  # at once, before somebody else takes the room
+            _copy_log(connection)  # at once, before another program takes the space
             yield
         if not _copy_log(connection):
             return
@@ -113,7 +113,8 @@ class Room:
             yield
 
     def health(self, faults: list[str]) -> StoreHealth:
-        """With what is wrong beside the disk. Any thread; raises OSError where the disk does not answer."""
+        """State of the store, with further `faults`. May be called from any thread. Raises OSError if the disk does not
+        respond."""
         free = self._reserve.free()
         if not self._reserve.there:
             faults.append(
@@ -132,15 +133,15 @@ class Room:
 
     @property
     def reserved(self) -> int:
-        """Bytes of the reserve, or those that it would have."""
+        """Size of the reserve in bytes, present or not."""
         return self._reserve.size
 
     def closed(self) -> None:
-        """The end of the use. The reserve is made of the room that SQLite has given back."""
+        """Restore the reserve after the database is closed, from space that SQLite has freed."""
         self._reserve.make()
 
     def restore(self, connection: sqlite3.Connection, is_news: bool = True) -> None:
-        """Make the reserve again, if there is room for it. Never raises."""
+        """Create the reserve again if there is space for it. Never raises."""
         if self._reserve.there:
             return
         if not self._reserve.make():
@@ -156,16 +157,16 @@ class Room:
             )
 
     def _shrink(self, connection: sqlite3.Connection) -> None:
-        """A database that has drained is as large as ever, and mostly free pages."""
+        """Shrink a drained database, which consists mostly of free pages."""
         page, pages, free = (_pragma(connection, name) for name in ("page_size", "page_count", "freelist_count"))
         if (pages - free) * page > self._reserve.size or free * page < self._reserve.size // 2:
             return
         if monotonic() < self._shrink_after:
             return
         self._shrink_after = monotonic() + _SHRINK_AGAIN
-        self._reserve.give_up()  # the rest of it: nearly nothing is there to be removed any more
+        self._reserve.give_up()  # all of it: almost nothing is left to be removed
         for statement in (
-            "PRAGMA wal_checkpoint(PASSIVE)",  # so that the log begins anew and needs no room
+            "PRAGMA wal_checkpoint(PASSIVE)",  # so that the log starts again and needs no space
             "PRAGMA temp_store = MEMORY",
             "VACUUM",
             "PRAGMA wal_checkpoint(TRUNCATE)",
@@ -175,9 +176,9 @@ class Room:
 
 
 def _copy_log(connection: sqlite3.Connection | None) -> bool:
-    """Into the database, so that it begins anew. False where a reader holds it up."""
+    """Copy the log into the database, so that it starts again. False if a reader prevents it."""
     if connection is not None:
-        with suppress(sqlite3.Error):  # there is no room for it either
+        with suppress(sqlite3.Error):  # not enough space for that either
             [(busy, _frames, _copied)] = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
             return not busy
     return True

@@ -29,7 +29,7 @@ Body = bytes
 
 @dataclass(slots=True)
 class Waiting:
-    """Messages that wait for a peer, or that are parked for it. Times are seconds of the wall clock, None if lost."""
+    """Messages that wait for a peer, or are parked for it. Times are in seconds since 1970, None if damaged."""
 
     peer: UUID
     parked: bool
@@ -41,7 +41,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """A message that a peer has not acknowledged. `bytes` are those of its frame, `stored_at` is None if lost."""
+    """A message that a peer has not acknowledged. `bytes` is its frame's size; `stored_at` is None if damaged."""
 
     peer: UUID
     message_id: int
@@ -64,8 +64,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter; `body` is None where it was not asked for, or the letter is damaged. `failed_at` is in seconds of
-    the wall clock."""
+    """A dead letter. `body` is None if it was not asked for or is damaged. `failed_at` is in seconds since 1970."""
 
     number: int
     peer: UUID
@@ -80,19 +79,19 @@ class Letter:
 
 
 class DatabaseScan:
-    """The outbox of a database; `scan` makes one."""
+    """Contents of a database's outbox; created by `scan`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._deliveries = Deliveries(connection, lambda: 0)
 
     def peers(self) -> dict[int, UUID]:
-        """By their numbers; not the owner of the last values, whose messages wait for no peer."""
+        """Peers by number, without the owner of retained messages, which is no peer."""
         rows = self._connection.execute("SELECT id, uuid FROM peer")
         return {number: peer for number, uuid in rows if not is_keeper(peer := UUID(bytes=uuid))}
 
     def known(self) -> list[Known]:
-        """All peers, in the order in which they came."""
+        """All peers, in the order in which they became known."""
         lists = defaultdict(list)
         for peer, channel, key in self._connection.execute(
             "SELECT peer, channel, key FROM peer_subscription ORDER BY peer, channel, key"
@@ -114,11 +113,11 @@ class DatabaseScan:
             yield Letter(number, UUID(bytes=uuid), *names, size, wire_id, attempts, failed_at, why, body)
 
     def waiting(self) -> list[Waiting]:
-        """Of each peer what waits and what is parked, if anything is."""
+        """Waiting and parked messages of each peer that has any."""
         return [one for number, uuid in self.peers().items() for one in self._waiting(number, uuid)]
 
     def messages(self, peer: UUID | None = None) -> Iterator[Undelivered]:
-        """Of each peer, or of that one, oldest first. A message that cannot be read has no names."""
+        """Messages of each peer, or of one, oldest first. A damaged message has no names."""
         for number, uuid in self.peers().items():
             if peer in (None, uuid):
                 for _, _, wire_id, size, parked, stored_at, (channel, key) in self._deliveries.listed(number, 0, 0):
@@ -143,7 +142,7 @@ class DatabaseScan:
 
 
 def must_be_there(database: Path) -> None:
-    """Raises StoreError where there is no such file."""
+    """Raises StoreError if there is no file at the path."""
     if not database.is_file():
         raise StoreError(f"there is no database {database}: give the file that the instance uses")
 
@@ -154,10 +153,10 @@ def _shown(text: bytes) -> str:
 
 @contextmanager
 def scan(database: Path) -> Iterator[DatabaseScan]:
-    """Opens a database for reading. Raises StoreError if it is missing or of another version."""
+    """Open a database for reading. Raises StoreError if it is missing or of another version."""
     must_be_there(database)
     file = database.resolve()
-    in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would make that file, and leave it behind
+    in_use = file.with_name(f"{file.name}-wal").exists()  # else SQLite would create the file, and leave it
     options = "mode=ro" if in_use else "mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?{options}", uri=True)) as connection:
@@ -170,7 +169,7 @@ def scan(database: Path) -> Iterator[DatabaseScan]:
                     f"{database} has layout {layout}, of an older version, and the next opening brings it to layout "
                     f"{LAYOUT}: start its instance first"
                 )
-            connection.execute("BEGIN")  # all that is asked is of one moment
+            connection.execute("BEGIN")  # all reads see the state of one moment
             yield DatabaseScan(connection)
     except sqlite3.Error as error:
         raise StoreError(

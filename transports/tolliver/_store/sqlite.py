@@ -1,8 +1,8 @@
 """Durable store of a node, in one SQLite file.
 
-One commit is one transaction of few statements. Each statement gives up the interpreter's lock, and beside a busy event
-loop getting it back can take 5 ms, so rows go many to a statement; sizes are fixed, so that prepared statements are
-used again, and padding fills what is missing. Messages and deliveries have a room of their own, `owed`.
+One commit is one transaction of few statements. Each statement releases the interpreter's lock, and beside a busy event
+loop taking it back can take 5 ms. So statements have many rows each, in a few fixed sizes, so that prepared statements
+are reused; missing rows are padded. The tables of messages and deliveries are managed by `owed`.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _Values = tuple[Any, ...]
 _T = TypeVar("_T")
 
 _SIZES = (1, 4, 16, 64, 256, 1024)  # rows in one statement: benchmarks/store.py
-_STATEMENT_BYTES = 2**20  # of bodies in one statement: a prepared one keeps a copy of what it was last given
-_SHORT_SPAN = 8  # rows: shorter spans are removed row by row, many to a statement
+_STATEMENT_BYTES = 2**20  # bytes of bodies in one statement: a prepared statement keeps its last values
+_SHORT_SPAN = 8  # rows: shorter spans are removed by single rows, many in one statement
 
 _LETTERS = """
     SELECT number, peer, wire_id, attempts, failed_at, cause, channel, key, body, crc FROM dead_letter
@@ -116,14 +116,14 @@ def _delete_sql(head: str, size: int) -> str:
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[tuple[int, Sequence[_T]]]:
-    """The items in pieces of at most the largest of _SIZES, each with the smallest that it fits in."""
+    """Pieces of the items, each with the smallest of _SIZES that it fits into; none is larger than the largest."""
     for start in range(0, len(items), _SIZES[-1]):
         chunk = items[start : start + _SIZES[-1]]
         yield next(size for size in _SIZES if size >= len(chunk)), chunk
 
 
 def _by_bytes(rows: Sequence[_Values]) -> Iterator[Sequence[_Values]]:
-    """Message rows in pieces whose bodies, the last column, take at most _STATEMENT_BYTES, or of one row."""
+    """Pieces of message rows with at most _STATEMENT_BYTES of bodies (the last column), or a single row."""
     start = total = 0
     for at, row in enumerate(rows):
         total += len(row[-1])
@@ -141,17 +141,17 @@ def _by_peer(run: Iterable[RemoveDeliveries | ParkDelivery | UnparkDeliveries]) 
 
 
 class SQLiteStore:
-    """A node's durable storage in the SQLite file `path`: the contract is `tolliver_proto.store.Store`.
+    """A node's durable storage in the SQLite file `path`, which implements `tolliver_proto.store.Store`.
 
-    A file that is missing or empty is made, mode 0600 (D-13), with `instance_id` as the instance's UUID. A file that is
-    there keeps its own; `instance_id` may then be None, and it is for the caller to compare. `first_id` has no effect
-    any more: ids begin at a fresh place at every opening (T-40). With the path ":memory:" nothing is kept.
+    A missing or empty file is created, mode 0600 (D-13), with `instance_id` as the instance's UUID. An existing file
+    keeps its own; the caller must compare it, and may give None. `first_id` has no effect any more: ids start at a new
+    place at every opening (T-40). The path ":memory:" stores nothing on disk.
 
-    One instance at a time uses a database; the lock on `<path>.lock` ends with the process (T-79). Use the store from
-    one thread at a time, whichever; `check` from any other meanwhile; not at all in a forked child.
+    Only one instance at a time can use a database; the lock on `<path>.lock` ends with the process (T-79). Use the
+    store from one thread at a time, any thread; `check` from any other meanwhile; never in a forked child.
 
-    Every method but `close` raises StoreError with the file, the cause and what to do. Nothing is half-written then,
-    and the next call works if the cause is gone.
+    Every method except `close` raises StoreError with the file, the cause and what to do. Nothing is partly written
+    then, and the next call works once the cause is removed.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class SQLiteStore:
         path: str | os.PathLike[str],
         *,
         instance_id: UUID | None,
-        first_id: int | None = None,  # programs still give it
+        first_id: int | None = None,  # accepted for older programs
         min_free: int = 0,
         clock: StoreClock | None = None,
     ) -> None:
@@ -167,16 +167,16 @@ class SQLiteStore:
             MemoryDatabase(instance_id) if is_in_memory(path) else DatabaseFile(path, instance_id, min_free)
         )
         self._clock = clock or StoreClock()
-        self._correction = 0  # seconds, as the database has it
+        self._correction = 0  # seconds, as stored in the database
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
-        """The last use did not end with `close`, or damage was found: call `check` when there is time (D-13)."""
+        """True if the last use did not end with `close`, or damage was found: call `check` in the background (D-13)."""
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
         self._ending = False
         self._copying = Lock()
         self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()), self._file.tell_damage)
-        self._may_hold = False  # nobody has connected yet
+        self._may_hold = False  # True once messages for connecting peers may be stored
         self._peers: dict[UUID, int] = self._file.peers
         with self._file.failing("load", *MALFORMED):
             self._deliveries.look_for_due()
@@ -190,7 +190,7 @@ class SQLiteStore:
         return f"<SQLiteStore {self._file.path} of {self.instance_id}>"
 
     def close(self) -> None:
-        """End the use in order and let the lock go. A second call does nothing. Never raises."""
+        """Close the file in order and release the lock. Never raises. A second call does nothing."""
         self.end()
         with self._copying:
             with suppress(StoreError, *FAILURES):
@@ -203,21 +203,21 @@ class SQLiteStore:
 
     @property
     def missing(self) -> int:
-        """Commits that were confirmed and are not there: the notice `commits_missing` (D-13)."""
+        """Number of confirmed commits that are missing, as in the notice `commits_missing` (D-13)."""
         return self._file.missing
 
     def clear_missing(self) -> None:
-        """The missing commits are known and put up with: no opening tells of them again, until more are missing."""
+        """Acknowledge the missing commits: they are not reported again, unless more are missing."""
         with self._file.failing("write the mark of"):
             self._file.clear_missing()
 
     def check(self) -> list[str]:
-        """Faults in the structure of the file, [] if none. Slow: reads all of it, beside commits. `end` gives it up,
-        and then it raises StoreError."""
+        """Faults in the structure of the file, [] if none. Slow: reads all of it, during commits. Raises StoreError if
+        `end` cancelled it."""
         return self._file.check()
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """A copy of what is stored now, in a new file. Any thread, beside commits; `close` gives it up."""
+        """Copy the present state to a new file. May be called from any thread, during commits; `close` cancels it."""
         with self._copying, self._file.reader() as (source, beside):
             write_copy(source, self._file.path, path, self._look, beside)
 
@@ -226,33 +226,37 @@ class SQLiteStore:
             raise StoreError(f"the copy of the database {self._file.path} was given up: that is being closed")
 
     def end(self) -> None:
-        """No copies and no checks any more. Any thread."""
+        """Cancel copies and checks, and prevent later ones. May be called from any thread."""
         self._ending = True
         self._file.end_check()
 
     def restored(self, rng: Randomness) -> None:
-        """This file was put back from a copy: ids begin elsewhere (T-40), and nothing counts as missing (D-13)."""
+        """Declare that the file was restored from a backup: ids continue elsewhere (T-40), and no commit counts as
+        missing (D-13)."""
         self.commit(begin_elsewhere(self.load(), rng))
         self.clear_missing()
 
     def health(self) -> StoreHealth:
-        """Sizes, free disk, and faults that keep messages from being stored: any thread."""
+        """Sizes, free disk, and faults that prevent storing messages. May be called from any thread."""
         return self._file.health()
 
     def try_again(self) -> None:
-        """A commit of nothing, where the last one failed or the reserve is given up: as one of messages as large as the
-        reserve, so that it goes well where there is room again, and the reserve is made anew."""
+        """Probe with an empty commit, if the last one failed or the reserve is given up.
+
+        It requires as much free space as the reserve, so that it succeeds only when there is space again, and the
+        reserve is created again.
+        """
         try:
             self._file.write(partial(self._commit, (), None), lambda: self._file.reserved)
         except FAILURES as error:
             raise store_error(error, f"commit to the database {self._file.path}") from error
 
     def sync_seconds(self) -> float:
-        """Seconds that the end of the last commit took: its log was written and synced."""
+        """Seconds of the last COMMIT, which writes and syncs the log."""
         return self._file.sync_seconds
 
     def news(self) -> list[tuple[NoticeKind, str]]:
-        """News of it for an operator, since the last call: any thread."""
+        """Notices for operators since the last call. May be called from any thread."""
         news = []
         with suppress(IndexError):
             while True:
@@ -262,7 +266,8 @@ class SQLiteStore:
     # Reading.
 
     def load(self) -> Loaded:
-        """As `Store.load`. `pending`, `pending_bytes` and `last_seq` are of unparked deliveries, the runs of all."""
+        """Implements `Store.load`. `pending`, `pending_bytes` and `last_seq` count unparked deliveries, the runs all of
+        them."""
         connection = self._file.connection
         with self._file.failing("load", *MALFORMED):
             totals = self._deliveries.load()
@@ -284,7 +289,7 @@ class SQLiteStore:
             next_seq = max(self._deliveries.newest, totals.last_seq) + 1
             by_number = {number: uuid for uuid, number in self._peers.items()}
             [(count,)] = connection.execute("SELECT COUNT(*) FROM handled").fetchall()
-            handled = MessageSet(count + 1)  # as a node wants it that remembers so many
+            handled = MessageSet(count + 1)  # the set that a node uses to remember so many
             for peer, wire_id, checksum in connection.execute(_HANDLED):
                 if peer in by_number:
                     handled.add(by_number[peer], wire_id, checksum)
@@ -308,7 +313,7 @@ class SQLiteStore:
         )
 
     def _ages(self, table: str) -> dict[int, dict[Subscription, float]]:
-        """Of subscriptions in such a table, by peer, how long ago they came there."""
+        """Age of each subscription in the table, by peer."""
         now = int(self._clock.now())
         ages: dict[int, dict[Subscription, float]] = {}
         for peer, channel, key, since in self._file.connection.execute(
@@ -318,7 +323,7 @@ class SQLiteStore:
         return ages
 
     def _held(self, peer: int) -> Holds | None:
-        """A test of names: messages with such ones are held for that peer (T-61)."""
+        """Function that tests if messages of a channel and key are held for the peer (T-61); None if none are."""
         execute = self._file.connection.execute
         held = {(channel.decode(), key.decode()) for channel, key, _ in execute(_HELD, (peer,))}
         if not held:
@@ -333,18 +338,19 @@ class SQLiteStore:
         return holds
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
-        """As `Store.fetch`: all rows together stay within `max_bytes`, or there is only one."""
+        """Implements `Store.fetch`: all rows together have at most `max_bytes`, or there is a single one."""
         with self._file.failing("read", *MALFORMED):
             number = self._peers.get(peer, -1)
             return self._deliveries.fetch(number, after_seq, max_count, max_bytes, self._held(number))
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
-        """As `Store.find`. With several peers owed one message, a piece may end between them only at `max_count`."""
+        """Implements `Store.find`. A result may end between two peers of one message only when it has `max_count`
+        entries."""
         now = int(self._clock.now())
         asked = [peer] if peer is not None else [uuid for uuid in self._peers if not is_keeper(uuid)]
         uuids = {self._peers[uuid]: uuid for uuid in asked if uuid in self._peers}
         with self._file.failing("search", *MALFORMED), ExitStack() as stack:
-            # Each peer's deliveries lie in the order of seq: what is not asked for is not read.
+            # Each peer's deliveries are read lazily, in order of seq.
             queues = []
             for number in uuids:
                 rows = stack.enter_context(closing(self._deliveries.listed(number, after_seq, now)))
@@ -355,9 +361,10 @@ class SQLiteStore:
             ]
 
     def expiring(self, max_count: int) -> list[Found]:
-        """As `Store.expiring`. One whose place in its batch is damaged is left out: it does not expire (V9).
+        """Implements `Store.expiring`. A delivery whose place in its batch is damaged is left out: it does not expire
+        (V9).
 
-        Where the clock was set since the last look, that is stored.
+        Stores the clock's correction if the wall clock was set since the last reading.
         """
         now = self._clock.now()
         if round(self._clock.correction) != self._correction:
@@ -373,7 +380,7 @@ class SQLiteStore:
             ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
-        """As `Store.dead_letters`. One whose checksum is wrong is left out, and `news` tells of it (V9)."""
+        """Implements `Store.dead_letters`. One with a wrong checksum is left out, with a notice in `news` (V9)."""
         letters = []
         uuids = {number: uuid for uuid, number in self._peers.items()}
         with self._file.failing("read", *MALFORMED):
@@ -393,7 +400,7 @@ class SQLiteStore:
         return letters
 
     def _letters(self) -> tuple[list[tuple[int, int]], int]:
-        """Number and size of each dead letter, and the next number. Opening has told where the table cannot be read."""
+        """(number, size) of each dead letter, and the next number. An unreadable table was reported by the opening."""
         sizes: list[tuple[int, int]] = []
         with suppress(sqlite3.DatabaseError, *MALFORMED):
             sizes += ((int(number), int(size)) for number, size in self._file.connection.execute(_LETTER_SIZES))
@@ -412,7 +419,7 @@ class SQLiteStore:
     # Writing.
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """As `Store.commit`: when it returns, all is on the disk (T-54)."""
+        """Implements `Store.commit`: on return everything is on disk (T-54)."""
         kinds = {*map(type, operations)}
         growth = None if kinds.isdisjoint(STORING) else partial(bytes_of, operations)
         known = dict(self._peers) if ForgetPeer in kinds else None
@@ -425,7 +432,7 @@ class SQLiteStore:
             raise store_error(error, f"commit to the database {self._file.path}") from error
 
     def _write_as_there_is_room(self, operations: Sequence[Operation], known: dict[UUID, int] | None) -> None:
-        """On a full disk, in several commits if need be (D-13)."""
+        """Write the operations, on a full disk in several commits if needed (D-13)."""
         try:
             self._file.write(partial(self._commit, operations, known))
         except sqlite3.Error as error:
@@ -460,7 +467,7 @@ class SQLiteStore:
             raise
 
     def _keep_correction(self) -> int:
-        """By how much the wall clock is ahead, for the next life (D-10): ages would jump by it."""
+        """Store the clock's correction for the next run (D-10), whose ages would otherwise jump by it."""
         self._clock.now()
         correction = round(self._clock.correction)
         if correction != self._correction:
@@ -485,7 +492,7 @@ class SQLiteStore:
             self._execute(_delete_sql(head, size), [*fixed, *chunk, *[chunk[-1]] * (size - len(chunk))])
 
     def _number(self, peer: UUID) -> int:
-        """The small number that stands for the peer in all other tables. 0 is nobody's."""
+        """Small number that stands for the peer in all other tables. 0 is not used for a peer."""
         number = self._peers.get(peer)
         if number is None:
             number = max(self._peers.values(), default=0) + 1
@@ -496,7 +503,7 @@ class SQLiteStore:
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
         for after, some in groupby(run, attrgetter("expire_after")):
-            due = None if after is None else ceil(self._clock.now() + after)  # never too soon
+            due = None if after is None else ceil(self._clock.now() + after)  # rounded up: never early
             self._store_alike([*some], due)
 
     def _store_alike(self, run: list[StoreMessages], due: int | None) -> None:
@@ -509,7 +516,8 @@ class SQLiteStore:
         self._may_hold = self._may_hold or bool(held) or not all(owners)
 
     def _numbers(self, recipients: Sequence[Sequence[UUID]]) -> list[list[int]]:
-        """Of the peers of each message: mostly the same object for all, or one of few, and hashing UUIDs is slow."""
+        """Numbers of each message's peers. The lists are mostly one object or few, looked up once, as hashing UUIDs is
+        slow."""
         first = [self._number(peer) for peer in recipients[0]]
         if len(recipients) == 1 or all(map(is_, recipients, repeat(recipients[0]))):
             return [first] * len(recipients)
@@ -549,7 +557,7 @@ class SQLiteStore:
             self._replace_held(number, op.held)
 
     def _replace_held(self, peer: int, held: Sequence[Subscription]) -> None:
-        """Each from when it was held first."""
+        """Replace the peer's held subscriptions. Those held before keep their time."""
         rows = self._file.connection.execute(_HELD, (peer,)).fetchall()
         known = {Subscription(channel.decode(), key.decode()): since for channel, key, since in rows}
         if known:
@@ -598,9 +606,9 @@ class SQLiteStore:
             self._execute(_PIN, (None, self._peers.get(op.peer, 0)))
 
     def _forget_peers(self, run: list[ForgetPeer]) -> None:
-        """Its row stays where dead letters name it, without a pin."""
+        """Forget peers. The row of a peer that dead letters name stays, without its pinned key."""
         numbers = {op.peer: self._peers.pop(op.peer) for op in run if op.peer in self._peers}
-        spans = [(number, number) for number in numbers.values()]  # together: `handled` is walked for each statement
+        spans = [(number, number) for number in numbers.values()]  # together, as each statement scans `handled`
         for table in ("owed", "peer_subscription", "held_subscription", "unsaid", "handled"):
             self._delete(f"DELETE FROM {table} WHERE peer", spans)
         self._delete("DELETE FROM peer WHERE id NOT IN (SELECT peer FROM dead_letter) AND id", spans)
@@ -638,7 +646,7 @@ class SQLiteStore:
 
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
         for op in run:
-            first = op.first - (op.first >> 63 << 64)  # a column has a sign
+            first = op.first - (op.first >> 63 << 64)  # columns are signed 64-bit integers
             self._execute(_EXTEND_SPAN, (first, op.count))
             self._execute(_NEW_SPAN, (first, op.count))
             self._execute("DELETE FROM id_span WHERE number <= (SELECT MAX(number) FROM id_span) - ?", (op.keep,))

@@ -129,8 +129,7 @@ class Pumps:
 
     @classmethod
     def renewed(cls, tls: TLS | None, *, alpn: str = ALPN) -> Self:
-        """New pumps after a change of certificate or lists. Raises CertificateError if the given TLS cannot be read
-        again."""
+        """New pumps after a change of certificate or lists. Raises CertificateError for TLS given as fixed bytes."""
         if isinstance(tls, BytesTLS) and tls.load is None and tls.crl is None:
             raise CertificateError(
                 "these bytes are what they were at the start: give a function that returns new ones, "
