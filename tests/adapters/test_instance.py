@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
+from typing import Any
 
 import psutil
 import pytest
@@ -100,10 +102,19 @@ def test_a_host_with_two_addresses_is_listened_to_on_both(nodes: Nodes) -> None:
 def test_a_port_in_use_is_a_clear_error_that_leaves_nothing_behind(nodes: Nodes) -> None:
     with nodes.open("left") as left:
         said = f"cannot listen on 127.0.0.1:{left.port}.*Choose another"
-        with pytest.raises(ConnectionLost, match=said), nodes.open("right", listen=address(left)):
+        with pytest.raises(ConnectionLost, match=said) as refused, nodes.open("right", listen=address(left)):
             pytest.fail("two listeners on one port")
+        assert refused.value.__suppress_context__  # the frames of the system's error tell nothing more
     with nodes.open("right"):
         pass
+
+
+@pytest.mark.parametrize("names", [(print, ""), ("c", print), (b"c", "k")])
+def test_a_function_in_place_of_a_name_is_told_as_such(names: tuple[Any, Any], nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        for call in (left.subscribe, partial(left.send, body=b"")):
+            with pytest.raises(TypeError, match="is no text: give a str as channel and key, and a handler as handler="):
+                call(*names)
 
 
 def test_an_address_of_another_machine_is_a_clear_error(nodes: Nodes) -> None:

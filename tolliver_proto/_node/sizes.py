@@ -41,7 +41,11 @@ class Sizes:
         if size is None:
             try:
                 size = len(name.encode())
-            except (UnicodeEncodeError, AttributeError):
+            except AttributeError:
+                raise TypeError(
+                    f"the name {name!r:.100} is no text: give a str as channel and key, and a handler as handler="
+                ) from None
+            except UnicodeEncodeError:
                 raise LocalProtocolError(
                     "bad_text", f"the name {name!r:.100} is not text that UTF-8 can carry: give a str (T-11)"
                 ) from None

@@ -308,7 +308,7 @@ def test_a_full_outbox_refuses_before_anything_changes() -> None:
         (("c", "k", bytes(101)), OwnLimitExceeded),
         (("c" * 11, "k", b""), OwnLimitExceeded),
         (("c", "\udc80", b""), LocalProtocolError),
-        (("c", None, b""), LocalProtocolError),
+        (("c", None, b""), TypeError),
     ],
 )
 def test_a_bad_item_is_refused_with_all_its_companions(item: tuple[str, str, bytes], error: type[Exception]) -> None:

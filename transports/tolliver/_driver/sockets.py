@@ -136,7 +136,7 @@ def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket
         if is_taken(port, error) and tries > 1:
             return open_listeners(host, port, tries - 1)
         advice = MORE_FILES if error.errno in _TOO_MANY else "Choose another port or address"
-        raise CannotListen(error.errno, f"cannot listen on {host}:{port}: {error}. {advice}") from error
+        raise CannotListen(error.errno, f"cannot listen on {host}:{port}: {error}. {advice}") from None
     return opened
 
 

@@ -56,6 +56,9 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
     """host and port of "host:port", "host", "[v6]:port" or "[v6]"."""
     if not isinstance(text, str):
         raise TypeError(f'the address {text!r} is no text: write "host:port", "host" or "[::1]:{default_port}"')
+    scheme, is_url, rest = text.partition("://")
+    if is_url:
+        raise ValueError(f'the address {text!r:.100} is a URL: write it without "{scheme}://", as "{rest}"')
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         colon, port = rest[:1], rest[1:]
