@@ -228,7 +228,7 @@ CASES: dict[str, Case] = {
     "plain tcp that talks": Case(lambda _: answers(b"SSH-2.0-x\r\n")(), ["not_tls"], "SSH-2.0"),
     "plain tcp that closes": Case(lambda _: plain_server(lambda _stream: None), ["not_tls"], "plain TCP"),
     "plain tcp that is silent": Case(lambda _: silent(), ["silent"], "does not answer in TLS", SOON),
-    "a plain instance": Case(lambda members: instance(members, plaintext=True), ["not_tls"], "plaintext=True"),
+    "a plain instance": Case(lambda members: instance(members, plaintext=True), ["not_tls"], "its option plaintext"),
     "plain streams": Case(lambda members: streams(members, plaintext=True), ["not_tls"], "speaks streams"),
     "http": Case(lambda _: answers(b"HTTP/1.1 400 Bad Request\r\n\r\n")(), ["http"], "speaks HTTP"),
     "http that says so when asked": Case(lambda _: web_server(), ["http"], "speaks HTTP"),

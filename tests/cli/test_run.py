@@ -23,7 +23,6 @@ from tolliver._cli.config import KEYS, load
 from tolliver._options.reading import leaves, read
 from tolliver.staging import Position, StageFolder
 
-from scripts.draw.options import RUN
 from tests.cli.commands import COMMAND, SECONDS, Listener, run_process, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
@@ -38,6 +37,9 @@ with here.open("a") as out:
     print(*names, sys.stdin.read(), sep="|", file=out)
 sys.exit(names[2] == "1" and names[1] == "bad")
 """
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "run.md"
 
 
 def config(tmp_path: Path, who: Who, more: str) -> Path:
@@ -110,6 +112,22 @@ def test_messages_go_to_a_file_and_rules_are_read_again(who: Who, tmp_path: Path
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(SECONDS) == 0
     assert len(until_lines(tmp_path / "got.jsonl", 1)) == 1
+
+
+def test_a_name_that_looks_like_a_pattern_is_told_to_be_none(tmp_path: Path, who: Who) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('plaintext = true\nsubscriptions = ["orders.*", "a>b", "", "C#"]\ndeliver.file = "got"\n')
+    *told, end = tolliver("config", "check", path).stderr.splitlines()
+    assert told == ["tolliver: 'orders.*' is one name, and no pattern: give each name, or none for all of them"]
+    assert end.endswith("options set")
+    path = config(tmp_path, who, 'deliver.file = "got"')
+    path.write_text(path.read_text().replace('["c"]', '["orders/#"]'))
+    with running(tmp_path / "out", "run", path) as service:
+        service.until_said("'orders/#' is one name")
+        assert service.interrupt() == 0
+    with running(tmp_path / "out", "listen", "--key", "orders.>", "--listen", "127.0.0.1:0", *who("bob")) as alice:
+        alice.until_said("'orders.>' is one name")
+        assert alice.interrupt() == 0
 
 
 def metric(address: str, name: str) -> float:
@@ -234,7 +252,7 @@ PARTS = ("tls", "deliver", "bridge", "limits")
 
 
 def test_the_files_on_the_page_can_be_read() -> None:
-    shown = re.findall(r"^```toml\n(.*?)^```$", RUN.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    shown = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     whole, *parts = map(tomllib.loads, shown)
     assert [read({"deliver": one}, KEYS, Path())["deliver.channel"] for one in whole.pop("deliver")]
     assert read(whole, KEYS, Path())["limits.max_body"] == 64 * 2**20

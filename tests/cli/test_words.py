@@ -37,5 +37,10 @@ def test_text_is_shown_as_it_is(text: str) -> None:
     assert words.body(text.encode()) == text
 
 
+def test_addresses_can_be_dialled_as_they_are_shown() -> None:
+    listening = words.listening([("::", 7011), ("127.0.0.1", 7012)])
+    assert listening == ", listening on [::]:7011, listening on 127.0.0.1:7012"
+
+
 def test_a_long_body_that_is_no_text_keeps_its_bytes() -> None:
     assert words.body(b"\xff" * 9000, 8) == "b'\\xff\\x... (9,000 bytes)"

@@ -69,7 +69,7 @@ class Bridging:
                 async with create_streams(wanted.options) as streams:
                     for name in wanted.names:
                         streams.publish(name, bridge(self._instance, subscribe=wanted.subscribe))
-                    where = ", ".join(f"{host}:{port}" for host, port in streams.addresses)
+                    where = ", ".join(words.dialled(streams.addresses))
                     words.say(f"streams {', '.join(map(words.name, wanted.names))} of messages are on {where}")
                     task_status.started((scope, ended))
                     await anyio.sleep_forever()

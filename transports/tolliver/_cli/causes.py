@@ -56,7 +56,8 @@ ours_expired FAIL: {whose} has expired, {ago} ago
   > make a new one with the same UUID, `tolliver certs DIR NAME --uuid {uuid}`, or set the clock of this machine, if it
     is not {now} now
 ours_expires warn: {whose} expires in {left}
-  > make a new one with the same UUID, `tolliver certs DIR NAME --uuid {uuid}`, and reload_tls()
+  > make a new one with the same UUID, `tolliver certs DIR NAME --uuid {uuid}`, and have the
+    instance read it again (SIGHUP)
 ours_refused FAIL: {why}
   > give the ca.pem of the CA that signed it, or make a new certificate with `tolliver certs`
 
@@ -89,7 +90,7 @@ name.resolver FAIL: nobody says which address {host} has: the resolver does not 
 tcp
 refused FAIL: nobody listens at {where}
   > start the instance there, or correct the port; an instance that listens on 127.0.0.1 is reached from its own machine
-    alone: InstanceOptions(listen="0.0.0.0:PORT")
+    alone: its option listen is to be 0.0.0.0:PORT
 refused.itself FAIL: nobody listens at {where}: the connection met itself
   > start the instance there
 no_answer FAIL: {where} does not answer within {seconds:g} s: something drops the packets, or the machine is off
@@ -107,13 +108,13 @@ tls
 http FAIL: {remote} speaks HTTP
   > correct the port: this may be a status endpoint, or a web server, and instances listen on 7011 by default
 not_tls FAIL: {remote} speaks plain TCP, no TLS; it says {said!r}
-  > correct the port; if an instance is there, give it certificates in place of plaintext=True
+  > correct the port; if an instance is there, give it certificates in place of its option plaintext
 not_tls.closes FAIL: {remote} closes the connection at the first bytes of TLS, as plain TCP of something else does, or
-    an instance with plaintext=True
-  > correct the port; if an instance is there, give it certificates in place of plaintext=True. Its log may say more:
-    too_many_handshakes, protocol_error
+    an instance with the option plaintext
+  > correct the port; if an instance is there, give it certificates in place of its option plaintext. Its log may say
+    more: too_many_handshakes, protocol_error
 not_tls.streams FAIL: {remote} speaks streams, and without TLS
-  > give it certificates in place of plaintext=True, or the port of messages
+  > give it certificates in place of its option plaintext, or the port of messages
 silent FAIL: {remote} takes the connection and does not answer in TLS: it is plain TCP of something else, or a process
     that hangs
   > correct the port; if it is the right one, see what its process waits for (py-spy dump), and start it again
@@ -125,7 +126,7 @@ ours_refused FAIL: {why}
   > the log of {remote} has the notice certificate_refused, which says more; both sides need certificates of the same
     CA, and clocks that agree
 tls FAIL: {why}
-  > both sides need TLS 1.3, or tls12=True; its log may say more
+  > both sides need TLS 1.3, or the option tls.tls12; its log may say more
 tls.later FAIL: {why}
   > try again; if it stays so, the log of the other end may say why
 no_certificate warn: {version} is there at {remote}; without certificates of ours nothing was checked but what it shows
@@ -135,8 +136,8 @@ peer
 other_ca FAIL: {whose} is of another CA, {issuer!r}
   > is it the right port? Else both sides need certificates of the same private CA: give each the same ca.pem
 theirs_expired FAIL: {whose} has expired, {ago} ago
-  > make a new one for it, `tolliver certs DIR NAME --uuid {uuid}`, and have it call reload_tls(); or set the clock of
-    this machine, if it is not {now} now
+  > make a new one for it, `tolliver certs DIR NAME --uuid {uuid}`, and have it read again there
+    (SIGHUP); or set the clock of this machine, if it is not {now} now
 theirs_expires warn: {whose} expires in {left}
   > make a new one for it, `tolliver certs DIR NAME --uuid {uuid}`
 theirs_refused FAIL: we refuse the certificate of {remote}: {why}
@@ -144,8 +145,7 @@ theirs_refused FAIL: we refuse the certificate of {remote}: {why}
 uuid FAIL: the peer at {remote} is {papers}, and not {remote.identity}
   > correct the address, or give the UUID of the instance that runs there
 host_name FAIL: the certificate of {remote} is for {names}, and not for {remote.host}
-  > dial it by a name in its certificate, or by its UUID: Remote(host, port, identity=...), here --uuid; or make it one
-    with --host
+  > dial it by a name in its certificate, or by its UUID: UUID@HOST:PORT, here --uuid; or make it one with --host
 
 protocol
 messages FAIL: {remote} is a port of messages ({alpn}), where streams were meant
@@ -159,8 +159,8 @@ handshake
 uuid FAIL: the peer at {remote} says that it is {uuid}, and not {remote.identity}
   > correct the address, or give the UUID of the instance that runs there
 version FAIL: {uuid} at {remote} announces version {theirs} of the protocol, and this side version {ours}
-  > give both one version=, or let the one of version {higher} speak {lower}, by speaks= (T-60); if ours has
-    version={theirs}, say --protocol-version {theirs} here
+  > give both the same option version, or let the one of version {higher} speak {lower}, too, by its option speaks
+    (T-60); if ours has version {theirs}, say --protocol-version {theirs} here
 version.there FAIL: {remote}: {why}
   > run versions of tolliver that have the same
 closed FAIL: {remote}: {why}
@@ -186,12 +186,12 @@ clock
 clock warn: that of {where} is {apart} {way} ours: {theirs}, and here {ours}
   > let both machines set their clocks by NTP (`timedatectl`): certificates and expiries depend on them
 status warn: {where} does not answer with a time: {why}
-  > give the address of its status endpoint, InstanceOptions(status="host:port")
+  > give the address of its status endpoint: the option status of that instance has it
 
 remotes
 remote FAIL: the instance at {where} is not connected to {remote:.100}: {why:.300}
   > run `tolliver doctor {remote:.100}` with the files of that instance, and mend what is told; the remote is dialled
-    every 1 to 5 minutes, and at once after a reload (SIGHUP, reload_tls, set_acl)
+    every 1 to 5 minutes, and at once after a reload (SIGHUP)
 """
 
 

@@ -31,7 +31,7 @@ from ..blocking import create_instance
 from .bridging import Bridge
 from .destinations import KEY, Destination, check_all_go_somewhere, destinations, subscribed
 from .tables import print_rows
-from .words import logging_to_stderr
+from .words import logging_to_stderr, say_plain
 
 KEYS: Mapping[str, Entry] = {**TABLE, **PROGRAM}
 _NEEDED = {
@@ -172,6 +172,7 @@ def check(path: Path) -> list[str]:
     config = load(path)
     options = config.options()
     config.bridge()
+    say_plain(config.subscriptions)
     if not is_in_memory(options.database):
         check_place(options.database)
     tls = None if options.tls is None else evolve(options.tls, keylog=None)

@@ -107,7 +107,7 @@ class Meeting:
             ) from None
 
     def common(self) -> dict[str, Any]:
-        """What messages, streams and a stage all take: where they listen, TLS, access rules.
+        """Options that messages, streams and a stage all take: where they listen, TLS, access rules.
 
         Raises ValueError where something is missing or said twice, and OSError.
         """

@@ -29,7 +29,7 @@ PORT = 9464
 _MOST = 2**26  # bytes of an answer
 _SAID = 300  # characters of an answer that is no status
 _NO_TIME = 1e11  # seconds since 1970
-_OPEN = 'its program opens one with InstanceOptions(status="HOST:PORT"), `tolliver run` with status = "HOST:PORT"'
+_OPEN = 'an instance opens one with its option status, which is status = "HOST:PORT" in the file of `tolliver run`'
 _START = f"start the instance, or correct the port; {_OPEN}"
 
 

@@ -66,7 +66,7 @@ def _bar(value: float, highest: float) -> str:
 
 @define
 class Pace:
-    """How fast counts grow. Times are in seconds, by our own clock."""
+    """Growth of counts. Times are in seconds, by our own clock."""
 
     begun: float = field(factory=time.monotonic)
     _before: tuple[float, tuple[int, ...]] | None = None

@@ -173,7 +173,7 @@ def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -
         place.unlink()
         raise StoreError(
             f"the instance that has {database} has not looked for this within {timeout:g} s: it is no `tolliver run`, "
-            "or too busy. In a program, call instance.admin.replay() and drop_dead_letters(); or stop it first"
+            "or too busy. Stop it first, or have the program do it (docs/operations.md#dead-letters)"
         )
     return left
 
@@ -195,7 +195,7 @@ def _read(place: Path) -> Mapping[str, Collection[int]]:
 
 
 def _requests(database: Path) -> list[tuple[str, Collection[int]]]:
-    """What is asked for, oldest first. Each request goes: its command sees by that that it is being done."""
+    """All that is asked for, oldest first. Each request goes: its command sees by that that it is being done."""
     found: list[tuple[str, Collection[int]]] = []
     place = database.resolve()
     for file in sorted(place.parent.glob(f"{glob.escape(place.name)}.letters.{_NAME * '[0-9a-f]'}")):

@@ -92,6 +92,7 @@ async def listen(
     With a codec, a message that it does not decode fails, which is told on standard error.
     """
     output = Output()
+    words.say_plain(wanted)
     async with create_instance(options, subscriptions=wanted) as instance:
         runs: Runs | TypedRuns[Any] = (
             instance.message_runs("", "", subscribe=False)

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 from attrs import define, evolve
@@ -64,55 +64,21 @@ class Content:
     def open(self) -> io.RawIOBase:
         return standard_input() if self.file is None else io.FileIO(self.file)
 
-    def cutter(self) -> Cutter:
-        return Lines() if self.record_size is None else Records(self.record_size)
-
     def __str__(self) -> str:
         return "standard input" if self.file is None else str(self.file)
 
 
-class Cutter(Protocol):
-    """Makes elements of pieces, wherever these were cut."""
-
-    def cut(self, piece: bytes) -> list[bytes]: ...
-
-    def end(self) -> list[bytes]:
-        """Elements left at the end of the file. Raises ValueError where that is no element."""
-
-
-class Lines:
-    """Lines without their newlines; the last one need not have one."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def cut(self, piece: bytes) -> list[bytes]:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > _MOST:
-            raise ValueError(f"a line is longer than {_MOST:,} bytes, which is the most that an element has")
-        return lines
-
-    def end(self) -> list[bytes]:
-        return [self._rest] if self._rest else []
+def _lines(data: bytes) -> tuple[list[bytes], bytes]:
+    """Lines without their newlines, and what goes on in the next piece."""
+    *lines, rest = data.split(b"\n")
+    if len(rest) > _MOST:
+        raise ValueError(f"a line is longer than {_MOST:,} bytes, which is the most that an element has")
+    return lines, rest
 
 
-class Records:
-    """All of the same size."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._rest = b""
-
-    def cut(self, piece: bytes) -> list[bytes]:
-        data, size = self._rest + piece, self._size
-        whole = len(data) - len(data) % size
-        self._rest = data[whole:]
-        return [data[at : at + size] for at in range(0, whole, size)]
-
-    def end(self) -> list[bytes]:
-        if self._rest:
-            raise ValueError(f"the last record has {len(self._rest)} of {self._size} bytes")
-        return []
+def _records(size: int, data: bytes) -> tuple[list[bytes], bytes]:
+    whole = len(data) - len(data) % size
+    return [data[at : at + size] for at in range(0, whole, size)], data[whole:]
 
 
 class Reading:
@@ -159,17 +125,22 @@ class Reading:
 
 
 async def _runs(content: Content) -> AsyncGenerator[list[bytes], None]:
-    cutter = content.cutter()
+    """Elements, wherever the pieces of the file were cut; the last line need not have an end."""
+    size, rest = content.record_size, b""
+    cut = _lines if size is None else partial(_records, size)
     with content.open() as file:
         while True:
             async for piece in pieces(file):
-                yield cutter.cut(piece)
+                elements, rest = cut(rest + piece)
+                yield elements
             if not content.follow:
                 break
             if os.fstat(file.fileno()).st_size < file.tell():
                 raise ValueError("the file has become shorter: subscribe again to read it from its beginning")
             await anyio.sleep(_POLL)
-    yield cutter.end()
+    if rest and size is not None:
+        raise ValueError(f"the last record has {len(rest)} of {size} bytes")
+    yield [rest] if rest else []
 
 
 async def publish(

@@ -344,7 +344,7 @@ class _Pauses:
 
 
 class _Sender:
-    """What is under way are batches that were stored and are not acknowledged, oldest first."""
+    """Batches under way were stored and are not acknowledged, the oldest first."""
 
     def __init__(self, instance: Instance, job: Job, tally: Tally, show: Callable[[], None], pauses: _Pauses) -> None:
         self._pauses = pauses

@@ -39,6 +39,7 @@ _BRIDGE = "bridge."  # its keys, too
 async def serve(config: Config, as_json: bool) -> None:
     """Until a signal, which it watches for. Raises Interrupted then, and what the opening raises."""
     _set_level(config)
+    words.say_plain(config.subscriptions)
     options = config.options()
     bridge, manager = config.bridge(), ServiceManager()
     with hangups() as come, signals() as told:
@@ -64,8 +65,7 @@ def _say_where(instance: Instance, config: Config, as_json: bool) -> None:
     going = ", ".join(f"messages go {one}" for one in config.destinations) or "no messages"
     said = f"this is {instance.instance_id}{words.listening(instance.addresses)}; {going}; Ctrl-C ends"
     if as_json:
-        where = [f"{host}:{port}" for host, port in instance.addresses]
-        words.tell(True, said, instance=str(instance.instance_id), addresses=where)
+        words.tell(True, said, instance=str(instance.instance_id), addresses=words.dialled(instance.addresses))
     words.say(said)
 
 

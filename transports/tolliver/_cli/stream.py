@@ -123,8 +123,8 @@ async def _stream(
 
     output, watch = Output(), Watch(_say_nothing)
     async with create_streams(evolve(options, on_event=watch)) as streams:
-        for host, port in streams.addresses:
-            words.say(f"listening on {host}:{port}; Ctrl-C ends")
+        for address in words.dialled(streams.addresses):
+            words.say(f"listening on {address}; Ctrl-C ends")
         peers = [await streams.connect(remote, timeout=PATIENCE) for remote in remotes]
         peer = peers[0] if peers else await watch.somebody()
         meter.pace = Pace()

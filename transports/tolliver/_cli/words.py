@@ -10,6 +10,7 @@ import codecs
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,10 +23,12 @@ import typer
 
 from tolliver_proto import TolliverError
 
+from .._options.instance import Remote
 from .standard import complain
 
 _UTF8 = codecs.getincrementaldecoder("utf-8")
 _BODY = 1000  # characters of a body
+_PATTERN = re.compile(r"(^|[./])[*>#+]($|[./])")  # of other message systems
 
 
 def name(text: str) -> str:
@@ -76,12 +79,23 @@ def count(number: int, what: str) -> str:
 
 def listening(addresses: Iterable[tuple[str, int]]) -> str:
     """Words to append: where an end listens, if it does."""
-    return "".join(f", listening on {host}:{port}" for host, port in addresses)
+    return "".join(f", listening on {one}" for one in dialled(addresses))
+
+
+def dialled(addresses: Iterable[tuple[str, int]]) -> list[str]:
+    """Each as others dial it, an IPv6 address in brackets."""
+    return [str(Remote(*one)) for one in addresses]
 
 
 def listed(subscriptions: Iterable[tuple[str, str]]) -> str:
     """Subscriptions by name."""
     return ", ".join(" ".join(map(name, one)) for one in subscriptions)
+
+
+def say_plain(subscriptions: Iterable[tuple[str, str]]) -> None:
+    """Says of each name that looks like a pattern that it is none."""
+    for one in dict.fromkeys(part for both in subscriptions for part in both if _PATTERN.search(part)):
+        say(f"{name(one)} is one name, and no pattern: give each name, or none for all of them", Level.WARNING)
 
 
 class Level(StrEnum):

@@ -74,7 +74,7 @@ def revoke(
     from ...certs import revoke
 
     path = revoke(directory, files or (), days)
-    words.tell(json, f"{path} is signed anew; instances read it with reload_tls() or SIGHUP", crl=str(path))
+    words.tell(json, f"{path} is signed anew; instances read it at SIGHUP", crl=str(path))
 
 
 @app.command(examples=("pin certs/alice.pem", "pin certs/*.pem --json"))
@@ -82,8 +82,7 @@ def pin(
     files: Annotated[list[Path], typer.Argument(help="Certificates (PEM).", show_default=False)],
     json: JsonResult = False,
 ) -> None:
-    """Print what to pin of each certificate: the SHA-256 of its key, for --spki or Remote(spki_sha256=...), and its
-    names."""
+    """Print what to pin of each certificate: the SHA-256 of its key, for --spki, and its names."""
     from ..certificates import show_pins
 
     show_pins(files, json)

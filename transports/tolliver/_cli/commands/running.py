@@ -113,8 +113,8 @@ def status(
     ] = False,
 ) -> None:
     """Print the status of running instances, once: readiness, peers, what waits for them and since when, handlers,
-    queues, notices. It reads their status endpoints, InstanceOptions(status="127.0.0.1:9464"). Exit status 0 if all
-    are ready, 1 if one is not, 2 if one does not answer."""
+    queues, notices. It reads their status endpoints, which the option status opens. Exit status 0 if all are ready,
+    1 if one is not, 2 if one does not answer."""
     from ..endpoints import Endpoint
     from ..status import status_and_print
 
@@ -138,7 +138,7 @@ def top(
     ] = False,
 ) -> None:
     """Watch running instances on a full screen: peers, what waits and for how long, rates, charts, notices. It reads
-    their status endpoints, InstanceOptions(status="127.0.0.1:9464"). `?` there shows the keys, `q` ends it. One that
+    their status endpoints, which the option status opens. `?` there shows the keys, `q` ends it. One that
     goes away is shown as away, and comes back."""
     from .. import top as screen
     from ..endpoints import Endpoint
