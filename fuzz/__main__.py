@@ -7,7 +7,7 @@ From the root of the repository:
     python -m fuzz TARGET --hypothesis               for 30 seconds without it: random cases and damaged good ones
     python -m fuzz TARGET crash-...                  that one case again, also with --hypothesis
     python -m fuzz TARGET found -max_total_time=60   keeps new cases in found/; all other options are libFuzzer's
-    python -m fuzz MODULE:BODY ...                   a target of your own: docs/fuzzing.md
+    python -m fuzz MODULE:BODY ...                   a target of your own: docs/testing.md
 
 It stops at the first case that breaks a promise and writes it to a file `crash-...`. `make fuzz MINUTES=n` runs all of
 them, and keeps what they find.

@@ -72,6 +72,6 @@ def test_every_point_of_the_chart_is_inside_it(bounded: Run, unbounded: Run) -> 
 def test_the_page_quotes_the_run_that_its_chart_shows() -> None:
     described = re.search(r"<desc>\n(.+?)\n</desc>", CHART.read_text("utf-8"), re.DOTALL)
     assert described
-    page = (Path(__file__).parents[1] / "docs" / "backpressure.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "streams.md").read_text("utf-8")
     assert unescape(described[1]) in page
     assert f"({CHART.name})" in page

@@ -101,15 +101,10 @@ _AROUND_ON = {
     "README.md": "{fragments}",
     "blocking.md": _AROUND_BLOCKING,
     "embedding.md": "{fragments}",
-    "from-rsocket.md": _AROUND_STREAMS,
-    "fuzzing.md": "{fragments}",
-    "node.md": "{fragments}",
     "spark.md": "{fragments}",
     "spark-connections.md": "{fragments}",
     "streams.md": _AROUND_STREAMS,
 }
-_GOES_ON = {"node.md": "embedding.md"}
-"""A page whose program goes on where that of the other page ends."""
 _IN_SPARK = ["spark.md:fragments", "spark-connections.md:fragments"]
 """Run by tests/spark/test_page.py, in the session that its tests share."""
 
@@ -124,8 +119,7 @@ class Example(NamedTuple):
 def programs(page: Path) -> list[Example]:
     """All that a page can run."""
     found, fragments, beside = [], [], ""
-    before = page.with_name(_GOES_ON[page.name]).read_text() if page.name in _GOES_ON else ""
-    text = f"\n{before}\n{page.read_text()}"
+    text = f"\n{page.read_text()}"
     for block in _BLOCK.finditer(text):
         code, line = block["code"], text[: block.start("code")].count("\n")
         if _NOT_RUN.fullmatch(block["before"].strip()):

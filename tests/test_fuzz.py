@@ -19,7 +19,7 @@ from fuzz.words import WORDS, path_of, text_of
 from scripts.prove.roundtrip import PER_STREAM, PROTOCOLS, differs
 
 Record = Callable[[str, object], None]
-FUZZING = Path(__file__).parent.parent / "docs" / "fuzzing.md"
+FUZZING = Path(__file__).parent.parent / "docs" / "testing.md"
 SEEDS = 12  # of each target that are run whole
 each = pytest.mark.parametrize("target", TARGETS.values(), ids=lambda target: target.name)
 
@@ -92,8 +92,9 @@ def test_the_command_runs_a_target_without_atheris(
 def test_the_command_finds_the_mistake_in_a_target_of_your_own_and_runs_that_case_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The target is the one of docs/fuzzing.md, with a mistake."""
-    [program] = re.findall(r"^```python\n(.*?)^```$", FUZZING.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    """The target is the one of docs/testing.md, with a mistake."""
+    section = FUZZING.read_text("utf-8").partition("## Fuzz it")[2]
+    [program] = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     mistaken = program.replace("except ValueError", "except UnicodeDecodeError")
     assert mistaken != program
     for name, code in {"right_orders": program, "mistaken_orders": mistaken}.items():

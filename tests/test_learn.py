@@ -132,7 +132,7 @@ def test_a_message_waits_for_the_receiver_that_was_stopped(tmp_path: Path, types
 
 @pytest.mark.thorough
 def test_jobs_survive_the_kills_of_a_worker_and_of_the_producer(folder: Path, types: Callable[[str], Running]) -> None:
-    save("first-queue.md", folder)
+    save("patterns.md", folder)
     producer = types("python producer.py")
     producer.until_said(f"stored {JOBS} jobs")
     bob, carol = types("python worker.py bob"), types("python worker.py carol")

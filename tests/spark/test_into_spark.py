@@ -1,4 +1,4 @@
-"""Tutorial docs/into-spark.md: its commands record three messages, and its program reads them in the tests' session."""
+"""Tutorial of docs/spark.md: its commands record three messages, and its program reads them in the tests' session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ports import free_address
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).parents[2] / "docs" / "into-spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 MESSAGES = 3
 
 
@@ -24,7 +24,7 @@ MESSAGES = 3
 def test_the_commands_record_and_the_program_reads(spark: SparkSession, tmp_path: Path, certs: Certificates) -> None:
     for member in ("alice", "bob"):
         certs.tls(member)
-    text = PAGE.read_text("utf-8").replace("127.0.0.1:7011", free_address())
+    text = PAGE.read_text("utf-8").partition("## In ten minutes")[2].partition("\n## ")[0].replace("127.0.0.1:7011", free_address())
     text = text.replace("certs/bob.db", f"{tmp_path}/bob.db").replace("--certs certs", f"--certs {certs.directory}")
     text = text.replace("recordings", f"{tmp_path}/recordings")
     [listen] = re.findall(r"^tolliver (listen .*)$", text, re.MULTILINE)

@@ -33,7 +33,7 @@ class QuotaPolicy(StrEnum):
 
 @options
 class Policy:
-    """Choices of a node, of which docs/node.md has a table. Raises ValueError for values out of range."""
+    """Choices of a node, each with its default and meaning below. Raises ValueError for values out of range."""
 
     dedupe: int = option(
         "N",

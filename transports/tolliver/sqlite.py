@@ -1,4 +1,4 @@
-"""Durable store, for programs that drive a node themselves (docs/node.md)."""
+"""Durable store, for programs that drive a node themselves (docs/embedding.md)."""
 
 from ._store.sqlite import SQLiteStore
 

@@ -104,7 +104,7 @@ PROGRAM: Mapping[str, Entry] = {
         "SECONDS|none", "for one message; after that it counts as failed, and is redelivered", default=60.0
     ),
     "bridge.listen": Entry("HOST:PORT", "let subscribers of streams connect here, for messages as streams"),
-    "bridge.names": Entry("WORD", "which streams there are (docs/bridge.md)", default=("tolliver://*",)),
+    "bridge.names": Entry("WORD", "which streams there are (docs/streams.md)", default=("tolliver://*",)),
     "bridge.subscribe": Entry("", "a stream subscribes this instance to what it asks for, for good", default=False),
     "bridge.acl": Entry("RULES", "access rules of the streams (TOML)"),
     "reload_every": Entry(

@@ -68,7 +68,7 @@ def async_bridge(instance: AsyncInstance, *, subscribe: bool = False) -> Callabl
 
     A subscriber asks for "tolliver://channel/key", percent-encoded as in a URL, and gets the bodies of the messages.
     "tolliver://channel" means every key of the channel, "tolliver:///" every channel. Reliable messages are
-    acknowledged when the subscriber has processed them: at least once, in order of arrival (docs/bridge.md).
+    acknowledged when the subscriber has processed them: at least once, in order of arrival (docs/streams.md).
 
     - `instance`: must be of the same adapter, and on the same loop, as the streams.
     - `subscribe`: True: each stream subscribes the instance, for good, to the channel and key that it asks for (T-24).
@@ -89,7 +89,7 @@ def thread_bridge(instance: ThreadInstance, *, subscribe: bool = False) -> Calla
 
     A subscriber asks for "tolliver://channel/key", percent-encoded as in a URL, and gets the bodies of the messages.
     "tolliver://channel" means every key of the channel, "tolliver:///" every channel. Reliable messages are
-    acknowledged when the subscriber has processed them: at least once, in order of arrival (docs/bridge.md).
+    acknowledged when the subscriber has processed them: at least once, in order of arrival (docs/streams.md).
 
     - `instance`: must be of the same adapter as the streams.
     - `subscribe`: True: each stream subscribes the instance, for good, to the channel and key that it asks for (T-24).

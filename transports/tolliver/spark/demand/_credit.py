@@ -5,7 +5,7 @@ stage until the element stands there, or cannot come any more. Staged and expect
 stage, however publishers behave; and as readers delete, grants grow again.
 
 A stream of the bridge counts a request as a receipt for as many elements before, as long as no more are out than with
-its first grant (docs/bridge.md). So a stream begins with its whole window, and what is granted later takes the place of
+its first grant (docs/streams.md). So a stream begins with its whole window, and what is granted later takes the place of
 what is on the disk.
 """
 
