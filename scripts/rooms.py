@@ -164,6 +164,11 @@ INSIDERS = (
     ),
     Insider("fuzz/trust_bodies.py", ("tolliver._tls.x509",), "fuzzes this reader of certificates"),
     Insider("fuzz/words.py", ("tolliver_proto.reactive._varint",), "writes numbers as that protocol does"),
+    Insider(
+        "scripts/draw/options.py",
+        ("tolliver._cli.config", "tolliver._options.reading"),
+        "shows every key that a file may have",
+    ),
     Insider("scripts/release/docs.py", ("tolliver._cli.commands",), "shows every command as the program says it"),
     Insider(
         "scripts/draw/states.py",

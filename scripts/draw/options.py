@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from tolliver._cli.config import KEYS
+from tolliver._options.reading import show_default
 
 from scripts.pages import without_rulings
 from tolliver_proto import Limits, Policy
@@ -61,10 +61,13 @@ def _shown(value: Any, takes: str) -> str:
 
 def page() -> str:
     """The page of the reference."""
-    command = [sys.executable, "-m", "tolliver.cli", "config", "keys", "--json"]
-    keys = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    keys = (
+        {"key": key, "takes": one.takes, "default": show_default(one), "help": one.help, "sentence": one.sentence}
+        | {"repeatable": one.many}
+        for key, one in KEYS.items()
+    )
     tables = {
-        "keys": _table("key", map(json.loads, keys.splitlines())),
+        "keys": _table("key", keys),
         "policy": _table("field", _fields(Policy)),
         "limits": _table("field", _fields(Limits)),
     }

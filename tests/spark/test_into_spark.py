@@ -24,7 +24,8 @@ MESSAGES = 3
 def test_the_commands_record_and_the_program_reads(spark: SparkSession, tmp_path: Path, certs: Certificates) -> None:
     for member in ("alice", "bob"):
         certs.tls(member)
-    text = PAGE.read_text("utf-8").partition("## In ten minutes")[2].partition("\n## ")[0].replace("127.0.0.1:7011", free_address())
+    section = PAGE.read_text("utf-8").partition("## In ten minutes")[2].partition("\n## ")[0]
+    text = section.replace("127.0.0.1:7011", free_address())
     text = text.replace("certs/bob.db", f"{tmp_path}/bob.db").replace("--certs certs", f"--certs {certs.directory}")
     text = text.replace("recordings", f"{tmp_path}/recordings")
     [listen] = re.findall(r"^tolliver (listen .*)$", text, re.MULTILINE)
