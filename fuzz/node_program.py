@@ -45,7 +45,7 @@ from tolliver_proto import (
 from tolliver_proto._node.subscriptions import matching
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto._testing.invariants import Ledger, Sent, WireWitness, audit, check, check_memory
-from tolliver_proto._testing.world import LOSSY, POLICIES, ROOMY, TIGHT
+from tolliver_proto._testing.world import LOSSY, POLICIES, RETRY_INTERVAL, ROOMY, TIGHT
 from tolliver_proto.layouts import Dialect
 from tolliver_proto.node import PATTERNS, Acked
 from tolliver_proto.store import AddDeadLetter, Find, ForgetPeer, Operation
@@ -211,6 +211,7 @@ class Program:
             limits=host.limits,
             loaded=host.store.reopen().load(),
             handlers=[("", "", "handler")],
+            retry_interval=RETRY_INTERVAL,
             policy=self.policy,
             dialect=Dialect(announce_after_handshake=self.policy is _ODD or None),
             acl=host.acl,
@@ -530,7 +531,7 @@ def _transmit(run: Program, number: int, action: Transmit) -> None:
     check(not end.in_transit, "a second Transmit while one is outstanding")
     check(not end.shut, "a Transmit after ShutdownWrite")
     end.in_transit = True
-    end.witness.transmit(action.units, run.now, end.host.limits.resend_first)
+    end.witness.transmit(action.units, run.now, RETRY_INTERVAL)
     data = b"".join(action.units)
     if end.stranger:
         end.heard += data

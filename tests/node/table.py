@@ -38,7 +38,7 @@ from tolliver_proto.node import PeerInfo
 from tolliver_proto.store import Find
 from tolliver_proto.testing import BeginAt, MemoryStore
 
-LIMITS = Limits(resend_first=1.0, resend_max=8.0, redial_max=2.0)
+LIMITS = Limits(resend_max=8.0, redial_max=2.0)
 
 
 class End:
@@ -76,6 +76,7 @@ class Seat:
             instance_id=self.uuid,
             rng=BeginAt(self.table.dice, self.first_id),
             limits=LIMITS,
+            retry_interval=1.0,
             loaded=self.store.reopen().load(),
             handlers=[("", "", "handler")],
             now=self.now,

@@ -206,7 +206,7 @@ def test_kept_messages_that_a_peer_cannot_be_given_are_released() -> None:
 
 def test_a_row_that_is_expected_twice_is_sent_once() -> None:
     """Its second resend falls due while its body is still waiting for room."""
-    play = Play(limits=Limits(resend_first=1.0, resend_max=1.0, high_water=200, low_water=100))
+    play = Play(retry_interval=1.0, limits=Limits(resend_max=1.0, high_water=200, low_water=100))
     wire = play.peer(LOW, ("c", ""))
     play.send("c", "k", b"1")
     assert wire.bodies() == [b"1"]
@@ -220,7 +220,7 @@ def test_a_row_that_is_expected_twice_is_sent_once() -> None:
 
 
 def test_an_ack_between_the_resend_and_its_turn() -> None:
-    play = Play(limits=Limits(resend_first=1.0))
+    play = Play(retry_interval=1.0)
     wire = play.peer(LOW, ("c", ""))
     play.send("c", "k", b"1")
     (message,) = wire.messages()

@@ -53,13 +53,13 @@ from tolliver_proto.store import Find
 from tolliver_proto.testing import MemoryStore
 
 UUIDS = [UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0000 + number) for number in (1, 2)]
+RETRY_INTERVAL = 1.0  # seconds
 LIMITS = Limits(
     window_messages=3,
     window_bytes=200,
     backoff_messages=2,
     outbox_messages=8,
     inbox_messages=3,
-    resend_first=1.0,
     resend_max=4.0,
     max_attempts=1000,
     control_per_second=3,
@@ -139,6 +139,7 @@ class TwoNodes(RuleBasedStateMachine):
             instance_id=host.ledger.uuid,
             rng=Random(host.number),
             limits=LIMITS,
+            retry_interval=RETRY_INTERVAL,
             loaded=host.store.reopen().load(),
             handlers=[("", "", "all")],
             policy=host.policy,
@@ -166,7 +167,7 @@ class TwoNodes(RuleBasedStateMachine):
     def do(self, host: Host, action: Action) -> None:
         end = host.ends.get(getattr(action, "cid", 0))
         if isinstance(action, Transmit) and end is not None:
-            end.witness.transmit(action.units, self.now, LIMITS.resend_first)
+            end.witness.transmit(action.units, self.now, RETRY_INTERVAL)
             end.other.arriving.extend(action.units)
             host.in_transit.append(end.cid)
         elif isinstance(action, Dial):

@@ -142,11 +142,6 @@ policy: Any = Policy
         (lambda: options(tls=CERTS, policy=policy(max_connection_age="1 d")), ValueError, "above zero, or None"),
         (lambda: options(tls=CERTS, identity="x"), TypeError, "InstanceOptions.identity is 'x'"),
         (lambda: options(tls=CERTS, identity=UUID(int=2**128 - 1)), ValueError, "name nobody"),
-        (
-            lambda: options(tls=CERTS, limits=Limits(resend_first=3.0)),
-            ValueError,
-            "set retry_interval alone",
-        ),
     ],
 )  # fmt: skip
 def test_refused(make: Any, error: type[Exception], text: str) -> None:

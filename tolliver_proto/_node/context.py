@@ -37,7 +37,7 @@ class Context(TableState[Link, Action]):
         limits: Limits,
         version: int,
         revision: Revision,
-        retry_interval: float | None,
+        retry_interval: float,
         policy: Policy,
         dialect: Dialect,
         dialects: Mapping[UUID, Dialect],
@@ -55,7 +55,7 @@ class Context(TableState[Link, Action]):
         self.dialects: dict[UUID, Dialect] = dict(dialects)  # of single peers, over `dialect`
         self.acl: Acl = acl  # current access rules
         self.rng = rng
-        self.resend_first: float = limits.resend_first if retry_interval is None else retry_interval
+        self.retry_interval = retry_interval
         self.encoder: Encoder = encoder(revision)
         self.tells_events = tells_events
         self.hooks: Hooks = Hooks()

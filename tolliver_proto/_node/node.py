@@ -96,7 +96,7 @@ class Node:
         version: int = 1,
         revision: Revision = Revision.DRAFT_2,
         speaks: Callable[[int], bool] = _speaks_no_other,
-        retry_interval: float | None = None,
+        retry_interval: float = 10.0,
         policy: Policy | None = None,
         dialect: Dialect = AS_EVERYBODY,
         dialects: Mapping[UUID, Dialect] | None = None,
@@ -117,6 +117,7 @@ class Node:
         limits, loaded, policy = limits or Limits(), loaded or Loaded(), policy or Policy()
         self.instance_id: UUID = instance_id
         self.limits: Limits = limits
+        self.retry_interval: float = retry_interval
         self.version: int = version
         self.revision: Revision = revision
         context = self._context = Context(

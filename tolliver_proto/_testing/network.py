@@ -108,7 +108,8 @@ class Network(AdapterLoop[H]):
         check(not end.in_transit, f"a second Transmit for {action.cid} while one is outstanding")
         check(not end.shut, f"a Transmit for {action.cid} after ShutdownWrite")
         end.in_transit = True
-        end.witness.transmit(action.units, host.time(self.now), host.limits.resend_first)
+        assert host.node is not None
+        end.witness.transmit(action.units, host.time(self.now), host.node.retry_interval)
         if not end.broken:
             end.other.arriving.extend(action.units)
             self._move(end.other)

@@ -51,7 +51,7 @@ from .invariants import Sent, SimFailure, WireWitness, audit, check
 from .randomness import BeginAt, Dice
 from .value_checks import CHANNEL, ValueLedger
 from .virtual_clock import Report
-from .world import Copy, Host
+from .world import RETRY_INTERVAL, Copy, Host
 
 WORLDS = 8  # number of kinds of worlds; the seed modulo this chooses the kind
 _RULED = 7  # the kind with access rules
@@ -215,6 +215,7 @@ class Simulation(Handlers):
             version=host.version,
             revision=self._revision,
             speaks=lambda _version: True,
+            retry_interval=RETRY_INTERVAL,
             policy=self._policy,
             acl=host.acl,
             patterns=PATTERNS,

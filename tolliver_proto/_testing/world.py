@@ -31,7 +31,6 @@ TIGHT = Limits(
     window_bytes=600,
     backoff_messages=5,
     outbox_messages=60,
-    resend_first=1.0,
     resend_max=8.0,
     keep_bytes=400,
     redial_max=5.0,
@@ -54,7 +53,8 @@ POLICIES = (Policy(), _IMPATIENT, Policy(dedupe=10_000), _WATCHFUL)
 _LOSSY_EACH = 9  # every ninth world is LOSSY
 SMALL_QUOTA = {"outbox_messages": 31}  # one more than the largest send
 
-ROOMY = Limits(resend_first=2.0, resend_max=20.0)
+ROOMY = Limits(resend_max=20.0)
+RETRY_INTERVAL = 1.0  # seconds; a short simulation meets it
 
 
 class Copy:

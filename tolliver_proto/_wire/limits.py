@@ -122,9 +122,6 @@ class Limits:
     control_per_second: int = option("N", "control messages of a peer; what is above waits (D-12)", default=100)
 
     # Sending again.
-    resend_first: float = option(
-        "SECONDS", "before the first resend, where the node is given no `retry_interval` (T-50)", default=10.0
-    )
     resend_max: float = option(
         "SECONDS",
         "between two resends of a message at most (T-50)",

@@ -89,8 +89,8 @@ def test_a_handler_that_fails_withholds_nothing() -> None:
     assert asked(wire) == []
 
 
-@pytest.mark.parametrize(("retry_interval", "pause"), [(None, 11.0), (0.1, 11.0), (30.0, 30.0)])
-def test_a_peer_is_asked_once_in_a_retry_interval(retry_interval: float | None, pause: float) -> None:
+@pytest.mark.parametrize(("retry_interval", "pause"), [(10.0, 11.0), (0.1, 11.0), (30.0, 30.0)])
+def test_a_peer_is_asked_once_in_a_retry_interval(retry_interval: float, pause: float) -> None:
     """And no sooner than it would obey. Another entry has its turn then, one after the other."""
     play, wire = receiving(retry_interval=retry_interval)
     for number, channel in enumerate("ccdd"):
@@ -205,8 +205,8 @@ def test_a_sender_obeys_once_in_ten_seconds() -> None:
     assert asks(wire, D) == [b"d"]
 
 
-@pytest.mark.parametrize("retry_interval", [0.1, None, 100.0])
-def test_a_message_that_was_sent_a_moment_ago_is_not_sent_again(retry_interval: float | None) -> None:
+@pytest.mark.parametrize("retry_interval", [0.1, 10.0, 100.0])
+def test_a_message_that_was_sent_a_moment_ago_is_not_sent_again(retry_interval: float) -> None:
     play = Play(retry_interval=retry_interval)
     wire = play.peer(LOW, C)
     play.send("c", "k", b"old")

@@ -419,7 +419,7 @@ def test_simulated_rules() -> None:
     """Rules change at any moment, and what was promised under them is kept. Crowds are turned away, too (D-7)."""
     counts: Counter[str] = Counter()
     for seed in range(7, 80, 8):  # the worlds that have rules
-        limits = Limits(resend_first=1.0, redial_max=5.0, max_handshakes=3, max_handshakes_per_address=1)
+        limits = Limits(redial_max=5.0, max_handshakes=3, max_handshakes_per_address=1)
         counts.update(SimNet(seed, nodes=3, limits=limits).run().counts)
     assert counts["restrictions"] > 0
     assert counts["refused"] > 0

@@ -195,7 +195,7 @@ def test_what_came_before_is_handed_out_first() -> None:
 
 
 def test_a_probe_is_never_sent_twice_and_its_id_never_reused() -> None:
-    play, wire = probed(MESSAGES, ("c", ""), limits=Limits(resend_first=1.0))
+    play, wire = probed(MESSAGES, ("c", ""), retry_interval=1.0)
     play.wait(30.0)
     probe = the_probe(wire)
     assert probe.message_id is not None

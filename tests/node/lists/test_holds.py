@@ -445,7 +445,7 @@ def test_a_hold_is_a_time() -> None:
 
 
 def test_what_is_read_to_be_sent_again_and_is_held_goes_out_anew_later() -> None:
-    limits = Limits(resend_first=1.0)
+    limits = Limits()
     outbox = Outbox(LoadedPeer())
     window = Window(outbox, limits, 1.0, lambda: 0.0)
     rows = [StoredMessage(seq, seq, "c", "k", b"", 20) for seq in (1, 2)]

@@ -134,10 +134,10 @@ def test_what_is_in_flight_goes_where_nothing_else_is_left() -> None:
 
 
 def test_what_was_due_again_goes_too() -> None:
-    play = stage(DROP, messages=2, resend_first=1.0, window_messages=1)
+    play = stage(DROP, messages=2, window_messages=1)
     wire = play.peer(LOW, WANTED)
     send(play, b"1", b"2")
-    play.wait(1.5)
+    play.wait(15.0)
     wire.got()
     send(play, b"3", b"4")
     assert waiting(play) == [b"3", b"4"]

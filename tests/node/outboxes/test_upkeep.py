@@ -173,7 +173,7 @@ def test_a_head_that_is_only_not_acknowledged_does_not_block_for_ever() -> None:
         play.send("c", "k", body)
     wire = strikes(play, wire, 3)
     assert wire.bodies() == [b"unhandled"]
-    play.wait(play.node.limits.resend_first * 1.3)
+    play.wait(play.node.retry_interval * 1.3)
     bodies = wire.bodies()
     assert b"b" in bodies
 

@@ -171,7 +171,7 @@ class Delivering:
 
     def _ask_soon(self, peer: Peer) -> None:
         """Schedules the next resend request: one entry at a time, and not before the peer has obeyed the last one."""
-        due = peer.inbox.asked_at + max(self._context.resend_first, OBEYED_WITHIN + _IN_TIME)
+        due = peer.inbox.asked_at + max(self._context.retry_interval, OBEYED_WITHIN + _IN_TIME)
         self._timers.set_earlier(("withheld", peer.uuid), max(self._context.now, due))
 
     def _on_withheld_timeout(self, uuid: UUID) -> None:

@@ -158,7 +158,7 @@ class Window:
         "_jitter",
         "_limits",
         "_loaded_to",
-        "_resend_first",
+        "_retry_interval",
         "_start_bytes",
         "_unacked",
         "_unacked_bytes",
@@ -170,10 +170,10 @@ class Window:
         "outbox",
     )
 
-    def __init__(self, outbox: Outbox, limits: Limits, resend_first: float, jitter: Callable[[], float]) -> None:
+    def __init__(self, outbox: Outbox, limits: Limits, retry_interval: float, jitter: Callable[[], float]) -> None:
         self.outbox: Outbox = outbox
         self._limits = limits
-        self._resend_first = resend_first
+        self._retry_interval = retry_interval
         self._jitter = jitter
         self._fresh: deque[StoredMessage] = EMPTY
         self._fresh_bytes = 0
@@ -404,8 +404,8 @@ class Window:
 
     def interval(self, attempts: int) -> float:
         """Returns the seconds until the next resend, after `attempts` resends: doubling, jittered (T-50)."""
-        doubled = self._resend_first * 2.0 ** min(attempts, 30)
-        return min(doubled, max(self._limits.resend_max, self._resend_first)) * (1.0 + 0.2 * self._jitter())
+        doubled = self._retry_interval * 2.0 ** min(attempts, 30)
+        return min(doubled, max(self._limits.resend_max, self._retry_interval)) * (1.0 + 0.2 * self._jitter())
 
     def refused(self, wire_id: int) -> bool:
         """Moves a refused message out of the window, until its resend; returns False if the id is not in flight."""

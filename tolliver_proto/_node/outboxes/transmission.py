@@ -82,7 +82,7 @@ class Transmission:
         """Opens the window of the peer's new live link, which sends all pending messages in order (T-51)."""
         sending = link.sending
         sending.ack_watch = AckWatch(self._policy.unacknowledged_after)
-        sending.window = Window(peer.outbox, self._limits, self._context.resend_first, self._context.rng.random)
+        sending.window = Window(peer.outbox, self._limits, self._context.retry_interval, self._context.rng.random)
         self._context.sendable[link] = None
         if peer.outbox.poison.alone:
             sending.window.deferred = True
@@ -97,7 +97,7 @@ class Transmission:
 
     def read_for(self, owner: Peer) -> Window:
         """Returns the new reader of the messages of an owner that is no peer."""
-        window = Window(owner.outbox, self._limits, self._context.resend_first, self._context.rng.random)
+        window = Window(owner.outbox, self._limits, self._context.retry_interval, self._context.rng.random)
         owner.outbox.reader = window
         return window
 

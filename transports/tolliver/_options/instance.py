@@ -506,11 +506,6 @@ class InstanceOptions(EndpointOptions):
                 f"the status at {_join_address(*self.status)} would leave this machine, and whoever reaches it reads "
                 f'peers, addresses and channels: use "127.0.0.1:{self.status[1]}", or say status_anywhere=True'
             )
-        if self.limits.resend_first not in (Limits().resend_first, self.retry_interval):
-            raise ValueError(
-                f"Limits.resend_first is {self.limits.resend_first:g} and retry_interval {self.retry_interval:g}: "
-                "they are the same thing, set retry_interval alone (T-50)"
-            )
         self._require_transport(self.revision, "this instance")
         for peer, dialect in self.dialects.items():
             self._require_transport(dialect.revision, f"peer {peer}")

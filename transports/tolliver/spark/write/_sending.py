@@ -29,6 +29,7 @@ from ._options import WriteOptions
 WINDOW_BYTES = 64 * 2**20  # of unacknowledged frames, however few rows that is
 _PASSING = (ConnectionLost, UnexpectedEOF, TimeoutError)  # all else ends the task
 _LIMITS = Limits()
+_FIRST_PATIENCE = 10.0  # seconds without an ack before the first resend, at most (T-50)
 
 
 class NotSubscribed(TolliverError):
@@ -113,7 +114,7 @@ class Sender:
         self._runs: list[Run] = []
         self._outstanding = 0
         self._redial = 0.0
-        self._patience = self._first_patience = min(_LIMITS.resend_first, options.ack_timeout / 6)  # T-50
+        self._patience = self._first_patience = min(_FIRST_PATIENCE, options.ack_timeout / 6)
         self._stir()
         self.sent = self.dropped = self.resent = 0
         """Rows: first sent, left out because nobody subscribes, sent again."""
