@@ -1,8 +1,8 @@
 """tolliver in PySpark: tables, streams, a sink, and the delivery audit.
 
-`source` and `demand_source` are the doors that Spark opens; `read`, `stream`, `write`, `demand` and `audit` hold one
-concern each; `_options` and `_peer` are what their options have in common.
-Workers import this package for one name of it, so each name is loaded when it is asked for.
+`source` and `demand_source` are the data sources that Spark loads; `read`, `stream`, `write`, `demand` and `audit` have
+one concern each; `_options` and `_peer` are common to their options. Workers often import this package for a single
+name, so each name is loaded on first access.
 """
 
 from __future__ import annotations

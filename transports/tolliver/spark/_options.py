@@ -1,8 +1,8 @@
-"""Option tables of the formats, and the parser that they share.
+"""Option tables of the data sources, and their common parser.
 
-Spark hands over texts, under names whose case it does not keep, and shows them in query plans. So a format is a table
-from names to fields and readers of text; values are made once, on the driver, an unknown option is refused before a
-task runs, and secrets are paths of files. Blanks around a value do not count, but in paths and names.
+Spark passes options as text, does not keep the case of their names, and shows them in query plans. So a table maps each
+name to a field and a parser. Values are parsed once, on the driver; an unknown option is refused before a task runs;
+secrets are given as paths of files. Whitespace around a value is ignored, except in paths and names.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 MOST = 2**63 - 1
-"""Of any whole number: what Spark's own have."""
+"""Largest whole number, as for Spark's own options."""
 
 _DIGITS = len(str(MOST))
-_OF_SPARK = frozenset(("checkpointlocation", "queryname"))  # a stream's own options reach its source and sink, too
+_OF_SPARK = frozenset(("checkpointlocation", "queryname"))  # Spark passes these to source and sink, too
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Option(NamedTuple):
-    """A field, and how its value is made of an option's text. `read` raises ValueError with what to give instead."""
+    """The field that an option sets, and its parser. `read` raises ValueError with advice."""
 
     field: str
     read: Callable[[str], Any]
 
 
 Table = Mapping[str, Option]
-"""Options by the name that users write, in any case."""
+"""Options by name, as users write them, in any case."""
 
 
 def parse(
     options: Mapping[str, str], known: Table, reader: str, refused: Mapping[str, str] = _NOTHING
 ) -> dict[str, Any]:
-    """Values by field. `refused` has options that users may look for here, and what to do instead.
+    """Values by field. `refused` maps options that users may try here to what they should do instead.
 
-    Raises ValueError, naming the option, its text and what to give, or who reads the options and which there are.
+    Raises ValueError, which names the option, its text and what to give, or lists the options that `reader` knows.
     """
     by_lower = {name.lower(): name for name in known}
     instead = {name.lower(): remedy for name, remedy in refused.items()}
@@ -56,7 +56,7 @@ def parse(
     return values
 
 
-# Readers of texts.
+# Parsers.
 
 
 def text(given: str) -> str:
@@ -118,14 +118,14 @@ def uuid(given: str) -> UUID:
 
 
 def names(given: str) -> tuple[str, ...]:
-    """Names with commas between them, or a JSON list of any names."""
+    """Parse a comma-separated list of names, or a JSON list of any names."""
     if given.lstrip().startswith("["):
         return json_names(given)
     return tuple(part.strip() for part in given.split(",") if part.strip())
 
 
 def some_names(given: str) -> tuple[str, ...]:
-    """Names of which there is one at least. None at all would ask for everything."""
+    """Like `names`, but refuses an empty list, which would ask for everything."""
     found = names(given)
     if not found:
         raise ValueError("give one name at least, or leave the option out")

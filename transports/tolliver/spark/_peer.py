@@ -1,7 +1,4 @@
-"""Options for the other end.
-
-They are its address, our certificate, and directories of what passes between.
-"""
+"""Options about the peer: its address, our certificate, and directories for recordings."""
 
 from __future__ import annotations
 
@@ -18,19 +15,19 @@ from .read._ranges import local_path
 
 
 def addresses(given: str) -> tuple[Remote, ...]:
-    """Any number of them, with commas between."""
+    """Parse a comma-separated list of addresses."""
     return tuple(Remote.parse(one.strip()) for one in given.split(","))
 
 
 def folder(given: str) -> Path:
-    """A directory of the machine where it is opened; absolute, as a task works elsewhere."""
+    """Parse a directory on the machine that opens it. It must be absolute, as tasks run in another directory."""
     if not given.strip():
         raise ValueError("give a directory")
     return Path(os.path.abspath(local_path(given)))
 
 
 def dialling(endpoint: type[EndpointOptions] = EndpointOptions) -> Table:
-    """The options of who dials a single peer: `dialled` takes them. `endpoint` knows the default port."""
+    """Options for dialling a single peer, to be passed to `dialled`. `endpoint` has the default port."""
 
     def address(given: str) -> Remote:
         return Remote.parse(given.strip(), endpoint.default_port)
@@ -41,9 +38,10 @@ def dialling(endpoint: type[EndpointOptions] = EndpointOptions) -> Table:
 def dialled(
     values: dict[str, Any], reader: str, other: str, endpoint: type[EndpointOptions] = EndpointOptions
 ) -> tuple[Remote, TLS | None]:
-    """The remote to dial, and our certificate. Takes the options of `dialling`; errors call the peer `other`.
+    """Remote and TLS from the options of `dialling`, which are removed from `values`. Error texts call the peer
+    `other`.
 
-    Raises ValueError, naming the option.
+    Raises ValueError, which names the option.
     """
     remote, peer = values.pop("remote", None), values.pop("peer", None)
     if remote is None:
@@ -59,9 +57,9 @@ def secured(
     remotes: Iterable[Remote],
     endpoint: type[EndpointOptions] = EndpointOptions,
 ) -> EndpointOptions:
-    """TLS, or plaintext on this machine (D-15). Takes what `SECURITY` has from the values.
+    """Endpoint options with TLS, or plaintext on this machine (D-15). Removes the options of `SECURITY` from `values`.
 
-    Raises ValueError, naming the options.
+    Raises ValueError, which names the options.
     """
     paths = [values.pop(name) for name in ("cert", "key", "ca") if name in values]
     plaintext = values.pop("plaintext", False)

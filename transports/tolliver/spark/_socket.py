@@ -1,6 +1,6 @@
-"""Iterator over a machine's events, for the tasks of a job.
+"""Iterator over the events of one connection, for tasks.
 
-The machine, of either protocol, is over a socket.
+It drives a machine of either protocol over a socket.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def dialled(
     seconds: float | None,
     unsubscribe: bool,
 ) -> Generator[Any]:
-    """See `over_socket`, which checks nothing and says what this does."""
+    """Like `over_socket`, which documents it, but without its checks of arguments."""
     if connection.role.name != "CLIENT":
         raise ValueError("a task dials: make the connection with Role.CLIENT")
     if seconds is not None and not seconds > 0:
@@ -104,7 +104,7 @@ def _next(line: SocketConnection[Any], end: float) -> Any | None:
 
 
 class _Told:
-    """Subscriptions that a peer has heard of us on a connection: read from what we say there."""
+    """Subscriptions that we have announced on a connection, read from our output."""
 
     def __init__(self, connection: Connection) -> None:
         self.subscriptions: dict[Subscription, None] = {}
@@ -130,9 +130,9 @@ def _all(frame: Subscribe | Unsubscribe | SubscribeMany | UnsubscribeMany) -> Se
 
 
 def _leave(line: SocketConnection[Any], told: _Told | None) -> None:
-    """End in order: what was said goes out, subscriptions are taken back, and the peer hears of the end.
+    """Close in order: send all output, remove our subscriptions, and close the connection.
 
-    Messages that still come are not acknowledged: nobody has had them.
+    Messages that still arrive are not acknowledged, as no caller gets them.
     """
     machine = line.machine
     end = time.monotonic() + machine.limits.close_timeout
@@ -153,7 +153,8 @@ def _leave(line: SocketConnection[Any], told: _Told | None) -> None:
 
 
 def _unsubscribe(line: SocketConnection[Any], machine: Connection, told: _Told, end: float) -> None:
-    """Returns when the peer has acknowledged it, or the connection or the time is over."""
+    """Remove our subscriptions; returns when the peer has acknowledged that, or at the end of the connection or
+    time."""
     line.flush()
     said = {}
     for number, (channel, key) in enumerate(told.subscriptions):

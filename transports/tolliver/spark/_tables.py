@@ -1,12 +1,12 @@
 """Options of tables in a catalog.
 
-They are in `CREATE TABLE messages USING tolliver OPTIONS (path '...')`. Spark 4.3 asks a source for the columns of such
-a table with all the table's properties, and later for a reader with none of them. The columns are what it keeps: so
-they carry the options, as metadata of the first one.
+They are given in `CREATE TABLE messages USING tolliver OPTIONS (path '...')`. Spark 4.3 asks a source for the columns
+of such a table with all properties of the table, and later for a reader without any of them. It keeps only the columns,
+so these carry the options, as metadata of the first column.
 
-But metadata comes with any data: a Parquet file brings that of its columns. So nothing of it reaches a writer, to whom
-Spark gives the columns of the data in place of the table's, nor a call that says by itself where to read; and it is a
-short list of where recordings are and which rows are wanted.
+Metadata may also come with foreign data: a Parquet file has that of its columns. So a writer ignores it (Spark gives it
+the columns of the data, not the table's), and so does a call that names its own path. And only a few options are kept:
+the place of recordings, and filters of rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT = (
 )  # fmt: skip
 """The options that a table keeps."""
 
-_IN_CATALOG = "provider"  # every table has this property, and no reader or writer is given one
+_IN_CATALOG = "provider"  # a property of every table; readers and writers never get it
 _OPTION = "option."
 _CARRIED = "tolliver"
 _DDL = {"bigint": "long"}
@@ -41,9 +41,9 @@ _OF_A_SINK = (
 
 
 def of_table(options: Mapping[str, str]) -> dict[str, str] | None:
-    """The options that a table was made with; None where this is no table's properties.
+    """Options given at the creation of a table; None if `options` are not a table's properties.
 
-    Raises ValueError, naming the option, for one that a table does not keep, or that makes no sense.
+    Raises ValueError, which names the option, for one that a table does not keep or that is invalid.
     """
     lower = {name.lower(): text for name, text in options.items()}
     if _IN_CATALOG not in lower:
@@ -63,7 +63,7 @@ def of_table(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def _refused() -> dict[str, str]:
-    """The options that a table does not keep, and what to write instead."""
+    """Options that a table does not keep, and what to write instead."""
     from .stream._options import FILES_OPTIONS, LIVE_OPTIONS
     from .write._options import OPTIONS as OF_A_SINK
 
@@ -73,7 +73,7 @@ def _refused() -> dict[str, str]:
 
 
 def carrying(columns: Mapping[str, str], options: Mapping[str, str]) -> StructType:
-    """These columns, and in them the options."""
+    """A schema with these columns, and the options in its metadata."""
     from pyspark.sql.types import StructType
 
     made = StructType()
@@ -83,10 +83,10 @@ def carrying(columns: Mapping[str, str], options: Mapping[str, str]) -> StructTy
 
 
 def for_reader(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a reader's own call, and those of its table where the call does not say where to read.
+    """Options of a reader's own call, completed by its table's if the call has no path.
 
-    Raises ValueError where the schema carries what no table keeps, or is not that of a table that keeps options: those
-    have all columns. Spark makes tables with the columns of data, too (LIKE, saveAsTable).
+    Raises ValueError if the schema carries options that no table keeps, or does not have all columns, as every table
+    with options does. Spark also creates tables from the columns of data (LIKE, saveAsTable).
     """
     own = {name.lower(): text for name, text in options.items()}
     if own.keys() & _PLACES:

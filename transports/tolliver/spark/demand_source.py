@@ -1,7 +1,7 @@
-"""Data source "tolliver-rs": Reactive Streams as tables, for spark.read and spark.readStream.
+"""Data source "tolliver-rs": Reactive Streams for spark.read and spark.readStream.
 
-This module is a door and nothing behind it, as `source`. Spark takes one source from a module that it discovers by
-itself, and that is "tolliver": so this one is there after `register(spark)`.
+The implementation is in `demand`; see `source`. Spark discovers only one source, "tolliver", so this one has to be
+registered with `register(spark)`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class DemandSource(DataSource):
-    """Publishers to read from, as much as is asked for."""
+    """The data source "tolliver-rs": elements of publishers, as many as are asked for."""
 
     @classmethod
     def name(cls) -> str:
@@ -31,13 +31,13 @@ class DemandSource(DataSource):
         return ddl(COLUMNS)
 
     def reader(self, schema: StructType) -> DemandReader:
-        """Raises ValueError for an option that makes no sense, and for columns that there are not."""
+        """Reader of a batch. Raises ValueError for an invalid option or an unknown column."""
         from .demand._reader import DemandReader
 
         return DemandReader(demand_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DemandStreamReader:
-        """As `reader`."""
+        """Reader of a stream. Raises ValueError for an invalid option or an unknown column."""
         from .demand._stream import DemandStreamReader, demand_stream
 
         return DemandStreamReader(demand_stream(self.options), schema)

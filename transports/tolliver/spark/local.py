@@ -1,7 +1,7 @@
 """Local Spark session for the commands that need one.
 
-Spark and the JVM beneath it talk on standard error from the first moment on. Their words go into a file, and are shown
-only where Spark does not start.
+Spark and its JVM write to standard error from the start. That output goes to a file, which is shown only if Spark does
+not start.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JAVA = 17
-_QUICK_BYTES = 2**28  # below this, the time goes into starting up
+_QUICK_BYTES = 2**28  # below this size, starting up takes most of the time
 _QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 _SECONDS = 60
 
 
 class NoSpark(ValueError):
-    """Spark cannot run here; the text says what to install."""
+    """Spark cannot run here; the text tells what to install."""
 
 
 def missing() -> str | None:
-    """The parts that Spark lacks here, with what to do; None where all are there."""
+    """Text about what Spark lacks here, with advice; None if it lacks nothing."""
     absent = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if absent:
         return f"{' and '.join(absent)} missing: pip install 'tolliver-proto[spark]'"
@@ -50,16 +50,16 @@ def missing() -> str | None:
 
 @contextmanager
 def local_session(size: int = 0) -> Iterator[SparkSession]:
-    """A session on all cores of this machine, stopped in the end; or the one that this process has, which goes on.
+    """Context manager: a session on all cores of this machine, stopped at the end; or the process's own, which is kept.
 
-    `size` is how many bytes are to be read. Raises NoSpark where something is missing, or Spark does not start.
+    `size` is the number of bytes to be read. Raises NoSpark if something is missing or Spark does not start.
     """
     reason = missing()
     if reason is not None:
         raise NoSpark(reason)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryFile() as words, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Spark's own, about versions of what it uses itself
+        warnings.simplefilter("ignore")  # Spark's own warnings about versions of its libraries
         from pyspark.sql import SparkSession
 
         there = SparkSession.getActiveSession()
@@ -86,7 +86,7 @@ def _start(words: int, *, quick: bool) -> SparkSession:
         .config("spark.sql.shuffle.partitions", cores if quick else 8 * cores)
         .config("spark.sql.session.timeZone", "UTC")
     )
-    # The JVM's second compiler, its checks of Spark's jars, and plans that adapt cost a small job more than they save.
+    # In a small job, the JVM's C2 compiler, class verification and adaptive plans cost more than they save.
     if quick:
         builder = (
             builder.config("spark.driver.extraJavaOptions", _QUICK_JAVA)
@@ -96,7 +96,7 @@ def _start(words: int, *, quick: bool) -> SparkSession:
     sys.stderr.flush()
     own = os.dup(2)
     try:
-        os.dup2(words, 2)  # the JVM keeps it as its standard error
+        os.dup2(words, 2)  # inherited by the JVM as its standard error
         return builder.getOrCreate()
     except Exception as error:
         size = os.lseek(words, 0, os.SEEK_END)

@@ -1,8 +1,8 @@
 """Recordings and connections as events or record batches.
 
-They are for any Spark that maps partitions. Spark brings the bytes to the workers (`binaryFile` reads from any store it
-knows), the machine says what they mean; or a task dials, and the machine talks. All but `partition_batches` and
-`over_socket` needs nothing but `tolliver_proto`, so both may travel to the workers as a zip.
+For any version of Spark that maps partitions: Spark brings the bytes to the workers (`binaryFile` reads from every
+store that it knows), and the protocol's machine parses them; or a task dials a peer itself. Everything except
+`partition_batches` and `over_socket` needs only `tolliver_proto`, so both can be sent to the workers as a zip file.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _OPTIONS = {
 def partition_events(
     chunks: Iterable[bytes | bytearray | memoryview], *, of: Content = "recording", revision: int = 2
 ) -> Iterator[tuple[BlockHeader | None, Decoded]]:
-    """All frames of a partition, in order, for `rdd.mapPartitions(partition_events)`: pairs of header and frame.
+    """All frames of a partition, in order, as (header, frame) pairs: `rdd.mapPartitions(partition_events)`.
 
-    Each item of the partition is the content of a whole recording, and each frame comes with the header of its block:
-    who, which way, and when, with the time of its own run. With of="frames" the items are the bytes of one direction,
-    whole frames from the first to the last and cut anywhere; `revision` is the number of their `Revision` (1 and 2 are
-    the drafts), and the header is None.
+    Each item of the partition is the content of a whole recording. A frame's header is that of its block (peers,
+    direction) with the time of its own run. With of="frames" the items are the bytes of one direction, in pieces of any
+    size that together are whole frames; `revision` is the number of their `Revision` (1 and 2 are the drafts), and the
+    header is None.
 
-    Raises DamagedRecording where a recording is damaged (a torn end is not) or a frame in it malformed,
-    RemoteProtocolError where bare frames are, and ValueError for another `of` or `revision`.
+    Raises DamagedRecording if a recording is damaged (a torn end is not) or a frame in it is malformed,
+    RemoteProtocolError for a malformed frame with of="frames", and ValueError for another `of` or `revision`.
     """
     _check(of)
     if of == "frames":
@@ -119,12 +119,12 @@ def over_bytes(
 def over_bytes(
     connection: Connection | reactive.Connection, chunks: Iterable[Bytes], *, now: float | None = None
 ) -> Iterator[Any]:
-    """Events of a machine of either protocol to which these bytes come, the recorded ones of one direction.
+    """Events of a machine of either protocol for the recorded input of one direction.
 
-    The chunks are cut anywhere, and behind the last one the peer says nothing more: so the last event is always Closed,
-    whose `error` says how it ended. Between two events the connection may be called, as in any program: a subscriber
-    of Reactive Streams has to subscribe first, as the stream's own subscription says how its elements are read. A
-    handshake is accepted when the event behind it is asked for. All that the machine answers is dropped.
+    The chunks may have any size. After the last, the peer's end of stream follows, so the last event is always Closed,
+    whose `error` is the reason. Between two events the connection may be called, as in any program: a subscriber of
+    Reactive Streams must subscribe first, as its subscription tells how elements are encoded. A handshake is accepted
+    when the next event is asked for. The machine's output is dropped.
     """
     for chunk in chunks:
         connection.receive_data(chunk, now)
@@ -145,12 +145,12 @@ def _events_of(connection: Any) -> Iterator[Any]:
 
 
 def partition_connections(contents: Iterable[Bytes]) -> Iterator[tuple[BlockHeader, Event]]:
-    """Events of all recorded connections, for `rdd.mapPartitions(partition_connections)`: pairs of header and event.
+    """Events of all recorded connections, as (header, event) pairs: `rdd.mapPartitions(partition_connections)`.
 
     Each item of the partition is the content of a whole recording. Each direction of each connection is the input of a
-    machine, that of its receiver: what the instance got is what its own connection told it, what it sent is what its
-    peer's did. So beside messages there are Established, what was ignored, and Closed, the last one of each direction,
-    whose `error` says what was wrong with what came. Raises DamagedRecording as `partition_events` does.
+    machine in the role of its receiver: the instance itself for its input, its peer for its output. So in addition to
+    messages there are Established, ignored frames, and Closed as the last event of each direction, whose `error` tells
+    what was wrong with the input. Raises DamagedRecording like `partition_events`.
     """
     for number, content in enumerate(contents):
         name = _name(number)
@@ -175,7 +175,7 @@ _Way = tuple[int, Direction]
 
 
 def _opening(block: Block) -> Decoded | None:
-    """The first frame of a direction, where it is one."""
+    """First frame of a direction, if that is a handshake; else None."""
     try:
         return next(_frames([block.payload], block.header.revision), None)
     except RemoteProtocolError:
@@ -188,12 +188,12 @@ def _at(machine: Connection, block: Block) -> Iterator[Event]:
 
 
 def _receiver(header: BlockHeader, openings: Mapping[_Way, Decoded | None]) -> Connection:
-    """The machine of who receives this direction, as its own opening says of it."""
+    """A machine in the role of the receiver of this direction, configured from the receiver's own handshake."""
     received, sent = (openings.get((header.cid, way)) for way in (header.direction, Direction(1 - header.direction)))
     role = Role.CLIENT if isinstance(sent, HandshakeRequest) else Role.SERVER
     if isinstance(sent, HandshakeRequest | HandshakeResponse):
         version, own = sent.version, sent.instance_id
-    else:  # its answer is not there: it is taken to be a peer of the same version
+    else:  # no handshake of the receiver: assume the same version
         version = received.version if isinstance(received, HandshakeRequest) else 1
         own = header.local if header.direction is Direction.IN else header.peer or UUID(int=0)
     refused = isinstance(sent, HandshakeResponse) and sent.status is HandshakeStatus.NEWER_INCOMPATIBLE
@@ -211,17 +211,18 @@ def over_socket(
     seconds: float | None = None,
     unsubscribe: bool = True,
 ) -> Generator[Any]:
-    """Events of a machine of either protocol that talks to a peer, for a task that dials it: "host:port", or a Remote.
+    """Events of a machine of either protocol connected to a peer, for a task that dials: "host:port", or a Remote.
 
-    Between two events call the connection, as any program does: what it says goes out when the next event is asked for.
-    Nothing is acknowledged by itself. A handshake is accepted when the event behind it is asked for. It goes on until
-    the peer ends it, until `seconds` are over, or until the iterator is closed, as Spark does to that of a task and
-    Python to one of a `for` that is left. Then it ends in order: what was said goes out, streams are cancelled, and all
-    that was subscribed to is taken back (draft 1 has no way to say that); a task that comes back under the same UUID
-    leaves that out with unsubscribe=False. It takes Limits.close_timeout at most.
+    Between two events the connection may be called, as in any program; its output is sent when the next event is asked
+    for. Nothing is acknowledged automatically. A handshake is accepted when the next event is asked for.
 
-    Raises ValueError for security and addresses that make no sense, and CertificateError. While it goes on, it raises
-    ConnectionLost and what else ended it: a connection that ends in order has Closed for its last event.
+    It ends when the peer ends it, after `seconds`, or when the iterator is closed, as Spark does for a task and Python
+    for a `for` loop that is left. It then closes in order, within Limits.close_timeout: output is sent, streams are
+    cancelled, and all subscriptions are removed, which draft 1 cannot express. With `unsubscribe=False` they stay, for
+    a task that will reconnect under the same UUID.
+
+    Raises ValueError for invalid addresses or TLS, CertificateError, and while it runs ConnectionLost and other errors
+    that ended it. An orderly connection ends with the event Closed.
     """
     from ._socket import dialled
 
@@ -229,15 +230,15 @@ def over_socket(
 
 
 class partition_batches:
-    """Values to columns: `df.mapInArrow(messages, messages.schema)`, where `messages = partition_batches()`.
+    """Converts values to columns: `df.mapInArrow(messages, messages.schema)`, where `messages = partition_batches()`.
 
-    Each value of the binary column `content` is a whole recording; with of="frames" it is whole frames of one direction
-    in the `Revision` of that number. `columns` names those that are wanted, in order; without it they are the columns
-    of the data source, and for frames those that a frame has by itself. Other options are those of the data source, by
-    the same names: channels, keys, peers, timeFrom, timeTo, direction, mode, truncatedTail, includeMetadata and
-    rowsPerBatch. The column `file` is what the column `path` says, as in `binaryFile`, or null.
+    Each value of the binary column `content` is a whole recording; with of="frames" it is whole frames of one
+    direction, in the `Revision` of that number. `columns` selects and orders the output; by default all columns of the
+    data source, or for frames those that a frame itself has. The other options are those of the data source, by the
+    same names: channels, keys, peers, timeFrom, timeTo, direction, mode, truncatedTail, includeMetadata and
+    rowsPerBatch. The output column `file` is the input column `path`, as in `binaryFile`, or null.
 
-    Raises ValueError for what makes no sense; the tasks raise DamagedRecording as the data source does.
+    Raises ValueError for invalid options; the tasks raise DamagedRecording like the data source.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class partition_batches:
 
     @property
     def schema(self) -> str:
-        """The schema of what comes out, for `mapInArrow`."""
+        """Schema of the output, for `mapInArrow`."""
         return ddl(self._columns)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:

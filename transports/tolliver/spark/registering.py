@@ -1,7 +1,7 @@
 """Registration of the data sources "tolliver" and "tolliver-rs" with a session.
 
-Spark finds an installed "tolliver" by itself, one source for each module; it does not look for a second one there, nor
-into what `--py-files` or `addPyFile` brought.
+Spark discovers an installed "tolliver" by itself, but only one source for each package, and none in what `--py-files`
+or `addPyFile` brought.
 """
 
 from __future__ import annotations
@@ -20,6 +20,6 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session, local or through Spark Connect. May be called again."""
+    """Register both data sources with this session, local or Spark Connect. May be called again."""
     spark.dataSource.register(TolliverSource)
     spark.dataSource.register(DemandSource)

@@ -1,7 +1,6 @@
 """Data source "tolliver", for spark.read, spark.readStream, df.write and df.writeStream.
 
-This module is a door and nothing behind it. Spark imports this module on the driver and on every worker, so what a call
-needs is imported by that call.
+Spark imports this module on the driver and on every worker, so each method imports what it needs.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class TolliverSource(DataSource):
-    """Recordings to read, peers whose messages to read as a stream, and a peer to write to."""
+    """The data source "tolliver": recordings to read, messages of peers to read as a stream, and a peer to write to."""
 
     @classmethod
     def name(cls) -> str:
         return "tolliver"
 
     def schema(self) -> str | StructType:
-        """All columns of messages. Raises ValueError for an option that makes no sense."""
+        """All columns of messages. Raises ValueError for an invalid option."""
         table = of_table(self.options)
         if table is not None:
             return carrying(message_columns(parse_options(table).include_metadata), table)
@@ -38,27 +37,29 @@ class TolliverSource(DataSource):
         return ddl(message_columns(read_options(self.options).include_metadata))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises ValueError for an option that makes no sense, and for columns that recordings do not have."""
+        """Reader of recordings. Raises ValueError for an invalid option or an unknown column."""
         from .read._reader import PushdownReader, RecordingReader
 
         options = parse_options(for_reader(schema, self.options))
         return (PushdownReader if options.filter_pushdown else RecordingReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """As `reader`, and for options that make no sense together."""
+        """Reader of a stream. Raises ValueError for an invalid option, a bad combination of options, or an unknown
+        column."""
         from .stream._options import stream_options
         from .stream._reader import StreamReader
 
         return StreamReader(stream_options(for_reader(schema, self.options)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Raises ValueError for an option that makes no sense, and for columns that are not those of messages."""
+        """Writer of a batch. Raises ValueError for an invalid option, and for columns that messages do not have."""
         from .write._sink import batch_writer
 
         return batch_writer(schema, overwrite, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """As `writer`. `overwrite` is the output mode "complete": every batch sends the whole table."""
+        """Writer of a stream. Raises like `writer`. `overwrite` means output mode "complete": each batch sends the
+        whole table."""
         from .write._sink import stream_writer
 
         return stream_writer(schema, self.options)

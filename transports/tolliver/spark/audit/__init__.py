@@ -1,15 +1,15 @@
-"""Delivery audit: the fate of every message, told from recordings.
+"""Delivery audit: the fate of every message, found from recordings.
 
-Two instances that recorded the same connection are two witnesses. Their recordings are read frame by frame and joined,
-so the answer needs neither the instances nor their databases, and no faith in either.
+If both instances of a connection recorded it, their recordings are joined frame by frame. So the answer needs neither
+the running instances nor their databases, and does not rely on what either reports.
 
     from tolliver.spark.audit import audit
 
     found = audit(spark, ["recordings/alice", "recordings/bob"])
     found.deliveries.show()
 
-Spark reads recordings of any size, on many machines. `tolliver audit` runs the same queries in DuckDB, so each name is
-loaded when it is asked for: neither needs the other.
+Spark reads recordings of any size, on many machines. `tolliver audit` runs the same queries in DuckDB. Neither needs
+the other, so each name is loaded on first access.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Delivery audit on either engine: its tables, and what they tell.
+"""Tables and totals of a delivery audit, on either engine.
 
-Each table is made when it is asked for, of those that it needs.
+Each table is created when it is first asked for, from the tables that it needs.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _FILES = pa.schema(
 )
 _COUNTS = ("sent", "delivered", "duplicates", "resent", "unrecorded", "unproven", "pending", "lost")
 _MICROSECONDS = 1e6
-_STEPS = 120  # of time in `traffic` and `latency`, at most about so many
+_STEPS = 120  # about the most time steps in `traffic` and `latency`
 _ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)  # seconds
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Engine(Protocol[T_co]):
-    """The place where queries run. Tables have names; in a query's text they are called as `named` says."""
+    """An engine that runs queries. `named` gives the name of a table in a query's text."""
 
     def facts(self, recordings: Sequence[Recording]) -> None:
-        """Make the table `facts`, and keep it."""
+        """Create the table `facts`, and keep it."""
 
     def given(self, name: str, rows: pa.Table) -> None:
-        """Make a small table of these rows."""
+        """Create a small table of these rows."""
 
     def made(self, name: str, text: str, *, kept: bool) -> None:
-        """Make a table of a query."""
+        """Create a table from a query."""
 
     def named(self, name: str) -> str: ...
 
@@ -64,11 +64,11 @@ class Engine(Protocol[T_co]):
     def write_parquet(self, name: str, path: Path) -> None: ...
 
     def close(self) -> None:
-        """Let go of all tables."""
+        """Release all tables."""
 
 
 class Tables(Generic[T_co]):
-    """The tables of an audit (docs/audit.md has their columns), and what is told of them."""
+    """Tables of an audit (docs/audit.md has their columns), and totals."""
 
     def __init__(self, engine: Engine[T_co], recordings: Sequence[Recording]) -> None:
         self._engine = engine
@@ -78,12 +78,12 @@ class Tables(Generic[T_co]):
 
     @cached_property
     def names(self) -> Mapping[str, str]:
-        """Names of instances, by UUID: that of the directory that holds one's recordings and no other's."""
+        """Names of instances by UUID: the name of the directory that has this instance's recordings and no others."""
         return names_of(self._recordings)
 
     @property
     def facts(self) -> T_co:
-        """One row for each frame, and for each place that could not be read."""
+        """One row for each frame, and for each unreadable place."""
         return self._table("facts")
 
     @property
@@ -98,7 +98,7 @@ class Tables(Generic[T_co]):
 
     @property
     def handshakes(self) -> T_co:
-        """One row for each handshake, as either end recorded it."""
+        """One row for each handshake, as either side recorded it."""
         return self._table("handshakes")
 
     @property
@@ -108,7 +108,7 @@ class Tables(Generic[T_co]):
 
     @property
     def messages(self) -> T_co:
-        """One row for each reliable message and receiver, and its fate."""
+        """One row for each reliable message and receiver, with its fate."""
         return self._table("messages")
 
     @property
@@ -123,45 +123,45 @@ class Tables(Generic[T_co]):
 
     @property
     def latency(self) -> T_co:
-        """Sent-to-acked percentiles over time."""
+        """Percentiles over time of seconds from sending to acknowledgement."""
         return self._table("latency")
 
     @property
     def gaps(self) -> T_co:
-        """One row for each run of ids that no recording has."""
+        """One row for each run of ids that is in no recording."""
         return self._table("gaps")
 
     @property
     def reused(self) -> T_co:
-        """One row for each sender and receiver with ids under which more than one message passed."""
+        """One row for each sender and receiver with ids that were used for more than one message."""
         return self._table("reused")
 
     @cached_property
     def step(self) -> float:
-        """The width of a step of time in `traffic` and `latency`, in seconds: a round number."""
+        """Width of a time step in `traffic` and `latency`, in seconds: a round number."""
         (row,) = self.rows("SELECT unix_micros(max(ended)) - unix_micros(min(began)) AS span FROM {recordings}")
         span = (row["span"] or 0) / _MICROSECONDS
         return float(next((width for width in _ROUND if width * _STEPS >= span), span / _STEPS))
 
     @property
     def lost(self) -> int:
-        """The number of messages that are proven to be lost."""
+        """Number of messages that are proved lost."""
         (row,) = self.rows("SELECT CAST(sum(lost) AS BIGINT) AS lost FROM {deliveries}")
         return row["lost"] or 0
 
     def by_receiver(self) -> dict[str, dict[str, int | None]]:
-        """The counts of `deliveries` added up for each receiver, by its name or UUID. None: nobody recorded that."""
+        """Sums of `deliveries` for each receiver, by its name or UUID. None: not recorded by either side."""
         sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _COUNTS)
         rows = self.rows(f"SELECT receiver, {sums} FROM {{deliveries}} GROUP BY receiver")
         named = {self.names.get(row["receiver"], row["receiver"]): row for row in rows}
         return {name: {count: row[count] for count in _COUNTS} for name, row in sorted(named.items())}
 
     def rows(self, text: str) -> list[Row]:
-        """All rows of a query, in which names of tables stand in braces."""
+        """All rows of a query, in whose text the names of tables are in braces."""
         return self._engine.rows(self._filled(text))
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Each table as a directory of Parquet below `path`. Raises ValueError where there is one already."""
+        """Write each table as a Parquet directory below `path`. Raises ValueError if one exists already."""
         taken = [name for name in TABLES if (Path(path) / name).exists()]
         if taken:
             raise ValueError(f"{path} has {', '.join(taken)} already: give a directory that is new, or empty that one")
@@ -175,15 +175,15 @@ class Tables(Generic[T_co]):
         curves: Iterable[Curves] = (),
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        """The report: one file, of mode 0600, which needs nothing else. Raises OSError where it cannot be written.
+        """Write the report: one self-contained file, mode 0600. Raises OSError if it cannot be written.
 
-        `curves` are charts of your own beside it, on the same axis of time. `progress(done, total)` is called after
-        each step, of which the first ones take longest.
+        `curves` are your own charts, on the same time axis. `progress(done, total)` is called after each step; the
+        first steps take longest.
         """
         write_private(path, render(collect(self, progress), curves).encode())
 
     def close(self) -> None:
-        """Let go of all tables."""
+        """Release all tables."""
         self._engine.close()
         self._made.clear()
 
@@ -204,7 +204,7 @@ class Tables(Generic[T_co]):
         self._made.add(name)
 
     def _filled(self, text: str) -> str:
-        """The text with its values, and with tables that are there."""
+        """A query's text with its values filled in. The tables that it names are created first."""
         names = in_braces(text)
         own = {"recorded": lambda: texts(self._recorded), "step": lambda: str(round(self.step * _MICROSECONDS))}
         values = VALUES | {name: own[name]() for name in names & own.keys()}

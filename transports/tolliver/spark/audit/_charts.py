@@ -1,9 +1,8 @@
 """Charts over time as SVG: lines, and connections as bars.
 
-There is no script; what is hovered over says its value. All charts of a report share one axis of time, so what happens
-at one moment stands in one vertical line, and a kill is seen in all of them. Colours and dashes are classes: the page's
-style sheet knows light, dark and paper. Each line has its name at its right end, and each chart says in words what it
-shows, for who cannot see it.
+There is no script; tooltips show values. All charts of a report have the same time axis, so that events of one moment,
+such as a kill, are aligned. Colours and dashes are CSS classes; the page's style sheet has light, dark and print
+variants. Each line has its name at its right end, and each chart has a description for screen readers.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from typing import NamedTuple
 
 WIDTH = 960
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 128, 24, 40
-_LANE = 32  # height of one
+_LANE = 32  # height of a lane in pixels
 _HEIGHT = 214
-_APART = 14  # between the names of two lines
-_NAME = 14  # characters of a name that have room beside the chart
+_APART = 14  # least distance between the names of two lines
+_NAME = 14  # characters of a name that fit beside the chart
 _COLOURS, _DASHES = 7, 3
 REST = "c7"
-"""The look of all that has none of its own: grey."""
+"""CSS class of lines without a colour of their own: grey."""
 
 
 def look(number: int) -> str:
-    """Classes of a line: the first seven differ by colour, the others by dashes, too."""
+    """CSS classes of a line: the first seven differ in colour, all others also in dashes."""
     dash = number // _COLOURS % _DASHES
     return f"c{number % _COLOURS}" + (f" d{dash}" if dash else "")
 
 
 def dashed(base: str, number: int) -> str:
-    """The same colour, for one of several lines that belong together."""
+    """The same colour, dashed, for one of several related lines."""
     dash = number % _DASHES
     return base.split()[0] + (f" d{dash}" if dash else "")
 
 
 class Axis(NamedTuple):
-    """Time from left to right: `begin` and `end` in seconds since 1970."""
+    """Time axis from `begin` to `end`, in seconds since 1970."""
 
     begin: float
     end: float
@@ -50,7 +49,7 @@ class Axis(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Values over time; a None breaks the line. `look` are its classes."""
+    """Values over time; None interrupts the line. `look` are its CSS classes."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
@@ -58,14 +57,14 @@ class Series(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """A chart of the user's own for the report: by the name of a line its (seconds since 1970, value) in order."""
+    """A user's own chart for the report: by name of a line, its (seconds since 1970, value) pairs in order."""
 
     title: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
 
 
 class Bar(NamedTuple):
-    """A stretch of time. `cut`: what it shows may have gone on; `pale`: it came to nothing."""
+    """A period. `cut`: its end was not recorded; `pale`: a failed attempt."""
 
     begin: float
     end: float
@@ -84,9 +83,9 @@ def lines(
     unit: str = "",
     about: str = "",
 ) -> str:
-    """One line for each series over the same scale: from 0 on, or with `log` by powers of ten. `gaps` are shaded.
+    """Chart of lines on one scale: from 0, or with `log` in powers of ten. `gaps` are shaded.
 
-    `unit` stands above the scale of values, and `about` is what the chart shows, in words.
+    `unit` is shown above the scale; `about` describes the chart.
     """
     height = max(_HEIGHT, _TOP + _BOTTOM + _APART * len(series))
     floor = height - _BOTTOM
@@ -122,14 +121,14 @@ def lines(
 
 
 def _names(series: Sequence[Series], y: Callable[[float], float], floor: float) -> list[str]:
-    """The name of each line beside its end, in the order of the ends, none above another."""
+    """Names of lines beside their ends, in the same order, without overlaps."""
     ends = [next((value for _, value in reversed(one.points) if value is not None), 0.0) for one in series]
     order = sorted(range(len(series)), key=lambda number: y(ends[number]))
     places: list[float] = []
     for number in order:
         places.append(max(y(ends[number]), places[-1] + _APART if places else _TOP))
     low = floor
-    for rank in reversed(range(len(places))):  # back up, where they came too low
+    for rank in reversed(range(len(places))):  # move up those that are too low
         places[rank] = low = min(places[rank], low)
         low -= _APART
     parts = []
@@ -151,7 +150,7 @@ def _extent(one: Series, show: Callable[[float], str]) -> str:
 
 
 def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]], about: str = "") -> str:
-    """One lane for each name, its bars in it."""
+    """Chart with one lane for each name, which has its bars."""
     floor = _TOP + _LANE * max(len(lanes), 1)
     parts = _times(axis, floor)
     for number, (name, stretches) in enumerate(lanes):
@@ -174,7 +173,7 @@ def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]], about: str = ""
 
 
 def nice_steps(top: float, about: int = 4) -> list[float]:
-    """From 0 to at least `top` in round steps."""
+    """Round numbers from 0 to at least `top`."""
     rough = top / about
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)
@@ -182,14 +181,14 @@ def nice_steps(top: float, about: int = 4) -> list[float]:
 
 
 def decades(values: Iterable[float]) -> list[float]:
-    """Powers of ten around the values, two at least."""
+    """At least two powers of ten, around the values."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
     return [10.0**power for power in range(low, max(high, low + 1) + 1)]
 
 
 def clock(time: float) -> str:
-    """UTC."""
+    """Time of day in UTC, for `time` in seconds since 1970."""
     return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

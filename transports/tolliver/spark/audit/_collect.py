@@ -1,4 +1,4 @@
-"""The report's rows: bounded, however much was recorded."""
+"""Rows of the report: limited, however much was recorded."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple, Protocol
 from ._tables import Row
 
 ROWS = 500
-"""Of a table, at most."""
+"""Most rows of a table."""
 
-_POINTS = 20_000  # of a chart's data
+_POINTS = 20_000  # most rows of a chart's data
 
 
 class Audited(Protocol):
-    """Tables of an audit, as far as the report reads them."""
+    """The part of an audit's tables that the report reads."""
 
     @property
     def names(self) -> Mapping[str, str]: ...
@@ -26,14 +26,14 @@ class Audited(Protocol):
 
 
 class Table(NamedTuple):
-    """The first rows, and whether there are more."""
+    """The first rows of a table, and True if there are more."""
 
     rows: list[Row]
     more: bool
 
 
 class Findings(NamedTuple):
-    """An audit's tables as plain values. `step` is in seconds; `names` are instances' by UUID."""
+    """Tables of an audit as plain values. `step` is in seconds; `names` are instances' names by UUID."""
 
     names: dict[str, str]
     step: float
@@ -63,7 +63,7 @@ _ORDERS = {
 
 
 def collect(audit: Audited, progress: Callable[[int, int], object] | None = None) -> Findings:
-    """All that the report shows."""
+    """Everything that the report shows."""
     told = progress or (lambda _done, _total: None)
     found = dict[str, Table]()
     for done, name in enumerate(_ORDERS):
@@ -86,13 +86,13 @@ def collect(audit: Audited, progress: Callable[[int, int], object] | None = None
 
 
 def first_rows(audit: Audited, name: str, most: int = ROWS) -> Table:
-    """Of one table."""
+    """The first rows of a table."""
     rows = audit.rows(f"SELECT * FROM {{{name}}} ORDER BY {_ORDERS[name]} LIMIT {most + 1}")
     return Table(rows[:most], len(rows) > most)
 
 
 def silent(rows: Iterable[Row]) -> set[str]:
-    """Those of the ends of deliveries who recorded nothing."""
+    """UUIDs in deliveries of instances without recordings."""
     found = set()
     for row in rows:
         found |= {row["sender"]} if row["sent"] is None else set()

@@ -30,10 +30,10 @@ _TIME = pa.timestamp("us", "UTC")
 
 @contextmanager
 def local_audit(directories: Iterable[Path]) -> Iterator[Tables[str]]:
-    """The audit of the recordings in these directories (and below them, or in these files).
+    """Audit of the recordings in these directories and their subdirectories, or in these files.
 
-    All tables are in a file that is deleted in the end, so recordings may be larger than the memory. Raises ValueError
-    where a directory has no recordings, OSError where one cannot be read, or where there is no room for the tables.
+    All tables are in a temporary file, so recordings may be larger than memory. Raises ValueError if a directory has no
+    recordings, OSError if one cannot be read, or there is no space for the tables.
     """
     recordings = recordings_in(directories)
     with TemporaryDirectory(prefix="tolliver-audit-") as home:
@@ -51,7 +51,7 @@ def local_audit(directories: Iterable[Path]) -> Iterator[Tables[str]]:
 
 class _DuckDB:
     def __init__(self, home: Path) -> None:
-        # Nothing is fetched from elsewhere for what these queries do not need.
+        # Never download extensions: these queries do not need any.
         self._connection = duckdb.connect(
             home / "audit.duckdb",
             config={"autoinstall_known_extensions": False, "autoload_known_extensions": False},
@@ -77,7 +77,7 @@ class _DuckDB:
 
     def rows(self, text: str) -> list[Row]:
         found = self._connection.sql(text).to_arrow_table()
-        # DuckDB names the machine's own zone, which Python may not know.
+        # DuckDB gives the machine's time zone, which Python may not know.
         fields = [one.with_type(_TIME) if pa.types.is_timestamp(one.type) else one for one in found.schema]
         rows: list[Row] = found.cast(pa.schema(fields)).to_pylist()
         return rows

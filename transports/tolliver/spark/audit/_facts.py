@@ -1,8 +1,8 @@
-"""Table of facts: one row for each frame that a recording holds.
+"""Table of facts: one row for each frame in a recording.
 
-The blocks of a piece of a file go through one walk together, so messages and acks, which are nearly all there is,
-become columns without an object for each. Handshakes, control messages and what is malformed are few and go row by row.
-So does a place that could not be read ("damaged", "torn", "malformed"): an audit must know its gaps.
+The blocks of a piece of a file are walked together, so messages and acks, nearly everything there is, become columns
+without a Python object for each. Handshakes, control messages and malformed frames are few and become rows one by one;
+so do unreadable places ("damaged", "torn", "malformed"), as an audit must know its gaps.
 """
 
 from __future__ import annotations
@@ -82,20 +82,20 @@ KINDS: dict[type, str] = {
     Ignored: "ignored",
     Message: "message",
 }
-_BATCH_BYTES = 2**22  # payload bytes that are made into one batch: bounds memory, and is plenty for numpy
+_BATCH_BYTES = 2**22  # payload bytes of a batch: limits memory
 _MICROSECOND = 1000  # nanoseconds
 _HALF = 2**63
 
 
 def read_ranges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The facts of these ranges of recordings, which are rows of `ranges_of`."""
+    """Facts of these ranges of recordings, given as rows of `ranges_of`."""
     for batch in batches:
         for row in batch.to_pylist():
             yield from facts_of(items_of(row), row["number"])
 
 
 def facts_of(items: Iterable[Block | Damage], file: int) -> Iterator[pa.RecordBatch]:
-    """The facts of a recording's blocks, `file` being its number in the audit. Rows are in no order: see `offset`."""
+    """Facts of a recording's blocks, in no order (see `offset`). `file` is its number in the audit."""
     held: dict[Revision, list[Block]] = {}
     size = 0
     for item in items:
@@ -186,7 +186,7 @@ class _Facts:
     def _contents(self, starts: Any, ends: Any, parts: Sequence[pa.Array]) -> pa.Array:
         shape = LAYOUTS[self._revision].message
         crc32 = zlib.crc32
-        if not shape.is_flat:  # lengths stand between the parts
+        if not shape.is_flat:  # lengths are between the parts
             rows = zip(*(part.to_pylist() for part in parts), strict=True)
             return pa.array([crc32(body, crc32(key, crc32(channel))) for channel, key, body in rows], pa.int64())
         view = memoryview(self._data)
@@ -194,10 +194,10 @@ class _Facts:
         return pa.array([crc32(view[start:end]) for start, end in places], pa.int64())
 
     def _ack_ids(self, starts: Any) -> pa.Array:
-        return pa.array(ack_ids(self._data, starts, self._revision).view(np.int64))  # above 2^63 is nobody's id
+        return pa.array(ack_ids(self._data, starts, self._revision).view(np.int64))  # no instance uses ids above 2^63
 
     def _irregular(self, columns: Columns, row: int) -> tuple[int, dict[str, Any]]:
-        """A control message, or one that cannot be understood (T-10, T-20, T-27)."""
+        """Kind and columns of a control message, or of an invalid one (T-10, T-20, T-27)."""
         start, end = int(columns.offsets[row]), int(columns.ends[row])
         try:
             (frame,) = decode(self._data[start:end], self._revision)
@@ -206,7 +206,7 @@ class _Facts:
         return start, _fields(frame)
 
     def _batch(self, starts: Any, own: dict[str, Any]) -> pa.RecordBatch:
-        """The frames that begin at `starts`, with what their blocks say and where they stand."""
+        """Record batch of the frames at `starts`, with columns from their blocks and their places."""
         blocks = np.searchsorted(self._bases, starts, "right") - 1
         chosen = pa.array(blocks)
         made = {name: column.take(chosen) for name, column in self._heads.items()} | own
@@ -230,7 +230,7 @@ def _of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def _fields(frame: Any) -> dict[str, Any]:
-    """The columns of a frame that is no plain message."""
+    """Columns of a frame that is no plain message."""
     row: dict[str, Any] = {"kind": KINDS[type(frame)]}
     if isinstance(frame, HandshakeRequest | HandshakeResponse):
         row["version"] = Decimal(frame.version)
@@ -260,5 +260,5 @@ def _text(value: object) -> str | None:
 
 
 def _signed(value: int) -> int:
-    """A number of 64 bits as Spark has them: only a cid that no instance makes is changed."""
+    """A number of 64 bits as a signed one for Spark. This changes only cids that no instance uses."""
     return value - 2 * _HALF if value >= _HALF else value

@@ -1,8 +1,8 @@
 """Recordings of an audit: their files, owners, and orderly ends.
 
-A file is told apart by its number in the order of names, which is the order of time, so (file, ordinal) says what came
-before what in all that an instance recorded, whatever its clock did. An index beside a file says that it was closed, so
-that nothing is missing at its end.
+A file gets a number in the order of names, which is the order of time. So (file, ordinal) orders everything that an
+instance recorded, even if its clock was set. An index beside a file shows that it was closed, so nothing is missing at
+its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from ..read._ranges import DamagedRecording, Range, blocks_in, plan
 
 
 class Recording(NamedTuple):
-    """A file. `local` is whose it is, None where it has no block that can be read. `ended`: it was closed in order."""
+    """A recording file. `local` is its instance's UUID, None if it has no readable block. `ended`: it was closed in
+    order."""
 
     file: int
     path: str
@@ -44,9 +45,9 @@ class Recording(NamedTuple):
 
 
 def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
-    """All recordings of these directories, with those below them, and of these files. Each file counts once.
+    """Recordings in these directories and their subdirectories, and these files. Each file counts once.
 
-    Raises ValueError where a directory has none, OSError where something cannot be read.
+    Raises ValueError if a directory has none, OSError if one cannot be read.
     """
     found: set[Path] = set()
     for path in map(Path, paths):
@@ -66,7 +67,7 @@ def _recording(number: int, path: Path) -> Recording:
 
 
 def _has_index(path: Path, size: int, start: bytes) -> bool:
-    """True if there is an index beside the file, and it is this file's as it is now."""
+    """True if the index beside the file is complete and belongs to the file's present content."""
     try:
         with path.with_name(path.name + INDEX_SUFFIX).open("rb") as file:
             data = file.read(INDEX.size + (size // INDEX_STEP + 2) * INDEX_ENTRY.size)
@@ -98,14 +99,14 @@ RANGES = pa.schema(
 
 
 def ranges_of(recordings: Sequence[Recording], tasks: int) -> pa.Table:
-    """The ranges that can be read on their own, in order, each with its file's number."""
+    """Ranges that can be read independently, in order, each with its file's number."""
     numbers = {one.path: one.file for one in recordings}
     parts = [part for task in plan(list(numbers), tasks) for part in task]
     return pa.Table.from_pylist([{"number": numbers[part.file], **asdict(part)} for part in parts], RANGES)
 
 
 def items_of(row: dict[str, Any]) -> Iterator[Block | Damage]:
-    """The blocks of one such row, and what of it is damaged."""
+    """Blocks of one such range, and damage in it."""
     values = {name: value for name, value in row.items() if name != "number"}
     try:
         yield from blocks_in(Range(**values | {"entries": tuple(values["entries"])}))
@@ -114,7 +115,7 @@ def items_of(row: dict[str, Any]) -> Iterator[Block | Damage]:
 
 
 def names_of(recordings: Sequence[Recording]) -> dict[str, str]:
-    """Names of instances: the directory's, where that holds one instance's recordings and nobody else's."""
+    """Names of instances: the name of a directory that has one instance's recordings and no others."""
     owners: defaultdict[str, set[str]] = defaultdict(set)
     homes: defaultdict[str, set[str]] = defaultdict(set)
     for one in recordings:

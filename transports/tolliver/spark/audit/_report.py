@@ -1,7 +1,7 @@
 """Audit report: one HTML file without scripts.
 
-Everything that comes from recordings is text, escaped where it is put into the page, and the page's own policy forbids
-scripts and requests, so not even a mistake here would run anything. All charts have one axis of time.
+All text from recordings is escaped where it is inserted, and the page's Content-Security-Policy forbids scripts and
+requests, as a second defence. All charts have the same time axis.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ._collect import Findings, Table, silent
 from ._tables import Row
 
 FLOWS = 12
-"""Pairs of sender and receiver that have charts; all are in the tables."""
+"""Most pairs of sender and receiver with charts; tables have all pairs."""
 
-_CHANNELS = 7  # lines of a chart; all others are one more
+_CHANNELS = 7  # lines of a chart; the rest are combined in one more
 _LANES = 40
-_SILENT = 5  # names of those who recorded nothing
+_SILENT = 5  # most names of instances without recordings
 _Flow = tuple[str, str]
 
 
 def render(found: Findings, curves: Iterable[Curves] = ()) -> str:
-    """The page."""
+    """The HTML page."""
     page = _Page(found)
     own = page.curves(curves)
     return "".join(
@@ -71,7 +71,7 @@ class _Page:
         return f"<section><h2>{title}</h2>{about}{content}</section>"
 
     def verdict(self) -> str:
-        """The one number that matters, in words."""
+        """Text with the number of lost messages."""
         rows = self._found.deliveries.rows
         lost = _sum(rows, "lost")
         both = [row for row in rows if row["lost"] is not None]
@@ -89,7 +89,7 @@ class _Page:
         )
 
     def _unchecked(self, rows: list[Row]) -> Iterable[str]:
-        """The messages of which only one side tells, and who is silent: they are neither delivered nor lost."""
+        """Texts about messages that only one side recorded: they count neither as delivered nor as lost."""
         for end, other, count, words in (
             ("receiver", "sender", "sent", "more were sent to"),
             ("sender", "receiver", "delivered", "more came from"),
@@ -133,7 +133,7 @@ class _Page:
         return Bar(_time(row["began"]), _time(row["ended"]), words, not row["recorded_to_end"], pale)
 
     def _gaps(self, flow: _Flow) -> list[Bar]:
-        """Between a pair's connections, as either of them recorded it."""
+        """Times between the connections of a pair, as recorded by either side."""
         rows = [row for row in self._found.connections.rows if {row["local"], row["peer"]} == set(flow)]
         spans = sorted((_time(row["began"]), _time(row["ended"])) for row in rows if row["outcome"] == "established")
         gaps, end = [], spans[0][1] if spans else 0.0
@@ -182,7 +182,7 @@ class _Page:
         )
 
     def _filled(self, values: dict[float, float]) -> list[tuple[float, float | None]]:
-        """A step without a message is a step with none: 0."""
+        """Values at all steps: 0 for a step without a message."""
         step = self._found.step
         first, last = min(values), max(values)
         numbered = {round((time - first) / step): value for time, value in values.items()}
@@ -238,7 +238,7 @@ class _Page:
         )
 
     def _look(self, title: str, name: str, number: int) -> str:
-        """Lines that a user calls after a channel, or whose chart he does, have that channel's colour."""
+        """CSS classes of a user's line: the colour of the channel after which the line or its chart is named."""
         if name in self._looks:
             return self._looks[name]
         return dashed(self._looks[title], number) if title in self._looks else look(len(self._looks) + number)
@@ -324,7 +324,7 @@ def _unreliable(row: Row) -> tuple[int | None, int | None]:
 
 
 def _balance(rows: list[Row]) -> str:
-    """The difference between sent and delivered, as a sum; nothing where there is none."""
+    """Text of the difference between sent and delivered as a sum; "" if there is none."""
     sent, delivered = _sum(rows, "sent"), _sum(rows, "delivered")
     parts = [f"{sign} {total:,} {meaning}" for name, sign, meaning in _BETWEEN if (total := _sum(rows, name))]
     return f"delivered {delivered:,} = sent {sent:,} {', '.join(parts)}" if parts else ""
@@ -362,7 +362,7 @@ def _name(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Nothing in it that would turn or hide what stands beside it, and not long."""
+    """Text without characters that could reverse or hide others, cut to a maximum length."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:200])
 
 
@@ -399,7 +399,7 @@ def _versions(row: Row) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time as people read it."""
+    """Text of a duration."""
     return f"{value * 1000:,.3g} ms" if value < 1 else f"{value:,.3g} s"
 
 
@@ -423,7 +423,7 @@ def _by_flow(rows: Iterable[Row]) -> dict[_Flow, list[Row]]:
 
 
 def _utc(time: Any) -> datetime:
-    """Spark gives local times without a zone."""
+    """A time with the zone UTC, as Spark gives local times without a zone."""
     return datetime.fromtimestamp(time.timestamp(), UTC)
 
 

@@ -1,6 +1,6 @@
 """Delivery audit in Spark.
 
-The recordings may be more than one machine can read, and the tables go on into a job.
+For recordings that one machine cannot read, or tables that a job processes further.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from ._audit import Tables
 from ._files import Recording, ranges_of, recordings_in
 from ._tables import Row
 
-_WORTH_A_TASK = 2**23  # bytes: reading less takes no longer than another process takes to start
-_TASKS = 64  # at least so many ranges of files, where they are large enough to be split
+_WORTH_A_TASK = 2**23  # bytes: reading less takes no longer than starting a process
+_TASKS = 64  # least number of ranges, if files are large enough to be split
 
 
 def audit(spark: SparkSession, directories: Iterable[str | os.PathLike[str]]) -> Audit:
-    """The audit of the recordings in these directories (and below them, or in these files).
+    """Audit of the recordings in these directories and their subdirectories, or in these files.
 
-    Every worker must see the files under the same paths. Nothing is read before a table is asked for; the facts and the
-    messages are then kept by Spark until `close`. Raises ValueError where a directory has no recordings, OSError where
-    one cannot be read.
+    Every worker must see the files under the same paths. Nothing is read before a table is asked for; Spark then keeps
+    the facts and messages until `close`. Raises ValueError if a directory has no recordings, OSError if one cannot be
+    read.
     """
     return Audit(_Spark(spark), recordings_in(directories))
 
 
 class Audit(Tables[DataFrame]):
-    """The tables (docs/audit.md has their columns), each a DataFrame that is made when it is asked for."""
+    """Tables of an audit (docs/audit.md has their columns), each a DataFrame created when it is first asked for."""
 
     def close(self) -> None:
-        """Let Spark forget what it has kept. The tables can still be asked for, and are then made anew."""
+        """Release the data that Spark keeps. Tables can still be asked for, and are then created again."""
         super().close()
 
     def __enter__(self) -> Audit:
@@ -46,7 +46,7 @@ class Audit(Tables[DataFrame]):
 
 
 class _Spark:
-    """Each table is a temporary view of its own name. Spark forgets the rows that it keeps of one that is dropped."""
+    """Each table is a temporary view with its name. Dropping a view makes Spark forget its cached rows."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -56,7 +56,7 @@ class _Spark:
     def facts(self, recordings: Sequence[Recording]) -> None:
         from ._facts import DDL, read_ranges
 
-        # From Arrow, as rows of Python would need processes of Python to become rows of Spark.
+        # From Arrow: from Python rows, Spark would start Python workers.
         given = self._spark.createDataFrame(ranges_of(recordings, _TASKS))
         given = given.coalesce(1 + sum(one.size for one in recordings) // _WORTH_A_TASK)
         self._name("facts", given.mapInArrow(read_ranges, DDL).persist())

@@ -1,12 +1,13 @@
 """Tables of the audit, as queries that both engines run.
 
-`tables.sql` has them.
+`tables.sql` has their text.
 
-Nothing compares the clocks of two machines. Within one run of an instance, (file, ordinal) is the order of all that it
-recorded; between two instances, only what TCP promises is used: what was sent before Y on a connection came before Y.
-Ids say nothing of order, as each run begins them at another place (T-40), and names of files follow a clock that may
-have been set back between two runs: so one connection counts as later than another where both ends' recordings say so.
-So a message is called lost only where the receiver's own recording shows that it went past it, or that the sender went
+The clocks of two machines are never compared. Within one run of an instance, (file, ordinal) is the order of everything
+recorded. Between two instances only TCP's promise is used: a connection delivers in the order of sending. Ids give no
+order, as each run starts them at another place (T-40), and file names follow a clock that may have been set back
+between two runs; so one connection counts as later than another only if the recordings of both sides say so.
+
+A message counts as lost only if the receiver's own recording shows that it received later ones, or that the sender went
 on without it. If a recording ends early, the answer is "unproven" or null, never "lost".
 """
 
@@ -25,7 +26,7 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 class Query(NamedTuple):
-    """A table that is made of others. `kept`: of its rows others are made more than once."""
+    """A table made from others. `kept`: other tables are made from it more than once."""
 
     text: str
     kept: bool
@@ -38,16 +39,16 @@ def _queries() -> dict[str, Query]:
 
 
 QUERIES = _queries()
-"""By name, all that are made of `facts` (see `_facts`), of `files`, and of each other."""
+"""By name, all tables made from `facts` (see `_facts`), `files`, and each other."""
 
 
 def in_braces(text: str) -> set[str]:
-    """Names of the tables and values that a query names."""
+    """Names of tables and values that a query uses."""
     return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
 def texts(values: Iterable[str]) -> str:
-    """A list of texts as SQL has it. Raises ValueError where one would need quoting, which differs."""
+    """A list of texts in SQL. Raises ValueError for one that needs quoting, as the engines' rules differ."""
     listed = list(values)
     for value in listed:
         if not value.replace("-", "").replace(".", "").isalnum():
@@ -56,20 +57,20 @@ def texts(values: Iterable[str]) -> str:
 
 
 def _latencies() -> str:
-    """Seconds from the first sending to the first ack, by the sender's clock alone."""
+    """SQL for seconds from the first sending to the first ack, both by the sender's clock."""
     seconds = "(unix_micros(first_acked) - unix_micros(first_sent)) / 1e6"
-    # The last number is how exact a percentile's rank is: far finer than what is shown.
+    # The last argument is the accuracy of a percentile's rank, far finer than shown.
     found = [f"percentile_approx({seconds}, {share}, 10000) AS {name}" for name, share in PERCENTILES.items()]
     return ", ".join([*found, f"max({seconds}) AS max"])
 
 
 VALUES = {
-    "far": str(2**63 - 1),  # behind every place
-    # Both ends say that the sender went on: it sent something newer, on a later connection of the receiver's.
+    "far": str(2**63 - 1),  # after every place
+    # Recorded by both sides: the sender sent newer messages on a later connection of the receiver.
     "left_behind": "newest_since > last_place AND newest_place > their_place",
-    "last_id": str(2**31 - 2),  # T-40: ids run from 1 to this, and begin again
+    "last_id": str(2**31 - 2),  # ids run from 1 to this, and start again (T-40)
     "latencies": _latencies(),
-    "private": texts((RESERVED_CHANNEL, PROBE_CHANNEL)),  # no application has sent what is on these
-    "small_gap": str(10**6),  # ids
+    "private": texts((RESERVED_CHANNEL, PROBE_CHANNEL)),  # channels of the protocol, not of applications
+    "small_gap": str(10**6),  # number of ids
 }
 """Of the names in braces, those that are the same in every audit."""

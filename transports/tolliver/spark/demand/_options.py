@@ -1,4 +1,4 @@
-"""Options of `format("tolliver-rs")`: a batch must say what ends it."""
+"""Options of `format("tolliver-rs")`. A batch needs one that ends it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .._peer import dialled, dialling
 
 COLUMNS = {"publisher": "string", "element": "binary"}
 READER = 'the format "tolliver-rs"'
-_MOST_BYTES = 2**30  # of an element: Spark's rows have at most 2 GiB
+_MOST_BYTES = 2**30  # largest element: Spark's rows have at most 2 GiB
 
 
 def publishers(given: str) -> tuple[str, ...]:
-    """Names with commas between them, or a JSON list of any names. Raises ValueError."""
+    """Parse a comma-separated list of names, or a JSON list of any names. Raises ValueError."""
     found = names(given)
     if not found:
         raise ValueError("give the names of publishers, with commas between them or as a JSON list")
@@ -58,7 +58,7 @@ BATCH = COMMON | ENDS
 
 @define(frozen=True, kw_only=True)
 class DemandOptions:
-    """Options of a batch (docs/spark-demand.md has what each is for). It is pickled to every task."""
+    """Options of a batch (docs/spark-demand.md explains each). It is pickled to every task."""
 
     remote: Remote
     tls: TLS | None
@@ -72,13 +72,13 @@ class DemandOptions:
 
     @property
     def of_streams(self) -> StreamsOptions:
-        """The options of the subscriber."""
+        """Options of the subscribing streams."""
         limits = Limits(max_element=self.max_element_bytes)
         return StreamsOptions(tls=self.tls, plaintext=self.tls is None, limits=limits)
 
 
 def demand_options(options: Mapping[str, str]) -> DemandOptions:
-    """From Spark's options. Raises ValueError, naming the option."""
+    """Options from Spark's text. Raises ValueError, which names the option."""
     values = parse(options, BATCH, READER)
     remote, tls = dialled_publisher(values)
     made = DemandOptions(remote=remote, tls=tls, **values)
@@ -91,7 +91,7 @@ def demand_options(options: Mapping[str, str]) -> DemandOptions:
 
 
 def dialled_publisher(values: dict[str, Any]) -> tuple[Remote, TLS | None]:
-    """As `dialled`. Raises ValueError also where it is not said what to subscribe to."""
+    """Like `dialled`. Also raises ValueError if no publisher is named."""
     if "publishers" not in values:
         raise ValueError(f"{READER} needs the option publishers: the names to subscribe to, with commas between them")
     return dialled(values, READER, "publisher", StreamsOptions)

@@ -1,8 +1,8 @@
-"""Batch reader of "tolliver-rs": each task is the subscriber of one publisher.
+"""Batch reader of "tolliver-rs": each task subscribes to one publisher.
 
-A task's rows are bounded before the first one is asked for. `Demand` counts what was granted and what was taken; it
-fills its window up at half, as every subscription of this package does, but never grants beyond the planned count.
-Nothing is taken up again (R-31), so a task that is tried again asks anew, and gets what the publisher then has.
+The number of a task's rows is limited from the start. `Demand` counts the granted and received elements; it refills its
+window at half, like every subscription of this package, but never grants more than planned. A stream cannot be resumed
+(R-31), so a retried task subscribes again, and gets what the publisher then has.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 CONNECT = 20.0
-"""Seconds for a publisher to be there."""
+"""Seconds to wait for a publisher to connect."""
 
-_BATCH_BYTES = 8 * 2**20  # that gather for one batch, and one run more
-_ELEMENTS_AT_ONCE = 4096  # elements that are taken at once
+_BATCH_BYTES = 8 * 2**20  # bytes collected for one batch, before its last run
+_ELEMENTS_AT_ONCE = 4096  # most elements taken at once
 
 
 class Demand:
-    """The demand of one stream.
+    """Demand of one stream.
 
-    Always: granted <= planned, granted - taken <= window; and while fewer than planned are taken, some are granted.
+    Invariants: granted <= planned; granted - taken <= window; while taken < planned, granted > taken.
     """
 
     def __init__(self, window: int, planned: int | None) -> None:
@@ -41,14 +41,14 @@ class Demand:
         self._planned = math.inf if planned is None else planned
         self._taken = 0
         self.granted = int(min(window, self._planned))
-        """In all; at first with the subscription."""
+        """Total granted. The first grant is made by the subscription."""
 
     @property
     def done(self) -> bool:
         return self._taken >= self._planned
 
     def take(self, count: int) -> int:
-        """So many came. Returns how many to grant now, which may be none."""
+        """Count received elements; returns the number to grant now, possibly 0."""
         self._taken += count
         outstanding = self.granted - self._taken
         if outstanding > self._window // 2:
@@ -59,9 +59,9 @@ class Demand:
 
 
 def elements_of(name: str, options: DemandOptions) -> Generator[list[bytes]]:
-    """Runs of a publisher's elements, to the planned count, the deadline or its end, whichever comes first.
+    """Runs of a publisher's elements, up to the planned count, the deadline or its end, whichever is first.
 
-    Raises StreamError with the publisher's text, ConnectionLost, and what else `connect` and iterating raise.
+    Raises StreamError with the publisher's text, ConnectionLost, and other errors of `connect` and of iterating.
     """
     with create_streams(options.of_streams) as streams:
         peer = streams.connect(options.remote, timeout=CONNECT)
@@ -79,7 +79,7 @@ def elements_of(name: str, options: DemandOptions) -> Generator[list[bytes]]:
 
 
 def batches_of(name: str, runs: Iterable[list[bytes]], schema: Any, rows: int) -> Iterator[Any]:
-    """Record batches of about so many rows, with some of `COLUMNS`."""
+    """Record batches of about `rows` rows, with some of `COLUMNS`."""
     gathered: list[bytes] = []
     size = 0
     for run in runs:
@@ -105,10 +105,10 @@ def _cut(name: str, elements: list[bytes], schema: Any, rows: int) -> Iterator[A
 
 
 class DemandReader(DataSourceReader):
-    """One partition for each publisher. It holds options and a schema; connections are made by the tasks."""
+    """One partition for each publisher. It has options and a schema; tasks make the connections."""
 
     def __init__(self, options: DemandOptions, schema: StructType) -> None:
-        """Raises ValueError for a schema with other columns."""
+        """Raises ValueError if the schema has unknown columns."""
         check_schema(schema, COLUMNS)
         self._options = options
         self._schema = schema
@@ -117,7 +117,7 @@ class DemandReader(DataSourceReader):
         return [InputPartition(name) for name in self._options.publishers]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The elements that the publisher has for this try: not the same as for another one."""
+        """Elements of the partition's publisher, which may differ in another try."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._schema, timezone="UTC")

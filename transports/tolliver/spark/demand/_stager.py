@@ -1,9 +1,9 @@
-"""Stager of "tolliver-rs": the elements of publishers into a stage.
+"""Stager of "tolliver-rs": elements of publishers into a stage.
 
-A stage stands between demand and micro-batches, as a stream has no yesterday (R-31). Each publisher has a connection
-and a thread that takes; the loop has the writer, and grants what is on the disk anew (`Credit`): so the disk is what
-holds publishers back, and elements wait nowhere but in the window. A stream that ends with its connection is subscribed
-to anew.
+A stream cannot be resumed (R-31), but Spark reads a batch again after a failure, so elements are staged in between.
+Each publisher has a connection and a thread that receives. The loop's thread writes, and grants again what is on disk
+(`Credit`). So a full disk holds publishers back, and elements wait only in the window. A stream that ends with its
+connection is subscribed to again.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from ._credit import Credit
 log = logging.getLogger("tolliver.spark")
 
 CONNECT = 20.0
-"""Seconds for a publisher to be there."""
+"""Seconds to wait for a publisher to connect."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
-"""Seconds before a publisher that went away is asked again; doubled each time, and as at first after a long stream."""
+"""Seconds until a lost publisher is tried again: doubled after each try, and reset after a long stream."""
 
-_FRAME_BYTES = 64  # of a staged message beside its channel and body, rounded up
-_ELEMENTS_AT_ONCE = 4096  # elements that are taken at once
-_WAITING = 16 * 2**20  # bytes that have arrived and wait for the disk; beyond it, and a run, nothing is taken
+_FRAME_BYTES = 64  # overhead of a staged message in addition to channel and body, rounded up
+_ELEMENTS_AT_ONCE = 4096  # most elements taken at once
+_WAITING = 16 * 2**20  # bytes waiting for the disk, above which no more runs are taken
 _PASSING = (ConnectionLost, ConnectionClosed, ConnectionClosing, UnexpectedEOF, TimeoutError)
 
 
 @define(frozen=True, kw_only=True)
 class DemandStageOptions:
-    """The publishers, and the stage. `window` is of each publisher, in elements; times in seconds."""
+    """The publishers, and the stage. `window` is for each publisher, in elements; times are in seconds."""
 
     remote: Remote
     streams: StreamsOptions
@@ -59,7 +59,7 @@ class DemandStageOptions:
     folder: FolderOptions
 
     def credit(self) -> Credit:
-        """Raises ValueError where the stage is too small."""
+        """Credit for these publishers and this stage. Raises ValueError if the stage is too small."""
         most = self.streams.limits.max_element + BLOCK.size + _FRAME_BYTES
         costs = {name: most + len(name.encode()) for name in self.publishers}
         return Credit(self.folder.max_staged_bytes, self.window, costs)
@@ -72,13 +72,13 @@ class _Arrived(NamedTuple):
 
 
 class _Live:
-    """A stream that runs, or is about to."""
+    """A stream that runs or is about to."""
 
     subscription: Subscription[bytes]
 
     def __init__(self, granted: int) -> None:
         self.due = granted
-        """Elements that may still come."""
+        """Elements that may still arrive."""
 
 
 class DemandStager(StageLoop[_Arrived]):
@@ -87,32 +87,32 @@ class DemandStager(StageLoop[_Arrived]):
     _streams: Streams | None = None
 
     def __init__(self, options: DemandStageOptions) -> None:
-        """Raises ValueError where the stage is too small for what is asked for."""
+        """Raises ValueError if the stage is too small for its options."""
         super().__init__(options.folder)
         self._options = options
         self._lock = threading.Condition()
         self._credit = options.credit()
         self._live: dict[str, _Live] = {}
-        self._given: set[str] = set()  # those that have given anything yet
+        self._given: set[str] = set()  # publishers that have sent any element
         self._arrived: queue.SimpleQueue[_Arrived] = queue.SimpleQueue()
-        self._waiting = 0  # bytes of what has arrived and is not on the disk
+        self._waiting = 0  # bytes received but not on disk
         self._followers: list[threading.Thread] = []
         self._counts = {"subscriptions": 0, "completed": 0}
 
     def close(self) -> None:
-        """End the streams; what is not on the disk yet is given up. A second call does nothing."""
+        """End the streams; elements not on disk are dropped. A second call does nothing."""
         super().close()
         for thread in self._followers:
             thread.join()
 
     def stats(self) -> Mapping[str, int]:
-        """Elements put on the disk, subscriptions, publishers that completed; elements that are out, bytes staged."""
+        """Numbers of elements staged, subscriptions, completed publishers, elements in flight, and staged bytes."""
         staged = self._started().messages
         with self._lock:
             out = sum(self._credit.out.values())
             return {"staged": staged, **self._counts, "out": out, "staged_bytes": self.folder.used_bytes()}
 
-    # The source.
+    # The source of the loop.
 
     def _open(self, _writer: StageWriter) -> None:
         self._streams = streams = create_streams(self._options.streams)
@@ -136,7 +136,7 @@ class DemandStager(StageLoop[_Arrived]):
         return arrived
 
     def _on_synced(self, items: Sequence[_Arrived]) -> None:
-        """Grant what there is room for."""
+        """Grant as many elements as there is space for."""
         with self._lock:
             for one in items:
                 self._credit.settle(one.name, len(one.elements))
@@ -150,7 +150,7 @@ class DemandStager(StageLoop[_Arrived]):
                     live.due += more
                     live.subscription.request(more)
 
-    # A publisher's thread.
+    # Thread of a publisher.
 
     def _follow(self, streams: Streams, name: str) -> None:
         try:
@@ -159,9 +159,9 @@ class DemandStager(StageLoop[_Arrived]):
             self._fail(error)
 
     def _take_all(self, streams: Streams, name: str) -> None:
-        """Subscribe, and again where the stream ended, until the publisher completes.
+        """Subscribe, and again whenever the stream ends, until the publisher completes.
 
-        A publisher that ends its stream with an error before it has given anything is not asked again: that raises.
+        Raises the error of a stream that failed before its publisher had sent any element.
         """
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
@@ -181,7 +181,7 @@ class DemandStager(StageLoop[_Arrived]):
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _take_stream(self, streams: Streams, name: str) -> None:
-        """One stream, to its end. Raises what ended it before that."""
+        """Receive one stream to its end. Raises the error that ended it."""
         peer = streams.connect(self._options.remote, timeout=CONNECT)
         live = _Live(self._first_grant(name))
         try:
@@ -190,12 +190,12 @@ class DemandStager(StageLoop[_Arrived]):
         finally:
             with self._lock:
                 self._live.pop(name, None)
-                self._credit.settle(name, live.due)  # these will not come
+                self._credit.settle(name, live.due)  # these will not arrive
             if peer.connected:
                 peer.goodbye()
 
     def _first_grant(self, name: str) -> int:
-        """Waits until the whole window fits. Raises ConnectionClosing."""
+        """Wait until the whole window fits, and grant it. Raises ConnectionClosing."""
         with self._lock:
             while not (granted := self._credit.begin(name, self.folder.used_bytes())):
                 if self._stopping.is_set():
@@ -226,7 +226,7 @@ class DemandStager(StageLoop[_Arrived]):
 
 
 def _sender(peer: Peer, remote: Remote) -> UUID:
-    """The sender of blocks: the publisher's UUID, or one that stands for its address where it shows no single one."""
+    """Sender of blocks: the publisher's UUID, or one derived from its address if its certificate has no single one."""
     if len(peer.identity.uuids) == 1:
         return next(iter(peer.identity.uuids))
     return uuid5(NAMESPACE_URL, f"tolliver-rs://{remote}")

@@ -1,7 +1,7 @@
 """Stream reader of "tolliver-rs", over a stage that publishers fill.
 
-Once elements are staged they are a log like any other, with the same offsets, limits and end. So this module has only
-who fills the stage, and the names of the columns.
+Staged elements are a log like any other, with the same offsets, limits and end. So this module only adds the stager and
+the names of columns.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ._stager import DemandStageOptions, DemandStager
 WINDOW = 4096
 ELEMENT_BYTES = 2**20
 _STREAM = f"a stream of {READER}"
-_CLOSE = 1.0  # seconds: nothing here is in need of more
+_CLOSE = 1.0  # seconds
 _STAGED = {"publisher": "channel", "element": "body"}
-"""Names of the columns in the stage."""
+"""By column: its name in the stage."""
 
 _OF_LIVE = (
     "stagingDir",
@@ -69,14 +69,14 @@ _OF_BATCHES = dict.fromkeys(ENDS, "it ends a batch, and a stream does not end: l
 
 @define(frozen=True, kw_only=True)
 class DemandStream:
-    """Options of the stager, where it is not elsewhere, and of the reader. It is pickled to every task."""
+    """Options of the stager, unless that runs elsewhere, and of the reader. It is pickled to every task."""
 
     stage: DemandStageOptions | None
     stream: StreamOptions
 
 
 def demand_stream(options: Mapping[str, str]) -> DemandStream:
-    """From Spark's options. Raises ValueError, naming what is wrong and what to write instead."""
+    """Options from Spark's text. Raises ValueError with advice."""
     values = parse(options, STREAM, _STREAM, _OF_BATCHES)
     if values.get("staging") is Staging.EXTERNAL:
         return _tailing(values, {name.lower() for name in options})
@@ -110,11 +110,11 @@ def _tailing(values: dict[str, Any], given: set[str]) -> DemandStream:
 
 
 class DemandStreamReader(StreamReader):
-    """Reads what publishers give, in micro-batches. The process that asks where the stream is subscribes to them, or
-    with staging=external a service."""
+    """Reads publishers' elements in micro-batches. The process that asks for offsets subscribes to them, or a service
+    with staging=external."""
 
     def __init__(self, options: DemandStream, schema: StructType) -> None:
-        """Raises ValueError for a schema with other columns. Opens nothing."""
+        """Opens nothing. Raises ValueError if the schema has unknown columns."""
         check_schema(schema, COLUMNS)
         staged = StructType()
         for field in schema.fields:
@@ -131,7 +131,7 @@ class DemandStreamReader(StreamReader):
         return self._opened
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The elements of a partition: the same ones in the same order whenever it is asked."""
+        """Elements of a partition: always the same, in the same order."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._named, timezone="UTC")

@@ -1,6 +1,6 @@
 """Recordings as record batches: options, ranges, Arrow columns, reader.
 
-The driver splits files into ranges at the entries of an index; each task parses the blocks of its own ranges with numpy
-and Arrow. The audit and both streams take their parser from here.
-Workers import single modules of this folder, so nothing is imported by the folder itself.
+The driver splits files into ranges at the entries of an index; each task parses the blocks of its ranges with numpy and
+Arrow. The audit and both kinds of streams use this parser. Workers import single modules of this folder, so the folder
+itself imports nothing.
 """

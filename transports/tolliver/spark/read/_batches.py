@@ -1,8 +1,8 @@
-"""Record batches of the schema that Spark expects, from blocks of recordings.
+"""Record batches with the schema that Spark expects, from blocks of recordings.
 
-A block's header says whether it is wanted, so the others are not parsed. The blocks that are gather until a batch is
-full, however small they are; what a header says becomes a column by repetition. A batch has the very schema that Spark
-expects, columns that nobody asked for are never made, and rows that a filter drops are never copied.
+A block's header decides if the block is wanted, so others are not parsed. Wanted blocks are collected until a batch is
+full; values of a header are repeated for each row. A batch has exactly the expected schema; columns that are not asked
+for are not computed, and rows dropped by a filter are not copied.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ._moments import Moments, Part
 from ._options import Mode, ReadOptions, TruncatedTail
 from ._ranges import DamagedRecording, Range, blocks_in
 
-_RUN_BYTES = 8 * 2**20  # payloads that gather for one batch at most, but for a single one
-_WORDS = 16  # names of a filter: where it has more, nothing is looked at beforehand
-_TOLD = 10  # places that a task names in its log
+_RUN_BYTES = 8 * 2**20  # most bytes of payloads in one batch, except a larger single one
+_WORDS = 16  # most names of a filter for which messages are pre-selected
+_TOLD = 10  # places of damage named in a task's log
 _log = logging.getLogger("tolliver.spark")
 
 _ARROW = {
@@ -41,24 +41,24 @@ _ARROW = {
 
 
 def arrow_schema(columns: Mapping[str, str]) -> Any:
-    """The columns, given with Spark's types, as an Arrow schema."""
+    """Arrow schema for columns given with Spark's types."""
     return pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
 
 
 class Match(NamedTuple):
-    """One of these names, or one that begins so."""
+    """A test of names: equal to `name`, or with that prefix."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
 
     @property
     def words(self) -> list[Word]:
-        """The beginnings of what it takes."""
+        """Prefixes of the names that it matches."""
         exact = [word_of(name.encode(), whole=True) for name in self.names]
         return exact + [word_of(prefix.encode(), whole=False) for prefix in self.prefixes]
 
     def among(self, column: Any) -> Booleans:
-        """Mask of the values of a column of binary that it takes."""
+        """Mask of the matching values of a binary column."""
         taken = pc.is_in(column, pa.array([name.encode() for name in sorted(self.names)], column.type))
         for prefix in self.prefixes:
             taken = pc.or_(taken, pc.starts_with(column, prefix.encode()))
@@ -67,7 +67,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Filter on blocks, and on their messages. All that is named must hold; times in nanoseconds since 1970."""
+    """Filter of blocks and their messages. All given conditions must hold; times are in nanoseconds since 1970."""
 
     direction: Direction | None = None
     peers: frozenset[UUID] = frozenset()
@@ -79,7 +79,7 @@ class Wanted:
 
     @classmethod
     def of(cls, options: ReadOptions) -> Wanted:
-        """The blocks and messages that the options ask for."""
+        """The filter for these options."""
         exact = frozenset(key for key in options.keys if not key.endswith("*"))
         prefixes = tuple(key[:-1] for key in options.keys if key.endswith("*"))
         return cls(
@@ -102,16 +102,16 @@ class Wanted:
 
     @property
     def timed(self) -> bool:
-        """True if only some of a block's messages may be of the time that is asked for."""
+        """True if a block may have messages both inside and outside the time range."""
         return self.since > 0 or self.until < 2**64
 
     def of_time(self, times: Any) -> Booleans:
-        """Mask of the times that are asked for."""
+        """Mask of times inside the range."""
         last = min(self.until, 2**64) - 1
         return np.asarray((times >= np.uint64(max(self.since, 0))) & (times <= np.uint64(last)))
 
     def likely(self, piece: Piece, starts: Integers) -> Integers:
-        """The messages that may be wanted, of those that begin there."""
+        """Messages, given by their starts, that may be wanted; found without making columns."""
         for part, matches in (("channel", self.channels), ("key", self.keys)):
             for match in matches:
                 if len(match.words) <= _WORDS:
@@ -119,7 +119,7 @@ class Wanted:
         return starts
 
     def rows(self, columns: Columns) -> Integers:
-        """The numbers of the messages that are wanted."""
+        """Row numbers of wanted messages."""
         taken = columns.regular
         for matches, column in ((self.channels, columns.channel), (self.keys, columns.key)):
             for match in matches:
@@ -128,7 +128,7 @@ class Wanted:
 
 
 def sender(header: BlockHeader) -> str | None:
-    """The sender of a block's frames: None where the peer was not known yet."""
+    """UUID of the sender of a block's frames; None if the peer was not known yet."""
     who = header.local if header.direction is Direction.OUT else header.peer
     return None if who is None else str(who)
 
@@ -152,9 +152,9 @@ class _Run:
     """Pieces that become batches together."""
 
     pieces: list[Piece] = field(default_factory=list)
-    bases: list[int] = field(default_factory=list)  # of each piece: where it stands in the bytes of all
-    counts: list[int] = field(default_factory=list)  # of each piece: how many messages
-    starts: list[Integers] = field(default_factory=list)  # of each piece: where its messages begin in all the bytes
+    bases: list[int] = field(default_factory=list)  # of each piece: its offset in the concatenated bytes
+    counts: list[int] = field(default_factory=list)  # of each piece: number of messages
+    starts: list[Integers] = field(default_factory=list)  # of each piece: starts of its messages in these
     size: int = 0
     messages: int = 0
 
@@ -182,7 +182,7 @@ class _Run:
 
 @dataclass
 class _Batch:
-    """The wanted rows of a run: numbers of messages, and of the piece of each."""
+    """Wanted rows of a run: message numbers, and piece numbers."""
 
     columns: Columns
     rows: Integers
@@ -195,11 +195,11 @@ class _Batch:
         return self.run.moments().of(self.columns.offsets[self.rows])
 
     def text(self, column: Any) -> Any:
-        """The wanted ones among all channels or keys."""
+        """Values of the wanted rows, from a column of all channels or keys."""
         return as_text(column if len(self.rows) == len(self.columns) else column.take(pa.array(self.rows)))
 
     def spread(self, value: Callable[[Piece], Any], kind: Any) -> Any:
-        """A value of each piece, for each of its rows."""
+        """A value for each piece, repeated for each of its rows."""
         return pa.array([value(piece) for piece in self.run.pieces], kind).take(pa.array(self.piece_of))
 
 
@@ -225,7 +225,7 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
 
 
 class BatchMaker:
-    """Pieces in, record batches of one schema out."""
+    """Converts pieces to record batches of one schema."""
 
     def __init__(self, schema: Any, wanted: Wanted, rows_per_batch: int) -> None:
         """`schema` is an Arrow schema with some of `_COLUMNS`, in any order."""
@@ -236,7 +236,7 @@ class BatchMaker:
         self._revision = Revision.DRAFT_2
 
     def add(self, piece: Piece, starts: Sequence[int] | Integers) -> Iterator[Any]:
-        """A piece, and where its messages start in it. Yields the batches that are full."""
+        """Add a piece, with the starts of its messages. Yields full batches."""
         starts = self._wanted.likely(piece, np.asarray(starts, np.int64))
         if not len(starts):
             return
@@ -248,7 +248,7 @@ class BatchMaker:
         self._run.add(piece, starts)
 
     def finish(self) -> Iterator[Any]:
-        """The batches of what has gathered."""
+        """Yield the remaining batches."""
         run, self._run = self._run, _Run()
         if not run.messages:
             return
@@ -267,7 +267,7 @@ class BatchMaker:
 
 
 class Policy:
-    """The treatment of damage: raise, or leave it out, count it and say so in the log."""
+    """Treatment of damage: raise, or skip, count and log it."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._mode = options.mode
@@ -275,7 +275,7 @@ class Policy:
         self.dropped = 0
 
     def damaged(self, file: str, offset: int, detail: str) -> None:
-        """Raises DamagedRecording in mode failfast."""
+        """Count damage. Raises DamagedRecording in mode failfast."""
         if self._mode is Mode.FAILFAST:
             raise DamagedRecording(file, offset, f"{detail}; mode=dropmalformed reads what is good")
         self.dropped += 1
@@ -283,18 +283,18 @@ class Policy:
             _log.warning("%s: byte %d: %s; dropped", file, offset, detail)
 
     def torn(self, file: str, damage: Damage) -> None:
-        """The file ends inside a block. Raises DamagedRecording unless truncatedTail=ignore."""
+        """Count a file that ends inside a block. Raises DamagedRecording unless truncatedTail=ignore."""
         if self._tail is TruncatedTail.ERROR:
             raise DamagedRecording(file, damage.offset, f"{damage.detail}; truncatedTail=ignore reads what precedes it")
 
     def finish(self) -> None:
-        """The task is through: say how much was dropped."""
+        """Log what was skipped, at the end of the task."""
         if self.dropped > _TOLD:
             _log.warning("%d places in all were damaged or malformed; what stood there was dropped", self.dropped)
 
 
 def good_blocks(file: str, blocks: Iterable[Block | Damage], policy: Policy) -> Iterator[Block]:
-    """The blocks of a file; what else is there goes to the policy."""
+    """Undamaged blocks of a file; damage is passed to the policy."""
     for block in blocks:
         if isinstance(block, Block):
             yield block
@@ -314,7 +314,7 @@ def _blocks_of(part: Range, wanted: Wanted, policy: Policy) -> Iterator[Block]:
 
 
 def batches_of(pieces: Iterable[Piece], maker: BatchMaker, policy: Policy) -> Iterator[Any]:
-    """The record batches of pieces. Of one in which a frame is malformed, what precedes that frame."""
+    """Record batches of pieces. A piece with a malformed frame is used up to that frame."""
     for piece in pieces:
         found = find_frames(piece.payload, piece.header.revision, piece.columns)
         if found.error is not None:
@@ -326,7 +326,7 @@ def batches_of(pieces: Iterable[Piece], maker: BatchMaker, policy: Policy) -> It
 
 
 def read_ranges(ranges: Sequence[Range], schema: Any, options: ReadOptions, wanted: Wanted) -> Iterator[Any]:
-    """The messages of these ranges as record batches of an Arrow schema. Raises DamagedRecording and StoreError."""
+    """Messages of these ranges as record batches of an Arrow schema. Raises DamagedRecording and StoreError."""
     policy = Policy(options)
     pieces = (piece_of(part.file, block) for part in ranges for block in _blocks_of(part, wanted, policy))
     return batches_of(pieces, BatchMaker(schema, wanted, options.rows_per_batch), policy)

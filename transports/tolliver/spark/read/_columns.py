@@ -1,9 +1,9 @@
-"""Frames as Arrow columns, without an object for each.
+"""Frames as Arrow columns, without a Python object for each.
 
-Python walks from frame to frame, as only a head tells where the next one begins, unless sizes were recorded beside
-them; all else is done for many frames at once. Frames stand back to back, so their bytes already are the values of one
-Arrow array whose offsets cut each frame into heads, parts and what stands before the next one: a column is elements at
-equal distances. The `Decoder` reads handshakes and whatever is wrong, so both say the same of any bytes.
+Only a frame's head tells where the next frame begins, so Python walks from frame to frame, unless the recording has
+their sizes. Everything else is done for many frames at once. As frames are adjacent, their bytes are already the values
+of one Arrow array, whose offsets cut each frame into head, parts and the gap before the next; a column is every n-th
+element. The `Decoder` reads handshakes and everything malformed, so both agree on any bytes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tolliver_proto.node import RESERVED_CHANNEL
 from tolliver_proto.recording import Column, FrameColumns
 
 MAX_BYTES = 2**31 - 1
-"""Of one run of bytes: Arrow's offsets have 32 bits where Spark reads them."""
+"""Most bytes of a run: Spark reads Arrow's offsets as 32 bits."""
 
-_WORD = 8  # bytes of a name that are looked at
+_WORD = 8  # first bytes of a name that are compared
 _NO_CODE = -1
 _RESERVED = RESERVED_CHANNEL.encode()
 Integers = npt.NDArray[np.int64]
@@ -47,11 +47,11 @@ Booleans = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Frames:
-    """The places at which the frames of a run of bytes begin, from its start and in order.
+    """Starts of the frames in a run of bytes, in order.
 
-    `messages` are all frames with a message's head: those of applications, control messages, and what is ignored.
-    `handshakes` are all that is neither of those nor an ack, refusals among them. `error` is what the walk ended at, as
-    `decode` would raise it: None where the run is whole frames to its end.
+    `messages` are all frames with a message's head: application messages, control messages, and ignored ones.
+    `handshakes` are all others except acks; they include refusals. `error` is the error at which the walk ended, as
+    `decode` would raise it; None if the run consists of whole frames.
     """
 
     messages: list[int] | Integers
@@ -61,9 +61,9 @@ class Frames:
 
 
 def find_frames(data: bytes, revision: Revision = Revision.DRAFT_2, columns: FrameColumns | None = None) -> Frames:
-    """The frames of `data`, which begins with one. Never raises for what the bytes say: see `Frames.error`.
+    """The frames of `data`, which begins with one. Malformed data raises nothing: see `Frames.error`.
 
-    `columns` are those of its block: sizes that are true spare the walk. Raises OwnLimitExceeded for more than
+    `columns` are those of its block: correct sizes make the walk unnecessary. Raises OwnLimitExceeded for more than
     `MAX_BYTES`.
     """
     if len(data) > MAX_BYTES:
@@ -80,7 +80,7 @@ def numbers(column: Column, count: int) -> Integers:
 
 
 def _by_sizes(data: bytes, revision: Revision, sizes: Integers) -> Frames | None:
-    """The frames of these sizes, which fill `data`; None where a frame says otherwise, or is malformed."""
+    """Frames with these sizes, which fill `data`; None if a frame contradicts them or is malformed."""
     layout = LAYOUTS[revision]
     shape, ack = layout.message, layout.ack
     if not _walker(revision).in_heads or ack is None or "status" in ack.names:
@@ -112,10 +112,10 @@ class _Slow(NamedTuple):
 
 
 class _Walker:
-    """A layout compiled for walking.
+    """A frame layout, compiled for walking.
 
-    A message that fits into a run is within the largest body of either draft (T-06), so only its end is looked at; in
-    layouts with a lower bound, or whose head does not tell all, each is looked at as a whole.
+    A message that fits into a run is below the largest body of either draft (T-06), so only its end is computed. In
+    layouts with a lower limit, or whose head does not have all lengths, each message is checked in full.
     """
 
     def __init__(self, revision: Revision, layout: Layout) -> None:
@@ -153,7 +153,7 @@ class _Walker:
             if pos == available:
                 return found
             if pos > available:
-                pos = messages.pop()  # it is not whole: the machine says why
+                pos = messages.pop()  # incomplete: the machine finds the error
             elif data[pos] == message_code and (end := self._message_end(data, pos)) is not None:
                 add(pos)
                 pos = end
@@ -172,7 +172,7 @@ class _Walker:
             pos += length
 
     def _message_end(self, data: bytes, pos: int) -> int | None:
-        """The end of the message at `pos`, or None where the machine is to say what is wrong with it."""
+        """End of the message at `pos`; None if the machine must find what is wrong with it."""
         reading = self._shape.read(data, pos, len(data))
         if not reading.known or reading.end > len(data):
             return None
@@ -181,28 +181,30 @@ class _Walker:
         return reading.end if is_id and body <= self._max_body else None
 
     def _ack_end(self, data: bytes, pos: int) -> int | None:
-        """The same of an ack; None for a refusal too."""
+        """End of the ack at `pos`; None if the machine must read it, as for a refusal."""
         ack = self._ack
         if ack is None or pos + ack.size > len(data):
             return None
         return pos + ack.size if ack.unpack(data, pos).get("status", self._handled) == self._handled else None
 
     def _read_slowly(self, data: bytes, pos: int) -> _Slow:
-        """The frame at `pos`, by the machine, which is given twice as much until the frame is whole: linear time."""
+        """The frame at `pos`, read by the machine, which gets twice as many bytes each time until it is whole: linear
+        time."""
         decoder = Decoder(self._revision)
         fed, size = 0, self._least.get(data[pos], self._message_size)
         while (frame := decoder.next_frame()) is None:
             piece = data[pos + fed : pos + fed + size]
             if not piece:
-                decoder.finish()  # raises, as it holds a part of a frame
+                decoder.finish()  # raises, as it holds an incomplete frame
             decoder.feed(piece)
             fed += len(piece)
             size = fed
-        return _Slow(frame, fed - decoder.buffered)  # nothing is parsed ahead of a handshake
+        return _Slow(frame, fed - decoder.buffered)  # nothing is parsed beyond a handshake
 
 
 def _code_and_lengths(head: Fields) -> Struct:
-    """Of a message's head only what a walk needs: the code, which comes first (T-01), and the three lengths."""
+    """Struct for the fields of a message's head that a walk needs: the code, which is first (T-01), and three
+    lengths."""
     fields = [part.split() for part in head.spec.split(",")]
     kept = ("code", "channel", "key", "body")
     return Struct(">" + "".join(kind if name in kept else f"{calcsize('>' + kind)}x" for kind, name in fields))
@@ -219,24 +221,24 @@ def _walker(revision: Revision) -> _Walker:
 
 @lru_cache(maxsize=16)
 def head_type(fields: Fields) -> np.dtype[np.void]:
-    """The numpy type whose items are such heads, of numbers."""
+    """numpy type of such heads."""
     pairs = [part.split() for part in fields.spec.split(",")]
     return np.dtype([(name, f">{kind}") for kind, name in pairs])
 
 
 def heads_at(data: bytes, fields: Fields, starts: Integers) -> npt.NDArray[Any]:
-    """The fixed-size heads that begin at `starts`, as an array with the names of `fields`."""
+    """Array of the fixed-size heads at `starts`, with the names of `fields`."""
     if not len(starts):
         return np.empty(0, head_type(fields))
-    # Bytes without a type are fetched in a seventh of the time that heads with fields take.
+    # Fetching untyped bytes takes a seventh of the time of structured items.
     everywhere = np.ndarray(len(data) - fields.size + 1, f"V{fields.size}", data, strides=(1,))
     return everywhere[starts].view(head_type(fields))
 
 
 class Word(NamedTuple):
-    """The beginning of a name, of eight bytes at most: those that `mask` leaves are `value`.
+    """Test of a name's first 8 bytes: after applying `mask` they must equal `value`.
 
-    `least` and `most` are bytes that the whole name may have.
+    `least` and `most` limit the name's length in bytes.
     """
 
     value: int
@@ -246,16 +248,17 @@ class Word(NamedTuple):
 
 
 def word_of(name: bytes, *, whole: bool) -> Word:
-    """The beginning of one name, or of all that begin so."""
+    """Test for one name if `whole`, else for a prefix."""
     size = min(len(name), _WORD)
     value = int.from_bytes(name[:size].ljust(_WORD, b"\0"))
     return Word(value, 2**64 - 2 ** (8 * (_WORD - size)), len(name), len(name) if whole else MAX_BYTES)
 
 
 def likely(data: bytes, starts: Integers, part: str, words: Sequence[Word], revision: Revision) -> Booleans:
-    """Flags of the messages whose channel or key may begin with one of the words: all that do, and hardly another.
+    """Flags of messages whose channel or key may match one of the words. Every match is flagged; false positives are
+    rare.
 
-    It looks at a few bytes of each, so most that a filter drops never become columns.
+    It compares a few bytes of each, so most messages that a filter drops never become columns.
     """
     shape, last = LAYOUTS[revision].message, len(data) - _WORD
     if last < 0 or not shape.is_flat:
@@ -274,25 +277,25 @@ def likely(data: bytes, starts: Integers, part: str, words: Sequence[Word], revi
 
 
 def ack_ids(data: bytes, starts: Integers, revision: Revision = Revision.DRAFT_2) -> npt.NDArray[np.uint64]:
-    """The message ids of the acks that begin at `starts`. A peer can name any number that the field holds."""
+    """Message ids of the acks at `starts`. A peer can send any number that fits into the field."""
     ack = LAYOUTS[revision].ack
     return np.empty(0, np.uint64) if ack is None else heads_at(data, ack, starts)["message_id"].astype(np.uint64)
 
 
 class Columns:
-    """The frames with a message's head that begin at `starts` in `data`; each column is made when it is asked for.
+    """Frames with a message's head at `starts` in `data`. Each column is computed on first access.
 
-    All are whole, as `find_frames` found them, and of one revision. `regular` tells the messages of applications
-    from control messages (T-27) and from those whose names are not UTF-8 (T-10), which `decode` gives as others.
+    All are complete, as found by `find_frames`, and of one revision. `regular` separates application messages from
+    control messages (T-27) and messages whose names are not UTF-8 (T-10), which `decode` returns as other types.
     """
 
     def __init__(self, data: bytes, starts: list[int] | Integers, revision: Revision = Revision.DRAFT_2) -> None:
         layout = LAYOUTS[revision]
         self.offsets: Integers = np.asarray(starts, dtype=np.int64)
-        """The places at which they begin."""
+        """Starts of the frames."""
         self._layout = layout
         self._fields: dict[str, npt.NDArray[Any]] = {}
-        self._at: dict[str, int] = {}  # of a part among the cuts of its frame
+        self._at: dict[str, int] = {}  # by part: its index among the cuts of a frame
         cuts = [self.offsets]
         for fields, parts in layout.message.pieces:
             heads = heads_at(data, fields, cuts[-1])
@@ -302,9 +305,9 @@ class Columns:
                 self._at[part] = len(cuts) - 1
                 cuts.append(cuts[-1] + heads[part].astype(np.int64))
         self.ends: Integers = cuts[-1]
-        """The places at which they end."""
+        """Ends of the frames."""
         bounds = np.stack(cuts, axis=1).astype(np.int32)
-        self._cuts = len(cuts)  # the last one is the gap before the next frame
+        self._cuts = len(cuts)  # includes the gap before the next frame
         buffers = [None, pa.py_buffer(bounds if len(bounds) else bytes(4)), pa.py_buffer(data)]
         self._pieces = pa.Array.from_buffers(pa.binary(), max(0, bounds.size - 1), buffers)
 
@@ -312,57 +315,57 @@ class Columns:
         return len(self.offsets)
 
     def part(self, name: str, rows: Integers | None = None) -> Any:
-        """The bytes of "channel", "key" or "body" as an Arrow array of binary; `rows` are the numbers of the rows."""
+        """Bytes of "channel", "key" or "body" as a binary Arrow array, for all rows or these row numbers."""
         chosen = np.arange(len(self)) if rows is None else rows
         return self._pieces.take(pa.array(chosen * self._cuts + self._at[name]))
 
     @cached_property
     def channel(self) -> Any:
-        """All channels, as they stand on the wire."""
+        """All channels, as encoded on the wire."""
         return self.part("channel")
 
     @cached_property
     def key(self) -> Any:
-        """All keys, as they stand on the wire."""
+        """All keys, as encoded on the wire."""
         return self.part("key")
 
     @cached_property
     def ids(self) -> Integers:
-        """The id of each as it stands on the wire; of an unreliable one, the number that says so (T-42)."""
+        """Ids as encoded on the wire; for an unreliable message the number that marks it (T-42)."""
         return self._fields["message_id"].astype(np.int64)
 
     @cached_property
     def reliable(self) -> Booleans:
-        """Mask of those that have an id, and so are acknowledged."""
+        """Mask of messages with an id, which are acknowledged."""
         if not self._layout.has_acks:
             return np.zeros(len(self), np.bool_)
         return np.asarray(self.ids != self._layout.unreliable_id)
 
     @cached_property
     def control(self) -> Booleans:
-        """Mask of those that stand on the reserved channel."""
+        """Mask of messages on the reserved channel."""
         if not np.any(self._fields["channel"] == len(_RESERVED)):
             return np.zeros(len(self), np.bool_)
         return np.asarray(pc.equal(self.channel, _RESERVED).to_numpy(zero_copy_only=False))
 
     @cached_property
     def regular(self) -> Booleans:
-        """Mask of those that are messages of applications."""
+        """Mask of application messages."""
         return ~self.control & good_text(self.channel) & good_text(self.key)
 
     def message_ids(self, rows: Integers) -> Any:
-        """The column `message_id` of these rows: null where unreliable."""
+        """Column `message_id` of these rows: null for unreliable messages."""
         reliable = self.reliable[rows]
         return pa.array(self.ids[rows], mask=None if reliable.all() else ~reliable)
 
 
 def as_text(column: Any) -> Any:
-    """A column of binary as strings. Raises ArrowInvalid where one is not UTF-8."""
+    """Binary column as strings. Raises ArrowInvalid if a value is not UTF-8."""
     return column.cast(pa.string())
 
 
 def good_text(column: Any) -> Booleans:
-    """Flags of the values in a column of binary that are UTF-8."""
+    """Flags of the values in a binary column that are UTF-8."""
     try:
         as_text(column)
     except pa.ArrowInvalid:

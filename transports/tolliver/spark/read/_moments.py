@@ -1,7 +1,6 @@
 """Times and places of frames, from the columns of their blocks.
 
-A place is the order of frames within a file: the ordinal where a block has columns, else the byte at which the frame
-begins.
+A place is the order of frames within a file: the frame's number if the block has columns, else its byte offset.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from ._columns import Integers, numbers
 
 
 class Part(NamedTuple):
-    """A block among others whose payloads stand back to back. `begin` and `end` are its bytes among all of these.
+    """One of several blocks whose payloads are concatenated, from byte `begin` to byte `end`.
 
-    `offset` is where its first frame stands in the file. Without columns all its frames have the time of the block.
+    `offset` is the place of its first frame in the file. Without columns all its frames have the time of the block.
     """
 
     begin: int
@@ -31,7 +30,7 @@ class Part(NamedTuple):
 
 
 class Moments:
-    """Times and places of the frames of some parts. No part is empty."""
+    """Times and places of the frames of several parts, none of them empty."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         made = [_alone(part) if part.columns is None else _in_group(part, part.columns) for part in parts]
@@ -40,7 +39,7 @@ class Moments:
         )
 
     def of(self, starts: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """Nanoseconds since 1970, and places, of the frames that begin there."""
+        """Times in nanoseconds since 1970, and places, of the frames at these starts."""
         frames = np.searchsorted(self._frame_ends, starts, "right")
         ends = np.where(self._frame_alone[frames], starts + 1, self._frame_ends[frames])
         runs = np.searchsorted(self._ends, ends, "left")
@@ -51,7 +50,7 @@ _Made = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[
 
 
 def _alone(part: Part) -> _Made:
-    """One run, which ends with the part."""
+    """The part as a single run."""
     last = part.offset + part.end - part.begin - 1
     ends = np.array([part.end], np.int64)
     return ends, np.ones(1, np.bool_), ends, np.array([last], np.int64), np.array([part.time_ns], np.uint64)

@@ -18,14 +18,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Mode(StrEnum):
-    """The treatment of damaged recordings and malformed frames."""
+    """Treatment of damaged recordings and malformed frames."""
 
     FAILFAST = "failfast"
     DROPMALFORMED = "dropmalformed"
 
 
 class TruncatedTail(StrEnum):
-    """The treatment of a file that ends inside a block."""
+    """Treatment of a file that ends inside a block."""
 
     ERROR = "error"
     IGNORE = "ignore"
@@ -58,7 +58,8 @@ def _peers(given: str) -> tuple[UUID, ...]:
 
 
 def nanoseconds(when: datetime) -> int:
-    """Since 1970; a time without a zone is UTC here, as the machines of a cluster need not share a zone."""
+    """Nanoseconds since 1970. A time without a zone is in UTC, as the machines of a cluster may be in different
+    zones."""
     aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1) * 1000
 
@@ -100,7 +101,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """From Spark's options. Raises ValueError, naming the option, and where there is no path."""
+    """Options from Spark's text. Raises ValueError, which names the option, also if there is no path."""
     values = parse(options, OPTIONS, READER, ELSEWHERE)
     if not values.get("paths"):
         raise ValueError(

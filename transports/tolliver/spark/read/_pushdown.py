@@ -1,7 +1,7 @@
 """Push-down of Spark's filters to blocks and messages.
 
-A filter is taken only if it can be applied exactly, so Spark need not look again; the others are given back. Senders
-and times stand in the headers of blocks, so such a filter spares reading what it drops.
+A filter is accepted only if it can be applied exactly, so that Spark need not apply it again; others are returned.
+Block headers have sender and times, so such filters avoid reading what they drop.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ._batches import Match, Wanted
 from ._options import nanoseconds
 
 _NAMES = ("channel", "key")
-_MICROSECOND = 1000  # nanoseconds: what Spark's timestamps leave of a block's time
+_MICROSECOND = 1000  # nanoseconds: the resolution of Spark's timestamps
 
 
 def narrowed(wanted: Wanted, condition: Filter) -> Wanted | None:
-    """The rows that are wanted under the condition too; None where Spark has to apply it."""
+    """The filter with this condition added; None if Spark must apply it."""
     [column, *deeper] = getattr(condition, "attribute", ("", ""))
     if deeper:
         return None

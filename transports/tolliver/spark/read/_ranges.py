@@ -1,8 +1,8 @@
-"""Recordings on disk as ranges that tasks read by themselves.
+"""Recordings on disk, split into ranges for tasks.
 
-Only an index says where a block begins inside a file, as a body may hold what looks like one. So a file is split at
-entries of an index that fits it, or of one that is made of the file's headers there and then, and every range must end
-where the next one begins: were the index wrong, that would show and nothing be read twice or left out.
+Only an index can tell where a block begins inside a file, as a body may contain bytes that look like a block. So a file
+is split at entries of its index, or of one computed from the file's headers. Every range must end exactly where the
+next one begins: with a wrong index this fails, instead of reading messages twice or not at all.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from tolliver_proto.recording import (
 )
 
 RANGE_BYTES = 32 * 2**20
-"""The bytes that a task reads where nothing else is asked for."""
+"""Default bytes of a task's range."""
 
 
 class DamagedRecording(TolliverError):
-    """A recording, or what a peer sent in it, cannot be read to its end. `file`, and `offset` in bytes, say where."""
+    """A recording, or a peer's data in it, cannot be read to its end: at byte `offset` of `file`."""
 
     def __init__(self, file: str, offset: int, detail: str) -> None:
         super().__init__(file, offset, detail)
@@ -57,11 +57,11 @@ class DamagedRecording(TolliverError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The blocks of a file that begin at `start` and later, up to `end`, in bytes.
+    """Blocks of a file that begin between the bytes `start` and `end`.
 
-    `last`: `end` is the file's as it was when the work was planned, so a block may be torn there. `entries` are places
-    behind `start` where blocks are known to begin: where to go on after a damaged header. `length` is what the
-    recording had when it was closed, if that is known and more than there is now: it was cut afterwards.
+    `last`: `end` is the size of the file when the work was planned, so a block may be incomplete there. `entries` are
+    known block starts after `start`: where reading continues after a damaged header. `length` is the recording's length
+    when it was closed, if it is known and larger than now: the file was cut afterwards.
     """
 
     file: str
@@ -77,7 +77,7 @@ class Range:
 
 
 class Choice(NamedTuple):
-    """The files of a directory that are recordings, by their names, and whether those of the directories below are."""
+    """Selection of a directory's files by name, and if subdirectories are included."""
 
     names: str | None = None
     deep: bool = False
@@ -90,9 +90,9 @@ EVERY = Choice()
 
 
 def files_of(paths: Iterable[str], choice: Choice = EVERY) -> list[str]:
-    """The recordings at these paths, each once: files, directories with `.rec` files, globs; in order of name.
+    """Recordings at these paths, each once, in order of name: files, directories with `.rec` files, globs.
 
-    Raises ValueError for a path at which there is none, and for one that is not in the file system.
+    Raises ValueError for a path without recordings, and for one that is not in the file system.
     """
     found: list[str] = []
     for path in paths:
@@ -104,7 +104,7 @@ def files_of(paths: Iterable[str], choice: Choice = EVERY) -> list[str]:
 
 
 def recordings_at(path: str, choice: Choice = EVERY) -> list[str]:
-    """As `files_of`, of one path; there may be none."""
+    """Like `files_of`, for one path; may be empty."""
     return [file for name in _names_at(path) for file in _files_at(Path(name), choice)]
 
 
@@ -116,7 +116,8 @@ def _names_at(path: str) -> list[str]:
 
 
 def _why_none(path: str, choice: Choice) -> str:
-    """Why there is nothing to read at a path: it says where that is, as nobody sees where Spark looks from."""
+    """Error text for a path without recordings. It has the absolute path, as users do not see Spark's working
+    directory."""
     here = os.path.abspath(local_path(path))
     where = here if path == here else f"{here} ({path!r}, seen from {os.getcwd()} on the machine that plans the query)"
     there = [Path(name) for name in _names_at(path) if Path(name).exists()]
@@ -135,7 +136,7 @@ def _why_none(path: str, choice: Choice) -> str:
 
 
 def check_recording(file: str) -> None:
-    """Raises ValueError for a file that is something else than a recording, by its first bytes; and StoreError."""
+    """Raises ValueError if the file's first bytes are not those of a recording; and StoreError."""
     with opened(file) as recording:
         start = recording.read(len(MAGIC))
     if not MAGIC.startswith(start[: len(MAGIC)]):
@@ -146,7 +147,7 @@ def check_recording(file: str) -> None:
 
 
 def local_path(path: str) -> str:
-    """Without `file:`. Raises ValueError for what is not in the file system."""
+    """The path without `file:`. Raises ValueError for other schemes."""
     parts = urlsplit(path)
     if not parts.scheme or ("://" not in path and parts.scheme != "file"):
         return path
@@ -164,12 +165,12 @@ def _files_at(path: Path, choice: Choice) -> list[str]:
     found = []
     for directory, below, names in os.walk(path):
         found += [os.path.join(directory, name) for name in names if choice.takes(name)]
-        below[:] = [name for name in below if choice.deep and not name.startswith((".", "_"))]  # as Spark does
+        below[:] = [name for name in below if choice.deep and not name.startswith((".", "_"))]  # as Spark
     return sorted(found)
 
 
 class Span(NamedTuple):
-    """Bytes of a file, from one block's first byte on."""
+    """Bytes of a file, starting with a block."""
 
     file: str
     start: int
@@ -177,17 +178,17 @@ class Span(NamedTuple):
 
 
 def plan(files: Sequence[str], min_partitions: int = 1, since: int = 0, until: int = 2**64) -> list[list[Range]]:
-    """The ranges that each task reads: `min_partitions` tasks or more where the sizes and the indexes allow it.
+    """Ranges for each task: at least `min_partitions` tasks, if sizes and indexes allow it.
 
-    Small files are read by one task together. A range that has no frame from `since` on and before `until`,
-    as its index says, is left out. Raises StoreError where a file cannot be read.
+    Small files share a task. A range is left out if its index says that all its frames are before `since` or from
+    `until` on. Raises StoreError if a file cannot be read.
     """
     spans = [Span(file, 0, size_of(file)) for file in files]
     return _packed(spans, min_partitions, settled=False, since=since, until=until)
 
 
 def plan_spans(spans: Sequence[Span], min_partitions: int = 1, most: int = RANGE_BYTES) -> list[list[Range]]:
-    """As `plan`, of parts of files that end where a block ends. `most`: bytes for a task, but for a larger block."""
+    """Like `plan`, for parts of files that end with a block. `most`: bytes for a task, except a larger single block."""
     return _packed(spans, min_partitions, settled=True, most=most)
 
 
@@ -215,15 +216,15 @@ def _packed(
 
 
 def size_of(file: str) -> int:
-    """In bytes. Raises StoreError where it cannot be read."""
+    """Size in bytes. Raises StoreError if the file cannot be read."""
     with opened(file) as recording:
         return recording.seek(0, os.SEEK_END)
 
 
 def _split(span: Span, most: int, *, settled: bool, since: int, until: int) -> list[Range]:
-    """The span in ranges of at most so many bytes, as far as its blocks allow.
+    """Ranges of a span, of at most `most` bytes if its blocks allow it.
 
-    `settled`: its end is known to be a block's; else it is where the file ended.
+    `settled`: the end of the span is known to be the end of a block, and not only the end of the file.
     """
     file, start, end = span
     with opened(file) as recording:
@@ -235,7 +236,7 @@ def _split(span: Span, most: int, *, settled: bool, since: int, until: int) -> l
         if not places and end - start > most:
             behind = build_index(lambda offset, size: read_at(start + offset, size), end - start)
             places = [start + one.offset for one in behind.entries if one.offset]
-        # One that grew since its size was taken, and was closed, was not cut.
+        # A file that grew after its size was read, and was then closed, was not cut.
         cut = not settled and hint is not None and hint.length > recording.seek(0, os.SEEK_END)
     cuts = [start]
     for place, after in pairwise([*places, end]):
@@ -256,7 +257,7 @@ def _split(span: Span, most: int, *, settled: bool, since: int, until: int) -> l
 
 
 def _overlaps(entries: Sequence[Entry], start: int, end: int, since: int, until: int) -> Iterator[bool]:
-    """True for each stretch of these bytes that may have frames of a time; where nothing is known, it may."""
+    """For each stretch of these bytes: True if it may have frames in the time range, as also if nothing is known."""
     known = [entry for entry in entries if start <= entry.offset < end]
     if not known or known[0].offset > start:
         yield True
@@ -265,14 +266,14 @@ def _overlaps(entries: Sequence[Entry], start: int, end: int, since: int, until:
 
 
 def own_index(recording: BinaryIO, file: str, length: int) -> Index | None:
-    """The index beside a file, if it is this file's; it may be one of another length, and `length` bounds it."""
+    """Index beside a file, if it belongs to this file. It may be of another length, which `length` limits."""
     hint = _sidecar(file, length)
     return hint if hint is not None and hint.fits(hint.length, _read_at(recording, 0, BLOCK.size)) else None
 
 
 @contextmanager
 def opened(file: str) -> Iterator[BinaryIO]:
-    """Raises StoreError where it cannot be read."""
+    """Context manager: the open file. Raises StoreError if it cannot be read."""
     try:
         with open(file, "rb") as recording:
             yield recording
@@ -281,7 +282,7 @@ def opened(file: str) -> Iterator[BinaryIO]:
 
 
 def _sidecar(file: str, length: int) -> Index | None:
-    """The index beside a file, if it is whole; bounded by what one of a file of twice that length may take."""
+    """Index beside a file, if it is complete. Its size is limited by that for a file of twice the length."""
     try:
         with open(file + INDEX_SUFFIX, "rb") as sidecar:
             return Index.decode(sidecar.read(INDEX.size + (length // INDEX_STEP + 512) * 2 * INDEX_ENTRY.size))
@@ -295,7 +296,7 @@ def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
-    """True if a block's header stands there, as a fitting index says: if not, the header is damaged."""
+    """True if a block's header is at the place, where a matching index has an entry: if not, the header is damaged."""
     blocks = Blocks(place)
     blocks.feed(read_at(place, BLOCK.size))
     damage = blocks.next_block()
@@ -303,9 +304,9 @@ def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
 
 
 def block_ends(file: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The end of each whole block from `start` on, and its number of frames; only headers are read.
+    """(end, number of frames) of each whole block from `start`; reads only headers.
 
-    Ends at `end`, or before a block that ends behind it. Raises DamagedRecording at a damaged header, and StoreError.
+    Ends at `end`, or before a block that ends after it. Raises DamagedRecording at a damaged header, and StoreError.
     """
     with opened(file) as recording:
         while start + BLOCK.size <= end:
@@ -314,7 +315,7 @@ def block_ends(file: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             blocks.feed(head)
             found = blocks.next_block()
             if len(head) < BLOCK.size:
-                return  # it was cut this moment
+                return  # the file was just cut
             if isinstance(found, Damage) and found.resumes is None:
                 raise DamagedRecording(file, start, found.detail)
             values = BLOCK.unpack(head, 0)
@@ -325,10 +326,10 @@ def block_ends(file: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def blocks_in(part: Range, takes: Callable[[BlockHeader], bool] = lambda _header: True) -> Iterator[Block | Damage]:
-    """The blocks of a range that are taken, in order, and what is damaged. Behind a damaged header it goes on at the
-    next entry.
+    """Blocks of a range that `takes` accepts, in order, and damage. After a damaged header it continues at the next
+    entry.
 
-    Raises DamagedRecording where a block does not end by the end of the range: then the index was not the file's.
+    Raises DamagedRecording if a block ends after the range: then the index was not the file's.
     """
     start: int | None = part.start
     with opened(part.file) as recording:

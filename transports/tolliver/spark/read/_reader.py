@@ -1,8 +1,7 @@
-"""Reader of recordings: it plans on the driver, reads on workers.
+"""Reader of recordings: plans on the driver, reads on workers.
 
-A reader holds options and a schema, which travel to the workers; everything else is made where it is used. Filters are
-options. Spark's own push-down is off by default, and then refuses a reader that could do it; so that is a second class,
-for those who asked for it and switched it on.
+A reader has only options and a schema, which are sent to the workers. Filters are options. Spark's own push-down is off
+by default, and Spark then refuses a reader that implements it; so that is a second class, for users who enable it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ._batches import Wanted
 
 _TOLD = ("channels", "keys", "peers", "time_from", "time_to", "direction", "mode", "names", "recursive")
-"""Options about rows."""
+"""Options about rows, for the log."""
 
 log = logging.getLogger("tolliver.spark")
 
@@ -32,16 +31,16 @@ class RecordingReader(DataSourceReader):
     """Reads the messages of recordings as record batches."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Raises ValueError for a schema with other columns than recordings have."""
+        """Raises ValueError if the schema has columns that recordings do not have."""
         check_schema(schema, message_columns(options.include_metadata))
         self._options = options
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of files, of some 32 MiB each, or smaller ones where minPartitions asks for it.
+        """Ranges of files, of about 32 MiB each, or less for minPartitions.
 
-        A range of another time than is asked for is left out, as far as the indexes say so. No range is one task.
-        Raises ValueError where there is nothing to read, or something else than a recording.
+        Ranges outside the time range are left out, if indexes show it; without any range there is one task. Raises
+        ValueError if there is nothing to read, or a file that is no recording.
         """
         options = self._options
         files = files_of(options.paths, Choice(options.names, options.recursive))
@@ -53,7 +52,7 @@ class RecordingReader(DataSourceReader):
         return [InputPartition(ranges) for ranges in tasks or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The messages of a partition: the same ones in the same order whenever it is asked."""
+        """Messages of a partition: always the same, in the same order."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from ._batches import read_ranges
@@ -63,7 +62,7 @@ class RecordingReader(DataSourceReader):
         )
 
     def _told(self, files: Sequence[str], tasks: Sequence[Sequence[Range]]) -> str:
-        """Recordings, tasks, columns and options: `explain()` shows nothing of it, as Spark asks no Python source."""
+        """Log text with recordings, tasks, columns and options, as `explain()` shows nothing of a Python source."""
         size = sum(part.size for task in tasks for part in task)
         usual = ReadOptions(paths=())
         given = {name: getattr(self._options, name) for name in _TOLD}
@@ -74,7 +73,7 @@ class RecordingReader(DataSourceReader):
         )
 
     def _times(self) -> tuple[int, int]:
-        """From when on and before when. It is asked where nothing else needs numpy, which takes its time to load."""
+        """The time range, in nanoseconds. Computed late, as numpy takes time to load."""
         since, until = self._options.time_from, self._options.time_to
         return 0 if since is None else since, 2**64 if until is None else until
 
@@ -85,7 +84,7 @@ class RecordingReader(DataSourceReader):
 
 
 class PushdownReader(RecordingReader):
-    """Takes from Spark what it filters channels, keys, senders and times by, and leaves it the rest."""
+    """A reader that applies Spark's filters of channels, keys, senders and times, and leaves other filters to Spark."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -93,7 +92,7 @@ class PushdownReader(RecordingReader):
         self._left: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keeps what it can evaluate exactly; gives back what Spark must evaluate."""
+        """Keep the filters that can be applied exactly; returns the others."""
         from ._pushdown import narrowed
 
         rest = []

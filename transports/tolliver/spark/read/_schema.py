@@ -1,7 +1,7 @@
 """Columns of messages, and the check of a user's schema.
 
-A schema that somebody gives may leave columns out and order them at will, which is how columns are pruned (Spark does
-not prune those of a Python source by itself); it may not invent any.
+A user's schema may leave out columns and reorder them, which is how columns are pruned (Spark does not prune those of a
+Python source by itself). It must not have any others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OF_FRAMES = {
 """The columns that a frame has by itself; `message_id` is null where it is unreliable (T-42)."""
 
 OF_MESSAGES = OF_FRAMES | {"sender": "string"}
-"""And who sent it: the UUID of an instance; null where a recording does not know."""
+"""Columns of a frame, and its sender: an instance's UUID, null if the recording does not have it."""
 
 METADATA = {
     "received_at": "timestamp",
@@ -36,7 +36,7 @@ _NULLABLE = frozenset(("message_id", "sender", "file"))
 
 
 def ddl(columns: dict[str, str]) -> str:
-    """The columns as Spark's DDL writes them."""
+    """The columns in Spark's DDL."""
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 

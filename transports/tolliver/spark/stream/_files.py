@@ -1,8 +1,7 @@
-"""Log of recordings: a directory whose files grow, as a stream.
+"""Log of recordings: a directory of growing files, as a stream.
 
-The position in each file is all there is to know, so that is the offset. A file is read up to where its last whole
-block ends, which its headers say; what stands behind is waited for. Files are begun in the order of their names, which
-are times.
+The offset is the position in each file. A file is read up to the end of its last whole block, which the headers give;
+an incomplete block is waited for. Files are read in the order of their names, which are times.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from ._offsets import Offset, StreamLost, files_offset, read_files
 from ._options import StreamOptions
 
 MOST_FILES = 4_096
-"""Each offset names every file, and Spark writes one for each batch."""
+"""Most files: each offset has all their names, and Spark stores one for each batch."""
 
-_REST = 9  # times as long as a look took, until the next one: Spark asks some 80 times a second
+_REST = 9  # pause after a look, in multiples of its duration: Spark asks some 80 times a second
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A file when it was last looked at: its size, and where its last whole block ended."""
+    """A file when it was last looked at: its size, and the end of its last whole block."""
 
     size: int = 0
     whole: int = 0
-    cut: bool = False  # that it is shorter than its index says was told
+    cut: bool = False  # the notice that it is shorter than its index says was given
 
 
 class Recordings:
-    """The recordings at a path, as a log. Names in offsets are relative to its directory, or the one before a glob."""
+    """The recordings at a path, as a log. Names in offsets are relative to the directory, or to that before a glob."""
 
     def __init__(self, options: StreamOptions) -> None:
         [path] = options.read.paths
@@ -51,7 +50,7 @@ class Recordings:
         self._fails = options.fail_on_data_loss
         self._seen: dict[str, _Seen] = {}
         self._next_look = 0.0
-        self._read: dict[str, int] = {}  # how far the query is, as it last said
+        self._read: dict[str, int] = {}  # how far the query has read, as last reported
 
     def first(self) -> Offset:
         return files_offset({})
@@ -61,7 +60,7 @@ class Recordings:
         return files_offset({name: seen.whole for name, seen in self._seen.items() if seen.whole})
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
-        """Files that are gone leave the offset together with the next step."""
+        """Implements `Log.advance`. Files that were deleted leave the offset with the next step."""
         before, there = read_files(start), read_files(end)
         after = {name: at for name, at in before.items() if name in there}
         rows, size = bounds
@@ -99,11 +98,12 @@ class Recordings:
         return found
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """Recordings are nobody's to delete here. Files that we see for the first time are looked at from there on."""
+        """Deletes nothing: recordings are not the stream's. New files are looked at from the positions in the
+        offset."""
         self._read = read_files(offset)
 
     def _steps(self, name: str, at: int, to: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
-        """The places at which one may stop, and the frames up to there since the last such place."""
+        """Positions at which a batch may end, each with the number of frames since the one before."""
         if at == to:
             return
         if bounds == Bounds():
@@ -116,7 +116,7 @@ class Recordings:
                     yield stop, frames
                     at = stop
                 break
-            except DamagedRecording as damage:  # `to` is behind it, so an index says where to go on
+            except DamagedRecording as damage:  # `to` lies after it, so an index has the next block
                 at = self._behind(path, damage.offset, to)
                 yield at, 0
         if at < to:
@@ -145,7 +145,7 @@ class Recordings:
         self._next_look = done + _REST * (done - begun)
 
     def _names(self) -> dict[str, str]:
-        """The paths of all files by their names in offsets, in the order in which they are read."""
+        """Paths of all files by their names in offsets, in reading order."""
         if not self._base.is_dir():
             raise StoreError(f"{self._base} is no directory: check the path. Is it mounted here?")
         begin = len(str(self._base / "_")) - 1
@@ -164,7 +164,7 @@ class Recordings:
         seen = self._seen.get(name) or _Seen(whole=self._read.get(name, 0))
         try:
             size = os.path.getsize(path)
-        except FileNotFoundError:  # it went this moment
+        except FileNotFoundError:  # the file was just deleted
             return
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}. May we read it?") from error
@@ -174,7 +174,7 @@ class Recordings:
             seen.size = size
 
     def _whole(self, path: str, seen: _Seen, size: int) -> int:
-        """The end of the last whole block."""
+        """End of the last whole block."""
         with opened(path) as recording:
             index = own_index(recording, path, size)
         if index is not None and index.length == size:
@@ -183,7 +183,7 @@ class Recordings:
             self._cut(path, seen, size, index)
         at = seen.whole if seen.whole <= size else 0
         if size == seen.size:
-            return at  # the rest of a block has not come yet
+            return at  # an incomplete block
         try:
             for stop, _ in block_ends(path, at, size):
                 at = stop
@@ -214,7 +214,7 @@ class Recordings:
 
 
 def _base(path: str) -> Path:
-    """The directory that names begin behind."""
+    """Directory to which names in offsets are relative."""
     here = Path(path)
     if here.is_file():
         return here.parent

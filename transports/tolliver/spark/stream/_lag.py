@@ -1,7 +1,7 @@
-"""Lag of a query: messages that are staged and not read yet.
+"""Lag of a query: messages that are staged but not read yet.
 
-Both places are in each progress that Spark reports, and each says how many messages stand before it; so the lag is a
-difference, and nobody has to be asked.
+Each progress report of Spark has both positions, and each of these has the number of messages before it. So the lag is
+their difference, and nothing else has to be asked.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ._offsets import Place, StreamLost, read_place
 
 
 def lag(progress: Mapping[str, Any] | str | None) -> list[int]:
-    """For each live tolliver source of a query, in order: how many messages are staged and not yet read.
+    """For each live tolliver source of a query, in order: the number of messages that are staged but not read yet.
 
-    `progress` is a StreamingQueryProgress, as `query.lastProgress` or a listener gives it, or its JSON; None, which is
-    before the first batch, has no sources. Streams of recordings (mode=files) do not count messages and are left out,
-    as are other sources.
+    `progress` is a StreamingQueryProgress, from `query.lastProgress` or a listener, or its JSON; or None, as before the
+    first batch, which has no sources. Streams of recordings (mode=files) do not count messages; they and other sources
+    are left out.
     """
     if progress is None:
         return []
@@ -34,7 +34,7 @@ def _behind(source: Mapping[str, Any]) -> int | None:
 
 
 def _place(offset: object) -> Place | None:
-    """None if it is none of ours. A progress has offsets as JSON, or parsed in its own JSON."""
+    """The place in an offset; None if it is not ours. A progress has offsets as JSON text or parsed."""
     try:
         found = json.loads(offset) if isinstance(offset, str) else offset
         return read_place(found) if isinstance(found, Mapping) else None

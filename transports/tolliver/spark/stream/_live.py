@@ -1,8 +1,8 @@
 """Log of a stage: messages of peers, as a stream.
 
-Spark wants to read the same bytes again after a failure, and a connection has no yesterday. So a stager receives, and
-this reads what it wrote: a batch is two positions in files that never change. The stager runs here, in the process that
-lives as long as the query, or elsewhere as a service; what is read is the same.
+After a failure Spark reads the same bytes again, which a connection cannot give. So a stager receives, and this module
+reads what it has written: a batch lies between two positions in files that never change. The stager runs in the process
+that lives as long as the query, or elsewhere as a service.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from ...staging._loop import StageLoop
 
 LOCK_TIMEOUT = 20.0
-"""Seconds that the process of an earlier run may take to end, after its JVM was killed."""
+"""Seconds to wait for the end of an earlier run's process, after its JVM was killed."""
 
 
 class Stage:
-    """A stage as a log. With a stager it fills it, too."""
+    """A stage as a log, with the stager that fills it if that runs here."""
 
     def __init__(
         self, folder: StageFolder, stager: StageLoop[Any] | None, options: StreamOptions, live: LiveOptions
@@ -48,19 +48,19 @@ class Stage:
         return self._offset(self._folder.head() or self._folder.first())
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
-        """`start` itself if `end` is not behind it: a head may say less than it did, after a crash."""
+        """Implements `Log.advance`. Returns `start` if `end` is not after it: after a crash, `head` may step back."""
         begin, stop = read_place(start), read_place(end)
         if begin == stop:
             return dict(start)
         at, to = self._from(begin), _position(stop)
         try:
             self._check(stop)
-        except StageLost as lost:  # it was fixed before that
+        except StageLost as lost:  # the end was fixed before the loss
             self._on_lost(lost)
             return self._offset(at)
         try:
             return self._offset(self._folder.advance(at, to, *bounds) if at < to else at)
-        except StageLost as damaged:  # where a header is, nobody can count: the workers leave out what is no good
+        except StageLost as damaged:  # a damaged header: its messages cannot be counted; the workers skip it
             self._on_lost(damaged)
             return self._offset(to)
 
@@ -77,7 +77,8 @@ class Stage:
             return []
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """Deletes the segments before it, unless somebody else does that, or other messages stand there now."""
+        """Delete the segments before the place, unless another process does that, or they have other messages by
+        now."""
         place = read_place(offset)
         if self._deletes and place != self._consumed and self._stands(place):
             self._consumed = place
@@ -98,7 +99,7 @@ class Stage:
         return True
 
     def _from(self, place: Place) -> Position:
-        """The position to read on from: that one, or the stage's first if it is lost."""
+        """Position to continue from: the given one, or the stage's first if that is lost."""
         try:
             self._check(place)
         except StageLost as lost:
@@ -118,7 +119,8 @@ def _position(place: Place) -> Position:
 
 
 def open_stage(options: StreamOptions) -> Stage:
-    """Starts the stager, unless it is elsewhere. Raises StoreError, CertificateError, ConnectionLost and the like."""
+    """Open the stage, and start the stager if it runs here. Raises StoreError, CertificateError, ConnectionLost and
+    others."""
     live = options.live
     assert live is not None
     if live.staging is Staging.EXTERNAL:
@@ -131,7 +133,7 @@ def open_stage(options: StreamOptions) -> Stage:
 
 
 def _stage_options(options: StreamOptions, live: LiveOptions) -> StageOptions:
-    """Options that are not given are left to the stage's own defaults."""
+    """Options of the stager. Those not given keep the stage's defaults."""
     from ...staging import StageOptions
 
     known = {field.name for field in fields(StageOptions)}

@@ -1,6 +1,6 @@
 """Protocol of a growing log, which a streaming query reads.
 
-Recordings and a stage on disk are both such a log; each has this form in a file of its own.
+Recordings and a stage are both such a log; each has a module of its own.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ log = logging.getLogger("tolliver.spark")
 
 
 class Bounds(NamedTuple):
-    """Bounds of a batch: whole blocks, at least one. None is no bound."""
+    """Limits of a batch, which has whole blocks and at least one. None is no limit."""
 
     rows: int | None = None
     bytes: int | None = None
 
 
 class Log(Protocol):
-    """The source of a stream. Every method may raise StoreError; places are offsets as Spark has them."""
+    """Source of a stream. Every method may raise StoreError; places are offsets as Spark stores them."""
 
     def first(self) -> Offset:
-        """The oldest place from which one can read."""
+        """The oldest readable place."""
 
     def head(self) -> Offset:
-        """Its end now. Called many times a second."""
+        """The end of the log now. Called many times a second."""
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
-        """The end of a batch from `start`, at most `end`; equal to `start` if there is nothing."""
+        """End of a batch from `start`, at most `end`; equal to `start` if there is nothing to read."""
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
         """The bytes between two places."""
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """The query will not read again what stands before."""
+        """Note that the query will not read anything before `offset` again."""

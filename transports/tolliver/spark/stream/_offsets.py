@@ -1,7 +1,7 @@
 """Offsets of streaming queries, as JSON in a checkpoint.
 
-An offset may come back years later, to another version and another folder. So it says which kind it is, is read with
-every check, and written in one form: Spark compares offsets as texts.
+An offset may be read years later, by another version or against another folder. So it has its kind, is validated in
+full, and is written in a single form, as Spark compares offsets as text.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from uuid import UUID
 
 from tolliver_proto import StoreError
 
-VERSION, _MARKED = 1, 2  # a place of the first does not say what stood before it
+VERSION, _MARKED = 1, 2  # version 1 has no mark of what is before the place
 
 Offset = dict[str, Any]
-"""As Spark hands it over and takes it."""
+"""Offset as Spark passes and takes it."""
 
 
 class StreamLost(StoreError):
-    """Data that a query has still to read, or its place in it, is no longer there. See the option failOnDataLoss."""
+    """Data that a query still has to read, or its place, does not exist any more. See the option failOnDataLoss."""
 
 
 class Place(NamedTuple):
-    """A place in a stage: before this byte of this segment stand so many messages, since the stage was made.
+    """Place in a stage: byte `pos` of a segment, with the number of messages before it since the stage was created.
 
-    `incarnation` and `checksum` say which (`Mark`). None in the offsets of earlier versions.
+    `incarnation` and `checksum` are those of its `Mark`; None in offsets of earlier versions.
     """
 
     stage: UUID
@@ -42,7 +42,7 @@ def place_offset(place: Place) -> Offset:
 
 
 def read_place(offset: Mapping[str, Any]) -> Place:
-    """Raises StreamLost for an offset that no live stream wrote."""
+    """Place in a live stream's offset. Raises StreamLost for any other offset."""
     marked = _check_version(offset) == _MARKED
     numbers: list[Any] = [offset.get(name) for name in ("segment", "pos", "frames")]
     checksum = offset.get("checksum") if marked else None
@@ -63,7 +63,7 @@ def files_offset(positions: Mapping[str, int]) -> Offset:
 
 
 def read_files(offset: Mapping[str, Any]) -> dict[str, int]:
-    """The bytes of each file that are read. Raises StreamLost for an offset that no stream of files wrote."""
+    """Position in bytes in each file, from the offset of a stream of files. Raises StreamLost for any other offset."""
     _check_version(offset)
     files = offset.get("files")
     if len(offset) != 2 or not isinstance(files, Mapping) or not all(map(_is_count, files.values())):

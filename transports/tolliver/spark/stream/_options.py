@@ -1,6 +1,6 @@
 """Options of `spark.readStream.format("tolliver")`: live streams and streams of recordings.
 
-Both share what they take from reading recordings at rest, so an option that would do nothing is an error.
+Both accept the options of reading recordings that apply to them; one without effect is an error.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _MIB = 2**20
 INLINE_BYTES = 16 * _MIB
-INLINE_MOST = 128 * _MIB  # Spark's own bound for what one message to a task may hold
+INLINE_MOST = 128 * _MIB  # Spark's own limit for a message to a task
 _FILES = "files"
 _PEERS = f"a live stream of {READER}"
 _RECORDINGS = f"a stream of recordings of {READER}"
 
 
 class Staging(StrEnum):
-    """The stage's place, and the process that fills it."""
+    """Place of the stage, and the process that fills it."""
 
     SHARED = "shared"
     EXTERNAL = "external"
@@ -40,7 +40,7 @@ class Staging(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions:
-    """The stage of a live stream. The stage itself decides what is None. Sizes in bytes, times in seconds."""
+    """Options of a live stream's stage. None leaves a value to the stage. Sizes are in bytes, times in seconds."""
 
     directory: Path
     staging: Staging = Staging.SHARED
@@ -117,7 +117,7 @@ _OF_STREAMS_ALONE = {name.lower() for name in {*LIVE_OPTIONS, *FILES_OPTIONS} - 
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options that reading at rest and streams share, from those of either."""
+    """Options that batches and streams have in common, from those of either."""
     given = {name.lower(): text for name, text in options.items()}
     if given.keys() & _OF_STREAMS_ALONE or given.get("mode", "").strip().lower() == _FILES:
         return stream_options(options).read
@@ -125,7 +125,7 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_options(options: Mapping[str, str]) -> StreamOptions:
-    """From Spark's options. Raises ValueError, naming what is wrong and what to write instead."""
+    """Options from Spark's text. Raises ValueError with advice."""
     given = {name.lower(): text for name, text in options.items()}
     live = [name for name in LIVE_OPTIONS if name not in FILES_OPTIONS and name.lower() in given]
     files = given.get("mode", "").strip().lower() == _FILES
@@ -166,7 +166,7 @@ def _live(options: Mapping[str, str], of_the_stager: Sequence[str]) -> StreamOpt
 
 
 def staged(values: dict[str, Any]) -> StreamOptions:
-    """Of the stage in `directory`; values that are not for its reader are left out. Raises ValueError."""
+    """Options for the stage in `directory`. Values that are not for its reader are left out. Raises ValueError."""
     if values.get("staging") is Staging.INLINE:
         values = {"max_bytes": INLINE_BYTES} | values
         if values["max_bytes"] > INLINE_MOST:
@@ -183,5 +183,5 @@ def _made(values: dict[str, Any], live: LiveOptions | None) -> StreamOptions:
 
 
 def _own(kind: type[DataclassInstance], values: dict[str, Any]) -> dict[str, Any]:
-    """Those that the class has a field for."""
+    """The values for fields of the class."""
     return {field.name: values[field.name] for field in fields(kind) if field.name in values}

@@ -1,9 +1,9 @@
-"""Stream reader: it plans on the driver and reads on the workers.
+"""Stream reader: plans on the driver, reads on workers.
 
-A stream is a log that only grows, and a query is at a place in it. The reader does not know the sort of the log; it
-keeps the limits, the frozen end of Trigger.AvailableNow, and the plan of the tasks. Spark makes it in several
-processes, one of which lives as long as the query: so the log is opened when a place in it is first asked for, and
-nothing is closed in the end, as nobody says when that is: the process just ends.
+A stream is a log that only grows, and a query has a place in it. The reader works for any kind of log; it has the
+limits, the frozen end of Trigger.AvailableNow, and the plan of tasks. Spark creates it in several processes, one of
+which lives as long as the query. So the log is opened when a place in it is first asked for. It is never closed,
+because Spark does not report the end: the process just ends.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
     from ..read._batches import Piece, Policy
 
-_INLINE_TASK = 4 * 2**20  # bytes of a stage that one task is given along
+_INLINE_TASK = 4 * 2**20  # most bytes of a stage sent along with one task
 
 
 class Inline(NamedTuple):
-    """Blocks of a file, carried along: from byte `start` on."""
+    """Blocks of a file, starting at byte `start`, sent along with a task."""
 
     file: str
     start: int
@@ -43,10 +43,10 @@ class Inline(NamedTuple):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a log, in micro-batches, as record batches."""
+    """Reads a log in micro-batches, as record batches."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        """Raises ValueError for a schema with other columns than there are. Opens nothing."""
+        """Opens nothing. Raises ValueError if the schema has unknown columns."""
         check_schema(schema, message_columns(options.read.include_metadata))
         self._options = options
         self._schema = schema
@@ -59,18 +59,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = _open(self._options)
         return self._opened
 
-    # In the process that lives as long as the query.
+    # Called in the process that lives as long as the query.
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query reads what there is in this moment, and no more."""
+        """Freeze the end: the query reads what exists now, and no more."""
         self._end = self._log.head()
 
     def initialOffset(self) -> Offset:
-        """The beginning of a query without a checkpoint: see startingOffsets."""
+        """Place at which a query without a checkpoint begins: see startingOffsets."""
         return self._log.first() if self._options.earliest else self._log.head()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The bound that the options give; of two, `latestOffset` obeys the other one, too."""
+        """The limit given by the options. If they give two, `latestOffset` applies the other one."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes is not None:
@@ -78,17 +78,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Offset:
-        """The end of the next batch. That Spark asks from `start` on says that it is through with what precedes it."""
+        """End of the next batch. By asking from `start`, Spark confirms that it has processed everything before."""
         self._log.consumed(start)
         end = self._log.head() if self._end is None else self._end
         return self._log.advance(start, end, self._bounds(limit))
 
     def reportLatestOffset(self) -> Offset:
-        """The end of the log: for `lag`."""
+        """End of the log, for `lag`."""
         return self._log.head()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
-        """Tasks of some 32 MiB each, or smaller ones where minPartitions asks for it."""
+        """Tasks of about 32 MiB each, or less for minPartitions."""
         spans = self._log.spans(start, end)
         least = self._options.read.min_partitions
         if not self._inline:
@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition([_carried(part.file, part.start, part.end) for part in task]) for task in tasks]
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Spark is through with what precedes `end`."""
+        """Note that Spark has processed everything before `end`."""
         self._log.consumed(end)
 
     @property
@@ -107,16 +107,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _bounds(self, limit: ReadLimit) -> Bounds:
         options = self._options
-        if isinstance(limit, ReadAllAvailable):  # it goes before the options; but a driver's memory is what it is
+        if isinstance(limit, ReadAllAvailable):  # overrides the options, except what a driver's memory allows
             return Bounds(None, (options.max_bytes or INLINE_BYTES) if self._inline else None)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_rows
         size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.max_bytes
         return Bounds(rows, size)
 
-    # On the workers.
+    # Called on workers.
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The messages of a partition: the same ones in the same order whenever it is asked."""
+        """Messages of a partition: always the same, in the same order."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from ..read._batches import BatchMaker, Policy, Wanted, batches_of, read_ranges

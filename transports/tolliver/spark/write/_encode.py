@@ -1,8 +1,8 @@
-"""Encoder of rows: Arrow columns in, the wire's bytes out.
+"""Encoder of rows: from Arrow columns to frames on the wire.
 
-The heads of all messages of a batch are one numpy block, whose fields are those of the wire layout, and Arrow joins
-head, channel, key and body of each row. The buffer of the result *is* what goes over the wire, so nothing is done once
-per row. A row that could not be sent, or would be dropped in silence by its receiver, is refused here.
+The heads of all messages of a batch are one numpy array with the fields of the wire layout, and Arrow joins head,
+channel, key and body of each row. The buffer of the result is sent unchanged, so no Python code runs for each row. A
+row that cannot be sent, or that its receiver would drop silently, is refused here.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ..read._columns import Booleans, good_text, head_type
 Ids = npt.NDArray[np.uint32]
 Flags = Booleans
 
-LAST_ID = 2**31 - 2  # T-40
-CHUNK_BYTES = 4 * 2**20  # of frames that are joined at once, or one row
+LAST_ID = 2**31 - 2  # largest message id (T-40)
+CHUNK_BYTES = 4 * 2**20  # most bytes of frames joined at once, except a larger single row
 COLUMNS = ("channel", "key", "body")
 _TEXT = ("channel", "key")
 _LIMITS = Limits()
@@ -40,7 +40,7 @@ _PRIVATE = pa.array([RESERVED_CHANNEL, PROBE_CHANNEL], pa.string()).cast(pa.bina
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Columns of bytes that may be sent, and the message ids, or None where they are unreliable."""
+    """Validated columns of bytes, and the message ids, or None for unreliable messages."""
 
     channel: Any
     key: Any
@@ -51,17 +51,17 @@ class Rows:
         return len(self.channel)
 
     def part(self, start: int, stop: int) -> Rows:
-        """Some of them, without a copy."""
+        """Rows from `start` to `stop`, without a copy."""
         ids = None if self.ids is None else self.ids[start:stop]
         return self._each(lambda column: column.slice(start, stop - start), ids)
 
     def only(self, wanted: Flags) -> Rows:
-        """Those that are flagged."""
+        """The flagged rows."""
         flags = pa.array(wanted)
         return self._each(lambda column: column.filter(flags), None if self.ids is None else self.ids[wanted])
 
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Bytes of names and body, of each row."""
+        """Bytes of channel, key and body of each row."""
         columns = (self.channel, self.key, self.body)
         sizes: npt.NDArray[np.int64] = sum(pc.binary_length(column).to_numpy().astype(np.int64) for column in columns)
         return sizes
@@ -73,10 +73,10 @@ class Rows:
 def encode_batches(
     batches: Iterable[Any], *, revision: Revision = Revision.DRAFT_2, first_id: int | None = 1
 ) -> Iterator[bytes]:
-    """The frames of the rows of Arrow record batches, some MiB at a time.
+    """Frames of the rows of Arrow record batches, a few MiB at a time.
 
-    The columns are those of `write.format("tolliver")`. The message ids count from `first_id`; None is unreliable.
-    Raises ValueError for what cannot be sent.
+    The columns are those of `write.format("tolliver")`. Message ids count from `first_id`; None means unreliable.
+    Raises ValueError for a row that cannot be sent.
     """
     if first_id is not None and not LAYOUTS[revision].has_acks:
         raise ValueError(f"{revision.name} has no acknowledgements, so no reliable messages: give first_id=None")
@@ -89,10 +89,10 @@ def encode_batches(
 
 
 def take_rows(batch: Any, ids: Ids | None, number: int = 0, revision: Revision = Revision.DRAFT_2) -> Rows:
-    """The rows of a record batch; the partition had `number` before it.
+    """Validated rows of a record batch. `number` is the count of rows before it in the partition.
 
-    Raises ValueError, naming the row, for nulls, text that is not UTF-8 (T-11), names and bodies that are too long
-    (T-06, T-07, or for the revision), and the protocol's own channels (T-27, T-80).
+    Raises ValueError, which names the row, for nulls, text that is not UTF-8 (T-11), too long names and bodies (T-06,
+    T-07, or the revision's own limits), and the protocol's own channels (T-27, T-80).
     """
     columns = {name: batch.column(name) for name in COLUMNS}
     for name, column in columns.items():
@@ -109,14 +109,14 @@ def take_rows(batch: Any, ids: Ids | None, number: int = 0, revision: Revision =
 
 
 def ids_from(first: int, count: int) -> Ids:
-    """The ids of so many rows. Raises ValueError where there are no more (T-40)."""
+    """`count` consecutive ids. Raises ValueError if there are not so many left (T-40)."""
     if first + count - 1 > LAST_ID:
         raise ValueError(f"a partition of more than {LAST_ID} rows: there are no more ids, use more partitions (T-40)")
     return np.arange(first, first + count, dtype=np.uint32)
 
 
 def ids_of(column: Any, number: int = 0) -> Ids:
-    """The ids in a column of whole numbers. Raises ValueError where one is null or out of range (T-40)."""
+    """Ids from a column of whole numbers. Raises ValueError for nulls and numbers out of range (T-40)."""
     _refuse(column.is_null(), number, "its id is null: give every row an id")
     outside = pc.or_(pc.less(column, 1), pc.greater(column, LAST_ID))
     _refuse(outside, number, f"its id is not from 1 to {LAST_ID} (T-40): number the rows of each partition")
@@ -125,7 +125,7 @@ def ids_of(column: Any, number: int = 0) -> Ids:
 
 
 def cut(rows: Rows, most: int) -> Iterator[Rows]:
-    """Runs of at most so many rows and, but for one row, of at most CHUNK_BYTES."""
+    """Runs of at most `most` rows and at most CHUNK_BYTES, except a larger single row."""
     ends = np.cumsum(rows.sizes())
     start = 0
     while start < len(rows):
@@ -137,7 +137,7 @@ def cut(rows: Rows, most: int) -> Iterator[Rows]:
 
 
 def encode_rows(rows: Rows, revision: Revision) -> Any:
-    """An Arrow array of the frames, one a row; its values lie back to back, as on the wire."""
+    """Arrow array of frames, one for each row, whose bytes are adjacent as on the wire."""
     layout, count = LAYOUTS[revision], len(rows)
     values = {name: pc.binary_length(getattr(rows, name)).to_numpy() for name in COLUMNS}
     values["code"] = layout.codes[Message]
@@ -154,7 +154,7 @@ def encode_rows(rows: Rows, revision: Revision) -> Any:
 
 
 def wire_bytes(frames: Any) -> bytes:
-    """All bytes of such an array, in one piece."""
+    """All bytes of such an array."""
     if not len(frames):
         return b""
     _, offsets, values = frames.buffers()
@@ -165,7 +165,7 @@ def wire_bytes(frames: Any) -> bytes:
 
 
 def _bytes(column: Any, name: str, number: int) -> Any:
-    """The column as bytes. Spark promises that a string is UTF-8 and does not look; whoever receives it does (T-10)."""
+    """A column as bytes. Strings are checked for UTF-8, which Spark does not do, but receivers do (T-10)."""
     raw = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else _binary(column.type))
     if name in _TEXT:
         try:
@@ -180,7 +180,7 @@ def _binary(kind: Any) -> Any:
 
 
 def _refuse(flags: Any, number: int, why: str, *, some: bool | None = None) -> None:
-    """Raises ValueError for the first row that is flagged."""
+    """Raises ValueError for the first flagged row."""
     if some is None:
         some = pc.any(flags).as_py()
     if some:

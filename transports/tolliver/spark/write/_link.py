@@ -1,8 +1,8 @@
-"""Connection of a task to the receiver: frames out, acknowledgements in bulk.
+"""Connection of a task to the receiver: frames out, acknowledgements in.
 
-A receiver answers a writer with acks, a few bytes each and back to back, so a run of them is one numpy block. The
-connection's machine gets only what is something else: the handshake, the receiver's subscriptions as they change, and
-the end. A refusal is no ack: its row stays, and is sent again.
+A receiver answers with acks of a few bytes each, mostly adjacent, so a run of them is parsed as one numpy array. The
+connection's machine gets only the rest: the handshake, changes of the receiver's subscriptions, and the end. A refusal
+is not an ack: its row stays unacknowledged, and is resent.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _EVERYTHING = (Subscription("", ""),)
 
 
 class Link(BlockingConnection):
-    """`on_acks` gets the ids of acks as they come, and must not call back. The connection must be established next.
+    """`on_acks` is called with the ids of acks, and must not call back. Call `establish` first.
 
-    `recorder`, where there is one, gets all that passes.
+    `recorder`, if given, records the connection.
     """
 
     def __init__(
@@ -70,22 +70,22 @@ class Link(BlockingConnection):
         self._on_acks = on_acks
         self._rest_of_ack = b""
         self.refused = 0
-        """Rows that the receiver has refused, each time that it did."""
+        """Number of refusals by the receiver."""
         self.subscriptions: set[Subscription] = set()
-        """The receiver's subscriptions, as it has said so far; all there are where its layout cannot say it."""
+        """The receiver's subscriptions as last announced; a wildcard for all if its layout cannot express them."""
         self._recorder, self._cid = recorder, cid
         out = None if recorder is None else partial(recorder.sent, cid)
         super().__init__(sock, Role.CLIENT, revision=revision, intake=self._take_in, on_output=out, **options)
 
     def establish(self, timeout: float) -> None:
-        """Raises TimeoutError, and what ended the handshake."""
+        """Do the handshake. Raises TimeoutError, and the error that ended it."""
         end = time.monotonic() + timeout
         while not isinstance(event := self.receive(max(0.0, end - time.monotonic())), Established):
             self._handle(event)
         self.subscriptions = set(event.subscriptions if self._layout.has_lists else _EVERYTHING)
 
     def wait(self, done: Callable[[], bool], timeout: float) -> None:
-        """Write and read until it is done. Raises TimeoutError, and what ended the connection."""
+        """Write and read until `done()` is true. Raises TimeoutError, and the error that ended the connection."""
         end = time.monotonic() + timeout
         self._take_events()
         while not done():
@@ -96,7 +96,7 @@ class Link(BlockingConnection):
             self._take_events()
 
     def poll(self) -> None:
-        """Read and write once, without waiting. Raises what ended the connection."""
+        """Write and read once, without waiting. Raises the error that ended the connection."""
         self.step(0)
         self._take_events()
 
@@ -116,15 +116,15 @@ class Link(BlockingConnection):
             self._take_ids(np.array([event.message_id], np.uint64))
         elif isinstance(event, Refusal):
             self.refused += 1
-        elif isinstance(event, HandshakeRequest):  # on a live connection: its whole list again (T-66)
+        elif isinstance(event, HandshakeRequest):  # during a connection: the whole list again (T-66)
             self.subscriptions = set(event.subscriptions)
             self.machine.accept(now=time.monotonic())
         elif isinstance(event, _CONTROL):
             self._change(event)
-        # Nobody here handles messages, so none is acknowledged.
+        # Messages are not acknowledged, as nothing here handles them.
 
     def _change(self, event: Control) -> None:
-        """A control message. A peer that does not read the answers is not answered: it will say so again."""
+        """Process a control message. It is not answered while the peer does not read; the peer will then repeat it."""
         limits = self.machine.limits
         if self.machine.unsent_bytes > limits.high_water:
             return
@@ -142,7 +142,7 @@ class Link(BlockingConnection):
             self.machine.send(Ack(event.message_id))
 
     def _take_in(self, plaintext: bytes) -> bytes:
-        """Acks are taken out here while the machine is between two frames."""
+        """Remove acks from the plaintext while the machine is between two frames."""
         if self._recorder is not None:
             self._recorder.received(self._cid, plaintext)
         if self._ack is not None and self.machine.live and not self.machine.buffered_bytes:
@@ -150,7 +150,7 @@ class Link(BlockingConnection):
         return plaintext
 
     def _take_acks(self, plaintext: bytes, ack: np.dtype[np.void]) -> bytes:
-        """The bytes behind the acks that it begins with; b"" if they may be the beginning of another."""
+        """Remove leading acks; returns the rest, b"" if it may be the beginning of another ack."""
         code, size = self._layout.codes[Ack], ack.itemsize
         heads = np.frombuffer(plaintext, ack, len(plaintext) // size)
         others = np.flatnonzero(heads["code"] != code)
@@ -170,7 +170,7 @@ class Link(BlockingConnection):
         self._take_ids(heads["message_id"])
 
     def _take_ids(self, ids: npt.NDArray[Any]) -> None:
-        """A receiver can name any number that its layout has room for: those that would be cut are nobody's."""
+        """Report acknowledged ids. Ids that do not fit into Ids are not ours, and are dropped."""
         ids = ids[ids <= _MOST]
         if len(ids):
             self._on_acks(ids.astype(np.uint32))
@@ -187,10 +187,10 @@ def open_link(
     recorder: Recorder | None = None,
     cid: int = 1,
 ) -> Link:
-    """Dial, and shake hands, within so many seconds. `cid` is the connection's number in the recording.
+    """Dial and do the handshake, within `timeout` seconds. `cid` is the connection's number in the recording.
 
-    Raises ConnectionLost, UnexpectedEOF and TimeoutError, which may pass, and CertificateError, IdentityConflict and
-    what else the receiver's refusal is, which will not.
+    Raises ConnectionLost, UnexpectedEOF and TimeoutError, which may be temporary; and CertificateError,
+    IdentityConflict and the receiver's refusals, which are not.
     """
     end = time.monotonic() + timeout
     try:

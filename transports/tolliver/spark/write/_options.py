@@ -34,7 +34,7 @@ OPTIONS: dict[str, Option] = {
 
 @define(frozen=True, kw_only=True)
 class WriteOptions:
-    """The sink's options (docs/spark-sink.md has what each is for). It is pickled to every task."""
+    """Options of the sink (docs/spark-sink.md explains each). It is pickled to every task."""
 
     remote: Remote
     tls: TLS | None
@@ -50,7 +50,7 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """From Spark's options. Raises ValueError, naming the option."""
+    """Options from Spark's text. Raises ValueError, which names the option."""
     values = parse(options, OPTIONS, _SINK)
     if "remote" not in values:
         raise ValueError(
@@ -73,7 +73,8 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
 
 
 def _check_revision(given: Mapping[str, object], made: WriteOptions) -> None:
-    """Raises ValueError for what the receiver's layout cannot say, and where its programs cannot be reached."""
+    """Raises ValueError for options that the receiver's layout cannot express, or with which its programs get
+    nothing."""
     layout = LAYOUTS[made.revision]
     if layout.plaintext and made.tls is not None:
         raise ValueError(

@@ -1,11 +1,11 @@
 """Reliable sending of a partition, with a window and resending.
 
-Rows go out in runs, and a run keeps one flag per row, so that acks, however many come at once and in whatever order,
-are array operations. The rows are their own store: a try of a task begins with the first row again, under the same
-identity and ids, so the receiver knows what it has seen (T-48, T-72a).
+Rows are sent in runs. A run has one flag for each row, so that acks, in any number and order, are array operations.
+Nothing is stored: a retried task starts again with the first row, under the same identity and ids, so the receiver
+recognizes the copies (T-48, T-72a).
 
-A copy that arrives while its original is being handled is dropped without an ack (T-48). So what is unacknowledged when
-nothing has come for a while is sent again, as every sender of this protocol does (T-50).
+A receiver drops a copy without an ack while it is still handling the original (T-48). So unacknowledged rows are resent
+after a pause without acks, as every sender of this protocol does (T-50).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ._encode import Flags, Ids, Rows, cut, encode_rows, wire_bytes
 from ._link import Link
 from ._options import WriteOptions
 
-WINDOW_BYTES = 64 * 2**20  # of unacknowledged frames, however few rows that is
-_PASSING = (ConnectionLost, UnexpectedEOF, TimeoutError)  # all else ends the task
+WINDOW_BYTES = 64 * 2**20  # most bytes of unacknowledged frames
+_PASSING = (ConnectionLost, UnexpectedEOF, TimeoutError)  # temporary errors; all others end the task
 _LIMITS = Limits()
 _FIRST_PATIENCE = 10.0  # seconds without an ack before the first resend, at most (T-50)
 
 
 class NotSubscribed(TolliverError):
-    """The receiver does not subscribe to what was to be sent: it would drop it without a word."""
+    """The receiver does not subscribe to a row, and would drop it silently."""
 
 
 class NotAcknowledged(TolliverError):
@@ -41,7 +41,7 @@ class NotAcknowledged(TolliverError):
 
 
 class Run:
-    """Rows that were sent together, and which of them are unacknowledged."""
+    """Rows sent together, and flags of the unacknowledged ones."""
 
     def __init__(self, rows: Rows, frames: Any) -> None:
         assert rows.ids is not None
@@ -55,7 +55,7 @@ class Run:
         self.size = frames.nbytes
 
     def acked(self, ids: Ids) -> int:
-        """Take note; returns how many rows that is news for."""
+        """Mark rows as acknowledged; returns how many were not before."""
         ids = ids[(ids >= self._ids[0]) & (ids <= self._ids[-1])]
         places = np.searchsorted(self._ids, ids)
         self._unacked[self._order[places[self._ids[places] == ids]]] = False
@@ -63,20 +63,21 @@ class Run:
         return before - self.left
 
     def give_up(self, unwanted: Flags) -> int:
-        """These are not to be sent again; returns how many of them were unacknowledged."""
+        """Exclude rows from resending; returns how many of them were unacknowledged."""
         return self.acked(self._row_ids[unwanted])
 
     def unacked_bytes(self) -> bytes:
-        """The frames that are to be sent again."""
+        """Frames to be resent."""
         return wire_bytes(self._frames.filter(pa.array(self._unacked)))
 
     def first_unacked(self) -> int:
-        """The id of a row that is unacknowledged."""
+        """Id of the first unacknowledged row."""
         return int(self._row_ids[self._unacked.argmax()])
 
 
 def unwanted(channel: Any, key: Any, subscriptions: set[Subscription]) -> Flags | None:
-    """The rows that match no subscription (T-24), or None where all do. Each pair of names is looked at once."""
+    """Flags of rows that match no subscription (T-24); None if all match. Each distinct pair of names is checked
+    once."""
     if Subscription("", "") in subscriptions:
         return None
     channels = channel.dictionary_encode()
@@ -95,15 +96,15 @@ def unwanted(channel: Any, key: Any, subscriptions: set[Subscription]) -> Flags 
 
 def _is_wanted(channel: str, key: str, subscriptions: set[Subscription]) -> bool:
     return not subscriptions.isdisjoint(
-        (Subscription(channel, key), Subscription(channel, ""), Subscription("", key))  # ("", "") was asked before
+        (Subscription(channel, key), Subscription(channel, ""), Subscription("", key))  # ("", "") was checked above
     )
 
 
 class Sender:
-    """Sends runs of rows. `dial(on_acks, timeout)` makes a Link, at first and whenever one is lost.
+    """Sends runs of rows. `dial(on_acks, timeout)` creates a Link, at first and after each loss.
 
-    Use it as a context manager; `finish` returns when all is acknowledged, or with unreliable rows when all is written.
-    Raises NotSubscribed, NotAcknowledged, and what dialling can raise that does not pass by itself.
+    Use it as a context manager. `finish` returns when all rows are acknowledged or, if unreliable, written. Raises
+    NotSubscribed, NotAcknowledged, and errors of dialling that are not temporary.
     """
 
     def __init__(self, options: WriteOptions, dial: Callable[[Callable[[Ids], None], float], Link]) -> None:
@@ -127,7 +128,8 @@ class Sender:
             self._link.close()
 
     def send(self, rows: Rows) -> None:
-        """Returns when the system has taken them; acks may still come. Time that passed elsewhere does not count."""
+        """Send rows; returns when the system has taken them, before their acks. Time spent elsewhere does not count as
+        waiting."""
         self._stir()
         for part in cut(rows, self._options.rows_per_send):
             self._send(part)
@@ -138,7 +140,7 @@ class Sender:
 
     def _send(self, rows: Rows) -> None:
         self._until(partial(self._has_room, len(rows), int(rows.sizes().sum())))
-        rows = self._wanted(rows)  # nothing is waited for from here to the write, so it is what this link wants
+        rows = self._wanted(rows)  # no wait from here to the write, so the link stays the same
         frames = encode_rows(rows, self._options.revision)
         if self._options.reliable and len(rows):
             self._runs.append(Run(rows, frames))
@@ -149,7 +151,7 @@ class Sender:
 
     def _write(self, frames: bytes) -> None:
         assert self._link is not None
-        with suppress(TimeoutError):  # it is on its way
+        with suppress(TimeoutError):  # it will still be sent
             self._link.send_encoded(frames, 0)
 
     def _has_room(self, count: int, size: int) -> bool:
@@ -160,7 +162,7 @@ class Sender:
         return self._link is not None and self._link.flush()
 
     def _wanted(self, rows: Rows) -> Rows:
-        """The rows that the receiver subscribes to; their ids stay what they were."""
+        """Rows that the receiver subscribes to, with their ids unchanged."""
         flags = self._unwanted(rows.channel, rows.key)
         if flags is None:
             return rows
@@ -182,7 +184,7 @@ class Sender:
     # Waiting.
 
     def _until(self, done: Callable[[], bool]) -> None:
-        """Write, and take acks, until it is done; connects, and sends again, where it must."""
+        """Write and take acks until `done()` is true. Reconnects and resends when needed."""
         self._poll()
         while self._link is None or not done():
             now = time.monotonic()
@@ -202,7 +204,7 @@ class Sender:
                     self._lose(error)
 
     def _poll(self) -> None:
-        """Look what has come, even if there is nothing to wait for: it may be the end."""
+        """Read without waiting, as the connection may have ended."""
         try:
             if self._link is not None:
                 self._link.poll()
@@ -212,7 +214,7 @@ class Sender:
     def _connect(self, timeout: float) -> None:
         self._link = self._dial(self._on_acks, timeout)
         self._redial = 0.0
-        for run in self._runs:  # a connection before may have wanted these, and this one may not
+        for run in self._runs:  # accepted on an earlier connection, perhaps not on this one
             flags = self._unwanted(run.channel, run.key)
             if flags is not None:
                 given_up = run.give_up(flags)
@@ -230,7 +232,7 @@ class Sender:
         self._patience = min(2 * self._patience, _LIMITS.resend_max)
 
     def _lose(self, error: Exception) -> None:
-        """The connection, or the attempt to have one; the next try is not at once (T-73)."""
+        """Note the loss of the connection, or a failed dial, and delay the next try (T-73)."""
         self._last_loss = error
         if self._link is not None:
             self._link.close()
@@ -252,7 +254,7 @@ class Sender:
         self._outstanding = sum(run.left for run in self._runs)
 
     def _stir(self) -> None:
-        """The receiver is given its time anew."""
+        """Restart the time limit for acknowledgements."""
         self._progress = time.monotonic()
         self._patience = self._first_patience
         self._resend_at = self._progress + self._patience

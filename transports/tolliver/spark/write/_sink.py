@@ -1,8 +1,8 @@
-"""Sink: each row counted once, however often Spark tries.
+"""Sink: each row counts once, however often Spark retries.
 
-A task is a derived identity, named after what it writes and not after which try it is (T-72a), and its rows have the
-ids 1..n in their order, or those of a column. So all tries of a task, twins that run beside it and batches that are
-replayed after a restart send the same messages, and a receiver with `dedupe` takes each once (T-48).
+A task has a derived identity, named after the data that it writes and not after its attempt (T-72a). Its rows have the
+ids 1..n in order, or those of a column. So all attempts of a task, speculative copies, and batches repeated after a
+restart send the same messages, and a receiver with `dedupe` accepts each once (T-48).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ._sending import Sender
 
 log = logging.getLogger("tolliver.spark")
 
-PLAINTEXT_PREFIX = "f00000000000"  # where no certificate says which (D-15)
+PLAINTEXT_PREFIX = "f00000000000"  # without a certificate (D-15)
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -48,7 +48,7 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """The result of a task: rows sent, rows left out as nobody subscribes to them, rows sent again, and seconds."""
+    """Result of a task: rows sent, rows dropped as not subscribed to, rows resent, and seconds."""
 
     rows: int
     dropped: int
@@ -57,14 +57,15 @@ class Written(WriterCommitMessage):
 
 
 def check_certificate(options: WriteOptions) -> None:
-    """Raises CertificateError where the tasks' certificate is here, too, and is no good: so no task is begun."""
+    """Raises CertificateError on the driver if the tasks' certificate exists there and is invalid, before a task
+    starts."""
     tls = options.tls
     if tls is not None and all(Path(file).exists() for file in (tls.cert, tls.key, tls.ca)):
         _prefix(options, Pumps(tls))
 
 
 def check_schema(schema: StructType, options: WriteOptions) -> None:
-    """Raises ValueError, naming the columns, unless they are those that are sent."""
+    """Raises ValueError, which names the columns, unless they are those of messages."""
     expected = dict(_TYPES)
     if options.id_column is not None:
         expected[options.id_column] = _WHOLE
@@ -81,7 +82,7 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
 
 
 def write_rows(batches: Iterator[Any], options: WriteOptions, label: str) -> Written:
-    """A task: all rows of these record batches, acknowledged (or, unreliable, written) when it returns."""
+    """A task's work: returns once all rows of the record batches are acknowledged or, if unreliable, written."""
     started = time.monotonic()
     pumps = Pumps(options.tls)
     identity = derived_identity(_prefix(options, pumps), label)
@@ -141,17 +142,17 @@ def _prefix(options: WriteOptions, pumps: Pumps) -> str:
 
 
 class Numbering:
-    """The message ids of a partition's rows: in their order, of a column, or none."""
+    """Message ids of a partition's rows: in order, from a column, or none."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.rows = 0
         self._reliable = options.reliable
         self._column = options.id_column
-        # One bit for each id that there is; the system gives memory to the pages that are used.
+        # One bit for each possible id. The system allocates only the pages that are used.
         self._seen = np.zeros(2**28, np.uint8) if self._column is not None else None
 
     def ids(self, batch: Any) -> Ids | None:
-        """Raises ValueError where there is no id left, one is out of range, or one comes twice (T-40)."""
+        """Ids of a batch's rows. Raises ValueError if no ids are left, or one is out of range or repeated (T-40)."""
         before = self.rows
         self.rows += batch.num_rows
         if not self._reliable:
@@ -184,7 +185,7 @@ def _partition() -> tuple[TaskContext, int]:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("tolliver")`. It is made once per write and pickled to every task."""
+    """Writer of `df.write.format("tolliver")`. Created once for each write, and pickled to every task."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         check_schema(schema, options)
@@ -202,7 +203,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("tolliver")`. The task says which query and batch it belongs to."""
+    """Writer of `df.writeStream.format("tolliver")`. Each task knows its query and batch."""
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
         check_schema(schema, options)
@@ -232,7 +233,7 @@ def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 
 def batch_writer(schema: StructType, overwrite: bool, options: Any) -> BatchWriter:
-    """For `DataSource.writer`. Raises ValueError, and CertificateError as `check_certificate` does."""
+    """Writer for `DataSource.writer`. Raises ValueError, and CertificateError like `check_certificate`."""
     if overwrite:
         raise ValueError('messages cannot be overwritten: write with mode("append")')
     given = write_options(options, streaming=False)
@@ -241,7 +242,7 @@ def batch_writer(schema: StructType, overwrite: bool, options: Any) -> BatchWrit
 
 
 def stream_writer(schema: StructType, options: Any) -> StreamWriter:
-    """For `DataSource.streamWriter`. Raises as `batch_writer`."""
+    """Writer for `DataSource.streamWriter`. Raises like `batch_writer`."""
     given = write_options(options, streaming=True)
     check_certificate(given)
     return StreamWriter(schema, given)

@@ -1,8 +1,8 @@
-"""Batches that have one shape in every try.
+"""Batches whose partitions are the same in every try.
 
-A message of a task is known by the task's partition and the row's place in it (T-72a). Where a batch is computed again
-on other cores, of files that were split otherwise, its partitions are others: then each row is a message that was never
-sent. So the partitions are made of the rows alone.
+A message of a task is identified by the task's partition and the row's place in it (T-72a). If a batch is computed
+again with other cores, or files are split differently, its partitions differ, and each row becomes a new message. So
+here the partitions depend on the rows alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def stable(df: DataFrame, key: str | Column, *, partitions: int) -> DataFrame:
-    """The same rows in so many partitions, which are the same in every try, whatever the cores: for a `writeId`.
+    """The same rows in `partitions` partitions that are the same in every try, whatever the cores: for a `writeId`.
 
-    `key` is a column, by name or as an expression, whose value no two rows of the batch share; those of several columns
-    together are `functions.struct("a", "b")`. Rows are dealt to the partitions by it, and sorted by it within. Columns
-    may be selected and renamed behind it; nothing may partition the rows again.
+    `key` is a column, by name or as an expression, whose value is unique for each row of the batch; for several columns
+    use `functions.struct("a", "b")`. It decides the partition of a row, and the order in it. Afterwards columns may be
+    selected and renamed, but the rows must not be partitioned again.
 
-    Raises ValueError for a streaming DataFrame, with what to write instead (T-72a).
+    Raises ValueError for a streaming DataFrame, with advice (T-72a).
     """
     if df.isStreaming:
         raise ValueError(
