@@ -20,6 +20,7 @@ from tolliver_proto.errors import NoResponders
 from .nodes import Nodes, until
 
 pytestmark = pytest.mark.anyio
+OPERATIONS = "messaging.client.operation.duration"
 
 
 def traced(memory: Memory, instance: Any) -> Any:
@@ -151,9 +152,58 @@ async def test_the_numbers_are_those_of_the_table_in_each_reading(nodes: Nodes) 
             "tolliver.peer": str(right.instance_id),
         }
         assert peer.value == 2
-        [count] = found["tolliver.round_trip_seconds.count"]
-        assert max(point.value for point in found["tolliver.round_trip_seconds.bucket"]) == count.value == 2
+        [trips] = memory.histograms()["tolliver.round_trip.duration"]
+        told = left.status().histograms["round_trip_seconds"]
+        assert (trips.count, trips.sum) == (told.count, told.sum) == (2, told.sum)
+        assert (tuple(trips.explicit_bounds), tuple(trips.bucket_counts)) == (told.bounds, told.counts)
+        assert trips.attributes == {"tolliver.instance": str(left.instance_id)}
+        assert {*memory.histograms()} >= {
+            "tolliver.commit.duration",
+            "tolliver.fsync.duration",
+            "tolliver.rows_per_commit",
+        }
     assert "tolliver.acked" not in memory.numbers()
+
+
+async def test_calls_and_handlers_are_measured_as_the_conventions_say(nodes: Nodes) -> None:
+    memory = Memory()
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+        other.register_callback("news", "", lambda delivery: delivery.body != b"bad")
+        async with other.messages("more") as messages:
+            await one.send_many([("news", "", b"1"), ("news", "", b"2")])
+            await one.send("news", "", b"bad")
+            await one.send("more", "", b"3")
+            (await anext(messages)).ack()
+        await until(lambda: len([span for span in memory.spans if span.name == "process news"]) == 3)
+        with pytest.raises(NoResponders):
+            await one.request("nobody", b"", wait=False)
+        numbers, histograms = memory.numbers(), memory.histograms()
+
+    def by_name(points: list[Any], of: str) -> set[tuple[Any, ...]]:
+        said = ("messaging.operation.name", "messaging.destination.name", "error.type")
+        assert all(point.attributes["messaging.system"] == "tolliver" for point in points)
+        return {(*(point.attributes.get(name) for name in said), getattr(point, of)) for point in points}
+
+    assert by_name(numbers["messaging.client.sent.messages"], "value") == {
+        ("send_many", "news", None, 2),
+        ("send", "news", None, 1),
+        ("send", "more", None, 1),
+        ("request", "nobody", "NoResponders", 1),
+    }
+    handled = {("process", "news", None, 2), ("process", "news", "not_handled", 1)}
+    assert by_name(numbers["messaging.client.consumed.messages"], "value") == {*handled, ("receive", "more", None, 1)}
+    assert by_name(histograms["messaging.process.duration"], "count") == handled
+    assert by_name(histograms[OPERATIONS], "count") == {
+        ("send_many", "news", None, 1),
+        ("send", "news", None, 1),
+        ("send", "more", None, 1),
+        ("receive", "more", None, 1),
+        ("ack", "more", None, 1),
+        ("request", "nobody", "NoResponders", 1),
+    }
+    kinds = {(point.attributes or {})["messaging.operation.type"] for point in histograms[OPERATIONS]}
+    assert kinds == {"send", "receive", "settle"}
 
 
 async def test_a_registry_of_prometheus_has_several_instances(nodes: Nodes) -> None:

@@ -261,12 +261,14 @@ def test_the_round_trip_is_that_of_one_message_at_a_time() -> None:
 
 
 def test_a_histogram_counts_by_upper_bounds() -> None:
-    histogram = Histogram((1.0, 2.0))
+    histogram, heard = Histogram((1.0, 2.0)), list[float]()
+    histogram.listeners += (heard.append,)
     histogram.add(1.0)
     histogram.add(1.5, 3)
     histogram.add(9.0)
     assert histogram.counts == [1, 3, 1]
     assert histogram.sum == 14.5
+    assert heard == [1.0, 1.5, 9.0]
 
 
 # Queues.

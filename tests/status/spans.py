@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from cloudevents.core.v1.event import CloudEvent
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, Metric, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -51,15 +51,26 @@ class Memory:
         [found] = [one for one in self.spans if one.name == name]
         return found
 
-    def numbers(self) -> dict[str, list[NumberDataPoint]]:
-        """Read now: from the names of instruments to their points."""
+    def _read(self) -> list[Metric]:
         read = self._reader.get_metrics_data()
         scopes = [] if read is None else [one for resource in read.resource_metrics for one in resource.scope_metrics]
+        return [metric for scope in scopes for metric in scope.metrics]
+
+    def numbers(self) -> dict[str, list[NumberDataPoint]]:
+        """Read now: from the names of counters and gauges to their points."""
         found: dict[str, list[NumberDataPoint]] = {}
-        for metric in (metric for scope in scopes for metric in scope.metrics):
+        for metric in self._read():
             points = [one for one in metric.data.data_points if isinstance(one, NumberDataPoint)]
             found.setdefault(metric.name, []).extend(points)
-        return found
+        return {name: points for name, points in found.items() if points}
+
+    def histograms(self) -> dict[str, list[HistogramDataPoint]]:
+        """Read now: from the names of histograms to their points."""
+        found: dict[str, list[HistogramDataPoint]] = {}
+        for metric in self._read():
+            points = [one for one in metric.data.data_points if isinstance(one, HistogramDataPoint)]
+            found.setdefault(metric.name, []).extend(points)
+        return {name: points for name, points in found.items() if points}
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:

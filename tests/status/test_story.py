@@ -38,6 +38,7 @@ from .spans import EVENTS, Memory, event, ids, parent
 BEHIND = 0.3  # seconds
 BEAT = 0.02  # seconds between two messages of the work that goes on
 MOVING = {"uptime_seconds", "disk_free_bytes"}  # numbers that do not stand still when nothing happens
+PARTS = ("bucket", "sum", "count")
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -167,6 +168,7 @@ class Watched:
         return {
             (names[name], frozenset((label.removeprefix("tolliver."), text) for label, text in labels)): point.value
             for name, points in self.memory.numbers().items()
+            if name.startswith("tolliver.")
             for point in points
             for labels in [[(k, str(v)) for k, v in (point.attributes or {}).items() if k != "tolliver.instance"]]
         }
@@ -227,7 +229,8 @@ class Watched:
                 {item for item in one.items() if item[0][0] not in moving} for one in (by_scrape, by_export, by_table)
             )
             assert len(listed) > 100
-            return [*(scraped ^ listed), *(exported ^ listed)]
+            histograms = {f"{one.exported}_{part}" for one in METRICS if one.kind == "histogram" for part in PARTS}
+            return [*(scraped ^ listed), *(exported ^ {one for one in listed if one[0][0] not in histograms})]
 
         until(lambda: not differences(), f"one word on {self.name}: {differences()}")
 
@@ -241,11 +244,8 @@ names: dict[str, str] = {}
 """Names in Prometheus by those in OpenTelemetry."""
 for metric in METRICS:
     subject = "" if metric.subject == "instance" else f"{metric.subject}."
-    if metric.kind == "histogram":
-        for part in ("bucket", "sum", "count"):
-            names[f"tolliver.{subject}{metric.name}.{part}"] = f"{metric.exported}_{part}"
-    else:
-        names[f"tolliver.{subject}{metric.name}"] = metric.exported
+    bare = re.sub("_bytes$", ".size", re.sub("_seconds$", "", metric.name))
+    names[f"tolliver.{subject}{bare}"] = metric.exported
 
 
 def of_table(metric: Metric, told: dict[str, Any]) -> Iterator[tuple[tuple[str, frozenset[tuple[str, str]]], float]]:

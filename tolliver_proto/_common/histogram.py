@@ -6,6 +6,7 @@ Adding a number takes one bisection and two additions, no lock and no allocation
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import ClassVar
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -15,7 +16,7 @@ _COUNTS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 20
 class Histogram:
     """Counts of numbers by ascending upper bounds; the last count is of the numbers above all bounds."""
 
-    __slots__ = ("bounds", "counts", "sum")
+    __slots__ = ("bounds", "counts", "listeners", "sum")
 
     SECONDS: ClassVar[tuple[float, ...]] = _SECONDS
     """Bounds for durations, in seconds."""
@@ -26,8 +27,12 @@ class Histogram:
         self.bounds: tuple[float, ...] = bounds
         self.counts: list[int] = [0] * (len(bounds) + 1)
         self.sum: float = 0.0
+        self.listeners: tuple[Callable[[float], object], ...] = ()
+        """Called with the value at each `add`."""
 
     def add(self, value: float, times: int = 1) -> None:
         """Adds the value `times` times. The caller passes the mean of a run for all numbers of the run."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.sum += value * times
+        for listener in self.listeners:
+            listener(value)

@@ -1,8 +1,8 @@
 """OpenTelemetry: metrics and spans of an instance.
 
-Spans of calls and handlers follow the messaging conventions. `traced = instrument(instance)`, and the program calls
-`traced` in place of the instance. Only what goes through it is traced; an instance that is not instrumented pays
-nothing. docs/watching.md has every name. Needs `opentelemetry-api` (the [otel] extra).
+Spans and metrics of calls and handlers follow the messaging conventions, version 1.44. `traced = instrument(instance)`,
+and the program calls `traced` in place of the instance. Only what goes through it is traced; an instance that is not
+instrumented pays nothing. docs/watching.md has every name. Needs `opentelemetry-api` (the [otel] extra).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
-from itertools import accumulate
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 from ._extras import needed
@@ -21,7 +21,7 @@ needed("otel", "attrs", "opentelemetry.trace", "opentelemetry.metrics")
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, MeterProvider, Observation
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -29,8 +29,8 @@ from tolliver_proto import Delivery, __version__
 
 from ._messages.facade import BaseInstance
 from ._messages.snapshots import Snapshots
+from ._messages.status import histograms_of
 from ._status.metrics import METRICS, Metric, Sample, Unit, samples
-from ._status.snapshot import HistogramStatus
 from .codecs import CloudEvents
 
 __all__ = ["Traced", "TracedChannel", "TracedDelivery", "TracedRun", "instrument"]
@@ -39,6 +39,7 @@ I = TypeVar("I", bound=BaseInstance[Any])  # noqa: E741
 T = TypeVar("T")
 _NAME = "tolliver"
 _UNITS: Mapping[Unit, str] = {"": "{count}", "bytes": "By", "seconds": "s", "ratio": "1", "timestamp": "s"}
+_SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 _CONTEXT = TraceContextTextMapPropagator()
 _FIELDS = ("traceparent", "tracestate")
 _KINDS = {
@@ -59,8 +60,9 @@ def instrument(
     """
     # A meter of its own: the SDK drops what a second instrument of one meter and name would observe.
     own = {"tolliver.instance": str(instance.instance_id)}
-    _observe(Snapshots(instance), metrics.get_meter(_NAME, __version__, meter_provider, attributes=own))
-    return cast(I, Traced(instance, trace.get_tracer(_NAME, __version__, tracer_provider)))
+    meter = metrics.get_meter(_NAME, __version__, meter_provider, _SCHEMA, own)
+    _observe(instance, meter)
+    return cast(I, Traced(instance, meter, trace.get_tracer(_NAME, __version__, tracer_provider, _SCHEMA)))
 
 
 # Metrics.
@@ -99,53 +101,65 @@ class _Reading:
         self._names.add(instrument)
 
 
-def _observe(snapshots: Snapshots, meter: Meter) -> None:
-    reading = _Reading(snapshots)
+def _observe(instance: BaseInstance[Any], meter: Meter) -> None:
+    """Counters and gauges are read with each snapshot; histograms hear each number, as an instrument takes no sums."""
+    reading = _Reading(Snapshots(instance))
+    live, own = histograms_of(cast(Any, instance._core)), {"tolliver.instance": str(instance.instance_id)}
     for metric in METRICS:
-        subject = "" if metric.subject == "instance" else f"{metric.subject}."
-        name, unit = f"{_NAME}.{subject}{metric.name}", _UNITS[metric.unit]
-        if metric.kind == "histogram":
-            for part, observed in _PARTS.items():
-                whole = f"{name}.{part}"
-                reading.expect(whole)
-                callback = partial(_observed, reading, metric, whole, observed)
-                text = f"{metric.help} {_MEANINGS[part]}"
-                meter.create_observable_counter(whole, [callback], unit if part == "sum" else "1", text)
-        else:
+        name, unit = _name(metric), _UNITS[metric.unit]
+        if metric.kind != "histogram":
             reading.expect(name)
             make = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
-            make(name, [partial(_observed, reading, metric, name, _one)], unit, metric.help)
+            make(name, [partial(_observed, reading, metric, name)], unit, metric.help)
+        elif metric.subject == "instance" and (histogram := live.get(metric.name)) is not None:
+            bounds = histogram.bounds
+            made = meter.create_histogram(name, unit, metric.help, explicit_bucket_boundaries_advisory=bounds)
+            histogram.listeners += (partial(made.record, attributes=own),)
 
 
-Observed = Callable[[Any, Mapping[str, str]], Iterable[Observation]]
+def _name(metric: Metric) -> str:
+    """The unit is the instrument's own, and no part of its name. Times of handlers have a name in the conventions."""
+    subject = "" if metric.subject == "instance" else f"{metric.subject}."
+    named = metric.name.removesuffix("_seconds")
+    if metric.unit == "bytes":
+        named = f"{named.removesuffix('_bytes')}.size"
+    return f"{_NAME}.{subject}{named}{'.duration' if metric.kind == 'histogram' and metric.unit else ''}"
 
 
-def _observed(
-    reading: _Reading, metric: Metric, name: str, observed: Observed, _options: CallbackOptions
-) -> Iterable[Observation]:
-    return [one for sample in reading.of(metric, name) for one in observed(sample.value, sample.labels)]
+def _observed(reading: _Reading, metric: Metric, name: str, _options: CallbackOptions) -> Iterable[Observation]:
+    return [Observation(cast(float, one.value), one.labels) for one in reading.of(metric, name)]
 
 
-def _one(value: float, labels: Mapping[str, str]) -> Iterator[Observation]:
-    yield Observation(value, labels)
+class _Calls:
+    """The instruments of the conventions for calls and handlers."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        self._operation = self._durations("messaging.client.operation.duration", "Duration of a call.")
+        self._process = self._durations("messaging.process.duration", "Duration of a handler.")
+        self._sent = self._messages("messaging.client.sent.messages", "Messages that calls sent, or failed to send.")
+        self._consumed = self._messages("messaging.client.consumed.messages", "Messages that came to the program.")
+
+    def _durations(self, name: str, text: str) -> Histogram:
+        return self._meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=_BOUNDS)
+
+    def _messages(self, name: str, text: str) -> Counter:
+        return self._meter.create_counter(name, "{message}", text)
+
+    def record(self, operation: str, seconds: float, messages: int, attributes: Mapping[str, str]) -> None:
+        """One that has ended. `attributes` are those that all four have."""
+        if operation == "process":
+            self._process.record(seconds, attributes)
+        else:
+            self._operation.record(seconds, {**attributes, "messaging.operation.type": operation})
+        if operation == "send":
+            self._sent.add(messages, attributes)
+        elif operation != "settle":
+            self._consumed.add(messages, attributes)
 
 
-def _count(value: HistogramStatus, labels: Mapping[str, str]) -> Iterator[Observation]:
-    yield Observation(value.count, labels)
-
-
-def _sum(value: HistogramStatus, labels: Mapping[str, str]) -> Iterator[Observation]:
-    yield Observation(value.sum, labels)
-
-
-def _buckets(value: HistogramStatus, labels: Mapping[str, str]) -> Iterator[Observation]:
-    for bound, count in zip([*map(repr, value.bounds), "+Inf"], accumulate(value.counts), strict=True):
-        yield Observation(count, {**labels, "le": bound})
-
-
-_PARTS: Mapping[str, Observed] = {"count": _count, "sum": _sum, "bucket": _buckets}
-"""A histogram that somebody else has counted is no instrument of OpenTelemetry: three counters stand for it."""
-_MEANINGS = {"count": "How many.", "sum": "Their sum.", "bucket": "How many were at most `le`."}
+_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+"""Seconds: the buckets that the conventions ask for."""
 
 
 # Spans.
@@ -158,9 +172,9 @@ class Traced:
     already, which the send span links to then. Spans of a message that carries none stand alone.
     """
 
-    def __init__(self, instance: BaseInstance[Any], tracer: Tracer) -> None:
+    def __init__(self, instance: BaseInstance[Any], meter: Meter, tracer: Tracer) -> None:
         self._instance = instance
-        self._spans = _Spans(tracer, str(instance.instance_id))
+        self._spans = _Spans(_Calls(meter), tracer, str(instance.instance_id))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._instance, name)
@@ -294,10 +308,46 @@ class TracedChannel:
         return _Receiving(self._channel.runs(key, **choices), self._spans.received_run)
 
 
-class _Spans:
-    """Spans of one instance, as the conventions want them."""
+class _Operation:
+    """A span, and what the instruments get at its end."""
 
-    def __init__(self, tracer: Tracer, instance_id: str) -> None:
+    def __init__(self, span: Span, record: Callable[[float, str], None]) -> None:
+        self.span = span
+        self._record = record
+        self._began = monotonic()
+
+    def end(self, error: str = "") -> None:
+        """Ended, with that type of error, if any. The text of an error is left out, as it may hold a peer's bytes."""
+        if error:
+            self.span.set_attribute("error.type", error)
+            self.span.set_status(Status(StatusCode.ERROR))
+        self.span.end()
+        self._record(monotonic() - self._began, error)
+
+    def fail(self, error: BaseException) -> None:
+        """Ended with this error."""
+        self.end(type(error).__qualname__)
+
+    def come(self, result: Any, is_well: Callable[[Any], bool] | None) -> None:
+        """Ended with this result."""
+        try:
+            well = is_well is None or is_well(result)
+        except Exception:  # whether it is true cannot be had: the instance says so
+            well = False
+        self.end("" if well else "not_handled")
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """With this span as the current one."""
+        with trace.use_span(self.span, record_exception=False, set_status_on_exception=False):
+            yield
+
+
+class _Spans:
+    """Operations of one instance, as the conventions want them."""
+
+    def __init__(self, calls: _Calls, tracer: Tracer, instance_id: str) -> None:
+        self._calls = calls
         self._tracer = tracer
         self._instance_id = instance_id
 
@@ -311,37 +361,44 @@ class _Spans:
         batch: int | None = None,
         context: Context | None = None,
         about: Delivery | None = None,
-    ) -> Span:
+    ) -> _Operation:
+        said = {_readable(channel) for channel in channels}
+        measured = {"messaging.system": _NAME, "messaging.operation.name": name or operation}
+        if len(said) == 1:
+            [measured["messaging.destination.name"]] = said
         attributes: dict[str, str | int] = {
-            "messaging.system": _NAME,
+            **measured,
             "messaging.operation.type": operation,
-            "messaging.operation.name": name or operation,
             "messaging.client.id": self._instance_id,
         }
-        said = {*channels}
-        if len(said) == 1:
-            [channel] = said
-            attributes["messaging.destination.name"] = _readable(channel)
         if batch is not None:
             attributes["messaging.batch.message_count"] = batch
         if about is not None and about.message_id is not None:
             attributes["messaging.message.id"] = str(about.message_id)
-        title = " ".join([name or operation, *(_readable(one) for one in said if len(said) == 1)])
-        return self._tracer.start_span(title, context, _KINDS[operation], attributes, [*links])
+        title = " ".join([name or operation, *(said if len(said) == 1 else ())])
+        span = self._tracer.start_span(title, context, _KINDS[operation], attributes, [*links])
 
-    def within(self, span: Span, call: Callable[[], Any], is_well: Callable[[Any], bool] | None = None) -> Any:
+        def record(seconds: float, error: str) -> None:
+            failed = {"error.type": error} if error else {}
+            self._calls.record(operation, seconds, 1 if batch is None else batch, {**measured, **failed})
+
+        return _Operation(span, record)
+
+    def within(
+        self, operation: _Operation, call: Callable[[], Any], is_well: Callable[[Any], bool] | None = None
+    ) -> Any:
         """The call, with this span as the current one until what it gives back is there."""
         try:
-            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+            with operation.current():
                 result = call()
         except BaseException as error:
-            _fail(span, error)
+            operation.fail(error)
             raise
         if hasattr(result, "addBoth"):  # a Deferred
-            return result.addBoth(partial(_fired, span, is_well))
+            return result.addBoth(partial(_fired, operation, is_well))
         if inspect.isawaitable(result):
-            return _awaited(span, result, is_well)
-        _end(span, result, is_well)
+            return _awaited(operation, result, is_well)
+        operation.come(result, is_well)
         return result
 
     def sent(
@@ -353,8 +410,8 @@ class _Spans:
         batch: int | None = None,
     ) -> Any:
         """The call of this name, which sends these values, with a span until what it gives back is there."""
-        span = self.start("send", channels, links=_links(values), name=name, batch=batch)
-        return self.within(span, lambda: send(span))
+        operation = self.start("send", channels, links=_links(values), name=name, batch=batch)
+        return self.within(operation, lambda: send(operation.span))
 
     def handling(self, handler: Any) -> Any:
         """The handler of messages with a span around each call."""
@@ -371,8 +428,8 @@ class _Spans:
 
         def call(given: Any) -> Any:
             about = given if isinstance(given, Delivery) else None
-            span = self.start("process", [given.channel], name=name, context=_context_of(given), about=about)
-            return self.within(span, lambda: handler(given), is_well)
+            operation = self.start("process", [given.channel], name=name, context=_context_of(given), about=about)
+            return self.within(operation, lambda: handler(given), is_well)
 
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
 
@@ -383,14 +440,14 @@ class _Spans:
         return _named(call, handler)
 
     def received(self, delivery: Delivery) -> TracedDelivery:
-        span = self.start("receive", [delivery.channel], links=_links([delivery]), about=delivery)
-        span.end()
-        return TracedDelivery(delivery, trace.set_span_in_context(span), self)
+        operation = self.start("receive", [delivery.channel], links=_links([delivery]), about=delivery)
+        operation.end()
+        return TracedDelivery(delivery, trace.set_span_in_context(operation.span), self)
 
     def received_run(self, run: Any) -> TracedRun:
-        span = self.start("receive", {one.channel for one in run}, links=_links(run), batch=len(run))
-        span.end()
-        return TracedRun(run, trace.set_span_in_context(span), self)
+        operation = self.start("receive", {one.channel for one in run}, links=_links(run), batch=len(run))
+        operation.end()
+        return TracedRun(run, trace.set_span_in_context(operation.span), self)
 
     @contextmanager
     def settling(self, name: str, given: Any, context: Context) -> Iterator[None]:
@@ -398,13 +455,13 @@ class _Spans:
         many = [given] if one is not None else [*given]
         batch = None if one is not None else len(many)
         channels = {each.channel for each in many}
-        span = self.start("settle", channels, links=_links(many), name=name, batch=batch, context=context, about=one)
+        ends = self.start("settle", channels, links=_links(many), name=name, batch=batch, context=context, about=one)
         try:
             yield
         except BaseException as error:
-            _fail(span, error)
+            ends.fail(error)
             raise
-        span.end()
+        ends.end()
 
 
 class TracedDelivery(Delivery):
@@ -520,41 +577,22 @@ def _is_well(result: object) -> bool:
     return result is None or bool(result)
 
 
-def _end(span: Span, result: Any, is_well: Callable[[Any], bool] | None) -> None:
-    if is_well is not None:
-        try:
-            well = is_well(result)
-        except Exception:  # whether it is true cannot be had: the instance says so
-            well = False
-        if not well:
-            span.set_attribute("error.type", "not_handled")
-            span.set_status(Status(StatusCode.ERROR))
-    span.end()
-
-
-def _fail(span: Span, error: BaseException) -> None:
-    """Its type alone: a text may hold a peer's bytes."""
-    span.set_attribute("error.type", type(error).__qualname__)
-    span.set_status(Status(StatusCode.ERROR))
-    span.end()
-
-
-async def _awaited(span: Span, result: Awaitable[T], is_well: Callable[[Any], bool] | None) -> T:
+async def _awaited(operation: _Operation, result: Awaitable[T], is_well: Callable[[Any], bool] | None) -> T:
     try:
-        with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+        with operation.current():
             outcome = await result
     except BaseException as error:
-        _fail(span, error)
+        operation.fail(error)
         raise
-    _end(span, outcome, is_well)
+    operation.come(outcome, is_well)
     return outcome
 
 
-def _fired(span: Span, is_well: Callable[[Any], bool] | None, result: Any) -> Any:
+def _fired(operation: _Operation, is_well: Callable[[Any], bool] | None, result: Any) -> Any:
     if isinstance(error := getattr(result, "value", None), BaseException) and hasattr(result, "trap"):  # a Failure
-        _fail(span, error)
+        operation.fail(error)
     else:
-        _end(span, result, is_well)
+        operation.come(result, is_well)
     return result
 
 

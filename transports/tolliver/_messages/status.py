@@ -13,7 +13,7 @@ from time import monotonic, time
 from typing import Protocol
 
 from tolliver_proto import Node
-from tolliver_proto.node import Queues
+from tolliver_proto.node import Histogram, Queues
 
 from .._driver.sockets import address_of
 from .._options.instance import InstanceOptions
@@ -98,11 +98,8 @@ def status_of(core: StatusCore) -> InstanceStatus:
         },
         gauges={name: value for name, value in gauges.items() if value is not None},
         histograms={
-            "commit_seconds": HistogramStatus.of(commits.seconds),
-            "fsync_seconds": HistogramStatus.of(commits.sync_seconds),
-            "rows_per_commit": HistogramStatus.of(commits.messages),
+            **{name: HistogramStatus.of(one) for name, one in histograms_of(core).items()},
             "handler_seconds": core.channels.seconds(),
-            "round_trip_seconds": HistogramStatus.of(core.node.round_trips),
         },
         peers=peers,
         remotes=remotes,
@@ -111,6 +108,17 @@ def status_of(core: StatusCore) -> InstanceStatus:
         notices=tuple(_notices(core._driver)),
         warnings=tuple(warnings(remotes)),
     )
+
+
+def histograms_of(core: StatusCore) -> dict[str, Histogram]:
+    """The instance's own histograms by name, as they grow."""
+    commits = core._driver.commits
+    return {
+        "commit_seconds": commits.seconds,
+        "fsync_seconds": commits.sync_seconds,
+        "rows_per_commit": commits.messages,
+        "round_trip_seconds": core.node.round_trips,
+    }
 
 
 def _peers(node: Node, now: float) -> Iterable[PeerStatus]:
