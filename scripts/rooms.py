@@ -68,7 +68,6 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (
         Room("tolliver", "door: values and errors of programs' calls"),
         Room("tolliver.reactive", "door: what programs with streams need beside an adapter"),
-        Room("tolliver.testing", "door: a simulated network for programs"),
     ),
     (
         Room("tolliver._options", "options of instances and streams, checked before anything is opened"),
@@ -103,7 +102,10 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
         Room("tolliver.prometheus", "door: collector for Prometheus' own client library"),
         Room("tolliver.otel", "door: metrics and spans for OpenTelemetry"),
     ),
-    (Room("tolliver.staging", "door: messages in files, each once, before they are acknowledged"),),
+    (
+        Room("tolliver.staging", "door: messages in files, each once, before they are acknowledged"),
+        Room("tolliver.testing", "door: two connected instances, and a simulated network, for tests of programs"),
+    ),
     (Room("tolliver.spark", "door: PySpark data sources, sink, streams with demand, audit"),),
     (
         Room("tolliver._cli", "commands of `tolliver`, one module each"),

@@ -12,7 +12,7 @@ Values and errors of a program's calls are here. Import one of the doors beside 
 - `certs`: a private CA and certificates in PEM files
 - `derived`: identities derived from a label, for jobs with many short-lived writers
 - `sqlite`: the durable store, for programs that drive a node themselves
-- `testing`: a simulated network for your own programs
+- `testing`: two connected instances, and a simulated network, for tests of your own programs
 - `cli`: the `tolliver` command
 
 Each needs its own extra, and nothing is loaded before it is asked for. The machines without I/O are in

@@ -1,13 +1,13 @@
-"""Simulated network for your own programs.
+"""Two connected instances for a unit test, and a simulated network for your own programs.
 
-All of it is `tolliver_proto.testing`.
+`pair` needs the anyio adapter. All else is `tolliver_proto.testing`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._extras import door
+from .._extras import door
 
 if TYPE_CHECKING:
     from tolliver_proto.testing import (
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
         Weather,
         rehearse,
     )
+
+    from ._pair import pair
 else:
     __getattr__, __dir__ = door(
         __name__,
         globals(),
         {
             "tolliver_proto.testing": "App, ProgramNet, Report, SimFailure, Weather, rehearse",
+            "._pair": "pair",
         },
     )
 
@@ -33,5 +36,6 @@ __all__ = [
     "Report",
     "SimFailure",
     "Weather",
+    "pair",
     "rehearse",
 ]
