@@ -1,4 +1,4 @@
-"""Two connected instances for a unit test, and a simulated network for your own programs.
+"""Two connected instances, and a simulated network, for tests of programs.
 
 `pair` needs the anyio adapter. All else is `tolliver_proto.testing`.
 """
