@@ -333,8 +333,10 @@ def test_every_error_is_raised_as_its_row_says() -> None:
         assert issubclass(known[name], known.get(base) or getattr(builtins, base)), name
 
 
-def test_every_option_has_a_row() -> None:
-    assert in_tables("option") == {field.alias for field in attrs.fields(InstanceOptions)}
+def test_the_help_of_options_has_each_and_the_page_has_no_other() -> None:
+    options = {field.alias for field in attrs.fields(InstanceOptions)}
+    assert options - {*re.findall(r"`(\w+)", InstanceOptions.__doc__ or "")} == set()
+    assert in_tables("options") < options
 
 
 def test_every_option_of_streams_has_a_row() -> None:
