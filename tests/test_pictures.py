@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -79,20 +81,23 @@ def test_every_state_and_every_way_out_of_one_is_drawn() -> None:
     assert {name for pair in states._SIGNALS for name in pair} == set(states._DELIVERY)
 
 
-def test_a_terminal_is_read_as_it_looks() -> None:
-    screen = terminal.Screen()
-    screen.feed(
-        "one\r\n\x1b[32mtwo\x1b[0m of\x1b[38;5;197m 2\x1b[0m\r\nbar 1 %\r\x1b[2Kbar 2 %\r\n\r\n\x1b[1A\x1b[2Klast"
+def test_a_terminal_is_read_as_it_looks(tmp_path: Path) -> None:
+    said = (
+        "one\\r\\n\\x1b[32mtwo\\x1b[0m of 2\\r\\n\\x1b[2mbar\\x1b[0m 1 %\\r\\x1b[2K\\x1b[38;2;135;215;0mbar\\x1b[0m 2 %"
     )
-    assert ["".join(text for text, _ in row) for row in screen.shown()] == ["one", "two of 2", "bar 2 %", "last", ""]
-    assert ("two", "good") in screen.shown()[1]
+    command = (sys.executable, "-c", f"print('{said}')")
+    session = terminal.Session("one", command, "one", columns=40, rows=5, speed=1.0)
+    *_, (_, rows) = terminal.screens(session, tmp_path)
+    assert ["".join(text for text, _ in row) for row in rows] == ["one", "two of 2", "bar 2 %", "", ""]
+    assert ("two ", "good") in rows[1]
+    assert ("bar ", "good") in rows[2]
 
 
 def test_pauses_are_cut_and_lines_stay_as_long_as_they_stood() -> None:
     def look(*rows: str) -> list[tuple[terminal.Run, ...]]:
         return [((row, ""),) for row in rows]
 
-    lines = terminal.lines_of([(1.0, look("a", "x")), (100.0, look("a", "y")), (101.5, look("a", "y", "z"))])
+    lines = terminal.lines_of([(1.0, look("a", "x")), (100.0, look("a", "y")), (101.5, look("a", "y", "z"))], speed=3.0)
     assert [(line.row, line.runs[0][0], line.end is None) for line in lines] == [
         (0, "a", True),
         (1, "x", False),

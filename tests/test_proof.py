@@ -12,7 +12,7 @@ import pytest
 
 from scripts.prove import __main__ as proof
 from scripts.prove.graph import Graph
-from scripts.prove.page import readme
+from scripts.prove.page import quoting
 from scripts.prove.rows import ROWS, Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +36,8 @@ def test_the_commands_are_files_of_the_project() -> None:
 
 def test_the_page_is_drawn_from_what_was_run() -> None:
     assert proof.PAGE.read_text() == proof.page(proof.load())
-    assert proof.README.read_text() == readme(proof.README.read_text(), proof.load())
+    for path in (proof.README, proof.FRONT):
+        assert path.read_text() == quoting(path.read_text(), proof.load())
 
 
 def test_a_row_is_a_line_and_the_rest_is_folded() -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from scripts.pages import linked
 from scripts.prove.graph import Graph
-from scripts.prove.page import Outcome, Said, readme
+from scripts.prove.page import Outcome, Said, quoting
 from scripts.prove.page import page as drawn
 from scripts.prove.rows import ROWS, Row
 
@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 RECORD = ROOT / "docs" / "proof.json"
 PAGE = ROOT / "docs" / "proof.md"
-README = ROOT / "README.md"
+README, FRONT = ROOT / "README.md", ROOT / "docs" / "index.md"
 RESULT = re.compile(r"^result: (?P<row>[^|]+?) \| (?P<size>[^|]+?) \| (?P<figures>.+)$")
 LONGEST = 5400.0  # seconds for one command, if not in full
 LAST_LINES = 15  # of a command that failed
@@ -127,7 +127,8 @@ def save(outcomes: Mapping[str, Outcome]) -> None:
     known = {row.name: outcomes[row.name] for row in ROWS if row.name in outcomes}
     RECORD.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(known))
-    README.write_text(readme(README.read_text(), known))
+    for path in (README, FRONT):
+        path.write_text(quoting(path.read_text(), known))
 
 
 def chosen(names: Iterable[str]) -> list[Row]:

@@ -1,6 +1,6 @@
-"""Page of the proofs: one line a row, details folded, and the short table of README.md.
+"""Page of the proofs: one line a row, details folded; the short table of README.md, the sentence of the first page.
 
-Everything in both is drawn from docs/proof.json; nothing is written by hand.
+Everything in them is drawn from docs/proof.json; nothing is written by hand.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ README = (
     Quoted("V3", "inputs that fuzzers made, bytes and operations", 1),
 )
 _LONGEST = 72  # characters of a cell of the table
-_DRAWN = re.compile(r"(<!-- drawn: reliability -->\n).*?(<!-- end -->)", re.DOTALL)
+_DRAWN = re.compile(r"(<!-- drawn: (reliability|kills) -->\n).*?(<!-- end -->)", re.DOTALL)
 _KIND = re.compile(rf", (?:{'|'.join(KINDS)})$")
 
 
@@ -82,8 +82,21 @@ def page(outcomes: Mapping[str, Outcome]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def readme(text: str, outcomes: Mapping[str, Outcome]) -> str:
-    """README.md with its table as it is to be."""
+def quoting(text: str, outcomes: Mapping[str, Outcome]) -> str:
+    """README.md, or the first page of the site, with its table or sentence as it is to be."""
+    drawn = {"reliability": _table(outcomes), "kills": _sentence(outcomes["V7"])}
+    return _DRAWN.sub(lambda around: f"{around[1]}\n{drawn[around[2]]}\n\n{around[3]}", text)
+
+
+def _sentence(kills: Outcome) -> str:
+    said = kills["said"][0]
+    return (
+        f"Measured, not drawn: {_first(said['size'], 1)} of real senders and receivers with `kill -9`, "
+        f"{_first(said['figures'], 2)}. [Every promise has such a row, and the command that measures it](proof.md)."
+    )
+
+
+def _table(outcomes: Mapping[str, Outcome]) -> str:
     rows = ["| trouble | tried with | result |", "|---|---|---|"]
     for quoted in README:
         if outcome := outcomes.get(quoted.row):
@@ -91,8 +104,7 @@ def readme(text: str, outcomes: Mapping[str, Outcome]) -> str:
             rows.append(
                 f"| {quoted.trouble} | {_size(outcome)} | {found}{'' if outcome['passed'] else ' **FAILED**'} |"
             )
-    drawn = "\n".join(rows)
-    return _DRAWN.sub(lambda around: f"{around[1]}\n{drawn}\n\n{around[2]}", text)
+    return "\n".join(rows)
 
 
 def _line(row: Row, outcome: Outcome | None) -> str:

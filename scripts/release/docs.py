@@ -109,7 +109,8 @@ def written(into: Path) -> None:
     for path in sorted((ROOT / "docs").glob("*.md")):
         (into / path.name).write_text(page(path), "utf-8")
     for name, public in TOP.items():
-        (into / public).write_text(page(ROOT / name), "utf-8")
+        if not (into / public).exists():
+            (into / public).write_text(page(ROOT / name), "utf-8")
     for source in sorted({found for one in into.glob("*.md") for found in sources(one.read_text("utf-8"))}):
         (into / SOURCES / source).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / source.removesuffix(".txt"), into / SOURCES / source)

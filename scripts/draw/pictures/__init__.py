@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from . import house, message, states, terminal
@@ -16,7 +17,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "streams": states.streams,
     "ids": states.ids,
     "house": house.drawn,
-    "demo": terminal.drawn,
+    **{name: partial(terminal.drawn, name) for name in terminal.SESSIONS},
 }
 
 
