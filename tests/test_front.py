@@ -26,12 +26,11 @@ def test_a_message_of_that_tab_is_handled(tab: str, tmp_path: Path) -> None:
     tolliver, port = [sys.executable, "-m", "tolliver"], str(free_port())
     subprocess.run([*tolliver, "certs", "certs", "alice", "bob"], cwd=tmp_path, check=True, capture_output=True)
     said = TABS["command line"].replace("\\\n", " ").replace("7011", port)
-    typed = {
-        line.split()[1]: [*tolliver, *line.split()[1:]] for line in said.splitlines() if line.startswith("tolliver")
-    }
+    lines = [line.split()[1:] for line in said.splitlines() if line.startswith("tolliver")]
+    typed = {words[0]: [*tolliver, *words] for words in lines}
     program = typed["send"] if tab == "command line" else [sys.executable, "-c", TABS[tab].replace("7011", port)]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([*typed["listen"], "--count", "1"], cwd=tmp_path, text=True, **streams) as receiver:
+    listen = [*typed["listen"], "--count", "1"]
+    with subprocess.Popen(listen, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as receiver:
         try:
             assert receiver.stderr is not None
             assert any("listening" in line for line in receiver.stderr)  # up to that line
