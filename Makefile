@@ -13,8 +13,14 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python's venv module is missing: on Debian, apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.ready: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+# The pip that a new environment has may be older than dependency groups are.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+$(VENV)/.pip: | $(BIN)/python
+	@$(PIP_INSTALL) 'pip>=25.1' || { echo "Dependency groups need pip 25.1 or later in $(VENV), and the package index gave none: see above. Put one there, and call make again"; exit 1; }
+	@touch $@
+
+$(VENV)/.ready: pyproject.toml | $(VENV)/.pip
+	$(PIP_INSTALL) --editable '.[all,fuzz]' --group dev
 	@touch $@
 
 # The first process that collects the tests compiles them, which takes twice as long as the rest of it. It is done once
@@ -50,8 +56,8 @@ tshark: | java browser
 demo: $(VENV)/.demo java
 	$(BIN)/python -m examples.demo --directory demo
 
-$(VENV)/.demo: pyproject.toml | $(BIN)/python
-	@test $(VENV)/.ready -nt pyproject.toml || $(BIN)/python scripts/install.py pip '.[demo]'
+$(VENV)/.demo: pyproject.toml | $(VENV)/.pip
+	@test $(VENV)/.ready -nt pyproject.toml || $(BIN)/python scripts/install.py pip '.[cli,spark]' --group demo
 	@touch $@
 
 # Four to six minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says
@@ -143,16 +149,16 @@ docs: $(VENV)/.docs
 docs-serve: $(VENV)/.docs
 	$(BIN)/python -m scripts.release.docs --serve $(PORT)
 
-$(VENV)/.docs: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+$(VENV)/.docs: pyproject.toml | $(VENV)/.pip
+	$(PIP_INSTALL) --editable '.[cli]' --group docs
 	@touch $@
 
 # A short suite with the lowest and the newest versions of the libraries, on each Python that is here.
 versions: $(VENV)/.release
 	$(BIN)/python -m scripts.release.versions
 
-$(VENV)/.release: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]'
+$(VENV)/.release: pyproject.toml | $(VENV)/.pip
+	$(PIP_INSTALL) --group release
 	@touch $@
 
 check: $(VENV)/.ready

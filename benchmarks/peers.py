@@ -9,7 +9,8 @@ All rows take a quarter of an hour.
 
 It starts the brokers that it finds on PATH (nats-server, redis-server, mosquitto) in a new directory of the working
 directory, on free ports of 127.0.0.1, and ends them. Contestants whose package or broker is not installed are left out,
-by name: `pip install -e '.[dev,bench]'` and, on Debian, `apt-get install nats-server redis-server mosquitto` bring all.
+by name: `pip install -e '.[all]' --group bench` and, on Debian, `apt-get install nats-server redis-server mosquitto`
+bring all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Progress bar over an installation by pip or apt-get.
 
-    python scripts/install.py pip '.[demo]'          into the environment of this Python
-    python scripts/install.py apt PACKAGE            with apt-get, as root
+    python scripts/install.py pip '.[cli]' --group demo    into the environment of this Python
+    python scripts/install.py apt PACKAGE                  with apt-get, as root
 
 It needs the standard library alone, as nothing is installed yet. Off a terminal it says what it does and no more; where
 the installation fails, all that the installer said is shown.

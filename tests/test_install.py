@@ -60,6 +60,6 @@ def test_what_failed_is_shown(status: int, capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_pip_goes_into_this_environment() -> None:
-    words = command("pip", [".[demo]"])
+    words = command("pip", [".[cli]", "--group", "demo"])
     assert words[0] == sys.executable
-    assert words[-2:] == ["--editable", ".[demo]"]
+    assert words[-4:] == ["--editable", ".[cli]", "--group", "demo"]

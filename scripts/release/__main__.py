@@ -3,7 +3,7 @@
     python -m scripts.release [--out dist] [--against COMMIT]
 
 It builds from fresh copies of the files that git has, so that nothing else gets in. `--against` is for the break check
-(scripts/release/api.py). Needs the extra `release`.
+(scripts/release/api.py). Needs the dependency group `release`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python -m scripts.release.api --against COMMIT   against any commit, such as the branch that a change goes to
 
 A break is announced by a fragment in `changelog.d`, of the type `removed` or `changed`, that names the object. Needs
-the extra `release`.
+the dependency group `release`.
 """
 
 from __future__ import annotations

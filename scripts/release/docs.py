@@ -4,7 +4,8 @@
 
 The pages are those of docs/ and the texts beside README.md; the reference has every public name, the command line, the
 errors, the notices and counters. A warning is an error, and so is a page that would load something from elsewhere.
-`build/site` then has a folder for this version and those that were built before. Needs the extra `docs`.
+`build/site` then has a folder for this version and those that were built before. Needs the extra `cli` and the
+dependency group `docs`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from scripts.draw import metrics, options, states
+from scripts.release.api import PACKAGES, SEARCH, loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "build" / "docs"
@@ -140,29 +142,39 @@ def references() -> Iterator[tuple[str, str]]:
     yield "states.md", states.page()
 
 
-def summary(found: object) -> str:
-    """The first line of a docstring that is its own."""
-    text = inspect.getdoc(found) if callable(found) or inspect.ismodule(found) else None
-    line = (text or "").partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-    return "" if line.startswith(("Create and return a new object", "tuple(", "dict(")) else line
+@cache
+def interface() -> dict[str, Any]:
+    """Each module of the reference, read from the sources: what an extra brings need not be installed."""
+    packages: dict[str, Any] = {**loaded(ROOT, PACKAGES, SEARCH)}
+    found = ((name, *name.split(".", 1)) for name in MODULES)
+    return {name: packages[package][below[0]] if below else packages[package] for name, package, *below in found}
+
+
+def summary(text: str) -> str:
+    """The first paragraph of a docstring, for a cell of a table."""
+    return text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+
+
+def documented(found: Any) -> str:
+    """The docstring of an object out of the sources; empty where it has none."""
+    return str(found.docstring.value) if found.docstring else ""
 
 
 def of_module(name: str) -> Iterator[str]:
-    home = import_module(name)
+    module = interface()[name]
     yield f"# `{name}`\n"
-    yield f"{inspect.getdoc(import_module(name) if name == 'tolliver' else home)}\n"
-    yield f"The same names are those of `{home.__name__}`.\n"
-    for public in sorted(home.__all__, key=str.lower):
-        yield f"::: {home.__name__}.{public}\n"
+    yield f"{documented(module)}\n"
+    for public in sorted(map(str, module.exports), key=str.lower):
+        yield f"::: {name}.{public}\n"
 
 
 def every_name() -> Iterator[str]:
     yield "# Every public name\n"
     yield "Each name, where it is imported from, and its first sentence.\n"
     yield "| name | of | |\n|---|---|---|"
-    found = {(public, name) for name in MODULES for public in import_module(name).__all__}
+    found = {(str(public), name) for name, module in interface().items() for public in module.exports}
     for public, name in sorted(found, key=lambda pair: (pair[0].lower(), pair[1])):
-        about = summary(getattr(import_module(name), public))
+        about = summary(documented(interface()[name][public]))
         yield f"| [`{public}`]({name}.md#{name}.{public}) | `{name}` | {about} |"
 
 
@@ -176,7 +188,7 @@ def errors() -> Iterator[str]:
 def _family(kind: type, public: set[str], depth: int) -> Iterator[str]:
     name = kind.__name__
     shown = f"[`{name}`](tolliver_proto.errors.md#tolliver_proto.errors.{name})" if name in public else f"`{name}`"
-    yield f"{'    ' * depth}- {shown}: {summary(kind)}"
+    yield f"{'    ' * depth}- {shown}: {summary(inspect.getdoc(kind) or '')}"
     children: list[type] = sorted(kind.__subclasses__(), key=lambda one: one.__name__)
     for below in children:
         if below.__module__.split(".")[0].startswith("tolliver"):

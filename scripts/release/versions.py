@@ -3,7 +3,7 @@
     python -m scripts.release.versions [--python 3.12 ...] [--resolution lowest-direct] [--spark]
 
 An environment is made for each of them, with uv, and thrown away. The Pythons that are not here are named and left out;
-`--spark` adds PySpark, half a gigabyte of it. Needs uv, which the extra `release` brings.
+`--spark` adds PySpark, half a gigabyte of it. Needs uv, which the dependency group `release` brings.
 """
 
 from __future__ import annotations
