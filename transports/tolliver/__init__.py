@@ -1,11 +1,11 @@
 """tolliver: brokerless messaging over mutual TLS.
 
-Values and errors of a program's calls are here. Import one of the doors beside them:
+This package has the values and errors of a program's calls. Import the rest from its modules:
 
 - `anyio`, `twisted`, `blocking`: instances and streams on asyncio and trio, on Twisted, on threads
-- `events`: what `events()` and `on_event` of these tell
+- `events`: types of the events of `events()` and `on_event`
 - `codecs`: typed values as bodies of messages and elements of streams
-- `reactive`: what programs with streams need beside an adapter
+- `reactive`: names for programs with streams, in addition to an adapter's
 - `spark`: data sources, sink, streams with demand and delivery audit in PySpark
 - `staging`: messages in files, each once, before they are acknowledged
 - `status`, `otel`, `prometheus`: an instance's state and numbers
@@ -15,8 +15,8 @@ Values and errors of a program's calls are here. Import one of the doors beside 
 - `testing`: two connected instances, and a simulated network, for tests of your own programs
 - `cli`: the `tolliver` command
 
-Each needs its own extra, and nothing is loaded before it is asked for. The machines without I/O are in
-`tolliver_proto`. docs/architecture.md draws the rooms behind the doors.
+Some need an extra, and nothing is loaded before its first use. The protocol without I/O is in `tolliver_proto`.
+docs/architecture.md shows the internal packages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Extra that a door needs, and its names (PEP 562).
+"""Lazy names of a package, and the extra that it needs (PEP 562).
 
-Each name is loaded when it is first asked for.
+Each name is loaded on first access.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def needed(extra: str, *modules: str) -> None:
-    """Raises ModuleNotFoundError, with what to install, where one of the modules is missing."""
+    """Raises ModuleNotFoundError, with advice to install the extra, if one of the modules is missing."""
     for module in modules:
         if not _is_there(module):
             raise ModuleNotFoundError(
@@ -23,15 +23,17 @@ def needed(extra: str, *modules: str) -> None:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above it is missing
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
 def door(
     package: str, namespace: dict[str, Any], homes: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package, from each module to its names there, as an import statement has
-    them. A name that was asked for is the package's own from then on."""
+    """`__getattr__` and `__dir__` for a package. `homes` maps each module to its names, as in an import statement.
+
+    A name is stored in the package's namespace on first access.
+    """
     places = {
         public: (home, name) for home, names in homes.items() for name, _, public in map(_parts, names.split(", "))
     }

@@ -1,10 +1,9 @@
-"""Making and changing of files: regular ones, their owner's alone (D-13).
+"""Creating and changing files: regular ones, private to their owner (D-13).
 
-This is the one place that does so, and that knows their mode. A device, a pipe, a socket or a directory where a file is
-to be is refused before anything is touched: a file that took the place of `/dev/null` would break the machine, and a
-pipe without a reader would be waited for. No device and no pipe is written to by its name: a command that writes to
-standard output calls it "-". `tests/test_modes.py` holds the sources against that; it lists the modules that make files
-by other means, with their reasons.
+All such code uses this module, which sets the mode of files. A device, pipe, socket or directory in the place of a file
+is refused before anything is changed: replacing `/dev/null` would break the machine, and opening a pipe without a
+reader would block. Commands that write to standard output call it "-", not by a device's name. `tests/test_modes.py`
+checks that no other module creates files by other means, and lists the exceptions.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import BinaryIO
 
 MODE = 0o600
 FOR_OTHERS = 0o666
-"""Mode of files for others: the process's umask says who they are."""
+"""Mode of files meant for other users, as far as the process's umask allows."""
 DRAFT_SUFFIX = ".new"
-"""End of the name of a file that gets its own when it is whole."""
+"""Suffix of the temporary name of a file that is being written."""
 
-_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # nothing waits for a pipe that took the file's place a moment ago
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # does not block if a pipe has just replaced the file
 _KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
@@ -35,7 +34,7 @@ _KINDS = {
 
 
 class NotAFile(OSError):
-    """Something else is there. `strerror` says what; the whole text also says what to do."""
+    """The path is not a regular file. `strerror` says what it is; the full text also has advice."""
 
     def __init__(self, path: str | os.PathLike[str], found: os.stat_result, wanted: str) -> None:
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a regular file")
@@ -46,11 +45,12 @@ class NotAFile(OSError):
 
 
 def must_be_file(path: str | os.PathLike[str]) -> None:
-    """To be called before a file is made, replaced, changed or appended to. A link is what it leads to.
+    """Raises NotAFile if the path exists and is not a regular file, OSError if that cannot be checked. Links are
+    followed.
 
-    Raises NotAFile where something is there and no regular file, OSError where that cannot be said.
+    Call it before a file is created, replaced, changed or appended to.
     """
-    with suppress(FileNotFoundError, NotADirectoryError):  # nothing is there
+    with suppress(FileNotFoundError, NotADirectoryError):  # the path does not exist
         _check(path, os.stat(path))
 
 
@@ -60,14 +60,15 @@ def _check(path: str | os.PathLike[str], found: os.stat_result) -> None:
 
 
 def is_one_file(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """True if both are names of one file, which need not be there yet."""
+    """True if both are names of the same file, which need not exist yet."""
     with suppress(OSError):
         return os.path.samefile(path, other)
     return os.path.realpath(path) == os.path.realpath(other)
 
 
 def open_private(path: str | os.PathLike[str], flags: int, mode: int = MODE) -> int:
-    """A descriptor, as `os.open` gives it and `open` wants it of an `opener`. Raises NotAFile, OSError."""
+    """Open a file; returns its descriptor, like `os.open`; also usable as `opener` of `open`. Raises NotAFile,
+    OSError."""
     must_be_file(path)
     descriptor = os.open(path, flags | _AT_ONCE, mode)
     try:
@@ -79,27 +80,28 @@ def open_private(path: str | os.PathLike[str], flags: int, mode: int = MODE) -> 
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """Bytes of a regular file alone: a pipe may be waited for, a device may never end. Raises NotAFile, OSError."""
+    """Content of a regular file. Pipes and devices are refused, as reading them may never end. Raises NotAFile,
+    OSError."""
     with open(path, "rb", opener=open_private) as file:
         return file.read()
 
 
 def make_private(descriptor: int) -> None:
-    """A file that may have been there before, with another mode. Raises OSError."""
+    """Make an open file private, as it may have existed with another mode. Raises OSError."""
     if hasattr(os, "fchmod"):
         os.fchmod(descriptor, MODE)
 
 
 def give_to_owner_of(path: str | os.PathLike[str], descriptor: int) -> None:
-    """A file that root makes beside the file `path` belongs to the owner of that, as SQLite has it."""
+    """Give a file that root creates beside `path` to the owner of `path`, as SQLite does."""
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        with suppress(OSError):  # it is not there yet
+        with suppress(OSError):  # `path` does not exist yet
             found = os.stat(path)
             os.fchown(descriptor, found.st_uid, found.st_gid)
 
 
 def write_private(path: str | os.PathLike[str], data: bytes) -> None:
-    """A file with these bytes, in place of what it held. Raises NotAFile, OSError."""
+    """Create or overwrite a private file. Raises NotAFile, OSError."""
     with open(path, "wb", opener=open_private) as file:
         make_private(file.fileno())
         file.write(data)
@@ -109,9 +111,9 @@ def write_private(path: str | os.PathLike[str], data: bytes) -> None:
 def replacing(
     path: str | os.PathLike[str], mode: int = MODE, draft: str | os.PathLike[str] | None = None
 ) -> Iterator[BinaryIO]:
-    """A new file, to be filled, which takes the place of `path` once the block has ended well: whole, or not at all.
+    """Context manager: a new file that replaces `path` atomically when the block ends without an error.
 
-    Until then it has the name `draft` (None: with DRAFT_SUFFIX), and it goes if the block fails. Raises NotAFile,
+    Until then its name is `draft` (by default with DRAFT_SUFFIX). If the block fails, it is removed. Raises NotAFile,
     OSError.
     """
     must_be_file(path)
@@ -128,16 +130,16 @@ def replacing(
 
 
 def take_place(draft: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """The file `draft` becomes `path`, in place of the file that may be there. Raises NotAFile, OSError."""
+    """Rename the file `draft` to `path`, replacing an existing file. Raises NotAFile, OSError."""
     must_be_file(path)
     os.replace(draft, path)
 
 
 def make_directory(path: str | os.PathLike[str], mode: int = 0o700) -> None:
-    """With those above it, where there is none. Raises NotAFile where something else is there, OSError."""
+    """Create a directory and its parents if missing. Raises NotAFile if another kind of file exists there, OSError."""
     try:
         Path(path).mkdir(mode=mode, parents=True, exist_ok=True)
     except FileExistsError:
-        with suppress(FileNotFoundError):  # a link that leads nowhere
+        with suppress(FileNotFoundError):  # a dangling link
             raise NotAFile(path, os.stat(path), "directory") from None
         raise

@@ -1,8 +1,8 @@
 """A private CA and a certificate for each instance, in PEM files.
 
-One directory holds the CA, and one call adds a member. Its certificate carries the instance's UUID as a URI SAN, which
-is what binds the UUID to the key (D-3), and serves in both directions, as every instance dials and listens. Nothing is
-ever overwritten: a key that is gone is gone. Needs `cryptography` (the [cli] extra).
+One directory holds the CA; one call adds a member. A member's certificate has the instance's UUID as a URI SAN, which
+binds the UUID to the key (D-3), and is valid for both client and server, as every instance dials and listens. Files are
+never overwritten, as a lost key cannot be restored. Needs `cryptography` (the [cli] extra).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 CA_DAYS = 3650
 DAYS = 365
 CRL_DAYS = 30
-_SKEW = datetime.timedelta(hours=1)  # a machine whose clock is behind ours must not find the certificate too young
+_SKEW = datetime.timedelta(hours=1)  # certificates start earlier, for machines whose clock is behind ours
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _CA = "ca"
 
 
 @define(frozen=True)
 class Authority:
-    """The files of a private CA: `cert` goes to every member, `key` to nobody."""
+    """Files of a private CA: give `cert` to every member, and keep `key` secret."""
 
     cert: Path
     key: Path
@@ -57,7 +57,7 @@ class Authority:
 
 @define(frozen=True)
 class Member:
-    """The files of one instance, its UUID, and the prefix of the identities that may be derived (T-72a), if any."""
+    """Files of one instance, its UUID, and the prefix for derived identities (T-72a), if it has one."""
 
     cert: Path
     key: Path
@@ -66,18 +66,18 @@ class Member:
     derive: str | None = None
 
     def tls(self, *, insecure_ca_only: bool = False, tls12: bool = False) -> TLS:
-        """The options that use these files."""
+        """TLS options that use these files."""
         return TLS(self.cert, self.key, self.ca, insecure_ca_only=insecure_ca_only, tls12=tls12)
 
 
 def make_ca(directory: str | os.PathLike[str], days: int = CA_DAYS) -> Authority:
-    """Make `ca.pem` and `ca.key` (mode 0600) in the directory, which is made where it is missing.
+    """Create `ca.pem` and `ca.key` (mode 0600) in the directory, which is created if missing.
 
-    The CA signs members, never another CA. Raises CertificateError where a file is there already or cannot be written.
+    The CA can sign members, but no other CA. Raises CertificateError if a file exists already or cannot be written.
     """
     paths = Authority(*_paths(Path(directory), _CA))
     key = ec.generate_private_key(ec.SECP256R1())
-    # Two CAs of one name would be told apart only by their keys, and errors about them not at all.
+    # A unique name: two CAs with the same name could not be distinguished in error texts.
     name = _name(f"tolliver CA {secrets.token_hex(4)}")
     builder = (
         _builder(name, name, key.public_key(), *_validity(days, None))
@@ -97,13 +97,16 @@ def make_certificate(
     valid_from: datetime.datetime | None = None,
     derive: str | None = None,
 ) -> Member:
-    """Make `<name>.pem` and `<name>.key` (mode 0600), signed by the directory's CA.
+    """Create `<name>.pem` and `<name>.key` (mode 0600), signed by the directory's CA.
 
-    `uuid` is the instance's identity, a new UUIDv7 where None; `hosts` are the names and addresses under which others
-    dial it. Valid for `days` from `valid_from` (an aware datetime; None is now). With `derive`, a prefix such as
-    `derived.new_prefix` makes, whoever holds the certificate may also be any identity derived from it (T-72a).
-    Raises CertificateError where the CA is missing or unusable, or a file is there already or cannot be written, and
-    ValueError for a name, host, time, prefix or UUID that cannot work.
+    - `uuid`: the instance's identity; by default a new UUIDv7.
+    - `hosts`: names and addresses under which others dial it.
+    - `days`, `valid_from`: validity; `valid_from` is an aware datetime, by default now.
+    - `derive`: a prefix, as from `derived.new_prefix`; the certificate's owner may then use any identity derived from
+      it (T-72a).
+
+    Raises CertificateError if the CA is missing or unusable, or a file exists already or cannot be written, and
+    ValueError for an invalid name, host, time, prefix or UUID.
     """
     if not _NAME.fullmatch(name) or name == _CA:
         raise ValueError(f"{name!r} cannot name an instance: use up to 64 letters, digits and . _ - (and not {_CA!r})")
@@ -133,11 +136,11 @@ def make_certificate(
 def revoke(
     directory: str | os.PathLike[str], certificates: Iterable[str | os.PathLike[str]] = (), days: int = CRL_DAYS
 ) -> Path:
-    """Write `crl.pem`, the CA's list of revoked certificates, with these (PEM files) and those that it had before.
+    """Write `crl.pem`, the CA's revocation list: these certificates (PEM files), and those in the list already.
 
-    It is valid for so many days: sign it anew before, with no certificate if there is none to add. It is replaced as a
-    whole, so that whoever reads it has the old one or the new one. Raises CertificateError where the CA or a
-    certificate is unusable or of another CA, or the list cannot be written.
+    It is valid for `days`: write it again before, without new certificates if there are none. It is replaced
+    atomically. Raises CertificateError if the CA or a certificate is unusable or of another CA, or the list cannot be
+    written.
     """
     directory = Path(directory)
     _, ca, ca_key = _load_ca(directory)

@@ -1,7 +1,7 @@
 """The `tolliver` command.
 
-The commands live in `_cli`, and nothing of what they need is part of the base installation. So this module imports
-nothing itself, and where something is missing, at the start or in a command, it says what to install.
+The commands are in `_cli`, and need packages that are not part of the base installation. So this module imports nothing
+else, and if a package is missing, at the start or in a command, it says what to install.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _SPARK = {"pyspark", "pyarrow", "numpy"}
 def main() -> None:
     """Run the command line with the arguments of the process."""
     if hasattr(signal, "pthread_sigmask"):  # POSIX
-        # A service reads its file again at a SIGHUP, and this one might end it while it starts: it waits until the
-        # command is known, and until a service watches for it.
+        # A service reloads its file at SIGHUP, which would end it while it starts. So the signal is blocked until the
+        # command is known, or until a service handles it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         from ._cli.standard import StreamClosed, fill_gaps, words_of_stream
@@ -35,10 +35,10 @@ def main() -> None:
             if words is None:
                 raise
             with suppress(OSError):
-                sys.stdout.close()  # or Python tries once more at its end
+                sys.stdout.close()  # else Python tries again at its end
             sys.exit(f"tolliver: {words}")
     except ModuleNotFoundError as error:
-        if "pip install" in str(error):  # its user has said so itself
+        if "pip install" in str(error):  # it has advice already
             sys.exit(f"tolliver: {error}")
         module = (error.name or "").split(".")[0]
         extra = "cli" if module in _EXTRA else "spark" if module in _SPARK else None

@@ -1,4 +1,4 @@
-"""Events of `events()` and `on_event`, of instances and of streams."""
+"""Types of the events of instances and of streams."""
 
 from __future__ import annotations
 

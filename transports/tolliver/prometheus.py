@@ -1,7 +1,7 @@
-"""Collector for Prometheus' own client library.
+"""Collector for Prometheus' client library.
 
-It is for programs that have a registry of their own. An instance's endpoint has the same numbers under the same names,
-and needs nothing of this. Needs `prometheus_client` (the [prometheus] extra).
+For programs with a registry of their own. The instance's status endpoint has the same numbers under the same names,
+without this module. Needs `prometheus_client` (the [prometheus] extra).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["Collector"]
 
 
 class Collector(BaseCollector):
-    """Numbers of one or several instances: `REGISTRY.register(Collector(instance))`, on the instance's thread.
+    """Numbers of one or more instances: `REGISTRY.register(Collector(instance))`, on the instance's thread.
 
-    Each sample has the label `instance_id` beside those of the table. An instance that is closed, or does not answer
+    Each sample has the label `instance_id` in addition to the table's. An instance that is closed, or does not answer
     within two seconds, is left out.
     """
 
@@ -44,11 +44,11 @@ class Collector(BaseCollector):
         self._snapshots = [Snapshots(instance) for instance in instances]
 
     def describe(self) -> Iterator[Family]:
-        """Names alone: a registry asks for them when this is registered, and takes no snapshot for it."""
+        """Metrics without samples, for registering: a snapshot is not taken."""
         yield from (_family(metric) for metric in METRICS)
 
     def collect(self) -> Iterator[Family]:
-        """Every metric of the table, with the numbers of now."""
+        """Every metric of the table, with the current numbers."""
         families = {metric: _family(metric) for metric in METRICS}
         info = InfoMetricFamily("tolliver_instance", "Identity of the instance.", labels=("instance_id",))
         for snapshots in self._snapshots:
@@ -72,7 +72,7 @@ def _add(families: dict[Metric, Any], status: InstanceStatus) -> None:
 
 
 def _readable(text: str) -> str:
-    """A lone surrogate, which UTF-8 cannot carry, is shown as a question mark."""
+    """Text in which a lone surrogate, which UTF-8 cannot encode, is a question mark."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,6 +1,6 @@
-"""Names that programs with streams need beside an adapter.
+"""Names for programs with streams, in addition to an adapter's.
 
-The machine is `tolliver_proto.reactive`.
+They are defined in `tolliver_proto.reactive`.
 """
 
 from __future__ import annotations

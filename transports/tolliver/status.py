@@ -1,4 +1,4 @@
-"""Types of `status()`, the table of metrics, Prometheus' text."""
+"""Types of `status()`, the table of metrics, and Prometheus' text format."""
 
 from __future__ import annotations
 

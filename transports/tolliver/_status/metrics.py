@@ -1,8 +1,8 @@
 """Table of the metrics.
 
 It has name, kind, unit, subject, labels and help of every number of a snapshot. Prometheus' text, the columns of
-docs/watching.md and other exporters are made of this table alone, so that a number has one name everywhere. `samples`
-gives the numbers of a snapshot in its order.
+docs/watching.md and other exporters are generated from this table, so that a number has the same name everywhere.
+`samples` gives the numbers of a snapshot in this order.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SUFFIXES: Mapping[Unit, str] = {
 
 
 class Sample(NamedTuple):
-    """A number, or a distribution, at one moment."""
+    """The value of a metric, a number or a distribution, at one moment."""
 
     metric: Metric
     labels: Mapping[str, str]
@@ -202,11 +202,11 @@ _OTHERS = (
 )
 
 METRICS: tuple[Metric, ...] = (*_OF_INSTANCE, *_OF_PEER, *_OTHERS)
-"""Every metric, in the order of the page and of Prometheus' text."""
+"""Every metric, in the order of the documentation and of Prometheus' text."""
 
 
 def samples(status: InstanceStatus) -> Iterator[Sample]:
-    """The numbers of a snapshot, metric by metric. A number that is not known now is left out."""
+    """Numbers of a snapshot, metric by metric. Numbers that are unknown now are left out."""
     owned = {subject: values(status) for subject, values in _VALUES.items()}
     for metric in METRICS:
         for labels, values in owned[metric.subject]:

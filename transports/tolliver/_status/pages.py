@@ -1,4 +1,4 @@
-"""Requests and answers of the status endpoint, as bytes: no sockets here."""
+"""Requests and responses of the status endpoint, as bytes, without sockets."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Response(NamedTuple):
-    """An answer as it goes out: all of it, and the head alone, which is for a HEAD request."""
+    """A response as bytes: in full, and its head for HEAD requests."""
 
     whole: bytes
     head: bytes
 
 
 class Request(NamedTuple):
-    """A request: its path, or why it is refused."""
+    """A request: its path, or the response that refuses it."""
 
     path: str
     sends_body: bool = True
@@ -48,12 +48,12 @@ class Request(NamedTuple):
 
     @property
     def needs_snapshot(self) -> bool:
-        """All but the page, which asks for one itself."""
+        """True for all paths except the HTML page, which fetches the snapshot itself."""
         return self.path != "/"
 
 
 def requested(head: bytes, anywhere: bool) -> Request:
-    """The request that these bytes begin with."""
+    """Parse the head of a request."""
     said, end, _ = head.partition(b"\r\n\r\n")
     if not end:
         return _refused(431, "the head of a request ends within 8 KiB here")
@@ -77,7 +77,7 @@ def requested(head: bytes, anywhere: bool) -> Request:
 
 
 def _is_near(line: str) -> bool:
-    """False for a Host that is neither an address nor localhost."""
+    """False if the Host header is neither an IP address nor localhost."""
     field, _, value = line.partition(":")
     if field.strip().lower() != "host":
         return True
@@ -93,7 +93,7 @@ def _is_near(line: str) -> bool:
 
 
 def respond(path: str, status: InstanceStatus | None) -> Response:
-    """The answer for this path. The page alone needs no snapshot."""
+    """Response for the path. Only the HTML page needs no snapshot."""
     if status is None:
         body, policy = _page()
         return _response(200, body, "text/html; charset=utf-8", policy=policy)
@@ -107,7 +107,7 @@ def respond(path: str, status: InstanceStatus | None) -> Response:
 
 
 def too_late(seconds: float) -> Response:
-    """The loop does not answer."""
+    """Response if the loop does not answer in time."""
     return _response(
         503,
         _said(
@@ -118,7 +118,7 @@ def too_late(seconds: float) -> Response:
 
 
 def broken() -> Response:
-    """There is a snapshot, and it could not be written down."""
+    """Response if the snapshot could not be encoded."""
     return _response(500, _said("this answer could not be made: the log says why"))
 
 
@@ -141,7 +141,7 @@ def _response(code: int, body: bytes, kind: str = _TEXT, policy: str = _NOTHING,
 
 @lru_cache(1)
 def _page() -> tuple[bytes, str]:
-    """The page for people, and the policy that lets its own style and script run and nothing else."""
+    """The HTML page, and its Content-Security-Policy, which allows only its own style and script."""
     text = files(__package__).joinpath("page.html").read_text("utf-8")
     style, script = (_hash(text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]) for tag in ("style", "script"))
     policy = (

@@ -1,4 +1,4 @@
-"""Prometheus' text format (version 0.0.4), written from the table of metrics."""
+"""Prometheus' text format (version 0.0.4), generated from the table of metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
 def text_of(status: InstanceStatus) -> str:
-    """All numbers of the snapshot, each metric with its help and type, and who the instance is."""
+    """All numbers of the snapshot, each metric with help and type, and information about the instance."""
     who = {"uuid": str(status.uuid), "name": status.name, "version": status.version, "database": status.database}
     return "".join([*_head("tolliver_instance_info", "gauge", "Identity of the instance."), *_info(who), *_all(status)])
 
@@ -54,5 +54,5 @@ def _line(name: str, labels: Mapping[str, str], value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Names are whatever UTF-8 can carry; a lone surrogate, which it cannot, is shown as a question mark."""
+    """An escaped label value. A lone surrogate, which UTF-8 cannot encode, becomes a question mark."""
     return text.translate(_ESCAPES).encode("utf-8", "replace").decode()

@@ -1,7 +1,4 @@
-"""Readiness of an instance.
-
-Each reason against it is a sentence with its remedy.
-"""
+"""Readiness of an instance: reasons against it, each with advice."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from .._options.instance import InstanceOptions
 from .._store.health import StoreHealth
 from .snapshot import PeerStatus, QueueStatus, RemoteStatus
 
-_SAID = 3  # peers, or remotes, in one text
+_SAID = 3  # most peers or remotes named in one text
 
 
 def not_ready(
@@ -27,7 +24,10 @@ def not_ready(
     queues: Sequence[QueueStatus],
     remotes: Sequence[RemoteStatus] = (),
 ) -> Iterator[str]:
-    """Reasons in the order in which they are to be mended. Seconds are left of our certificate, and of our list."""
+    """Reasons why the instance is not ready, in the order in which to remove them.
+
+    `certificate_left` and `crl_left` are seconds until our certificate and our revocation list expire.
+    """
     if not is_open:
         yield "it is closed, or being closed: start it again"
     elif options.listen is not None and not listening:
@@ -55,7 +55,7 @@ def not_ready(
 
 
 def warnings(remotes: Sequence[RemoteStatus]) -> Iterator[str]:
-    """Faults that are to be mended though the instance is ready, or beside what it is not ready for."""
+    """Faults that do not affect readiness but should be repaired."""
     if not _all_away(remotes):
         yield from _refused(remotes)
 
@@ -65,7 +65,8 @@ def _all_away(remotes: Sequence[RemoteStatus]) -> bool:
 
 
 def _refused(remotes: Sequence[RemoteStatus]) -> Iterator[str]:
-    """One that only does not answer is none of these: it may be starting, and may wait for this one to be ready."""
+    """Texts about remotes that refuse us or that we refuse. One that only does not answer is left out: it may be
+    starting, and may itself wait until this instance is ready."""
     refused = [f"{one.remote:.100} ({one.error:.300})" for one in remotes if one.refused]
     if refused:
         whose = "no remote is connected, and these are" if _all_away(remotes) else "remotes are"
@@ -93,7 +94,7 @@ def _at_quota(full: list[str]) -> Iterator[str]:
 
 
 def _behind(bound: float | None, peers: Sequence[PeerStatus]) -> Iterator[str]:
-    """Peers of which something has waited for longer than that."""
+    """Texts about peers with a message that has waited for longer than `bound` seconds."""
     if bound is None:
         return
     late = [(one.oldest_unacknowledged, one) for one in peers if (one.oldest_unacknowledged or 0.0) > bound]

@@ -1,10 +1,11 @@
 """HTTP endpoint of the status.
 
-It has one thread, and is bounded in connections, bytes and time. It is for scrapers, probes and browsers on this
-machine, and stands strangers: each connection has one request, without a body, and a few seconds for it; where there
-are too many connections, the oldest that has asked nothing or has its answer goes. The thread never asks the instance
-anything itself. It has the loop make a snapshot, not more often than twice a second, and where none comes in time it
-says so with 503, as a loop that hangs is what a probe is there for.
+It has one thread, and limits on connections, bytes and time. It is meant for scrapers, probes and browsers on this
+machine, but withstands hostile clients: each connection has one request, without a body, within a few seconds. If there
+are too many connections, the oldest one that has sent no request, or has its response, is closed.
+
+The thread never calls the instance itself. It has the loop take a snapshot, at most twice a second. If none comes in
+time, it responds with 503, as detecting a hanging loop is the purpose of a probe.
 """
 
 from __future__ import annotations
@@ -27,42 +28,42 @@ from .snapshot import InstanceStatus
 log = logging.getLogger("tolliver.status")
 
 CONNECTIONS = 64
-"""At a time."""
+"""Most connections at a time."""
 HEAD = 8 * 1024
-"""Bytes of a request."""
+"""Most bytes of a request."""
 PATIENCE = 5.0
-"""Seconds for a request, and for each 64 KiB of an answer."""
+"""Seconds for a client to send its request, and to take each 64 KiB of a response."""
 ANSWER = 2.0
-"""Seconds for the loop."""
+"""Seconds for the loop to take a snapshot."""
 FRESH = 0.5
-"""Seconds for which a snapshot serves those who ask."""
+"""Seconds for which a snapshot is reused."""
 _CHUNK = 64 * 1024
-_UNREAD = 2**20  # bytes that are read and dropped behind a request, so that its answer is not lost with them
-_ROUND = 16  # connections that are accepted before those that are there have their turn
+_UNREAD = 2**20  # most bytes read and dropped after a request: unread ones would reset the connection
+_ROUND = 16  # most connections accepted before existing ones get their turn
 
 Answered = Callable[[InstanceStatus], None]
 Ask = Callable[[Answered], None]
-"""Has a snapshot made on the loop and given to the function, there."""
+"""Has a snapshot taken on the loop and passed to the function, on the loop."""
 
 
 class _Client:
-    """One connection: its request as far as it came, then its answer as far as it has not gone."""
+    """One connection: first the received part of its request, then the unsent part of its response."""
 
     def __init__(self, sock: socket.socket, due: float) -> None:
         self.sock = sock
         self.due = due
         self.head = bytearray()
-        self.path: str | None = None  # once it is known
-        self.sends_body = True  # the answer's
+        self.path: str | None = None  # None until the request is complete
+        self.sends_body = True  # False for HEAD
         self.answer: memoryview | None = None
-        self.events = 0  # that are waited for
-        self.has_ended = False  # their half
-        self.ended = False  # our half
+        self.events = 0  # selector events waited for
+        self.has_ended = False  # the client has shut its sending side
+        self.ended = False  # we have shut our sending side
         self.unread = 0
 
 
 class StatusServer:
-    """Listens at once, and serves from `start` to `close`. Raises CannotListen."""
+    """Listens from its creation, and serves from `start` to `close`. Raises CannotListen."""
 
     def __init__(
         self,
@@ -74,8 +75,8 @@ class StatusServer:
         patience: float = PATIENCE,
         answer: float = ANSWER,
     ) -> None:
-        """`anywhere`: also for those who name it otherwise than by an address or as localhost. `patience` and `answer`
-        are seconds, for strangers and for the loop."""
+        """`anywhere`: accept any Host header, not only IP addresses and localhost. `patience` and `answer` are seconds,
+        for clients and for the loop."""
         self._ask = ask
         self._anywhere = anywhere
         self._patience = patience
@@ -86,23 +87,23 @@ class StatusServer:
         for one in (self._near, self._far):
             one.setblocking(False)
         self._clients: dict[socket.socket, _Client] = {}  # oldest first
-        self._waiting: list[_Client] = []  # for a snapshot
+        self._waiting: list[_Client] = []  # clients that wait for a snapshot
         self._snapshot: InstanceStatus | None = None
-        self._made: dict[str, Response] = {}  # of it, by path
+        self._made: dict[str, Response] = {}  # responses from the current snapshot, by path
         self._made_at = float("-inf")
-        self._asked_at: float | None = None  # and not answered yet
+        self._asked_at: float | None = None  # monotonic seconds of the unanswered request to the loop
         self._stopped = False
         self._thread: threading.Thread | None = None
         _open.add(self)
 
     def start(self) -> None:
-        """Raises OutOfThreads."""
+        """Start the thread. Raises OutOfThreads."""
         thread = threading.Thread(target=self._run, name="tolliver status", daemon=True)
         start(thread)
         self._thread = thread
 
     def close(self) -> None:
-        """End it; waits for the thread, which does not wait for anybody. A second call does nothing."""
+        """End the thread, which waits for no client, and close all sockets. A second call does nothing."""
         self._stopped = True
         self._wake()
         thread, self._thread = self._thread, None
@@ -116,17 +117,17 @@ class StatusServer:
         close_all([*self._listeners, *self._clients, self._near, self._far])
         self._clients.clear()
 
-    # On the loop.
+    # Called on the loop.
 
     def _answered(self, status: InstanceStatus) -> None:
         self._snapshot, self._made_at, self._asked_at = status, monotonic(), None
         self._wake()
 
     def _wake(self) -> None:
-        with suppress(OSError):  # it is full, and so wakes already, or closed
+        with suppress(OSError):  # buffer full: it wakes anyway; or closed
             self._far.send(b"\0")
 
-    # On the thread.
+    # Called on the thread.
 
     def _run(self) -> None:
         try:
@@ -155,7 +156,7 @@ class StatusServer:
             self._drop(client)
 
     def _seconds(self) -> float | None:
-        """Until something is due."""
+        """Seconds until the next deadline; None without one."""
         due = [client.due for client in self._clients.values()]
         if self._waiting and self._asked_at is not None:
             due.append(self._asked_at + self._answer_within)
@@ -167,7 +168,7 @@ class StatusServer:
                 sock, _where = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
-            except OSError:  # no descriptors are left
+            except OSError:  # no file descriptors left
                 sleep(ACCEPT_PAUSE)
                 return
             if len(self._clients) >= CONNECTIONS:
@@ -200,11 +201,11 @@ class StatusServer:
                 self._take(client)
         elif client.path is None or (client.ended and not data) or client.unread > _UNREAD:
             self._drop(client)
-        elif not data:  # it has ended its half, and waits for the answer
+        elif not data:  # the client has shut its sending side, and waits for the response
             self._watch(client, client.events & selectors.EVENT_WRITE)
 
     def _watch(self, client: _Client, events: int) -> None:
-        """Wait for these of it, and for the end of its time."""
+        """Wait for these events of the client, until its time is over."""
         before, client.events = client.events, events
         if not before and events:
             self._selector.register(client.sock, events)
@@ -214,7 +215,7 @@ class StatusServer:
             self._selector.unregister(client.sock)
 
     def _take(self, client: _Client) -> None:
-        """Its request is there, or too long."""
+        """Process a request that is complete or too long."""
         request = requested(bytes(client.head), self._anywhere)
         client.head.clear()
         client.path, client.sends_body = request.path, request.sends_body
@@ -232,7 +233,7 @@ class StatusServer:
             self._answer(client, respond(request.path, None))
 
     def _look_for_answer(self) -> None:
-        """Give it to those who wait, if it is there, or else the news that it is late."""
+        """Respond to waiting clients with the snapshot if it has come, or with 503 if it is late."""
         if not self._waiting:
             return
         snapshot, asked_at = self._snapshot, self._asked_at
@@ -245,7 +246,7 @@ class StatusServer:
                 self._answer(client, too_late(late) if snapshot is None else self._response(client.path, snapshot))
 
     def _response(self, path: str, snapshot: InstanceStatus) -> Response:
-        """Made once for all who want it of this snapshot."""
+        """Response for a path, created once for each snapshot."""
         if path not in self._made:
             try:
                 self._made[path] = respond(path, snapshot)
@@ -267,7 +268,7 @@ class StatusServer:
         if client.answer:
             return
         client.answer, client.ended = None, True
-        client.sock.shutdown(socket.SHUT_WR)  # then it is closed when the other half is, lest an answer is lost
+        client.sock.shutdown(socket.SHUT_WR)  # closed once the client has closed too, so that the response is not lost
         if client.has_ended:
             self._drop(client)
         else:
@@ -283,7 +284,7 @@ _open: WeakSet[StatusServer] = WeakSet()
 
 
 def _let_go_in_child() -> None:
-    """A fork has the sockets and not the thread: the port is the parent's alone."""
+    """Close the sockets in a forked child, which has no such thread: the port belongs to the parent."""
     for server in [*_open]:
         server.let_go()
 

@@ -13,8 +13,8 @@ from tolliver_proto.node import DialCause, Histogram, RemoteState
 
 @dataclass(frozen=True, slots=True)
 class HistogramStatus:
-    """Distribution of a number. `counts[i]` of it were above `bounds[i - 1]` and at most `bounds[i]`; the last were
-    above all bounds."""
+    """Distribution of a number: `counts[i]` values were above `bounds[i - 1]` and at most `bounds[i]`; the last count
+    is of values above all bounds."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -22,7 +22,7 @@ class HistogramStatus:
 
     @classmethod
     def of(cls, histogram: Histogram) -> HistogramStatus:
-        """A copy, which does not grow."""
+        """A frozen copy."""
         return cls(histogram.bounds, tuple(histogram.counts), histogram.sum)
 
     @property
@@ -31,18 +31,18 @@ class HistogramStatus:
         return sum(self.counts)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON types alone."""
+        """The distribution in JSON types."""
         return {"bounds": [*self.bounds], "counts": [*self.counts], "count": self.count, "sum": self.sum}
 
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """A peer, connected or not. Seconds and bytes; `name` is its certificate's, "" where it has none.
+    """A peer, connected or not. Sizes are in bytes, times in seconds; `name` is its certificate's, "" without one.
 
-    `in_flight` messages were sent and are not acknowledged, `backoff` of them are overdue. `oldest_unacknowledged` is
-    the age of the oldest message that waits for it, None where none does. `round_trip` is how long its last
-    acknowledgement took, None before the first. `quota_used` is the share of its quota that waits for it, and `full`
-    says that the last send for it was refused there.
+    `in_flight` messages are sent but not acknowledged, `backoff` of them are overdue. `oldest_unacknowledged` is the
+    age of the oldest message waiting for the peer, None without one. `round_trip` is the duration of its last
+    acknowledgement, None before the first. `quota_used` is the used share of its quota, from 0 to 1; `full` means that
+    the quota refused the last send to it.
     """
 
     uuid: UUID
@@ -68,9 +68,9 @@ class PeerStatus:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStatus:
-    """A remote: `attempt` dials since it was connected, the next one `next_in` s.
+    """A remote: `attempt` is the number of dials since it was last connected; the next one is in `next_in` seconds.
 
-    `refused` where one of the two sides refuses the other: its certificate, identity or version, or by access rules.
+    `refused`: one of the two sides refuses the other, by its certificate, identity or version, or by access rules.
     """
 
     remote: str
@@ -88,9 +88,10 @@ class RemoteStatus:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatus:
-    """Handlers and iterators of one channel, "" for those of every channel.
+    """Handlers and iterators of one channel; "" is for those of every channel.
 
-    `queued` messages were given to them and are not settled; `handler_seconds` is how long a handler took for one.
+    `queued` messages were given to them and are not settled; `handler_seconds` are durations of handlers for one
+    message.
     """
 
     channel: str
@@ -103,8 +104,7 @@ class ChannelStatus:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """A work queue of this instance: jobs that wait, jobs that workers have, workers that are connected; its quota is
-    as that of a peer."""
+    """A work queue of this instance: waiting jobs, jobs at workers, connected workers, and its quota, as for a peer."""
 
     queue: str
     waiting: int
@@ -116,7 +116,7 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class NoticeStatus:
-    """A notice, and when it was told, in seconds since 1970."""
+    """A notice, and its time in seconds since 1970."""
 
     time: float
     kind: NoticeKind
@@ -126,10 +126,10 @@ class NoticeStatus:
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """Everything that an operator may ask of an instance, at one moment. docs/watching.md explains each name.
+    """State of an instance at one moment. docs/watching.md explains each name.
 
-    `time` and the ends of certificates are seconds since 1970; `uptime` and all ages are seconds. `not_ready` says in a
-    sentence each why the instance is not ready, with the remedy, and `warnings` what to mend though it is.
+    `time` and the ends of certificates are seconds since 1970; `uptime` and all ages are seconds. `not_ready` has the
+    reasons why the instance is not ready, with advice; `warnings` are faults that do not affect readiness.
     """
 
     uuid: UUID
@@ -155,8 +155,8 @@ class InstanceStatus:
         object.__setattr__(self, "ready", not self.not_ready)
 
     def as_dict(self) -> dict[str, Any]:
-        """The same in types of JSON, as /status.json has it. Half a surrogate pair, as the name of a file may have,
-        is a question mark there: not every reader of JSON takes it."""
+        """The snapshot in JSON types, as in /status.json. A lone surrogate, possible in file names, becomes a question
+        mark, as some JSON parsers refuse it."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
 
 

@@ -1,8 +1,8 @@
 """Codecs: typed values as bodies of messages and elements of streams.
 
-Give one to `instance.channel(name, codec=...)`: values go in where bytes did, and `.value` of a delivery is one. Any
-object with `encode(value) -> bytes` and `decode(bytes) -> value` is a codec, too; docs/patterns.md shows them at work.
-The libraries behind them are loaded when a codec is made.
+Pass one to `instance.channel(name, codec=...)`: calls then take values instead of bytes, and a delivery has a `.value`.
+Any object with `encode(value) -> bytes` and `decode(bytes) -> value` is a codec, too; docs/patterns.md has examples. A
+codec's library is loaded when the codec is created.
 """
 
 from __future__ import annotations

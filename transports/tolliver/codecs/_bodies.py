@@ -1,8 +1,8 @@
-"""Bodies of messages by a codec, in both directions.
+"""Encoding and decoding of message bodies by a codec.
 
-This is the one place for every call of a channel that has a codec. A value becomes a body before anything is stored,
-and a body a value before the program gets its delivery. A codec is foreign code and so are the bytes that it reads:
-whatever it raises is one clear error, which names the message.
+Every call of a channel with a codec uses this module. A value is encoded before anything is stored, and a body decoded
+before the program gets its delivery. Codecs and the bytes that they read are foreign, so any exception of a codec
+becomes an error of ours that names the message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class TypedDelivery(Delivery, Generic[T]):
-    """A delivery with the `value` that its codec made of its body. `ack()` and its like settle the `delivery`."""
+    """A delivery with the `value` decoded from its body. `ack()`, `fail()` and `give_up()` settle the `delivery`."""
 
     __slots__ = ("delivery", "value")
 
@@ -31,18 +31,18 @@ class TypedDelivery(Delivery, Generic[T]):
         self.value: T = value
 
     def ack(self) -> None:
-        """Handled: the sender may forget it (T-45). Does nothing the second time."""
+        """Report success: the sender may delete the message (T-45). A second call does nothing."""
         self.delivery.ack()
 
     def fail(self, retry_in: float | None = None) -> None:
-        """Not handled: the sender keeps it, and sends it again after its resend interval (T-50).
+        """Report failure: the sender keeps the message, and resends it after its resend interval (T-50).
 
-        With `retry_in` it is handed out again here after so many seconds (P-22). Raises ValueError.
+        With `retry_in` it is handed out here again after that many seconds (P-22). Raises ValueError.
         """
         self.delivery.fail(retry_in)
 
     def give_up(self, reason: str) -> None:
-        """Not handled, and trying again is no use: kept as a dead letter, and acknowledged (T-47, P-23)."""
+        """Store the message as a dead letter, with this reason, and acknowledge it: retrying is no use (T-47, P-23)."""
         self.delivery.give_up(reason)
 
     def __repr__(self) -> str:
@@ -50,16 +50,16 @@ class TypedDelivery(Delivery, Generic[T]):
 
 
 TypedHandler = Callable[[TypedDelivery[T]], object]
-"""A handler of typed deliveries: as any other, None or a true value means handled."""
+"""A callback for typed deliveries. Like any handler, it returns None or a true value for success."""
 
 
 def encoded(codec: AnyCodec[T], channel: str, key: str, value: T) -> bytes:
-    """The body of a value. Raises BodyNotEncoded, and TypeError where this is no codec."""
+    """Encode a value. Raises BodyNotEncoded, and TypeError for an invalid codec."""
     return _encoded(coding_of(codec).encode, codec, channel, key, value)
 
 
 def encoded_items(codec: AnyCodec[T], items: Iterable[tuple[str, str, T]]) -> list[tuple[str, str, bytes]]:
-    """(channel, key, value) items as they are sent; raises as `encoded`."""
+    """Encode (channel, key, value) items. Raises like `encoded`."""
     encode = coding_of(codec).encode
     return [(channel, key, _encoded(encode, codec, channel, key, value)) for channel, key, value in items]
 
@@ -77,7 +77,7 @@ def _encoded(encode: Any, codec: object, channel: str, key: str, value: Any) -> 
 
 
 class Opener(Generic[T]):
-    """Values of bodies by one codec. Raises TypeError where that is none."""
+    """Decodes bodies with one codec. Raises TypeError for an invalid codec."""
 
     def __init__(self, codec: AnyCodec[T]) -> None:
         self._codec = codec
@@ -87,11 +87,11 @@ class Opener(Generic[T]):
         self._decode = decode
 
     def __call__(self, delivery: Delivery) -> TypedDelivery[T]:
-        """Raises BodyNotDecoded."""
+        """Decode a delivery. Raises BodyNotDecoded."""
         return TypedDelivery(delivery, self.value(delivery.channel, delivery.key, delivery.peer_id, delivery.body))
 
     def value(self, channel: str, key: str, peer: UUID, body: bytes) -> T:
-        """Raises BodyNotDecoded, which names them."""
+        """Decode a body. Raises BodyNotDecoded, which names channel, key and peer."""
         try:
             return cast(T, self._decode(body))
         except Exception as error:
@@ -100,9 +100,9 @@ class Opener(Generic[T]):
 
 
 def decoding(codec: AnyCodec[T], handler: TypedHandler[T]) -> Callable[[Delivery], object]:
-    """The handler as one of deliveries, plain or async as it is itself, such as `InstanceOptions(handlers=...)` takes.
+    """Wrap a typed handler as a handler of deliveries, async if it is, for `InstanceOptions(handlers=...)`.
 
-    A body that does not decode is a failure of the handler (T-45). Raises TypeError where one of them is none.
+    A body that does not decode is a failure of the handler (T-45). Raises TypeError for an invalid codec or handler.
     """
     return wrapped(handler, Opener(codec), None, "give a function of a delivery")
 
@@ -113,9 +113,10 @@ def wrapped(
     closed: Callable[[Any, Any], object] | None,
     give: str,
 ) -> Callable[[Any], object]:
-    """The handler, plain or async as it is itself, of what is `opened` for it. Its result is `closed` where given.
+    """Wrap a handler, async if it is: it is called with `opened(argument)`, and its result passed through `closed` if
+    given.
 
-    Raises TypeError where the handler is none, with these words of what to give.
+    Raises TypeError, with the advice `give`, if the handler is not callable.
     """
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: {give}")
@@ -141,7 +142,7 @@ def wrapped(
 
 
 def _named(handler: object) -> Callable[[Callable[[Any], T]], Callable[[Any], T]]:
-    """Texts name the program's own handler."""
+    """Decorator that gives a wrapper the name of the program's handler, for texts."""
 
     def named(function: Callable[[Any], T]) -> Callable[[Any], T]:
         kind = type(handler)
@@ -157,7 +158,7 @@ def _shown(codec: object) -> str:
 
 
 def _told(error: Exception) -> str:
-    """Type and text of an error, which may hold a peer's bytes: escaped and cut off (D-14)."""
+    """Type and text of an error, escaped and cut, as the text may quote a peer's bytes (D-14)."""
     kind = type(error).__name__
     return _text(lambda: f"{kind}: {ascii(str(error))[1:-1]:.200}" if str(error) else kind, type(error))
 

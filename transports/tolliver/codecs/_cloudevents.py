@@ -1,8 +1,8 @@
-"""CloudEvents 1.0 in structured JSON mode, by their official library.
+"""CloudEvents 1.0 in structured JSON mode, with their official library.
 
-The draft has no headers: what would stand in them stands in the event, its id, source, type and time, and extensions
-such as `traceparent`. The library takes more than it should when it reads, and makes up what is missing. So the JSON is
-read here, strictly, and the library checks and builds the event (P-44).
+The protocol has no headers, so a message carries the whole event: its id, source, type and time, and extensions such as
+`traceparent`. When reading, the library accepts invalid events and fills in missing attributes. So the JSON is
+validated here, and the library checks and creates the event (P-44).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _REQUIRED = ("id", "source", "type", "specversion")
 
 
 class CloudEvents:
-    """Events of CloudEvents 1.0, `cloudevents.core.v1.event.CloudEvent`. Needs the extra `cloudevents`.
+    """Codec for CloudEvents 1.0, `cloudevents.core.v1.event.CloudEvent`. Needs the extra `cloudevents`.
 
-    Data in bytes stands in `data_base64`, other data in `data`, as JSON.
+    Binary data is encoded as `data_base64`, other data as JSON in `data`.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class CloudEvents:
         if not isinstance(value, self._kind):
             raise TypeError(f"the value is a {type(value).__name__}, not a CloudEvent of version {_VERSION}")
         body: bytes = self._write(value)
-        if self.decode(body).get_data() != value.get_data():  # the library writes any data, if need be as `str` has it
+        if self.decode(body).get_data() != value.get_data():  # the library encodes any data, if necessary as its `str`
             raise ValueError("its data is another one when it is read again: give what JSON has, or bytes")
         return body
 
@@ -57,7 +57,7 @@ class CloudEvents:
             fields["time"] = datetime.fromisoformat(fields["time"])
         event = self._kind(fields, data)
         if not has_time:
-            fields.pop("time", None)  # which the library makes up
+            fields.pop("time", None)  # invented by the library
         return event
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Protocol of a codec, and the functions of one.
+"""Protocol of a codec.
 
-Messages and streams have this one notion of it: any object with `encode` and `decode`, or a protobuf message class as
-it is. Without one, bodies and elements are bytes.
+Messages and streams accept the same codecs: any object with `encode` and `decode`, or a protobuf message class. Without
+one, bodies and elements are bytes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Codec(Protocol[T]):
-    """Bytes out of a value, and a value out of bytes. Both raise any Exception for what they do not take."""
+    """Converts values to bytes and back. Both methods may raise any Exception for invalid input."""
 
     def encode(self, value: T, /) -> bytes:
-        """The body of a message, or an element of a stream."""
+        """The value as the body of a message, or as an element of a stream."""
 
     def decode(self, body: bytes, /) -> T:
-        """The value that such bytes are of."""
+        """The value of a body or element."""
 
 
 class MessageClass(Protocol[T_co]):
-    """A protobuf message class, as far as it is needed here."""
+    """The part of a protobuf message class that is used here."""
 
     @property
     def SerializeToString(self) -> Callable[..., bytes]: ...
@@ -33,18 +33,19 @@ class MessageClass(Protocol[T_co]):
 
 
 AnyCodec: TypeAlias = Codec[T] | MessageClass[T]
-"""All that `codec=` takes."""
+"""Everything that `codec=` accepts."""
 
 
 class Coding(NamedTuple):
-    """The functions of a codec; None where nothing is to be done."""
+    """Functions of a codec; None for bytes, which need no conversion."""
 
     encode: Callable[[Any], bytes] | None = None
     decode: Callable[[bytes], Any] | None = None
 
 
 def coding_of(codec: object) -> Coding:
-    """The functions of an object or of a protobuf message class; None is bytes as they are. Raises TypeError."""
+    """Functions of a codec object or protobuf message class; None means bytes. Raises TypeError for any other
+    object."""
     if codec is None:
         return Coding()
     if isinstance(codec, type) and hasattr(codec, "SerializeToString") and hasattr(codec, "FromString"):
@@ -59,7 +60,7 @@ def coding_of(codec: object) -> Coding:
 
 
 class _Bytes:
-    """Bytes as they are."""
+    """The codec that leaves bytes as they are."""
 
     def encode(self, value: bytes) -> bytes:
         return value
@@ -72,4 +73,4 @@ class _Bytes:
 
 
 BYTES: Codec[bytes] = _Bytes()
-"""The codec of a channel or queue that was given none: the node itself says what is wrong with a body."""
+"""Default codec. It checks nothing, as the node itself validates bodies."""

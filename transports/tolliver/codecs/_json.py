@@ -1,6 +1,6 @@
-"""JSON bodies: plain values by the standard library, types by msgspec.
+"""JSON bodies: plain values with the standard library, types with msgspec.
 
-Both are strict (P-45): UTF-8 alone, no NaN or infinity, and nothing is decoded that could not be encoded.
+Both are strict (P-45): UTF-8 only, no NaN or infinity, and nothing is decoded that could not be encoded.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _PLAIN = frozenset({object, dict, list, str, int, float, bool, type(None)})
 
 
 class Json(Generic[T]):
-    """JSON in UTF-8.
+    """Codec for JSON in UTF-8.
 
-    - `Json()`: whatever JSON has, as `json.loads` makes it.
-    - `Json(dict)`, `list`, `str`, `int`, `float`, `bool`: that kind of value alone.
-    - `Json(Reading)`: a dataclass, TypedDict, NamedTuple, attrs or msgspec class, or a type of them as
-      `list[Reading]`: what is decoded is checked and built. Needs the extra `msgspec`, and says so where it is missing.
+    - `Json()`: any JSON value, as `json.loads` returns it.
+    - `Json(dict)`, `list`, `str`, `int`, `float`, `bool`: only values of that type.
+    - `Json(Reading)`: a dataclass, TypedDict, NamedTuple, attrs or msgspec class, or a type such as `list[Reading]`.
+      Decoded values are validated and created. Needs the extra `msgspec`.
     """
 
     @overload
@@ -39,7 +39,7 @@ class Json(Generic[T]):
             self._encode: Callable[[Any], bytes] = plain.encode
             self._decode: Callable[[bytes], Any] = plain.decode
         else:
-            from ._msgspec import Msgspec  # which most programs never load
+            from ._msgspec import Msgspec  # imported late: most programs never need it
 
             typed = Msgspec(kind)
             self._encode, self._decode = typed.encode, typed.decode
@@ -55,7 +55,7 @@ class Json(Generic[T]):
 
 
 class _Plain:
-    """Values that JSON itself has, of one kind or any."""
+    """JSON's own values, of one type or any."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind

@@ -1,6 +1,6 @@
-"""JSON and MessagePack bodies of typed values, by msgspec.
+"""JSON and MessagePack bodies of typed values, with msgspec.
 
-It checks and builds what it decodes.
+msgspec validates and creates decoded values.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Format = Literal["json", "msgpack"]
 
 
 class Msgspec(Generic[T]):
-    """Values of a msgspec Struct, a dataclass, or any other type that msgspec knows, as JSON or MessagePack.
+    """Codec for a msgspec Struct, a dataclass, or any other type that msgspec supports, as JSON or MessagePack.
 
-    The decoder checks a body against the type. Needs the extra `msgspec`. Raises TypeError where msgspec does not
-    take the type, ValueError for another format.
+    Decoding validates a body against the type. Needs the extra `msgspec`. Raises TypeError if msgspec does not support
+    the type, ValueError for another format.
     """
 
     @overload
@@ -48,7 +48,7 @@ class Msgspec(Generic[T]):
             raise TypeError(f"the value is a {type(value).__name__}, not a {name_of(self._kind)}")
         body: bytes = self._encode(value)
         if self._format == "json" and b"null" in body:
-            dumps(self._to_builtins(value))  # msgspec writes NaN and infinity as null, without a word
+            dumps(self._to_builtins(value))  # checks for NaN and infinity, which msgspec silently writes as null
         return body
 
     def decode(self, body: bytes, /) -> T:
@@ -59,7 +59,7 @@ class Msgspec(Generic[T]):
 
 
 def _class_of(kind: Any) -> type | None:
-    """The class that each value must be an instance of; None where that says nothing."""
+    """Class of which each value must be an instance; None if the type has no such class."""
     if not isinstance(kind, type) or get_origin(kind) is not None or is_typeddict(kind):
         return None
     return None if kind.__module__ == "builtins" else kind

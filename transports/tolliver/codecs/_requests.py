@@ -1,6 +1,6 @@
-"""Requests and replies by codecs (P-46).
+"""Requests and replies with codecs (P-46).
 
-There is one for the question and, if that is another, one for the answer.
+A reply may have another codec than its request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class TypedRequest(Request, Generic[T]):
-    """A request with the `value` that its codec made of its body."""
+    """A request with the `value` decoded from its body."""
 
     __slots__ = ("value",)
 
@@ -32,11 +32,11 @@ class TypedRequest(Request, Generic[T]):
 
 
 TypedResponding = Callable[[TypedRequest[T]], R | Awaitable[R]]
-"""A function of a typed request that returns the reply's value. On a loop, its result may be awaitable."""
+"""A callback for a typed request that returns the reply's value. On a loop its result may be awaitable."""
 
 
 class TypedReply(Reply, Generic[T]):
-    """A reply with the `value` that its codec made of its body."""
+    """A reply with the `value` decoded from its body."""
 
     __slots__ = ("_value",)
 
@@ -46,14 +46,14 @@ class TypedReply(Reply, Generic[T]):
 
     @property
     def value(self) -> T:
-        """Raises the reply's `error` where it has one: its handler failed, or it did not decode."""
+        """The decoded value. Raises the reply's `error` if the responder failed or the reply does not decode."""
         if self.error is not None:
             raise self.error
         return cast(T, self._value)
 
 
 def opened_reply(codec: AnyCodec[R], channel: str, key: str, reply: Reply) -> TypedReply[R]:
-    """The reply with its value. Raises RequestFailed where it does not decode."""
+    """Decode a reply. Raises RequestFailed if it does not decode."""
     (typed,) = opened_replies(codec, channel, key, [reply])
     if typed.error is not None:
         raise typed.error
@@ -61,7 +61,7 @@ def opened_reply(codec: AnyCodec[R], channel: str, key: str, reply: Reply) -> Ty
 
 
 def opened_replies(codec: AnyCodec[R], channel: str, key: str, replies: Iterable[Reply]) -> list[TypedReply[R]]:
-    """Replies with their values. One that does not decode has an error, as one whose handler failed."""
+    """Decode replies. One that does not decode gets an error, like one of a failed responder."""
     opener = Opener(codec)
     return [_opened(opener, channel, key, reply) for reply in replies]
 
@@ -80,10 +80,10 @@ def _opened(opener: Opener[R], channel: str, key: str, reply: Reply) -> TypedRep
 def answering(
     codec: AnyCodec[T], handler: TypedResponding[T, R], reply_codec: AnyCodec[R] | None = None
 ) -> Callable[[Request], object]:
-    """The handler as one of requests, plain or async as it is itself, such as `InstanceOptions(responders=...)` takes.
+    """Wrap a typed responder as a handler of requests, async if it is, for `InstanceOptions(responders=...)`.
 
-    The reply's codec is the request's, where no other is given. A request that does not decode fails at its requester,
-    and so does a value that does not encode. Raises TypeError where one of them is none.
+    The reply's codec is by default the request's. If the request does not decode or the result does not encode, the
+    request fails at its requester. Raises TypeError for an invalid codec or handler.
     """
     opener = Opener(codec)
     replies = cast("AnyCodec[R]", codec) if reply_codec is None else reply_codec

@@ -1,4 +1,4 @@
-"""Retained values by a codec."""
+"""Retained messages with a codec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class TypedRetainedValue(RetainedValue, Generic[T]):
-    """A value that is kept, with the `value` that its codec made of its body."""
+    """A retained message with the `value` decoded from its body."""
 
     __slots__ = ("_error", "_value")
 
@@ -27,14 +27,15 @@ class TypedRetainedValue(RetainedValue, Generic[T]):
 
     @property
     def value(self) -> T:
-        """Raises BodyNotDecoded where there is none: names of another channel may have another codec (P-48)."""
+        """The decoded value. Raises BodyNotDecoded, as a retained message may have been sent with another codec
+        (P-48)."""
         if self._error is not None:
             raise self._error
         return cast(T, self._value)
 
 
 def opened_values(codec: AnyCodec[T], own: UUID, values: Iterable[RetainedValue]) -> list[TypedRetainedValue[T]]:
-    """The same of an instance with this UUID, opened. Raises TypeError where this is no codec."""
+    """Retained messages of the instance with UUID `own`, with decoded values. Raises TypeError for an invalid codec."""
     opener = Opener(codec)
     return [_opened(opener, own, one) for one in values]
 

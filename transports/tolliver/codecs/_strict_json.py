@@ -11,15 +11,15 @@ from typing import Any, NoReturn
 
 
 def dumps(value: object) -> bytes:
-    """Compact JSON. Raises TypeError, ValueError, RecursionError."""
+    """Encode compact JSON. Raises TypeError, ValueError, RecursionError."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def loads(body: bytes) -> Any:
-    """Raises ValueError, RecursionError."""
+    """Decode JSON. Raises ValueError, RecursionError."""
     value = json.loads(body.decode(), parse_constant=_refuse, parse_float=_finite)
     if b"\\u" in body:
-        dumps(value)  # a lone surrogate can be escaped, and is no text
+        dumps(value)  # refuses lone surrogates, which JSON can escape but UTF-8 cannot encode
     return value
 
 
@@ -35,5 +35,5 @@ def _finite(text: str) -> float:
 
 
 def name_of(kind: object) -> str:
-    """A type's name, for texts."""
+    """Name of a type, for texts."""
     return kind.__name__ if isinstance(kind, type) and "[" not in repr(kind) else f"{kind!r:.100}"

@@ -50,16 +50,16 @@ def _quarter(folder: FolderOptions) -> int:
 
 @define(frozen=True, kw_only=True)
 class FolderOptions:
-    """A stage on disk, and how much may stand in it.
+    """A stage on disk, and its limits.
 
-    - `directory`: the stage's; made where it is missing.
-    - `sync_bytes`, `sync_interval` (seconds): what gathers for one sync, if so much comes without a pause.
-    - `max_staged_bytes`: from there on nothing more is taken until readers have deleted segments.
-    - `segment_bytes`: a segment ends there, so that it can be deleted: at most half of `max_staged_bytes`; by default a
-      quarter of that, but no more than 64 MiB. A single message may be larger.
-    - `full_timeout`: seconds for which the disk may refuse to take anything.
-    - `dedupe`: how many messages, at least, are remembered, so that copies of them are known (T-48).
-    - `lock_timeout`: seconds to wait for an earlier receiver that is about to end.
+    - `directory`: the stage's directory, created if missing.
+    - `sync_bytes`, `sync_interval` (seconds): most bytes and time of one batch, if messages arrive without a pause.
+    - `max_staged_bytes`: above this no more messages are taken, until readers have deleted segments.
+    - `segment_bytes`: size of a segment, after which readers may delete it: at most half of `max_staged_bytes`, by
+      default a quarter of it, but no more than 64 MiB. A single message may be larger.
+    - `full_timeout`: seconds for which the disk may accept no data before the stage fails.
+    - `dedupe`: least number of messages that are remembered, to recognize copies (T-48).
+    - `lock_timeout`: seconds to wait for an earlier receiver to end.
 
     Raises TypeError or ValueError.
     """
@@ -116,14 +116,14 @@ def _of_instance(stage: StageOptions) -> InstanceOptions:
 
 @define(frozen=True, kw_only=True)
 class StageOptions(FolderOptions):
-    """A stage, and the instance that receives into it. Give `tls`, or for a trial on one machine `plaintext=True`.
+    """A stage, and the instance that receives into it. Give `tls`, or `plaintext=True` for a trial on one machine.
 
-    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`, `dialect`, `dialects`, `record`: as of
-      InstanceOptions; its database is in the stage, and an earlier run's subscriptions that are not asked for now are
-      given up.
-    - `subscriptions`: (channel, key) pairs. "" is any; a key with a `*` at its end is any that begins so, for which all
-      keys of the channel are subscribed to, and the others acknowledged and dropped.
-    - `unreliable`: "keep" stages what comes unreliably, too (nothing tells copies of it apart), "drop" counts it.
+    - `listen`, `remotes`, `tls`, `plaintext`, `revision`, `limits`, `acl`, `dialect`, `dialects`, `record`: as in
+      InstanceOptions. The instance's database is in the stage; subscriptions of an earlier run that are not given now
+      are removed.
+    - `subscriptions`: (channel, key) pairs. "" is a wildcard. A key that ends with `*` means a prefix: the instance
+      then subscribes to all keys of the channel, and acknowledges and drops those without the prefix.
+    - `unreliable`: "keep" also stages unreliable messages (copies of them are not recognized), "drop" counts them.
     """
 
     listen: str | tuple[str, int] | None = None
@@ -139,7 +139,7 @@ class StageOptions(FolderOptions):
     subscriptions: tuple[tuple[str, str], ...] = field(default=(("", ""),), converter=_subscriptions)
     unreliable: str = field(default="keep")
     instance: InstanceOptions = field(default=Factory(_of_instance, takes_self=True), init=False)
-    """The receiver's."""
+    """Options of the receiving instance."""
 
     @unreliable.validator
     def _check_unreliable(self, _attribute: Any, value: Any) -> None:

@@ -5,8 +5,8 @@ element is written, or cannot arrive any more. Staged and expected elements toge
 publishers do; when readers delete, grants grow again.
 
 The bridge counts a request as the confirmation of as many earlier elements, if not more are in flight than with the
-first grant (docs/streams.md). So a stream's first grant is its whole window, and later grants only replace elements that
-are on disk.
+first grant (docs/streams.md). So a stream's first grant is its whole window, and later grants only replace elements
+that are on disk.
 """
 
 from __future__ import annotations
