@@ -83,11 +83,6 @@ TAKING = ("handling", "awaited", "decoding")
 """And for one that it takes."""
 
 
-def ends_on(kind: str, awaited: bool, ends: dict[str, Any] = ENDS) -> dict[str, Any]:
-    """Python closes a coroutine that a Deferred throws a GeneratorExit into."""
-    return {name: end for name, end in ends.items() if not (awaited and "twisted" in kind and name == "GeneratorExit")}
-
-
 def come_to(end: Any) -> Any:
     """Return it, or raise it."""
     if isinstance(end, BaseException):
@@ -108,20 +103,20 @@ def oddly(nodes: Nodes, later: bool, seen: list[tuple[str, int]]) -> Callable[[D
 
 
 @EVERY_LOOP
+@pytest.mark.parametrize("concurrency", [1, 2])
 @pytest.mark.parametrize("column", MESSAGES[:2])
 def test_each_is_a_failed_attempt_and_the_next_message_is_handled(
-    nodes: Nodes, kind: str, column: str, caplog: pytest.LogCaptureFixture
+    nodes: Nodes, column: str, concurrency: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[tuple[str, int]] = []
-    ends = ends_on(kind, column == "awaited")
-    bodies = [name for how in ends for name in (how, f"after {how}")]
+    bodies = [name for how in ENDS for name in (how, f"after {how}")]
     with caplog.at_level(logging.WARNING), nodes.pair(channels=(), left=AGAIN) as (left, right, _):
-        right.subscribe("news", handler=oddly(nodes, column == "awaited", seen))
+        right.subscribe("news", handler=oddly(nodes, column == "awaited", seen), concurrency=concurrency)
         subscribed(left)
         left.wait_acked(left.send_many([("news", "", body.encode()) for body in bodies]))
         tries = {how: {attempt for name, attempt in seen if name == how} for how in bodies}
         assert tries == {how: {1} if how.startswith("after") or how in WELL else {1, 2, 3} for how in bodies}
-        assert right.stats()["failed"] >= 2 * (len(ends) - len(WELL))
+        assert right.stats()["failed"] >= 2 * (len(ENDS) - len(WELL))
         assert len(noticed(right, NoticeKind.HANDLER_FAILED)) >= 1
         left.send("news", "", b"and it goes on")
         until(lambda: ("and it goes on", 1) in seen)
@@ -141,23 +136,22 @@ def test_each_is_a_failed_attempt_and_the_next_message_is_handled(
 
 @EVERY_LOOP
 @pytest.mark.parametrize("column", MESSAGES[2:])
-def test_who_leaves_an_iterator_has_failed_what_it_holds(nodes: Nodes, kind: str, column: str) -> None:
+def test_who_leaves_an_iterator_has_failed_what_it_holds(nodes: Nodes, column: str) -> None:
     """Its error is the application's to see; the message comes again, to the handler that has stayed."""
-    ends = ends_on(kind, True, RAISED)
     seen: set[tuple[str, int]] = set()
     with nodes.pair(channels=(), left=AGAIN) as (left, right, _):
         right.subscribe("news", handler=lambda delivery: seen.add((delivery.key, delivery.attempt)))
         subscribed(left)
         iterate = right.messages if column == "iterator" else right.message_runs
         receipts = []
-        for how, end in ends.items():
+        for how, end in RAISED.items():
             leaving = iterate("news", how, subscribe=False)
             receipts.append(left.send("news", how, b"x"))
             assert bodies_of(leaving.leave(end)) == [b"x"]
         for receipt in receipts:
             left.wait_acked(receipt)
-        assert {(how, attempt) for how in ends for attempt in (1, 2)} <= seen
-        assert right.stats()["failed"] >= len(ends)
+        assert {(how, attempt) for how in RAISED for attempt in (1, 2)} <= seen
+        assert right.stats()["failed"] >= len(RAISED)
 
 
 def bodies_of(item: Any) -> list[bytes]:
@@ -209,7 +203,7 @@ def gives(name: str) -> Any:
 
 @EVERY_LOOP
 @pytest.mark.parametrize("form", FORMS)
-def test_a_source_ends_its_own_stream_and_no_other(stage: Stage, kind: str) -> None:
+def test_a_source_ends_its_own_stream_and_no_other(stage: Stage) -> None:
     """By what it raises; and by what it returns, where that is no source or no bytes."""
     streams, peer = stage.giving()
     for column in GIVING:
@@ -219,7 +213,7 @@ def test_a_source_ends_its_own_stream_and_no_other(stage: Stage, kind: str) -> N
     other = peer.subscribe("goes on", 1)
     peer.hear_elements(other, 1)
     for column in GIVING:
-        for name in ends_on(kind, True, RAISED if column == "closing" else ENDS):
+        for name in RAISED if column == "closing" else ENDS:
             stream = peer.subscribe(f"{column} {name}", 10)
             assert isinstance(peer.hear_end(stream), OnError), (column, name)
             assert peer.elements(stream) == ([b"1"] if column in ("pulling", "encoding") else [])
@@ -228,13 +222,13 @@ def test_a_source_ends_its_own_stream_and_no_other(stage: Stage, kind: str) -> N
 
 
 @EVERY_LOOP
-def test_a_subscriber_ends_its_own_stream_and_no_other(nodes: Nodes, stage: Stage, kind: str) -> None:
+def test_a_subscriber_ends_its_own_stream_and_no_other(nodes: Nodes, stage: Stage) -> None:
     """A handler's result is no end; an error of it or of the codec cancels, and whoever iterates has it."""
     streams, peer = stage.taking()
     other = streams.subscribe("goes on")
     goes_on = peer.hear_subscribe()
     peer.subscribed(goes_on)
-    table = [*product(TAKING, ends_on(kind, True))]
+    table = [*product(TAKING, ENDS)]
     for number, (column, name) in enumerate(table, 2):
         end, raised = ENDS[name], name in RAISED
         seen: list[Any] = []

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tolliver.sqlite import SQLiteStore
 from tolliver.twisted import Instance
-from twisted.internet.defer import CancelledError, Deferred, inlineCallbacks
+from twisted.internet.defer import CancelledError, Deferred, fail, inlineCallbacks
 from twisted.internet.task import deferLater
 
 from tests.certificates import Certificates
@@ -129,6 +129,30 @@ def test_a_deferred_says_that_it_failed(loop: Loop, nodes: Nodes, how: str) -> N
             right.register_callback("news", "", handler)
             await left.send("news", "", b"x")
             await nodes.until(lambda: [one.kind for one in right.notices()] == [NoticeKind.HANDLER_FAILED])
+
+    loop.wait(scenario)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("how", ["raised", "awaited"])
+def test_a_generator_exit_is_a_failure_and_the_handler_gets_the_next_message(
+    loop: Loop, nodes: Nodes, how: str, concurrency: int
+) -> None:
+    """Python closes a coroutine that awaits a Deferred which fails so."""
+    attempts: list[int] = []
+
+    async def handler(delivery: Delivery) -> None:
+        attempts.append(delivery.attempt)
+        if delivery.attempt == 1 and how == "raised":
+            raise GeneratorExit
+        if delivery.attempt == 1 and how == "awaited":
+            await fail(GeneratorExit())
+
+    async def scenario() -> None:
+        async with nodes.pair(retry_interval=0.05) as (left, right):
+            right.register_callback("news", "", handler, concurrency=concurrency)
+            await left.wait_acked(await left.send_many([("news", "", b"x")] * 4))
+            assert sorted(attempts) == [1, 1, 1, 1, 2, 2, 2, 2]
 
     loop.wait(scenario)
 

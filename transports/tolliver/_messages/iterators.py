@@ -195,7 +195,8 @@ class _HandlerCalls:
             while awaited is not None or not self.mailbox.closed:
                 if awaited is not None:
                     self._keeps_task = True
-                    await self._wait_for(*awaited)
+                    if await self._wait_for(*awaited):
+                        break
                 self._core.run_follows = True
                 try:
                     awaited = self._call_each(monotonic() + SLICE)
@@ -212,9 +213,13 @@ class _HandlerCalls:
                     return
         finally:
             self._cancel = None
+        self.set()
 
-    async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> None:
-        """Await the handler's result. Until then the message counts as being processed (D-9)."""
+    async def _wait_for(self, delivery: Delivery, result: Awaitable[object]) -> bool:
+        """Await the handler's result. Until then the message counts as being processed (D-9).
+
+        Returns True after a GeneratorExit: Python may be closing this coroutine, so it must not await again.
+        """
         began = monotonic()
         self.mailbox.begin((delivery,))
         try:
@@ -224,10 +229,11 @@ class _HandlerCalls:
             if self._core.is_outside(error):
                 raise
             self._raised(delivery, error)
-        else:
-            self._ended(delivery, began)
-            if self.mailbox.is_well(delivery, outcome):
-                self._well.append(delivery)
+            return isinstance(error, GeneratorExit)
+        self._ended(delivery, began)
+        if self.mailbox.is_well(delivery, outcome):
+            self._well.append(delivery)
+        return False
 
     def _ended(self, delivery: Delivery, began: float) -> None:
         self.mailbox.end((delivery,))

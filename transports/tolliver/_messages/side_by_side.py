@@ -174,21 +174,29 @@ class SideBySideCalls:
             if call is None:
                 await worker.wakeup.wait()
                 continue
-            await self._wait_for(call)
+            if await self._wait_for(call):
+                self._workers.remove(worker)
+                self.set()
+                return
             self._idle.append(worker)
             if self.mailbox.waiting:
                 self._core.call_at_end(self)
 
-    async def _wait_for(self, call: _Begun) -> None:
+    async def _wait_for(self, call: _Begun) -> bool:
+        """Await the handler's result. Returns True after a GeneratorExit: Python may be closing this coroutine, so it
+        must not await again."""
+        is_closed = False
         try:
             result = await call.result
         except BaseException as error:
             if self._core.is_outside(error):
                 raise
             self._raised(call.delivery, error)
+            is_closed = isinstance(error, GeneratorExit)
         else:
             self.mailbox.returned(call.delivery, result)
         self._ended(call.delivery, call.at)
+        return is_closed
 
     def _raised(self, delivery: Delivery, error: BaseException) -> None:
         if not self.mailbox.closed:  # closing cancels the task, which on Twisted raises an Exception

@@ -214,13 +214,12 @@ class Endpoint(LoopEndpoint):
                 self._reactor.callLater(0, self._reactor.stop)
             return result
 
-        task.addBoth(ended).addErrback(lambda failure: failure.trap(CancelledError))
+        task.addBoth(ended).addErrback(lambda failure: failure.trap(CancelledError, GeneratorExit))
         return lambda: self._reactor.callLater(0, task.cancel)  # later, as the task may cancel itself
 
     def is_outside(self, error: BaseException) -> bool:
-        """True if the exception ends the current coroutine. On Twisted GeneratorExit does, as cancelling raises an
-        Exception."""
-        return is_interrupt(error) or isinstance(error, GeneratorExit)
+        """True if the exception ends the current coroutine. Cancelling raises an Exception, like any failure."""
+        return is_interrupt(error)
 
     def yield_to_loop(self) -> Deferred[None]:
         return deferLater(self._reactor, 0)
