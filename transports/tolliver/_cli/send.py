@@ -262,22 +262,9 @@ async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[
 
     A signal, for which it watches, is the end of what is to be sent: what was read is stored, and Interrupted raised.
     """
-    pauses = _Pauses()
+    sender = _Sender(job, tally, show)
     with signals() as told:
-        await alongside(partial(_send, options, job, tally, show, pauses), [partial(pauses.watch, told)])
-
-
-async def _send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[[], None], pauses: _Pauses) -> None:
-    async with create_instance(options) as instance:
-        await _meet(instance, options, job)
-        tally.begun = time.monotonic()
-        tally.connected = sum(peer.connected for peer in instance.peers())
-        try:
-            await _Sender(instance, job, tally, show, pauses).send()
-        finally:
-            tally.ended = time.monotonic()
-    if pauses.interrupted is not None:
-        raise pauses.interrupted
+        await alongside(partial(sender.send, options), [partial(sender.watch, told)])
 
 
 async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
@@ -310,69 +297,63 @@ def _wants(peer: PeerInfo, job: Job) -> bool:
     )
 
 
-class _Pauses:
-    """Waits that a signal ends. The work between them is done to its end."""
+class _Sender:
+    """Batches under way were stored and are not acknowledged, the oldest first. A signal ends the waits for more to
+    read, for its time and for acknowledgements; what was read is stored all the same."""
 
-    interrupted: Interrupted | None = None
+    _instance: Instance
 
-    def __init__(self) -> None:
-        self._scope: anyio.CancelScope | None = None
-        self._begun = False
+    def __init__(self, job: Job, tally: Tally, show: Callable[[], None]) -> None:
+        self._job = job
+        self._tally = tally
+        self._show = show
+        self._under_way: deque[Receipt] = deque()
+        self._reading: anyio.CancelScope | None = None
+        self._interrupted: Interrupted | None = None
 
     async def watch(self, told: Callable[[], Awaitable[None]]) -> None:
         """Raises Interrupted where nothing has been read yet."""
         try:
             await told()
         except Interrupted as signalled:
-            if not self._begun:
+            if self._reading is None:
                 raise
-            self.interrupted = signalled
-            if self._scope is not None:
-                self._scope.cancel()
+            self._interrupted = signalled
+            self._reading.cancel()
 
-    async def wait(self, work: Callable[[], Awaitable[T]], otherwise: T) -> T:
-        """The result of the work; or the other value, once a signal has come."""
-        self._begun = True
-        if self.interrupted is not None:
-            return otherwise
-        with anyio.CancelScope() as self._scope:
+    async def send(self, options: InstanceOptions) -> None:
+        async with create_instance(options) as self._instance:
+            await _meet(self._instance, options, self._job)
+            self._tally.begun = time.monotonic()
+            self._tally.connected = sum(peer.connected for peer in self._instance.peers())
             try:
-                return await work()
+                with anyio.CancelScope() as self._reading:
+                    await self._send_batches()
+                    if self._job.keeps:
+                        await self._settle_to(0)
+                if not self._job.keeps:
+                    await self._settle_to(0)
             finally:
-                self._scope = None
-        return otherwise
+                for receipt in self._under_way:
+                    self._tally.settle(receipt)
+                if self._under_way:
+                    self._tally.waiting = [peer for peer in self._instance.peers() if peer.pending]
+                self._tally.ended = time.monotonic()
+        if self._interrupted is not None:
+            raise self._interrupted
 
-
-class _Sender:
-    """Batches under way were stored and are not acknowledged, the oldest first."""
-
-    def __init__(self, instance: Instance, job: Job, tally: Tally, show: Callable[[], None], pauses: _Pauses) -> None:
-        self._pauses = pauses
-        self._instance = instance
-        self._job = job
-        self._tally = tally
-        self._show = show
-        self._under_way: deque[Receipt] = deque()
-
-    async def send(self) -> None:
-        try:
-            async with aclosing(self._job.batches()) as batches:
-                while (batch := await self._pauses.wait(partial(anext, batches, None), None)) is not None:
-                    await self._pauses.wait(self._keep_pace, None)
-                    self._tally.begin(batch)
-                    for at in range(0, len(batch.items), BATCH):
-                        await self._send_some(batch.items[at : at + BATCH], batch.reliable)
-                    self._show()
-                    await self._pauses.wait(partial(self._settle_to, _UNDER_WAY), None)
-            if self._job.keeps:
-                await self._pauses.wait(partial(self._settle_to, 0), None)
-            else:
-                await self._settle_to(0)
-        finally:
-            for receipt in self._under_way:
-                self._tally.settle(receipt)
-            if self._under_way:
-                self._tally.waiting = [peer for peer in self._instance.peers() if peer.pending]
+    async def _send_batches(self) -> None:
+        async with aclosing(self._job.batches()) as batches:
+            async for batch in batches:
+                try:
+                    await self._keep_pace()
+                finally:  # at a signal, too
+                    with anyio.CancelScope(shield=True):
+                        self._tally.begin(batch)
+                        for at in range(0, len(batch.items), BATCH):
+                            await self._send_some(batch.items[at : at + BATCH], batch.reliable)
+                self._show()
+                await self._settle_to(_UNDER_WAY)
 
     async def _send_some(self, items: list[Item], reliable: bool) -> None:
         if not reliable:
@@ -395,7 +376,7 @@ class _Sender:
             try:
                 return await self._instance.send_many(items, to=self._job.to)
             except OutboxFull:
-                if time.monotonic() > deadline or self._pauses.interrupted is not None:
+                if time.monotonic() > deadline or self._interrupted is not None:
                     raise
             await anyio.sleep(_POLL)
 
