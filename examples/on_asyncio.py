@@ -4,6 +4,7 @@ It needs "tolliver-proto[anyio,cli,msgspec]", and `tolliver certs certs alice bo
 """
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tolliver.anyio import TLS, InstanceOptions, create_instance
@@ -36,4 +37,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())

@@ -4,6 +4,7 @@ It needs "tolliver-proto[blocking,cli]", and `tolliver certs certs alice bob` on
 """
 
 from collections import Counter
+from contextlib import suppress
 from threading import Thread, current_thread
 
 from tolliver.blocking import TLS, InstanceOptions, create_instance
@@ -41,4 +42,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):
+        main()

@@ -38,4 +38,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    try:
+        trio.run(main)
+    except* KeyboardInterrupt:
+        pass

@@ -3,8 +3,10 @@
 It needs "tolliver-proto[twisted,cli]", and `tolliver certs certs alice bob` once.
 """
 
+from contextlib import suppress
 from typing import Any
 
+from tolliver import ConnectionClosing
 from tolliver.codecs import Json, TypedRequest
 from tolliver.twisted import TLS, InstanceOptions, create_instance
 from twisted.internet.task import deferLater, react
@@ -26,9 +28,10 @@ async def main(reactor: Any) -> None:
         async with await create_instance(options("alice"), reactor) as alice:
             await alice.new_connection(f"127.0.0.1:{bob.port}")
             quotients = alice.channel("quotients", codec=Json())
-            for question in ([10, 4], [1, 3]):
-                reply = await quotients.request(question)
-                print("alice asks for", question, "and bob answers", reply.value)
+            with suppress(ConnectionClosing):  # the reactor closes its instances at Ctrl-C
+                for question in ([10, 4], [1, 3]):
+                    reply = await quotients.request(question)
+                    print("alice asks for", question, "and bob answers", reply.value)
 
 
 if __name__ == "__main__":

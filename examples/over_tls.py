@@ -11,6 +11,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -135,7 +136,7 @@ class Line:
 
 
 if __name__ == "__main__":
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with suppress(KeyboardInterrupt), socket.create_server(("127.0.0.1", 0)) as listener:
         SELECTOR.register(listener, selectors.EVENT_READ)
         for _ in range(2):
             Line(socket.create_connection(listener.getsockname()), "bob", Role.CLIENT)

@@ -6,6 +6,7 @@ It needs `tolliver-proto` alone: no extra, no certificate.
 import select
 import socket
 import time
+from contextlib import suppress
 from uuid import uuid4
 
 from tolliver_proto import Ack, Connection, Established, Event, HandshakeRequest, Message, Role, Subscription
@@ -49,13 +50,13 @@ def react(conn: Connection, event: Event) -> None:
 
 
 if __name__ == "__main__":
-    pair = zip(socket.socketpair(), (Role.SERVER, Role.CLIENT), strict=True)
-    ends: list[End] = [End(sock, role) for sock, role in pair]
-    wait: float | None = 0.0
-    while ends:
-        ready = select.select([end.sock for end in ends], [end.sock for end in ends if end.unwritten], [], wait)[0]
-        for end in ends:
-            end.turn(end.sock in ready)
-        ends = [end for end in ends if end.sock.fileno() >= 0]
-        dues = (due for end in ends if (due := end.conn.next_timeout()) is not None)
-        wait = min((max(0.0, due - time.monotonic()) for due in dues), default=None)
+    with suppress(KeyboardInterrupt):
+        ends = [End(*one) for one in zip(socket.socketpair(), (Role.SERVER, Role.CLIENT), strict=True)]
+        wait: float | None = 0.0
+        while ends:
+            ready = select.select([end.sock for end in ends], [end.sock for end in ends if end.unwritten], [], wait)[0]
+            for end in ends:
+                end.turn(end.sock in ready)
+            ends = [end for end in ends if end.sock.fileno() >= 0]
+            dues = (due for end in ends if (due := end.conn.next_timeout()) is not None)
+            wait = min((max(0.0, due - time.monotonic()) for due in dues), default=None)

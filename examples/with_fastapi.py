@@ -6,7 +6,7 @@ It needs "tolliver-proto[anyio,cli]", fastapi, uvicorn, and `tolliver certs cert
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from socket import create_server
 from urllib.request import Request, urlopen
 
@@ -57,4 +57,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())

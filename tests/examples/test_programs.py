@@ -26,7 +26,7 @@ SAID = {
     "with_fastapi": 'the service says {"stored for":1}',
 }
 """A line that shows that the program came to its end."""
-MOST_LINES = dict.fromkeys(SAID, 60) | {"over_tls": 150}
+MOST_LINES = dict.fromkeys(SAID, 62) | {"over_tls": 151}
 NEEDS = {"with_fastapi": "fastapi"}
 IN_SPARK = ("into_spark", "from_spark")
 """Run by tests/spark/test_page.py, in the session that its tests share."""
@@ -50,3 +50,28 @@ def test_the_program_says_what_it_did_and_ends(name: str, tmp_path: Path, certs:
     command = [sys.executable, "-W", "error", str(FOLDER / f"{name}.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, SAID[name] in done.stdout.splitlines()) == (0, True), done.stdout + done.stderr
+
+
+INTERRUPTED = """
+import builtins, os, runpy, signal, sys
+
+def interrupt(*_words, **_more):
+    builtins.print = said
+    os.kill(os.getpid(), signal.SIGINT)
+
+said, builtins.print = builtins.print, interrupt
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+"""Ctrl-C in place of the first line that the program says."""
+
+
+@pytest.mark.parametrize("name", [name for name in SAID if name not in IN_SPARK])
+def test_ctrl_c_ends_the_program_without_a_traceback(name: str, tmp_path: Path, certs: Certificates) -> None:
+    if name in NEEDS and find_spec(NEEDS[name]) is None:
+        pytest.skip(f"{name} needs {NEEDS[name]}, which is not installed")
+    for member in ("alice", "bob"):
+        certs.tls(member)
+    (tmp_path / "certs").symlink_to(certs.directory)
+    command = [sys.executable, "-c", INTERRUPTED, str(FOLDER / f"{name}.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
