@@ -1,8 +1,8 @@
 """OpenTelemetry: metrics and spans of an instance.
 
-Spans and metrics of calls and handlers follow the messaging conventions, version 1.44. `traced = instrument(instance)`,
-and the program calls `traced` in place of the instance. Only what goes through it is traced; an instance that is not
-instrumented pays nothing. docs/watching.md has every name. Needs `opentelemetry-api` (the [otel] extra).
+Spans and metrics of calls and handlers follow the messaging conventions, version 1.44. Wrap the instance, `traced =
+instrument(instance)`, and call `traced` instead: only such calls are traced, and an instance that is not wrapped has no
+cost. docs/watching.md has every name. Needs `opentelemetry-api` (the [otel] extra).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _KINDS = {
 def instrument(
     instance: I, *, meter_provider: MeterProvider | None = None, tracer_provider: TracerProvider | None = None
 ) -> I:
-    """Observe the numbers of an instance that is open, and return it `Traced`. Call it on the instance's thread.
+    """Observe the numbers of an open instance, and return it as `Traced`. Call it on the instance's thread.
 
-    A provider that is left out is the global one. The numbers are those of `status()`; a snapshot is taken once for
-    each reading, and none is given once the instance is closed.
+    Providers are by default the global ones. The numbers are those of `status()`, with one snapshot for each reading;
+    none are reported once the instance is closed.
     """
-    # A meter of its own: the SDK drops what a second instrument of one meter and name would observe.
+    # A meter for each instance: the SDK ignores a second instrument with the same meter and name.
     own = {"tolliver.instance": str(instance.instance_id)}
     meter = metrics.get_meter(_NAME, __version__, meter_provider, _SCHEMA, own)
     _observe(instance, meter)
@@ -69,12 +69,12 @@ def instrument(
 
 
 class _Reading:
-    """Samples of one snapshot for all instruments: an instrument that asks again has a new one taken."""
+    """Samples of one snapshot for all instruments. An instrument that asks a second time gets a new snapshot."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
         self._lock = threading.Lock()
-        self._left: set[str] = set()  # instruments that have not asked for this one yet
+        self._left: set[str] = set()  # instruments that have not read this snapshot yet
         self._samples: dict[Metric, list[Sample]] = {}
         self._names: set[str] = set()
 
@@ -102,7 +102,8 @@ class _Reading:
 
 
 def _observe(instance: BaseInstance[Any], meter: Meter) -> None:
-    """Counters and gauges are read with each snapshot; histograms hear each number, as an instrument takes no sums."""
+    """Create the instruments. Counters and gauges are read from snapshots; histograms get each value as it is counted,
+    as an instrument does not accept sums."""
     reading = _Reading(Snapshots(instance))
     live, own = histograms_of(cast(Any, instance._core)), {"tolliver.instance": str(instance.instance_id)}
     for metric in METRICS:
@@ -118,7 +119,7 @@ def _observe(instance: BaseInstance[Any], meter: Meter) -> None:
 
 
 def _name(metric: Metric) -> str:
-    """The unit is the instrument's own, and no part of its name. Times of handlers have a name in the conventions."""
+    """Name of a metric's instrument. It does not include the unit, which the instrument has."""
     subject = "" if metric.subject == "instance" else f"{metric.subject}."
     named = metric.name.removesuffix("_seconds")
     if metric.unit == "bytes":
@@ -147,7 +148,7 @@ class _Calls:
         return self._meter.create_counter(name, "{message}", text)
 
     def record(self, operation: str, seconds: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """One that has ended. `attributes` are those that all four have."""
+        """Record an ended call. `attributes` are those common to all four instruments."""
         if operation == "process":
             self._process.record(seconds, attributes)
         else:
@@ -159,17 +160,17 @@ class _Calls:
 
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Seconds: the buckets that the conventions ask for."""
+"""Bucket bounds in seconds that the conventions require."""
 
 
 # Spans.
 
 
 class Traced:
-    """An instance whose sends, requests, handlers and iterators have spans; all else of it is the instance's own.
+    """An instance whose sends, requests, handlers and iterators have spans. All other attributes are the instance's.
 
-    An event that a channel with the codec `CloudEvents()` sends carries the context of its send span, unless it has one
-    already, which the send span links to then. Spans of a message that carries none stand alone.
+    A CloudEvent (codec `CloudEvents()`) that is sent without a trace context gets that of its send span; one with a
+    context keeps it, and the send span links to it. Other messages carry no context, so their spans are not connected.
     """
 
     def __init__(self, instance: BaseInstance[Any], meter: Meter, tracer: Tracer) -> None:
@@ -186,59 +187,59 @@ class Traced:
         return f"<Traced {self._instance!r}>"
 
     def channel(self, name: str, **codecs: Any) -> Any:
-        """As the instance's own, `TracedChannel`."""
+        """Like the instance's call; returns a `TracedChannel`."""
         return TracedChannel(cast(Any, self._instance).channel(name, **codecs), self._spans, codecs.get("codec"))
 
     def send(self, channel: str, key: str, body: Any, **terms: Any) -> Any:
-        """As the instance's own."""
+        """Like the instance's call, with a span."""
         return self._spans.sent(
             "send", [channel], lambda _span: cast(Any, self._instance).send(channel, key, body, **terms)
         )
 
     def unreliable_send(self, channel: str, key: str, body: Any, **terms: Any) -> Any:
-        """As the instance's own."""
+        """Like the instance's call, with a span."""
         send = cast(Any, self._instance).unreliable_send
         return self._spans.sent("unreliable_send", [channel], lambda _span: send(channel, key, body, **terms))
 
     def send_many(self, items: Iterable[tuple[str, str, Any]], **terms: Any) -> Any:
-        """As the instance's own; one span for all of them."""
+        """Like the instance's call, with one span for all messages."""
         items = tuple(items)
         channels, send = [channel for channel, _, _ in items], cast(Any, self._instance).send_many
         return self._spans.sent("send_many", channels, lambda _span: send(items, **terms), batch=len(items))
 
     def request(self, channel: str, body: Any, key: str = "", **terms: Any) -> Any:
-        """As the instance's own; its span ends with the reply."""
+        """Like the instance's call, with a span that ends with the reply."""
         ask = cast(Any, self._instance).request
         return self._spans.sent("request", [channel], lambda _span: ask(channel, body, key, **terms))
 
     def gather(self, channel: str, body: Any, key: str = "", **terms: Any) -> Any:
-        """As the instance's own; its span ends with the replies."""
+        """Like the instance's call, with a span that ends with the replies."""
         ask = cast(Any, self._instance).gather
         return self._spans.sent("gather", [channel], lambda _span: ask(channel, body, key, **terms))
 
     def respond(self, channel: str, handler: Any, key: str = "", **choices: Any) -> Any:
-        """As the instance's own, with a span for each call of the handler."""
+        """Like the instance's call, with a span for each call of the handler."""
         return cast(Any, self._instance).respond(channel, self._spans.responding(handler), key, **choices)
 
     def register_callback(self, channel: str, key: str, handler: Any, **choices: Any) -> Any:
-        """As the instance's own, with a span for each call of the handler."""
+        """Like the instance's call, with a span for each call of the handler."""
         return cast(Any, self._instance).register_callback(channel, key, self._spans.handling(handler), **choices)
 
     def subscribe(self, channel: str, key: str = "", handler: Any = None, **choices: Any) -> Any:
-        """As the instance's own, with a span for each call of the handler."""
+        """Like the instance's call, with a span for each call of the handler."""
         return cast(Any, self._instance).subscribe(channel, key, self._spans.handling(handler), **choices)
 
     def messages(self, channel: str, key: str = "", **choices: Any) -> Any:
-        """As the instance's own; deliveries are `TracedDelivery`."""
+        """Like the instance's call; yields `TracedDelivery`."""
         return _Receiving(cast(Any, self._instance).messages(channel, key, **choices), self._spans.received)
 
     def message_runs(self, channel: str, key: str = "", **choices: Any) -> Any:
-        """As the instance's own; runs are `TracedRun`."""
+        """Like the instance's call; yields `TracedRun`."""
         return _Receiving(cast(Any, self._instance).message_runs(channel, key, **choices), self._spans.received_run)
 
 
 class TracedChannel:
-    """A channel whose calls have spans, as those of `Traced`; all else of it is the channel's own."""
+    """A channel whose calls have spans, like those of `Traced`. All other attributes are the channel's."""
 
     def __init__(self, channel: Any, spans: _Spans, codec: object) -> None:
         self._channel = channel
@@ -262,15 +263,15 @@ class TracedChannel:
         return self._spans.sent(name, [self._channel.name] * len(values), call, values, count)
 
     def send(self, key: str, value: Any, **terms: Any) -> Any:
-        """As the channel's own."""
+        """Like the channel's call, with a span."""
         return self._sent("send", [value], lambda given: self._channel.send(key, *given, **terms))
 
     def unreliable_send(self, key: str, value: Any, **terms: Any) -> Any:
-        """As the channel's own."""
+        """Like the channel's call, with a span."""
         return self._sent("unreliable_send", [value], lambda given: self._channel.unreliable_send(key, *given, **terms))
 
     def send_many(self, items: Iterable[tuple[str, Any]], **terms: Any) -> Any:
-        """As the channel's own; one span for all of them."""
+        """Like the channel's call, with one span for all messages."""
         items = tuple(items)
         keys = [key for key, _ in items]
         return self._sent(
@@ -280,36 +281,36 @@ class TracedChannel:
         )
 
     def request(self, value: Any, key: str = "", **terms: Any) -> Any:
-        """As the channel's own; its span ends with the reply."""
+        """Like the channel's call, with a span that ends with the reply."""
         return self._sent("request", [value], lambda given: self._channel.request(*given, key, **terms))
 
     def gather(self, value: Any, key: str = "", **terms: Any) -> Any:
-        """As the channel's own; its span ends with the replies."""
+        """Like the channel's call, with a span that ends with the replies."""
         return self._sent("gather", [value], lambda given: self._channel.gather(*given, key, **terms))
 
     def respond(self, handler: Any, key: str = "", **choices: Any) -> Any:
-        """As the channel's own, with a span for each call of the handler."""
+        """Like the channel's call, with a span for each call of the handler."""
         return self._channel.respond(self._spans.responding(handler), key, **choices)
 
     def register_callback(self, key: str, handler: Any, **choices: Any) -> Any:
-        """As the channel's own, with a span for each call of the handler."""
+        """Like the channel's call, with a span for each call of the handler."""
         return self._channel.register_callback(key, self._spans.handling(handler), **choices)
 
     def subscribe(self, key: str = "", handler: Any = None, **choices: Any) -> Any:
-        """As the channel's own, with a span for each call of the handler."""
+        """Like the channel's call, with a span for each call of the handler."""
         return self._channel.subscribe(key, self._spans.handling(handler), **choices)
 
     def messages(self, key: str = "", **choices: Any) -> Any:
-        """As the channel's own; deliveries are `TracedDelivery`."""
+        """Like the channel's call; yields `TracedDelivery`."""
         return _Receiving(self._channel.messages(key, **choices), self._spans.received)
 
     def runs(self, key: str = "", **choices: Any) -> Any:
-        """As the channel's own; runs are `TracedRun`."""
+        """Like the channel's call; yields `TracedRun`."""
         return _Receiving(self._channel.runs(key, **choices), self._spans.received_run)
 
 
 class _Operation:
-    """A span, and what the instruments get at its end."""
+    """A span, and the values that are recorded at its end."""
 
     def __init__(self, span: Span, record: Callable[[float, str], None]) -> None:
         self.span = span
@@ -317,7 +318,8 @@ class _Operation:
         self._began = monotonic()
 
     def end(self, error: str = "") -> None:
-        """Ended, with that type of error, if any. The text of an error is left out, as it may hold a peer's bytes."""
+        """End the span, with the type of an error if there is one. The error's text is left out, as it may quote a
+        peer's bytes."""
         if error:
             self.span.set_attribute("error.type", error)
             self.span.set_status(Status(StatusCode.ERROR))
@@ -325,26 +327,26 @@ class _Operation:
         self._record(monotonic() - self._began, error)
 
     def fail(self, error: BaseException) -> None:
-        """Ended with this error."""
+        """End the span with this exception."""
         self.end(type(error).__qualname__)
 
     def come(self, result: Any, is_well: Callable[[Any], bool] | None) -> None:
-        """Ended with this result."""
+        """End the span with this result of the call."""
         try:
             well = is_well is None or is_well(result)
-        except Exception:  # whether it is true cannot be had: the instance says so
+        except Exception:  # its truth cannot be determined: the instance reports that
             well = False
         self.end("" if well else "not_handled")
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """With this span as the current one."""
+        """Context manager: this span is the current one."""
         with trace.use_span(self.span, record_exception=False, set_status_on_exception=False):
             yield
 
 
 class _Spans:
-    """Operations of one instance, as the conventions want them."""
+    """Creates the spans of one instance by OpenTelemetry's messaging conventions."""
 
     def __init__(self, calls: _Calls, tracer: Tracer, instance_id: str) -> None:
         self._calls = calls
@@ -387,7 +389,8 @@ class _Spans:
     def within(
         self, operation: _Operation, call: Callable[[], Any], is_well: Callable[[Any], bool] | None = None
     ) -> Any:
-        """The call, with this span as the current one until what it gives back is there."""
+        """Make a call with this span as the current one. The span ends with the call's result, even if that is
+        awaited."""
         try:
             with operation.current():
                 result = call()
@@ -409,22 +412,23 @@ class _Spans:
         values: Iterable[Any] = (),
         batch: int | None = None,
     ) -> Any:
-        """The call of this name, which sends these values, with a span until what it gives back is there."""
+        """Make a sending call in a span named `name`, which ends with the call's result. `values` are the values
+        sent."""
         operation = self.start("send", channels, links=_links(values), name=name, batch=batch)
         return self.within(operation, lambda: send(operation.span))
 
     def handling(self, handler: Any) -> Any:
-        """The handler of messages with a span around each call."""
+        """Wrap a handler of messages in a span for each call."""
         return self._processing(handler, "process", _is_well)
 
     def responding(self, handler: Any) -> Any:
-        """The handler of requests with a span around each call."""
+        """Wrap a handler of requests in a span for each call."""
         return self._processing(handler, "respond", lambda _result: True)
 
     def _processing(self, handler: Any, name: str, is_well: Callable[[Any], bool]) -> Any:
-        """The handler with a span around each call, plain or async as it is itself."""
+        """Wrap a handler, async if it is, in a span for each call."""
         if not callable(handler):
-            return handler  # its registration says so
+            return handler  # registering it raises TypeError
 
         def call(given: Any) -> Any:
             about = given if isinstance(given, Delivery) else None
@@ -465,8 +469,10 @@ class _Spans:
 
 
 class TracedDelivery(Delivery):
-    """A delivery out of a traced iterator: settling it has a span. `context` is that of its receive span, for spans of
-    the program's own; all else, such as `value`, is the delivery's."""
+    """A delivery from a traced iterator, with a span for settling it. All other attributes are the delivery's.
+
+    `context` is the context of its receive span, as the parent of the program's own spans.
+    """
 
     __slots__ = ("_spans", "context", "delivery")
 
@@ -477,28 +483,29 @@ class TracedDelivery(Delivery):
         self._spans = spans
 
     def __getattr__(self, name: str) -> Any:
-        if name == "delivery":  # it is being made
+        if name == "delivery":  # not set yet
             raise AttributeError(name)
         return getattr(self.delivery, name)
 
     def ack(self) -> None:
-        """Handled: the sender may forget it (T-45). Does nothing the second time."""
+        """Report success: the sender may delete the message (T-45). A second call does nothing."""
         with self._spans.settling("ack", self.delivery, self.context):
             self.delivery.ack()
 
     def fail(self, retry_in: float | None = None) -> None:
-        """Not handled: the sender keeps it, and sends it again (T-50); `retry_in` as of the delivery (P-22)."""
+        """Report failure: the sender keeps and resends the message (T-50). `retry_in` is as in `Delivery.fail`
+        (P-22)."""
         with self._spans.settling("fail", self.delivery, self.context):
             self.delivery.fail(retry_in)
 
     def give_up(self, reason: str) -> None:
-        """Not handled, and trying again is no use: kept as a dead letter, and acknowledged (T-47, P-23)."""
+        """Store the message as a dead letter, with this reason, and acknowledge it: retrying is no use (T-47, P-23)."""
         with self._spans.settling("give_up", self.delivery, self.context):
             self.delivery.give_up(reason)
 
 
 class TracedRun:
-    """A run out of a traced iterator: receiving it is one span with links, and so is settling it."""
+    """A run from a traced iterator: one span with links for receiving it, another for settling it."""
 
     def __init__(self, run: Any, context: Context, spans: _Spans) -> None:
         self.run = run
@@ -521,23 +528,25 @@ class TracedRun:
         return self.run[index]
 
     def ack(self) -> None:
-        """Handled: the senders may forget them (T-45)."""
+        """Report success for the rest of the run: the senders may delete the messages (T-45)."""
         with self._spans.settling("ack", self.run, self.context):
             self.run.ack()
 
     def fail(self, retry_in: float | None = None) -> None:
-        """Not handled: the senders keep them, and send them again (T-50). `retry_in` as of a delivery (P-22)."""
+        """Report failure for the rest of the run: the senders keep and resend the messages (T-50). `retry_in` is as in
+        `Delivery.fail` (P-22)."""
         with self._spans.settling("fail", self.run, self.context):
             self.run.fail(retry_in)
 
     def give_up(self, reason: str) -> None:
-        """Not handled, and trying again is no use: kept as dead letters, and acknowledged (T-47, P-23)."""
+        """Store the rest of the run as dead letters, with this reason, and acknowledge it: retrying is no use (T-47,
+        P-23)."""
         with self._spans.settling("give_up", self.run, self.context):
             self.run.give_up(reason)
 
 
 class _Receiving:
-    """An iterator for tasks or threads, and what becomes of each thing that it hands out."""
+    """An iterator for tasks or threads, with spans for the items that it yields."""
 
     def __init__(self, source: Any, received: Callable[[Any], Any]) -> None:
         self._source = source
@@ -597,7 +606,7 @@ def _fired(operation: _Operation, is_well: Callable[[Any], bool] | None, result:
 
 
 def _named(call: Callable[..., Any], handler: Any) -> Callable[..., Any]:
-    """Texts name the program's own handler."""
+    """Give a wrapper the name of the program's handler, for texts."""
     if hasattr(handler, "__qualname__"):
         return wraps(handler)(call)
     call.__qualname__ = type(handler).__qualname__
@@ -608,24 +617,24 @@ def _readable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# Context in events.
+# Trace context in CloudEvents.
 
 
 def _carrier(given: Any) -> dict[str, str]:
-    """The context that an event has, or the event that is a delivery's or request's value."""
+    """Trace context of a CloudEvent, given itself or as the value of a delivery or request."""
     ask = getattr(given, "get_extension", None) or getattr(getattr(given, "value", None), "get_extension", None)
     found = {} if ask is None else {field: ask(field) for field in _FIELDS}
     return {field: text for field, text in found.items() if isinstance(text, str)}
 
 
 def _context_of(given: Any) -> Context | None:
-    """Parent of a span for this message: its sender's where it carries one, else the current span."""
+    """Parent context for a message's span: its sender's if the message carries one, else the current one."""
     carrier = _carrier(given)
     return _CONTEXT.extract(carrier) if carrier else None
 
 
 def _links(given: Iterable[Any]) -> list[Link]:
-    """Links to the contexts that these carry."""
+    """Links to the contexts of messages."""
     contexts = [
         trace.get_current_span(_CONTEXT.extract(carrier, Context())) for one in given if (carrier := _carrier(one))
     ]
@@ -633,7 +642,7 @@ def _links(given: Iterable[Any]) -> list[Link]:
 
 
 def _carrying(span: Span, event: Any) -> Any:
-    """The event with this span's context, a copy of what the program has; one that has a context as it is."""
+    """Copy of the event with this span's context. An event that has a context is returned unchanged."""
     if not hasattr(event, "get_attributes") or _carrier(event):
         return event
     carrier: dict[str, str] = {}
@@ -641,5 +650,5 @@ def _carrying(span: Span, event: Any) -> Any:
     attributes = event.get_attributes()
     carrying = type(event)({**attributes, **carrier}, event.get_data())
     if "time" not in attributes:
-        carrying.get_attributes().pop("time", None)  # which the library makes up
+        carrying.get_attributes().pop("time", None)  # invented by the library
     return carrying

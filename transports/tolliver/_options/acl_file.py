@@ -1,17 +1,17 @@
 """Access rules from a TOML file.
 
-    default = "deny"                                     # what all others may do: "allow" (everything) or "deny"
+    default = "deny"                                     # rights of all other peers: "allow" (everything) or "deny"
 
     [peers."01890000-0000-7000-8000-000000000001"]
-    subscribe = [["readings", "*"], ["alarms", "kitchen"]]    # [channel, key] each; a * at the end: all that begin so
+    subscribe = [["readings", "*"], ["alarms", "kitchen"]]    # [channel, key] pairs; a final * matches any rest
     publish = [["*", "*"]]
     connect = true
 
     [derived.f00dbabe0001]                               # all identities of this certificate's prefix (T-72a)
     publish = [["readings", "*"]]
 
-A pattern is two strings and no syntax of its own, as names may hold any character. Anything that a peer's entry does
-not say is as the default has it, but for `connect`: who is listed may connect.
+A pattern is two strings, not one with a separator, as names may contain any character. A right that a peer's entry does
+not mention is as in the default, except `connect`: a listed peer may connect.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _RIGHTS = ("subscribe", "publish", "connect")
 
 
 def load_acl(path: str | os.PathLike[str]) -> Acl:
-    """The rules in this file. Raises OSError, and ValueError that names the file, the entry and what to write."""
+    """Load the rules of this file. Raises OSError, and ValueError that names the file, the entry and what to write."""
     try:
         return _acl(tomllib.loads(read_file(path).decode()))
-    except ValueError as error:  # of TOML and of UTF-8 too
+    except ValueError as error:  # invalid TOML or UTF-8
         raise ValueError(f"access rules in {os.fspath(path)}: {error}") from None
 
 

@@ -1,7 +1,4 @@
-"""Validators and converters common to all options.
-
-Each says what to give instead.
-"""
+"""Validators and converters common to all options. Each error has advice."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ Validator = Callable[[Any, "Attribute[Any]", Any], None]
 
 
 def told(takes: str, help: str, sentence: str) -> Mapping[str, str]:
-    """Metadata of an option's field, from which its flag, its key in a file and the pages are made.
+    """Metadata of an option's field, from which its flag, its key in a file and the documentation are generated.
 
-    `takes` is the kind of its values with their unit (`kinds`), `help` one line, and `sentence` a user's words that the
-    option answers.
+    `takes` is the kind of its values with their unit (`kinds`), `help` one line, and `sentence` a user's request that
+    the option fulfils.
     """
     return {"takes": takes, "help": help, "sentence": sentence}
 
 
 def check(predicate: Callable[[Any], bool], remedy: str, error: type[Exception] = ValueError) -> Validator:
-    """A validator that names the option, shows its value and says what to give instead."""
+    """A validator whose error names the option, its value and what to give instead."""
 
     def validate(instance: Any, attribute: Attribute[Any], value: Any) -> None:
         if not predicate(value):
@@ -36,7 +33,7 @@ def check(predicate: Callable[[Any], bool], remedy: str, error: type[Exception] 
 
 
 def is_a(kind: type[Any] | types.UnionType, remedy: str) -> Validator:
-    """A value of the type. A bool is no number here."""
+    """A validator of a value's type. A bool is not accepted as a number."""
     return check(
         lambda value: isinstance(value, kind) and (kind is bool or not isinstance(value, bool)), remedy, TypeError
     )

@@ -1,7 +1,7 @@
-"""Options of an instance, checked before anything is opened.
+"""Options of an instance, validated before anything is opened.
 
-An option that cannot work is refused where it is written, with a text that says what to write instead, so that no
-adapter checks anything again. Everything here is frozen data: no file, no socket and no event loop.
+An invalid option is refused where it is given, with advice, so adapters need no checks. Everything here is frozen data:
+no file, no socket and no event loop.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .checks import is_a as _is
 from .checks import told as _told
 from .tls import TLS as TLS
 
-DEFAULT_PORT = 7011  # T-78
-STATUS_PORT = 9464  # where scrapers look for an exporter that is told no other
+DEFAULT_PORT = 7011  # (T-78)
+STATUS_PORT = 9464  # the usual port of OpenTelemetry's Prometheus exporter
 
 Registering = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
-"""Channel, key and handler, and the choices of `register_callback` where they are not the usual ones."""
+"""Channel, key and handler; optionally a dict of options of `register_callback`."""
 
 RespondingTo = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
-"""Channel, key and handler of requests, and the choices of `respond` where they are not the usual ones."""
+"""Channel, key and handler of requests; optionally a dict of options of `respond`."""
 
 _A_REVISION = f"give one of {', '.join(f'Revision.{revision.name}' for revision in Revision)}"
 _OF_A_HANDLER = frozenset({"concurrency", "ordered_by", "pending"})
@@ -53,7 +53,7 @@ _uuid = validators.optional(
 
 
 def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
-    """host and port of "host:port", "host", "[v6]:port" or "[v6]"."""
+    """Host and port of "host:port", "host", "[v6]:port" or "[v6]"."""
     if not isinstance(text, str):
         raise TypeError(f'the address {text!r} is no text: write "host:port", "host" or "[::1]:{default_port}"')
     scheme, is_url, rest = text.partition("://")
@@ -78,7 +78,7 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
 
 
 def _pin(peer: str) -> dict[str, Any]:
-    """The field of a Remote that says who it is."""
+    """The field of a Remote that the pin sets."""
     try:
         return {"spki_sha256": bytes.fromhex(peer)} if len(peer) == 64 else {"identity": UUID(peer)}
     except ValueError:
@@ -94,7 +94,7 @@ def _join_address(host: str, port: int) -> str:
 def _is_host(value: str) -> bool:
     try:
         value.encode("idna")
-    except UnicodeError:  # an empty label, or one that is too long
+    except UnicodeError:  # a label is empty or too long
         return False
     return bool(value) and value.isprintable() and not any(c in value for c in " /[]@")
 
@@ -117,12 +117,12 @@ def _subscriptions(value: Iterable[str | tuple[str, str]]) -> tuple[Subscription
 
 @define(frozen=True)
 class Remote:
-    """A place to dial, and the peer to expect there. Equal remotes are one remote.
+    """An address to dial, and the peer expected there. Remotes with equal address and pins are the same remote.
 
     With `identity` (the UUID in the peer's certificate) or `spki_sha256` (32 bytes: the SHA-256 of its public key) the
-    peer is known by that and its host name is not checked; without either, the name must match (D-2). One that speaks
-    otherwise than everybody else is given with its `dialect`, and one that speaks another wire layout with that
-    `revision` (C6). Neither makes it another remote. Raises TypeError or ValueError.
+    peer is recognized by that, and its host name is not checked; without either, the name must match (D-2). `dialect`
+    describes a peer that deviates from the protocol, `revision` one with another wire layout (C6). Raises TypeError or
+    ValueError.
     """
 
     host: str = field(validator=_host)
@@ -148,14 +148,14 @@ class Remote:
 
     @property
     def full_dialect(self) -> Dialect:
-        """All that it is known to do otherwise."""
+        """The remote's dialect, including its revision."""
         return self.dialect.over(Dialect(revision=self.revision))
 
     @classmethod
     def parse(cls, address: str | Remote, default_port: int = DEFAULT_PORT) -> Remote:
-        """From "host:port", "host" (port 7011, T-78), "[::1]:7011" or "[::1]"; a Remote is returned as it is.
+        """Remote from "host:port", "host" (port 7011, T-78), "[::1]:7011" or "[::1]"; a Remote is returned unchanged.
 
-        With a UUID and "@" in front, or the 64 hexadecimal digits of a key's SHA-256, the peer is known by that.
+        "PIN@..." pins the peer, where PIN is its UUID or the SHA-256 of its key (64 hexadecimal digits).
         """
         if isinstance(address, Remote):
             return address
@@ -166,7 +166,7 @@ class Remote:
 
     @property
     def pinned(self) -> bool:
-        """True if the peer is known by its identity or key instead of its host name."""
+        """True if the peer is recognized by its UUID or key instead of its host name."""
         return self.identity is not None or self.spki_sha256 is not None
 
     def __str__(self) -> str:
@@ -206,7 +206,7 @@ def _responders(value: Iterable[RespondingTo]) -> tuple[RespondingTo, ...]:
 
 
 def _functions(option: str, value: Iterable[Any], choices: frozenset[str]) -> tuple[Any, ...]:
-    """Functions by channel and key, of which each may have these choices."""
+    """Validated (channel, key, handler) entries, each with optional options among `choices`."""
     if not isinstance(value, Iterable):
         raise TypeError(f"{option} is {value!r}: give a list of (channel, key, handler)")
     functions = tuple(value)
@@ -225,7 +225,7 @@ def _speaks_no_other(_version: int) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Names can be made to lead anywhere: of all names only "localhost" counts (D-15)."""
+    """True for loopback addresses and "localhost". Any other name could resolve to another machine (D-15)."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -234,7 +234,7 @@ def is_loopback(host: str) -> bool:
 
 @define(frozen=True, kw_only=True)
 class EndpointOptions:
-    """Options common to both protocols: how connections are secured (D-1, D-15)."""
+    """Options common to both protocols: the security of connections (D-1, D-15)."""
 
     default_port: ClassVar[int] = DEFAULT_PORT
 
@@ -250,7 +250,7 @@ class EndpointOptions:
     )
 
     def check_security(self, listen: tuple[str, int] | None) -> None:
-        """Raises ValueError where nothing secures it, or where plaintext would leave this machine."""
+        """Raises ValueError without TLS or `plaintext`, and for plaintext to another machine."""
         if (self.tls is None) is not self.plaintext:
             raise ValueError(
                 f"{type(self).__name__} has {'neither' if self.tls is None else 'both'} of tls and plaintext=True: "
@@ -260,7 +260,7 @@ class EndpointOptions:
             self._require_loopback(*listen)
 
     def remote(self, address: str | Remote) -> Remote:
-        """A Remote that may be dialled. Raises ValueError for plaintext beyond this machine (D-15)."""
+        """Remote for an address. Raises ValueError for plaintext to another machine (D-15)."""
         remote = Remote.parse(address, self.default_port)
         self._require_loopback(remote.host, remote.port)
         return remote
@@ -275,41 +275,42 @@ class EndpointOptions:
 
 @define(frozen=True, kw_only=True)
 class InstanceOptions(EndpointOptions):
-    """Everything that `create_instance` needs. Give `tls`, or for a trial on one machine `plaintext=True`.
+    """Everything that `create_instance` needs. Give `tls`, or `plaintext=True` for a trial on one machine.
 
-    - `database`: path of the SQLite file; one process at a time (T-79). ":memory:" keeps nothing: for trials and tests.
-    - `min_free`: bytes of free disk below which new messages are refused, while what peers acknowledge goes on being
-      removed (D-13).
-    - `listen`: "host:port", "[::1]:port" or None not to listen; port 0 lets the system choose. Kept as (host, port).
-    - `tls`: certificates; `plaintext=True` instead needs loopback addresses everywhere (D-15).
-    - `retry_interval`: seconds before the first resend of an unacknowledged message, doubling from there (T-50).
-    - `remotes`: where to dial from the start (T-75); strings as for `Remote.parse`, or Remotes.
-    - `subscriptions`: (channel, key) pairs, or channels, that it subscribes to before it listens or dials, beside the
-      stored ones. Where they are given, even as an empty list, what matches none is acknowledged and dropped from
-      the start, else 30 seconds after the opening (T-46).
-    - `handlers`: (channel, key, handler) of functions that are registered then, as by `register_callback`; a fourth
-      part may be a dict of its choices, such as {"concurrency": 4, "ordered_by": "key"}.
-    - `responders`: (channel, key, handler) of functions that answer requests from then on, as by `respond`, so that a
-      request which waits already finds them; a fourth part may be a dict of its choices, such as {"concurrency": 4}.
-    - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
-      may be async, on threads it has a thread of its own. A failure is logged with its traceback.
-    - `revision`: the wire layout of all connections, but for peers whose dialect says another (C6, docs/foreign.md);
-      `version`: what we announce (T-02); `speaks(version)`: whether we can speak a peer's version that is not ours
-      (T-60).
-    - `dialect`: how everybody speaks; `dialects`: how single peers do, by their UUIDs, over `dialect`. A remote's own
-      stands over both (C6).
-    - `policy`: choices that the rulings leave; `limits`: bounds.
-    - `identity`: our UUID where neither the certificate nor the database says it, or a derived one of our
-      certificate's prefix (`tolliver.derived`): such an instance only writes (T-72a).
-    - `acl`: which peer may connect, subscribe to and publish what; everything, if it is not given (D-4, D-5).
+    - `database`: path of the SQLite file; one process at a time (T-79). ":memory:" stores nothing on disk: for trials
+      and tests.
+    - `min_free`: bytes of free disk. With less, new messages are refused, but acknowledged ones are still removed
+      (D-13).
+    - `listen`: "host:port", "[::1]:port" or None not to listen; port 0 lets the system choose. Stored as (host, port).
+    - `tls`: certificates. `plaintext=True` instead requires loopback addresses everywhere (D-15).
+    - `retry_interval`: seconds before the first resend of an unacknowledged message; doubled each time (T-50).
+    - `remotes`: addresses to dial from the start (T-75): strings as for `Remote.parse`, or Remotes.
+    - `subscriptions`: (channel, key) pairs, or channels, to subscribe to before it listens or dials, in addition to the
+      stored ones. If given, even as an empty list, messages that match no subscription are acknowledged and dropped
+      from the start, else only 30 seconds after the opening (T-46).
+    - `handlers`: (channel, key, handler) to register before it listens or dials, as by `register_callback`; optionally
+      with a dict of its options, such as {"concurrency": 4, "ordered_by": "key"}.
+    - `responders`: (channel, key, handler) to register likewise, as by `respond`, so that waiting requests find them;
+      optionally with a dict of its options, such as {"concurrency": 4}.
+    - `on_event`: a callback for each event, as `events()` yields them, one after the other. On a loop it may be async,
+      on threads it has a thread of its own. Its exceptions are logged with their traceback.
+    - `revision`: the wire layout of all connections, except peers whose dialect has another (C6, docs/foreign.md);
+      `version`: the version that we announce (T-02); `speaks(version)`: True for another version of a peer that we can
+      speak (T-60).
+    - `dialect`: deviations from the protocol of all peers; `dialects`: those of single peers, by UUID, instead of
+      `dialect`. A remote's own replaces both (C6).
+    - `policy`: choices of behaviour; `limits`: limits.
+    - `identity`: our UUID, if neither the certificate nor the database has it, or one derived from our certificate's
+      prefix (`tolliver.derived`): such an instance can only send (T-72a).
+    - `acl`: rights of peers to connect, subscribe and publish; by default everything (D-4, D-5).
     - `status`: "host:port" of an HTTP endpoint for probes, scrapers and people (docs/watching.md); port 0 lets the
-      system choose, None is none. It has no TLS and asks nobody who he is, so it is for this machine alone, unless
-      `status_anywhere=True` says that another host is meant.
-    - `ready_behind`: seconds; the instance is not ready while a message has waited for longer than that for a peer's
-      acknowledgement. None: it may wait for ever.
-    - `record`: a directory for recordings of all that goes over the wire (docs/recordings.md). They hold plaintext on
-      disk, bodies included, whatever TLS protects on the way: off by default (D-14).
-    - `record_compression`: "zlib" makes recordings smaller and the processor busier; "none" by default.
+      system choose, None opens none. It has neither TLS nor authentication, so it must be on this machine, unless
+      `status_anywhere=True`.
+    - `ready_behind`: seconds; the instance is not ready while a message has waited longer than this for a peer's
+      acknowledgement. None: no limit.
+    - `record`: a directory for recordings of all traffic (docs/recordings.md). They are plaintext on disk, bodies
+      included, even with TLS: off by default (D-14).
+    - `record_compression`: "zlib" makes recordings smaller and uses more CPU; "none" by default.
 
     Raises TypeError or ValueError.
     """
@@ -485,8 +486,8 @@ class InstanceOptions(EndpointOptions):
     limits: Limits = field(factory=Limits, validator=_is(Limits, "give a Limits(...)"))
 
     def remote(self, address: str | Remote) -> Remote:
-        """A Remote that may be dialled. Raises ValueError for plaintext beyond this machine (D-15), and for a layout
-        whose programs know no TLS where there is nothing else."""
+        """Remote for an address. Raises ValueError for plaintext to another machine (D-15), and for TLS with a layout
+        whose programs only speak plaintext."""
         remote = super().remote(address)
         self._require_transport(remote.full_dialect.revision, str(remote))
         return remote
@@ -518,6 +519,6 @@ class InstanceOptions(EndpointOptions):
         handlers: Iterable[Registering] | None,
         responders: Iterable[RespondingTo] | None,
     ) -> InstanceOptions:
-        """These options with other subscriptions, handlers and responders, where they are not None."""
+        """These options with other subscriptions, handlers and responders, if they are not None."""
         changes: dict[str, Any] = {"subscriptions": subscriptions, "handlers": handlers, "responders": responders}
         return evolve(self, **{name: value for name, value in changes.items() if value is not None})

@@ -1,7 +1,7 @@
 """Kinds of option values.
 
-One knows how it is written on a command line and in a TOML file, and its JSON schema. A value is refused with what to
-write instead. A size or a time may have a unit, such as 16MiB or 90s.
+A kind has the form of its values on a command line and in a TOML file, and its JSON schema. An invalid value is refused
+with advice. A size or a time may have a unit, such as 16MiB or 90s.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .table import Entry
 
 NONE = "none"
 LAYOUTS = {revision.name.removeprefix("DRAFT_").lower().replace("_", "-"): revision for revision in Revision}
-"""Revisions of the wire, by the names that they have in text: "1", "2", "go-2026" and so on."""
+"""Revisions of the wire by name: "1", "2", "go-2026" and others."""
 _BYTES = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SCALED = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([A-Za-z]*)")
@@ -32,10 +32,10 @@ _SCALED = re.compile(r"(\d[\d_]*(?:\.\d+)?)\s*([A-Za-z]*)")
 
 @define(frozen=True)
 class Kind:
-    """A kind of values.
+    """A kind of option values.
 
-    `parse` makes one of a text, or of texts where there may be many; `read` of what a TOML file has in its place. Both
-    raise TypeError or ValueError. `show` makes a text of a value.
+    `parse` converts text, or several texts if values may be repeated; `read` converts a value of a TOML file. Both
+    raise TypeError or ValueError. `show` converts a value to text.
     """
 
     parse: Callable[[Any], Any]
@@ -63,13 +63,13 @@ def _scaled(text: str, units: Mapping[str, float], remedy: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Of a number, with a unit behind it or without one. Raises ValueError."""
+    """Seconds from a number with or without a unit. Raises ValueError."""
     return _scaled(text, _SECONDS, "give seconds, such as 1.5, or 90s, 10m, 1h, 7d")
 
 
 def size(text: str) -> int:
-    """Bytes, of a number with a unit behind it or without one. Raises ValueError."""
-    if text.isascii() and text.isdigit():  # exact beyond 2^53, too
+    """Bytes from a number with or without a unit. Raises ValueError."""
+    if text.isascii() and text.isdigit():  # also exact beyond 2^53
         return int(text)
     return int(_scaled(text, _BYTES, "give a number of bytes, or such as 64KiB, 16MiB, 1GiB"))
 
@@ -108,7 +108,7 @@ def _read_seconds(value: object) -> float:
     if isinstance(value, str):
         return seconds(value)
     number = value if isinstance(value, float) else _read_int(value)
-    if not number >= 0:  # no NaN, too
+    if not number >= 0:  # also refuses NaN
         raise ValueError(f"it is {number}: give seconds from 0 on")
     return number
 
@@ -158,7 +158,7 @@ def _read_items(read: Callable[[Any], Any], value: object) -> list[Any]:
 
 
 def _listed(kind: Kind, made: Callable[[Iterable[Any]], Any] = tuple) -> Kind:
-    """A list of them: on the command line one at each mention."""
+    """A list of the kind: on the command line one item for each occurrence of the flag."""
     return Kind(
         lambda texts: made(map(kind.parse, texts)),
         lambda value: made(_read_items(kind.read, value)),
@@ -168,7 +168,7 @@ def _listed(kind: Kind, made: Callable[[Iterable[Any]], Any] = tuple) -> Kind:
 
 
 def _by_peer(kind: Kind) -> Kind:
-    """A dict by peer: on the command line UUID=VALUE at each mention, in a file a table."""
+    """A dict by peer: on the command line UUID=VALUE for each occurrence of the flag, in a file a table."""
 
     def parsed(text: str) -> tuple[UUID, Any]:
         peer, mark, value = text.partition("=")
@@ -190,7 +190,7 @@ def _by_peer(kind: Kind) -> Kind:
 
 
 def _parse_dialect(text: str) -> Dialect:
-    """Of habits with commas between them: a word, or a word, a colon and a value. A list takes each mention."""
+    """Dialect from comma-separated items, each "name" or "name:value". In a list the flag may be repeated."""
     given: dict[str, list[str]] = {}
     for part in filter(None, text.split(",")):
         word, _, value = part.partition(":")
@@ -222,7 +222,7 @@ def _parse_switch(text: str) -> bool:
 
 
 def _last(kind: Kind) -> Kind:
-    """One value, of texts of which the last stands."""
+    """A single value: of repeated flags the last one counts."""
     return evolve(kind, parse=lambda texts: kind.parse(texts[-1]))
 
 
@@ -239,7 +239,7 @@ def _show_address(value: tuple[str, int] | None) -> str:
 
 
 def _socket(text: str) -> Path | tuple[str, int]:
-    """A path, or host and port. Bodies go there as plaintext, so it is on this machine (D-15)."""
+    """A socket's path, or (host, port) on this machine, as bodies are sent there in plaintext (D-15)."""
     if text.startswith("unix:"):
         return as_path(text.removeprefix("unix:"))
     host, port = split_address(text, 0)
@@ -277,7 +277,7 @@ _UUID = _of_text(_parse_uuid, schema={"type": "string", "format": "uuid"}, show=
 _QUOTA = _choice({one.value: one for one in QuotaPolicy})
 _LAYOUT = Kind(
     _layout,
-    lambda value: _layout(str(value) if type(value) is int else _text(value)),  # a number, too
+    lambda value: _layout(str(value) if type(value) is int else _text(value)),  # accepts a number, too
     {"enum": [1, 2, *LAYOUTS]},
     lambda value: next(name for name, revision in LAYOUTS.items() if revision is value),
 )

@@ -1,7 +1,4 @@
-"""Reading of options from command lines and TOML files.
-
-Both go by the one table of them.
-"""
+"""Reading of options from command lines and TOML files, both by the table of options."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from .tls import TLS
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by key of what stands on a command line, by key too. Raises ValueError, which names the flag."""
+    """Values by key, from the flags of a command line by key. Raises ValueError, which names the flag."""
     values = {}
     for key, texts in given.items():
         try:
@@ -31,9 +28,9 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(document: Mapping[str, Any], table: Mapping[str, Entry], base: Path) -> dict[str, Any]:
-    """Values by key of a TOML document. Its paths are relative to `base`.
+    """Values by key, from a TOML document. Its paths are relative to `base`.
 
-    Raises ValueError for a value that cannot be meant, and for a key that is in no table, with the nearest that is.
+    Raises ValueError for an invalid value, and for an unknown key, with the most similar known one.
     """
     values: dict[str, Any] = {}
     for key, given in leaves(document, table):
@@ -46,7 +43,7 @@ def read(document: Mapping[str, Any], table: Mapping[str, Entry], base: Path) ->
 
 
 def leaves(document: Mapping[str, Any], table: Mapping[str, Entry], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys of a TOML document with what stands there. Raises ValueError for one that is in no table."""
+    """(key, value) pairs of a TOML document. Raises ValueError for an unknown key."""
     for name, value in document.items():
         key = f"{prefix}{name}"
         if key in table:
@@ -58,7 +55,7 @@ def leaves(document: Mapping[str, Any], table: Mapping[str, Entry], prefix: str 
 
 
 def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of the option classes, of values by key. Raises TypeError, ValueError and OSError."""
+    """Arguments of the option classes, from values by key. Raises TypeError, ValueError and OSError."""
     parts: dict[str, dict[str, Any]] = {"": {}, "tls": {}, "policy": {}, "limits": {}}
     for key, value in values.items():
         parts[TABLE[key].part][key.rpartition(".")[2]] = value
@@ -78,5 +75,5 @@ def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def show_default(entry: Entry) -> str:
-    """A default as it would be written; "" where there is none, or no words for it."""
+    """Text of a default; "" if there is none, or it cannot be written as text."""
     return "" if entry.default is NOTHING else kind_of(entry).show(entry.default)

@@ -1,4 +1,4 @@
-"""Options of a program's streams, checked before anything is opened."""
+"""Options of a program's streams, validated before anything is opened."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _extensions = validators.deep_iterable(validators.instance_of(Extension))
 
 @define(frozen=True, kw_only=True)
 class StreamsOptions(EndpointOptions):
-    """Everything that `create_streams` needs. Give `tls`, or for a trial on one machine `plaintext=True`.
+    """Everything that `create_streams` needs. Give `tls`, or `plaintext=True` for a trial on one machine.
 
     - `listen`: "host:port", "host" (port 7012, R-35), "[::1]:port" or None not to listen; port 0 lets the system
-      choose. Never a port where an instance of Tolliver listens. Kept as (host, port).
-    - `tls`: certificates; `plaintext=True` instead needs loopback addresses everywhere (D-15).
-    - `limits`: bounds, of `tolliver_proto.reactive`.
-    - `acl`: which peer may connect, and subscribe to which names; everything, if it is not given (D-4). A name stands
-      where a channel does: `Rights(subscribe=(("sensors/*", "*"),))`. We ask for all that a peer
-      publishes, so `publish` has no meaning here.
-    - `on_event`: a function that is called with each event, as `events()` has them, one after the other; on a loop it
-      may be async, on threads it has a thread of its own. A failure is logged with its traceback.
-    - `extensions`: what is announced beyond the draft, `Extension(id, forms)` (R-27); `peer.extensions` has those that
-      the peer announces too, and `peer.send(frame)` sends their frames.
-    - `on_frame`: called as `on_frame(peer, frame)` for each frame of an extension that comes, in order. It must not
-      wait; on threads it is called on one of its own, and may.
-    - `max_feeds`: on threads, how many sources are read at once, each on a thread; a subscription beyond that is
-      refused (R-14). A source that blocks keeps its thread after a cancel, too, until it returns.
+      choose. It must not be the port of an instance. Stored as (host, port).
+    - `tls`: certificates. `plaintext=True` instead requires loopback addresses everywhere (D-15).
+    - `limits`: limits, of `tolliver_proto.reactive`.
+    - `acl`: rights of peers to connect, and to subscribe to names; by default everything (D-4). A name takes the place
+      of a channel: `Rights(subscribe=(("sensors/*", "*"),))`. `publish` has no effect, as we subscribe to what we ask
+      for.
+    - `on_event`: a callback for each event, as `events()` yields them, one after the other. On a loop it may be async,
+      on threads it has a thread of its own. Its exceptions are logged with their traceback.
+    - `extensions`: extensions of the protocol that are announced, `Extension(id, forms)` (R-27). `peer.extensions` has
+      those that the peer announces, too; `peer.send(frame)` sends their frames.
+    - `on_frame`: called as `on_frame(peer, frame)` for each received frame of an extension, in order. On a loop it must
+      not block; on threads it has a thread of its own, and may.
+    - `max_feeds`: on threads, most sources read at a time, each on a thread; further subscriptions are refused (R-14).
+      A blocking source keeps its thread after a cancel, until it returns.
 
-    Raises TypeError or ValueError, and LocalProtocolError where extensions cannot be announced together.
+    Raises TypeError or ValueError, and LocalProtocolError for extensions that cannot be announced together.
     """
 
     default_port: ClassVar[int] = DEFAULT_PORT
@@ -61,4 +61,4 @@ class StreamsOptions(EndpointOptions):
 
     def __attrs_post_init__(self) -> None:
         self.check_security(self.listen)
-        Connection(Role.CLIENT, extensions=self.extensions, limits=self.limits)  # it refuses what cannot be announced
+        Connection(Role.CLIENT, extensions=self.extensions, limits=self.limits)  # raises an error for invalid ones

@@ -1,8 +1,8 @@
 """Table of the options of an instance.
 
-An option is declared once, as a field of `InstanceOptions`, `TLS`, `Policy` or `Limits`, with the kind of its values, a
-line of help and a user's sentence that it answers as metadata. Flags of the command line, keys of a configuration file,
-its schema and the pages are made of this table. A field without a sentence is for programs alone.
+An option is declared once, as a field of `InstanceOptions`, `TLS`, `Policy` or `Limits`. Its metadata has the kind of
+its values, a line of help and a user's request that it fulfils. Command line flags, keys of a configuration file, its
+schema and the documentation are generated from this table. A field without such a sentence is only for programs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _LISTS = ("[PEER@]HOST:PORT", "CHANNEL", "WORD", "VERSION")
 
 
 class Entry(NamedTuple):
-    """Kind of the values, as a help text names it ("" is a switch), a line of help, and a user's sentence.
+    """An option: the kind of its values, as a help text names it ("" is a switch), a line of help, and a user's
+    request.
 
-    `default` is NOTHING where there is none. `part` is the argument of InstanceOptions whose field it is, or "".
+    `default` is NOTHING if there is none. `part` is the argument of InstanceOptions whose field it is, or "".
     """
 
     takes: str
@@ -37,22 +38,22 @@ class Entry(NamedTuple):
 
     @property
     def many(self) -> bool:
-        """True for a list or a dict, of which a command line has one item at each mention."""
+        """True for a list or a dict, which has one item for each occurrence of a flag."""
         return self.takes in _LISTS or "=" in self.takes
 
     @property
     def unit(self) -> str:
-        """The unit of a plain number, or ""."""
+        """Unit of a plain number, or ""."""
         return _UNITS.get(self.takes.partition("|")[0], "")
 
     @property
     def choices(self) -> list[str]:
-        """The words that can be given, where there are some."""
+        """Allowed words, if the kind has a fixed set."""
         return [word for word in self.takes.split("|") if not word.isupper()] if "|" in self.takes else []
 
 
 def _entry_of(option: Any, part: str = "") -> Entry:
-    """Entry of a field of an option class, by its metadata."""
+    """Entry of a field of an option class, from its metadata."""
     factory = getattr(option, "default_factory", getattr(option.default, "factory", None))
     return Entry(**option.metadata, default=factory() if callable(factory) else option.default, part=part)
 
@@ -74,7 +75,7 @@ def _declared() -> Iterator[tuple[str, Entry]]:
 
 
 TABLE: Mapping[str, Entry] = dict(_declared())
-"""By key, in the order in which they are declared."""
+"""Options by key, in the order of their declarations."""
 
 PROGRAM: Mapping[str, Entry] = {
     "only": Entry(
@@ -126,12 +127,12 @@ _FLAGS = {
 
 
 def flag_of(key: str) -> str:
-    """The option's name on a command line."""
+    """Name of the option's command line flag."""
     return _FLAGS.get(key) or f"--{key.replace('_', '-')}"
 
 
 def unknown(key: str, keys: Collection[str]) -> str:
-    """A sentence about a key that is none, with the nearest that is one."""
+    """Error text for an unknown key, with the most similar known one."""
     last = {one.rpartition(".")[2]: one for one in keys}
     near = get_close_matches(key, keys, 1) or [last[one] for one in get_close_matches(key.rpartition(".")[2], last, 1)]
     remedy = f"is {near[0]} meant?" if near else "`tolliver config example` shows them all"

@@ -1,7 +1,4 @@
-"""TLS options: our certificate, its key and the trusted CA.
-
-They are files, bytes or contexts of one's own.
-"""
+"""TLS options: our certificate, its key and the trusted CA, as files, bytes or SSL contexts."""
 
 from __future__ import annotations
 
@@ -17,28 +14,28 @@ from attrs.converters import optional
 from .checks import as_path, flag, told
 
 LoadPEM = Callable[[], tuple[bytes, bytes, bytes]]
-"""Gives cert, key and ca."""
-_NO_FILE = cast(Path, None)  # a TLS is typed by its files, which nearly all have
+"""Function that returns (cert, key, ca)."""
+_NO_FILE = cast(Path, None)  # for the type checker: the fields are paths in the usual case
 
 
 @define(frozen=True)
 class TLS:
     """Our certificate and the CA that we trust: paths of three PEM files (D-1).
 
-    `cert` holds our certificate (any intermediate ones after it), `key` its private key without a passphrase, `ca`
-    the private CA that signs every member; the system's own store is never used. `tolliver certs` makes all three.
-    Where they are no files: `TLS.from_bytes`, `TLS.from_contexts`.
+    - `cert`: our certificate, followed by intermediate ones if there are any.
+    - `key`: its private key, without a passphrase.
+    - `ca`: the private CA that signs every member; the system's CAs are never used. `tolliver certs` creates all three.
+      For other sources than files see `TLS.from_bytes` and `TLS.from_contexts`.
+    - `crl`: a PEM file of revocation lists, one for each CA that signs members. A listed certificate is refused,
+      whoever dials; `reload_tls()` reads the file again and ends the connections of listed peers. An expired list
+      refuses everyone.
+    - `insecure_ca_only`: True dials without checking host names: any member of the CA can then pose as any remote
+      (D-2).
+    - `tls12`: True also allows TLS 1.2.
+    - `keylog`: a file that gets the secrets of every connection, for Wireshark. It allows decrypting all traffic
+      captured while it is written (D-17). For debugging only; its mode is 0600, and a warning is logged.
 
-    `crl` is a PEM file of certificate revocation lists, one for each CA that signs members: a certificate that is
-    listed is refused, whoever dials, and `reload_tls()` reads it again and ends connections of what is listed by then.
-    A list that has expired lets nobody in.
-
-    `insecure_ca_only=True` dials without a check of the host name: any member of the CA can then pose as any remote
-    (D-2). `tls12=True` admits TLS 1.2 beside 1.3. The files are read when the instance starts, not here.
-
-    `keylog` is a file to which the secrets of every connection are added, for Wireshark: who has it can read all that
-    was captured, and all that is while it is written to (D-17). For finding faults only; its mode is 0600, and the log
-    warns. Raises TypeError or ValueError.
+    The files are read when the instance starts, not here. Raises TypeError or ValueError.
     """
 
     cert: Path = field(
@@ -88,7 +85,7 @@ class TLS:
 
     @property
     def name(self) -> str:
-        """Our certificate, as a sentence names it: its file, or how it was given."""
+        """Text that names our certificate: its file, or the way in which it was given."""
         return str(self.cert)
 
     @overload
@@ -126,15 +123,15 @@ class TLS:
         keylog: str | os.PathLike[str] | None = None,
         crl: str | os.PathLike[str] | None = None,
     ) -> TLS:
-        """TLS of PEM that is in memory, as a secret store gives it. Nothing of it stays on a disk, and `repr` hides it.
+        """TLS options from PEM data in memory, as from a secret store. It is not kept on disk, and `repr` hides it.
 
-        Give three `bytes`, or one function that returns the three: it is called when the instance starts, and by each
-        `reload_tls()`, on a thread, so it may ask the store again. Bytes that were given as they are cannot be
-        reloaded. `crl` is a file here too.
+        Give three `bytes`, or one function that returns the three. The function is called when the instance starts and
+        at each `reload_tls()`, on a thread, so it may ask the store again. Fixed bytes cannot be reloaded. `crl` is a
+        file here too.
 
-        OpenSSL takes a certificate and its key from files alone. On Linux these are in memory (`memfd_create`) and
-        gone when they are read; elsewhere, and where /proc is missing, they are two temporary files of mode 0600,
-        which are removed as soon as they are read. Raises TypeError.
+        OpenSSL reads a certificate and its key only from files. On Linux these are in memory (`memfd_create`) until
+        they are read; on other systems, or without /proc, they are two temporary files of mode 0600, removed once they
+        are read. Raises TypeError.
         """
         if callable(cert):
             if key is not None or ca is not None:
@@ -142,7 +139,7 @@ class TLS:
             return BytesTLS(cert, None, insecure_ca_only=insecure_ca_only, tls12=tls12, keylog=keylog, crl=crl)
         pem = (cert, key, ca)
         for name, value in zip(("cert", "key", "ca"), pem, strict=True):
-            if not isinstance(value, bytes):  # and it is not shown: it may be a key
+            if not isinstance(value, bytes):  # its value is not shown, as it may be a key
                 raise TypeError(f"{name} is {type(value).__name__}: give PEM as bytes, or one function of all three")
         given = cast(tuple[bytes, bytes, bytes], pem)
         return BytesTLS(None, given, insecure_ca_only=insecure_ca_only, tls12=tls12, keylog=keylog, crl=crl)
@@ -158,21 +155,22 @@ class TLS:
         tls12: bool = False,
         keylog: str | os.PathLike[str] | None = None,
     ) -> TLS:
-        """TLS of `ssl.SSLContext` objects that you make: for keys in hardware, or settings that this has not.
+        """TLS options from your own `ssl.SSLContext` objects: for keys in hardware, or settings that `TLS` does not
+        have.
 
-        `client` dials, `server` listens, `cert` is the certificate that both show: PEM as bytes, a path, or a function
-        that returns the bytes. `pinned` dials remotes that are pinned, and does not check host names; without it their
-        host names are checked as well.
+        - `client`, `server`: contexts for dialling and for listening.
+        - `cert`: the certificate that both present: PEM as bytes, a path, or a function that returns the bytes.
+        - `pinned`: context for pinned remotes, without a check of host names; by default `client`, which checks them.
 
-        When the instance starts they are held to the same policy as our own (D-1, D-2): TLS 1.3, or 1.2 with
-        `tls12=True`; certificates required both ways; host names checked; no tickets, no renegotiation, no
-        compression; a CA of your own. CertificateError lists all that is to be set. The protocol's name is offered by
-        ALPN: where the contexts agree on none, it is set in them, so give an instance and streams contexts of their
-        own. A system's store of CAs cannot always be seen in a context: never load it. `keylog` sets the contexts'
-        `keylog_filename`; contexts that log keys unasked are refused (D-17).
+        When the instance starts they are checked against our policy (D-1, D-2): TLS 1.3, or 1.2 with `tls12=True`;
+        certificates required on both sides; host names checked; no tickets, renegotiation or compression; a CA of your
+        own. CertificateError lists all settings to change. The protocol's name is offered by ALPN: if the contexts do
+        not agree on one, it is set in them, so an instance and streams need contexts of their own. Never load the
+        system's CAs, which cannot always be detected in a context. `keylog` sets the contexts' `keylog_filename`;
+        contexts that log keys without it are refused (D-17).
 
-        `reload_tls()` checks them again: load a new certificate into the same contexts, then call it. From the load
-        on new connections show that certificate, whatever the check says. Raises TypeError or ValueError.
+        `reload_tls()` checks them again: load a new certificate into the same contexts, then call it. New connections
+        present that certificate from the moment of loading, even if the check fails. Raises TypeError or ValueError.
         """
         contexts = {"client": client, "server": server, **({} if pinned is None else {"pinned": pinned})}
         for name, context in contexts.items():
@@ -184,7 +182,7 @@ class TLS:
 
 @define(frozen=True)
 class BytesTLS(TLS):
-    """TLS that `TLS.from_bytes` made."""
+    """TLS options created by `TLS.from_bytes`."""
 
     load: LoadPEM | None = field(repr=False)
     pem: tuple[bytes, bytes, bytes] | None = field(repr=False)
@@ -199,7 +197,7 @@ class BytesTLS(TLS):
 
 @define(frozen=True)
 class ContextsTLS(TLS):
-    """TLS that `TLS.from_contexts` made."""
+    """TLS options created by `TLS.from_contexts`."""
 
     client: SSLContext
     server: SSLContext

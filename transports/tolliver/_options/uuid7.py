@@ -1,8 +1,8 @@
 """UUIDv7 for an instance that has no other identity (T-03).
 
-A UUID has 48 bits of milliseconds, a 42-bit counter, 32 random bits (RFC 9562, method 1). The time never goes back: a
-clock that does leaves the last millisecond in force, and the counter goes on. Clock and randomness are read here, not
-in the pure core.
+A UUID has 48 bits of milliseconds, a 42-bit counter, 32 random bits (RFC 9562, method 1). The time never goes back:
+while the clock is behind the last millisecond used, that one is kept, and only the counter grows. Clock and randomness
+are read here, as the core has no I/O.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from uuid import UUID
 
 _COUNTER_BITS = 42
-_LOW_BITS = 30  # of the counter, behind the variant; the other 12 stand before it
+_LOW_BITS = 30  # bits of the counter after the variant; the other 12 are before it
 _TAIL_BITS = 32
 
 
 class Uuid7:
-    """Makes UUIDs that grow, whatever the clock does. Safe to call from several threads.
+    """Creates ascending UUIDs, even if the clock goes back. Thread-safe.
 
-    `clock` gives nanoseconds since 1970, `random_bits(n)` n random bits.
+    `clock` returns nanoseconds since 1970, `random_bits(n)` n random bits.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Uuid7:
             now = max(now, self._millisecond + 1)
         if now > self._millisecond:
             self._millisecond = now
-            # The top bit stays free, so that a millisecond never begins near its counter's end.
+            # The top bit starts as 0, so that the counter cannot overflow soon.
             self._counter = self._random_bits(_COUNTER_BITS - 1)
         return self._millisecond, self._counter
 
 
 uuid7 = Uuid7()
-"""A new UUIDv7, above every earlier one of this process."""
+"""A new UUIDv7, greater than every earlier one of this process."""

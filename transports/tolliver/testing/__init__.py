@@ -1,6 +1,6 @@
 """Two connected instances, and a simulated network, for tests of programs.
 
-`pair` needs the anyio adapter. All else is `tolliver_proto.testing`.
+`pair` needs the anyio adapter. Everything else is defined in `tolliver_proto.testing`.
 """
 
 from __future__ import annotations
