@@ -166,6 +166,7 @@ INSIDERS = (
     ),
     Insider("fuzz/trust_bodies.py", ("tolliver._tls.x509",), "fuzzes this reader of certificates"),
     Insider("fuzz/words.py", ("tolliver_proto.reactive._varint",), "writes numbers as that protocol does"),
+    Insider("scripts/draw/causes.py", ("tolliver._cli.causes",), "shows every cause that doctor names"),
     Insider(
         "scripts/draw/options.py",
         ("tolliver._cli.config", "tolliver._options.reading"),

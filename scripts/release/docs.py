@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from scripts.draw import metrics, options, states
+from scripts.draw import causes, metrics, options, states
 from scripts.release.api import PACKAGES, SEARCH, loaded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +138,7 @@ def references() -> Iterator[tuple[str, str]]:
     yield "notices.md", "\n".join(notices())
     yield "command-line.md", "\n".join(command_line())
     yield "options.md", options.page()
+    yield "causes.md", causes.page()
     yield "metrics.md", metrics.page()
     yield "states.md", states.page()
 

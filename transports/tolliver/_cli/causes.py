@@ -207,8 +207,8 @@ def _rows() -> dict[str, tuple[Grade, str, str]]:
     return rows
 
 
-_ROWS = _rows()
-CAUSES = frozenset(name.split(".")[1] for name in _ROWS)
+ROWS = _rows()
+CAUSES = frozenset(name.split(".")[1] for name in ROWS)
 
 
 def ok(check: str, text: str) -> Finding:
@@ -218,7 +218,7 @@ def ok(check: str, text: str) -> Finding:
 
 def fault(name: str, grade: Grade | None = None, /, **facts: object) -> Finding:
     """The row of this name, with these facts in its text and its remedy; of another grade where one is given."""
-    (usual, text, remedy), (check, cause, *_) = _ROWS[name], name.split(".")
+    (usual, text, remedy), (check, cause, *_) = ROWS[name], name.split(".")
     return Finding(check, grade or usual, text.format(**facts), cause, remedy.format(**facts))
 
 
