@@ -41,6 +41,17 @@ def test_the_image_copies_what_there_is_and_is_not_root() -> None:
     assert "USER 10001:10001" in text
 
 
+def test_the_base_is_a_version_and_process_1_reaps() -> None:
+    text = DOCKERFILE.read_text()
+    assert re.search(r"^ARG BASE=python:\d+\.\d+\.\d+-slim-\w+$", text, re.MULTILINE)
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+    (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
+    assert json.loads(entry) == ["tini", "--", "tolliver"]
+    assert {"title", "description", "licenses", "version", "revision", "base.name"} == {
+        *re.findall(r"org\.opencontainers\.image\.([\w.]+)=", text)
+    }
+
+
 def test_the_health_check_asks_the_status_endpoint(tmp_path: Path) -> None:
     (words,) = re.findall(r"^HEALTHCHECK .*\\\n\s+CMD (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)
     python, *arguments = json.loads(words)
@@ -67,7 +78,9 @@ def of_kind(kind: str) -> list[Any]:
 
 def test_the_manifests_fit_the_schemas_of_the_interface() -> None:
     validating = pytest.importorskip("kubernetes_validate")
-    checked = [one for one in documents() if one["apiVersion"] != "cert-manager.io/v1"]
+    checked = [
+        one for one in documents() if one["apiVersion"] not in ("cert-manager.io/v1", "monitoring.coreos.com/v1")
+    ]
     for document in checked:
         validating.validate(document, validating.latest_version(), strict=True)
     assert {one["kind"] for one in checked} == {
@@ -80,19 +93,21 @@ def test_the_manifests_fit_the_schemas_of_the_interface() -> None:
 VALIDATE = """
 const {Certificate} = require("@kubernetes-models/cert-manager/cert-manager.io/v1/Certificate");
 const {Issuer} = require("@kubernetes-models/cert-manager/cert-manager.io/v1/Issuer");
-const kinds = {Certificate, Issuer};
+const {PodMonitor} = require("@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor");
+const kinds = {Certificate, Issuer, PodMonitor};
 for (const one of JSON.parse(process.argv[1])) new kinds[one.kind](one).validate();
 """
 
 
 @pytest.mark.thorough
-def test_the_certificates_fit_the_schemas_of_cert_manager(tmp_path: Path) -> None:
+def test_the_certificates_and_the_monitor_fit_the_schemas_of_their_operators(tmp_path: Path) -> None:
     """They pass over keys that they do not know: so these are looked for among those that there are."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("npm and node are not installed")
-    install = ["npm", "install", "--no-audit", "--no-fund", "@kubernetes-models/cert-manager@4"]
+    packages = ["@kubernetes-models/cert-manager@4", "@kubernetes-models/prometheus-operator@4"]
+    install = ["npm", "install", "--no-audit", "--no-fund", *packages]
     if subprocess.run(install, cwd=tmp_path, capture_output=True, timeout=SECONDS, check=False).returncode:
-        pytest.skip("npm cannot install @kubernetes-models/cert-manager here")
+        pytest.skip(f"npm cannot install {' and '.join(packages)} here")
 
     def refused(documents: list[Any]) -> str:
         command = ["node", "-e", VALIDATE, json.dumps(documents)]
@@ -100,9 +115,10 @@ def test_the_certificates_fit_the_schemas_of_cert_manager(tmp_path: Path) -> Non
             command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
         ).stderr
 
-    made = of_kind("Certificate")
+    made, (monitor,) = of_kind("Certificate"), of_kind("PodMonitor")
     assert len(made) == 4
-    assert refused([*made, *of_kind("Issuer")]) == ""
+    assert refused([*made, *of_kind("Issuer"), monitor]) == ""
+    assert "must be string" in refused([{**monitor, "spec": {**monitor["spec"], "jobLabel": {}}}])
     assert "must be equal to one of" in refused([{**made[0], "spec": {**made[0]["spec"], "usages": ["anything"]}}])
     known = tmp_path / "node_modules/@kubernetes-models/cert-manager/cert-manager.io/v1/Certificate.d.ts"
     keys = {*re.findall(r'^\s+"(\w+)"\??:', known.read_text(), re.MULTILINE)}
@@ -136,6 +152,29 @@ def test_what_the_manifests_say_fits_together() -> None:
         ports = {port["containerPort"] for port in pod["containers"][0]["ports"]}
         assert {int(config.values[key].rpartition(":")[2]) for key in ("listen", "status")} == ports
     assert len({uri for spec in members.values() for uri in spec["uris"]}) == 3
+
+
+def test_certificates_are_renewed_and_shown_in_time() -> None:
+    """A connection ends, and the next one shows the new certificate, before the old one does."""
+    for spec in (one["spec"] for one in of_kind("Certificate") if not one["spec"].get("isCA")):
+        values = load(KUBERNETES / f"{spec['commonName']}.toml").values
+        left = int(spec["renewBefore"].removesuffix("h")) * 3600
+        assert values["max_connection_age"] + values["reload_every"] < left
+
+
+def test_the_monitor_and_the_policy_know_the_pods() -> None:
+    (stateful,), (monitor,), (policy,) = of_kind("StatefulSet"), of_kind("PodMonitor"), of_kind("NetworkPolicy")
+    template = stateful["spec"]["template"]
+    labels, ports = template["metadata"]["labels"], template["spec"]["containers"][0]["ports"]
+    for selector in (monitor["spec"]["selector"], policy["spec"]["podSelector"]):
+        assert selector["matchLabels"].items() <= labels.items()
+    assert labels[monitor["spec"]["jobLabel"]] == "tolliver", "the job that the alerts expect"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (status,) = (port["containerPort"] for port in ports if port["name"] == endpoint["port"])
+    members, monitoring = policy["spec"]["ingress"]
+    assert [port["port"] for port in monitoring["ports"]] == [status]
+    (member,) = members["from"]
+    assert member["podSelector"]["matchLabels"].items() <= labels.items(), "and so they reach each other"
 
 
 def test_kubectl_builds_them() -> None:
