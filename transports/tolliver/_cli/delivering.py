@@ -22,6 +22,7 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.memory import MemoryObjectSendStream
 
 from tolliver_proto import Delivery, Revision
 
@@ -303,23 +304,24 @@ class _Line:
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
         self._sending = anyio.Lock()
-        self._waiting: deque[_Answer] = deque()
+        self._waiting: deque[MemoryObjectSendStream[str]] = deque()
         self._reading = anyio.CancelScope()
 
     async def ask(self, line: bytes) -> str | None:
         """The answer; None where the connection ended first. One that is not waited for ends the connection."""
-        answer = _Answer()
-        try:
-            async with self._sending:
-                self._waiting.append(answer)
-                await self._stream.send(line)
-            await answer.come.wait()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.end()
-        except BaseException:
-            self.end()
-            raise
-        return answer.text
+        asked, answer = anyio.create_memory_object_stream[str](1)
+        with asked, answer:
+            try:
+                async with self._sending:
+                    self._waiting.append(asked)
+                    await self._stream.send(line)
+                return await answer.receive()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+                self.end()
+                return None
+            except BaseException:
+                self.end()
+                raise
 
     async def listen(self) -> None:
         """Until it ends."""
@@ -334,19 +336,9 @@ class _Line:
                     return
                 if not self._waiting:  # an answer to nothing: whose are the others?
                     return
-                answer = self._waiting.popleft()
-                answer.text = line.decode("utf-8", "backslashreplace").strip()
-                answer.come.set()
+                self._waiting.popleft().send_nowait(line.decode("utf-8", "backslashreplace").strip())
 
     def end(self) -> None:
         self._reading.cancel()
         while self._waiting:
-            self._waiting.popleft().come.set()
-
-
-class _Answer:
-    """The place of an answer that is to come."""
-
-    def __init__(self) -> None:
-        self.come = anyio.Event()
-        self.text: str | None = None
+            self._waiting.popleft().close()
