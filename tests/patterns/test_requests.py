@@ -369,7 +369,7 @@ def test_what_is_refused_before_anything_changes() -> None:
         (ValueError, {"timeout": math.nan}),
         (ValueError, {"request_id": -1}),
         (ValueError, {"request_id": 2**64}),
-        (ValueError, {"request_id": "7"}),
+        (TypeError, {"request_id": "7"}),
         (TypeError, {"to": "low"}),
         (LocalProtocolError, {"request_id": 7}),
         (LocalProtocolError, {"body": "text"}),

@@ -29,6 +29,7 @@ from tolliver_proto import (
     Subscription,
     Unsubscribe,
 )
+from tolliver_proto._patterns.value_index import Name, Reading
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import DiskFull, UndeliveredReason
 from tolliver_proto.node import Acked, RetainedValue
@@ -50,7 +51,9 @@ def bodies(wire: Wire) -> list[bytes]:
     return [message.body for message in messages]
 
 
-def kept(play: Play, after: tuple[str, str] | None = None, count: int = 1000, channel: str = "") -> list[RetainedValue]:
+def kept(
+    play: Play, after: tuple[str, str] | None = None, count: int = 1000, channel: str | None = None
+) -> list[RetainedValue]:
     """The last values that the application lists; the node began at 1000 s."""
     token = play.values.retained(after, count, channel, play.now, 1000.0)
     play.run()
@@ -867,3 +870,45 @@ def test_a_value_that_is_kept_is_not_given_once_more() -> None:
     for channel in "cd":
         wire.send(Subscribe(channel, "", ord(channel)))
         assert wire.messages() == []
+
+
+class Odd(str):
+    """A text that cannot be compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, _other: object) -> bool:
+        raise RuntimeError("odd")
+
+    def __gt__(self, _other: object) -> bool:
+        raise RuntimeError("odd")
+
+    __lt__ = __gt__
+
+
+def test_texts_of_the_application_are_not_compared_while_values_are_read() -> None:
+    """Not before the index is known, when the error would be no caller's, nor while a commit runs."""
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+    for again in (play.restart(), play):
+        assert [one.body for one in kept(again, channel=Odd("c"))] == [b"1"]
+        assert [one.body for one in kept(again, after=(Odd("b"), Odd("k")))] == [b"1"]
+        retain(again, ("c", "k", b"1"))
+    assert play.node.idle
+
+
+def test_a_reading_that_fails_as_it_begins_leaves_nothing_behind() -> None:
+    play = Play()
+    retain(play, ("c", "k", b"1"))
+
+    def wants(_name: Name) -> bool:
+        raise RuntimeError("odd")
+
+    index = play.values.index
+    reading = Reading(wants, lambda: [*filter(wants, index.entries)], lambda _error: None)
+    with pytest.raises(RuntimeError, match="odd"):
+        index.begin(reading)
+    retain(play, ("c", "k", b"2"))
+    assert [one.body for one in kept(play)] == [b"2"]
+    assert play.node.idle

@@ -92,6 +92,10 @@ class Giving:
         self.waiting: list[GoOn] = []  # other lists of this peer that wait
 
 
+_plain = str.__str__
+"""Returns a plain str of a subclass, such as an enumeration: no code of the application runs while values are read."""
+
+
 def _matcher(wanted: Collection[Subscription]) -> Callable[[Name], bool]:
     """Returns a test whether a name matches one of these: in few steps, as each name is tested (T-24)."""
     channels = {one.channel for one in wanted if not one.key}
@@ -111,7 +115,6 @@ class LastValues(Pattern):
         self._givings: dict[UUID, Giving] = {}
         self._early: deque[Retention] = deque()  # in order: they wait until the index is known
         self._ready: deque[tuple[Giving, TolliverError | None]] = deque()  # givings whose values are read
-        self._lists: list[ValueList] = []
 
     @staticmethod
     def is_stored(services: Services) -> bool:
@@ -125,7 +128,7 @@ class LastValues(Pattern):
         return self._early
 
     def busy(self) -> bool:
-        return bool(self._givings or self._early or self._lists)
+        return bool(self._givings or self._early or self.index.is_read)
 
     # The application's calls.
 
@@ -177,13 +180,15 @@ class LastValues(Pattern):
         `clock` is the wall-clock time at second 0 of the node, for `stored_at`. A damaged value is left out.
         """
         self._kernel.tick(now)
-        if after is not None and not (isinstance(after, tuple) and [type(one) for one in after] == [str, str]):
-            raise TypeError(f"after={after!r:.100}: give the last name seen, a tuple (channel, key), or None")
+        if after is not None:
+            if not (isinstance(after, tuple) and len(after) == 2 and all(isinstance(one, str) for one in after)):
+                raise TypeError(f"after={after!r:.100}: give the last name seen, a tuple (channel, key), or None")
+            after = _plain(after[0]), _plain(after[1])
         check_count("count", count)
         if channel is not None:
             check_type("channel", channel, str, "the name of a channel, or None for all")
+            channel = _plain(channel)
         token, entries = ValueList(), self.index.entries
-        self._lists.append(token)
 
         def wants(name: Name) -> bool:
             return channel in (None, name[0]) and (after is None or name > after)
@@ -197,7 +202,6 @@ class LastValues(Pattern):
                 body = bodies[entries[name].seq]
                 if body is not None:
                     token.values.append(RetainedValue(*name, body, entries[name].stored_at + clock))
-            self._lists.remove(token)
             self._kernel.tell(Stored([token], error))
 
         reading = Reading(wants, names, done)

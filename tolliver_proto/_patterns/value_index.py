@@ -78,7 +78,7 @@ class ValueIndex:
         self._until_known: list[GoOn] = []
         self._until_stored: list[Callable[[], None]] = []
         self._rows: Sequence[StoredMessage] = ()  # of the running commit
-        self._readings: dict[Reading, None] = {}
+        self._readings: dict[Reading, None] = {}  # those that wait
         self._turns: deque[Reading] = deque()  # those with something missing; the first has asked for a piece
 
     # Opening.
@@ -191,6 +191,11 @@ class ValueIndex:
 
     # Reading.
 
+    @property
+    def is_read(self) -> bool:
+        """True while values are read, or are to be read once the entries are known."""
+        return bool(self._readings or self._until_known)
+
     def __bool__(self) -> bool:
         """True if some value is kept, or on its way to the disk."""
         return bool(not self.is_known or self.entries or self.changes or self._running)
@@ -211,21 +216,23 @@ class ValueIndex:
         return self.changes[name].size if name in self.changes else self.entries[name].size
 
     def begin(self, reading: Reading) -> None:
-        """Reads the values, then calls `done`: no stored value of the names is missing then."""
-        self._readings[reading] = None
+        """Reads the values, then calls `done`: no stored value of the names is missing then. A reading whose functions
+        raise here leaves nothing behind."""
         self.when_known(partial(self._go_on, reading))
 
     def _go_on(self, reading: Reading, error: TolliverError | None = None) -> None:
         """Reads what is missing. Waits for a running commit that changes such a value, as the newest counts."""
         if error is None and any(map(reading.wants, self._running)):
+            self._readings[reading] = None
             self._until_stored.append(partial(self._go_on, reading))
             return
         seqs = {self.entries[name].seq for name in reading.names()} if error is None else set[int]()
         missing = sorted(seqs - reading.bodies.keys())
         if not missing:
-            del self._readings[reading]
+            self._readings.pop(reading, None)
             reading.done(error)
             return
+        self._readings[reading] = None
         reading.missing = deque(missing)
         self._turns.append(reading)
         if len(self._turns) == 1:

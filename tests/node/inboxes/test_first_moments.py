@@ -9,7 +9,6 @@ from tolliver_proto import (
     Commit,
     Deliver,
     Limits,
-    LocalProtocolError,
     Message,
     Notice,
     NoticeKind,
@@ -112,7 +111,7 @@ def test_what_is_given_is_stored_beside_what_was_stored() -> None:
 def test_a_wrong_one_is_refused() -> None:
     with pytest.raises(ReservedChannel):
         Play(subscriptions=[("tolliver", "")])
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(TypeError):
         Play(subscriptions=[(1, "")])
 
 
