@@ -51,7 +51,7 @@ def react(conn: Connection, event: Event) -> None:
 
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
-        ends = [End(*one) for one in zip(socket.socketpair(), (Role.SERVER, Role.CLIENT), strict=True)]
+        ends: list[End] = [End(*one) for one in zip(socket.socketpair(), (Role.SERVER, Role.CLIENT), strict=True)]
         wait: float | None = 0.0
         while ends:
             ready = select.select([end.sock for end in ends], [end.sock for end in ends if end.unwritten], [], wait)[0]
