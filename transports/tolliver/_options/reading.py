@@ -1,4 +1,7 @@
-"""Reading of options from command lines and TOML files, both by the table of options."""
+"""Reading of options from command lines and TOML files.
+
+Both use the table of options.
+"""
 
 from __future__ import annotations
 

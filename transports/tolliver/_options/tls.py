@@ -1,4 +1,7 @@
-"""TLS options: our certificate, its key and the trusted CA, as files, bytes or SSL contexts."""
+"""TLS options: our certificate, its key and the trusted CA.
+
+They are given as files, bytes or SSL contexts.
+"""
 
 from __future__ import annotations
 
