@@ -1,10 +1,11 @@
-"""Lazy names of a package, and the extra that it needs (PEP 562).
+"""Lazy names of a package, and what it needs of extras and system (PEP 562).
 
 Each name is loaded on first access.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,6 +19,17 @@ def needed(extra: str, *modules: str) -> None:
             raise ModuleNotFoundError(
                 f"the module {module} is missing: pip install 'tolliver-proto[{extra}]'", name=module
             )
+
+
+def needs_posix(what: str) -> None:
+    """Raises ModuleNotFoundError, with what to do, where the system has no `fcntl`: nor has it the signals and calls of
+    files that `what` is built on."""
+    if not _is_there("fcntl"):
+        raise ModuleNotFoundError(
+            f"{what} needs the file locks and signals of POSIX, and this system ({sys.platform}) has none: take Linux "
+            "or macOS for it, or an instance in a Python program, which needs neither",
+            name="fcntl",
+        )
 
 
 def _is_there(module: str) -> bool:

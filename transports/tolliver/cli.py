@@ -38,7 +38,7 @@ def main() -> None:
                 sys.stdout.close()  # else Python tries again at its end
             sys.exit(f"tolliver: {words}")
     except ModuleNotFoundError as error:
-        if "pip install" in str(error):  # it has advice already
+        if "pip install" in str(error) or "POSIX" in str(error):  # it has advice already
             sys.exit(f"tolliver: {error}")
         module = (error.name or "").split(".")[0]
         extra = "cli" if module in _EXTRA else "spark" if module in _SPARK else None

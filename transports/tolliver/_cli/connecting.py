@@ -19,6 +19,7 @@ from tolliver_proto import Acl, NoticeKind, Revision
 from tolliver_proto.node import DialCause
 from tolliver_proto.reactive import DialFailure
 
+from .._extras import needs_posix
 from .._options.acl_file import load_acl
 from .._options.instance import DEFAULT_PORT, TLS, InstanceOptions, Remote
 from .._options.reading import arguments, parse
@@ -200,6 +201,7 @@ def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False, 
     Work that `watches` for signals is not cancelled by them. Work that `ends_refused` ends with the error of the first
     dial that is refused, so that no log says the same.
     """
+    needs_posix("a command that connects")
     if trio and importlib.util.find_spec("trio") is None:
         raise ValueError("--trio needs trio: pip install trio")
     with off_the_loop(), words.logging_to_stderr(lambda record: not _ends_the_command(record, ends_refused)):

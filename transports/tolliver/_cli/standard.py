@@ -24,8 +24,12 @@ from typing import TextIO, TypeVar
 
 import anyio
 
-if sys.platform != "win32":
+try:
     import fcntl
+
+    _KNOWS_MODES = True
+except ImportError:  # not POSIX
+    _KNOWS_MODES = False
 
 from .._driver.threads import start
 from ..anyio.threads import loop_caller
@@ -97,9 +101,7 @@ def fill_gaps() -> None:
 
 def _has_mode(fd: int, mode: int) -> bool:
     """True where the descriptor is for that direction alone. Not known on Windows."""
-    if sys.platform == "win32":
-        return False
-    return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == mode
+    return _KNOWS_MODES and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == mode
 
 
 def words_of_stream(error: OSError) -> str | None:

@@ -7,9 +7,10 @@ of a message is recognized, so each message is in the stage once (docs/staging.m
 
 from __future__ import annotations
 
-from .._extras import needed
+from .._extras import needed, needs_posix
 
 needed("blocking", "attrs")
+needs_posix("a stage")
 
 from ._errors import StageFull, StageInUse, StageLost, UnknownStage
 from ._folder import Mark, Position, StageFolder, Stretch
