@@ -1,11 +1,12 @@
 """Walk through pages: what they have a reader type, on machines of their own.
 
-    python -m scripts.prove.walk [PAGE ...]       all pages that are walks; needs Linux, root and `ip`
+    python -m scripts.prove.walk [PAGE ...]       all walks, or those of these pages; needs Linux, root and `ip`
 
-A machine is a network namespace with a host name, an /etc/hosts and a directory of its own. Blocks `sh` are typed on
-the machine that the last "On **NAME**" before them names. The last line of one may be a command that serves, which goes
-on beside the others. A block `text` behind it holds lines of its output, `...` for anything. `<!-- walk: stop NAME -->`
-is Ctrl-C there, `kill NAME` pulls the plug of its service. Exit status 1 if a page is not true.
+A walk is one page, or several that go on from each other. A machine is a network namespace with a host name, an
+/etc/hosts and a directory of its own. Blocks `sh` are typed on the machine that the last "On **NAME**" before them
+names. The last line of one may be a command that serves, which goes on beside the others. A block `text` behind it
+holds lines of its output, `...` for anything. `<!-- walk: stop NAME -->` is Ctrl-C there, `kill NAME` pulls the plug of
+its service, and `init NAME` types `tolliver init`. Exit status 1 if a page is not true.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("two-machines.md", "operations.md", "service.md")
+WALKS = (
+    ("two-machines.md", "config-and-service.md", "watch-it.md", "backup.md"),
+    ("operations.md",),
+    ("service.md",),
+)
 PATIENCE = 120.0  # seconds for one block
-_SERVES = re.compile(r"tolliver (run|listen(?!.*--count)|stage) ")
+_SERVES = re.compile(r"tolliver (run|listen(?!.*--count)|stage) |python bob\.py$")
+_UNSAID = {"init": "tolliver init"}
+"""Lines that a page before has had a reader type."""
 _PARTS = re.compile(
-    r"On \*\*(?P<machine>\w+)\*\*|^<!-- walk: (?P<word>stop|kill) (?P<whom>\w+) -->$"
+    r"On \*\*(?P<machine>\w+)\*\*|^<!-- walk: (?P<word>stop|kill|init) (?P<whom>\w+) -->$"
     r"|^```sh\n(?P<typed>.*?)^```$|^```text\n(?P<said>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -55,6 +62,7 @@ for file in files:
 class Step(NamedTuple):
     """A part of a page: a block that is typed on a machine, with lines of its output, or what befalls its service."""
 
+    page: str
     machine: str
     typed: str
     said: list[str]
@@ -69,10 +77,10 @@ def steps(page: Path) -> list[Step]:
         if part["machine"]:
             machine = part["machine"]
         elif part["word"]:
-            found.append(Step(part["whom"], part["word"], [], line))
+            found.append(Step(page.name, part["whom"], _UNSAID.get(part["word"], part["word"]), [], line))
         elif part["typed"]:
             if machine:
-                found.append(Step(machine, part["typed"], [], line))
+                found.append(Step(page.name, machine, part["typed"], [], line))
         elif found and not found[-1].said:
             found[-1].said.extend(part["said"].splitlines())
     return found
@@ -112,7 +120,8 @@ class Machines:
             (root / name).mkdir()
         for program, text in (("scp", _COPY), ("ssh", _SHELL)):
             _program(programs / program, text.format(python=sys.executable, root=str(root)))
-        _program(programs / "tolliver", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m tolliver.cli "$@"\n')
+        for program, module in (("tolliver", "-m tolliver.cli "), ("python", "")):
+            _program(programs / program, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module}"$@"\n')
         self._env = {
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -168,10 +177,9 @@ class Untrue(Exception):
 
 
 class Walk:
-    """One page, step by step."""
+    """The steps of a walk, one after the other."""
 
-    def __init__(self, page: Path, on: Machines, ends: ExitStack) -> None:
-        self._page = page
+    def __init__(self, on: Machines, ends: ExitStack) -> None:
         self._on = on
         self._ends = ends
         self._serving: dict[str, subprocess.Popen[bytes]] = {}
@@ -193,7 +201,8 @@ class Walk:
         self._ends.callback(_end, process)
         if serves:
             self._serving[step.machine] = process
-            self._until(step, process, output)
+            if last.startswith("tolliver"):
+                self._until(step, process, output)
         else:
             status = process.wait(PATIENCE)
             self._demand(step, status == 0, f"exit status {status}:\n{output.read_text()}")
@@ -210,15 +219,15 @@ class Walk:
 
     def _demand(self, step: Step, holds: bool, otherwise: str) -> None:
         if not holds:
-            raise Untrue(f"{self._page.name}, line {step.line}, on {step.machine}: {step.typed.strip()}\n{otherwise}")
+            raise Untrue(f"{step.page}, line {step.line}, on {step.machine}: {step.typed.strip()}\n{otherwise}")
 
     def end(self) -> None:
-        """Services that the page leaves running end in order."""
+        """Services that the pages leave running end in order."""
         for service in self._serving.values():
             service.send_signal(signal.SIGTERM)
         for name, service in self._serving.items():
             if service.wait(PATIENCE) != 0:
-                raise Untrue(f"{self._page.name}: the service on {name} ended with {service.returncode}")
+                raise Untrue(f"the service on {name} ended with {service.returncode}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -227,13 +236,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def walk(page: Path) -> int:
-    """The number of its steps. Raises Untrue."""
-    taken = steps(page)
+def walk(pages: Sequence[Path]) -> int:
+    """The number of their steps. Raises Untrue."""
+    taken = [step for page in pages for step in steps(page)]
     with ExitStack() as ends:
         on = ends.enter_context(machines(list(dict.fromkeys(step.machine for step in taken))))
         with ExitStack() as processes:
-            walking = Walk(page, on, processes)
+            walking = Walk(on, processes)
             for step in taken:
                 walking.take(step)
             walking.end()
@@ -241,18 +250,17 @@ def walk(page: Path) -> int:
 
 
 def main(names: Sequence[str]) -> int:
-    reason = obstacle()
-    if reason is not None:
-        print(f"result: pages | 0 of {len(names or PAGES)} pages | not run here: {reason}")
+    chosen = [pages for pages in WALKS if not names or {*pages} & {*names}]
+    count = sum(map(len, chosen))
+    if (reason := obstacle()) is not None:
+        print(f"result: pages | 0 of {count} pages | not run here: {reason}")
         return 0
-    count = 0
-    for name in names or PAGES:
-        try:
-            count += walk(ROOT / "docs" / name)
-        except Untrue as error:
-            print(error)
-            return 1
-    print(f"result: pages | {len(names or PAGES)} pages | {count} steps, each as the page says")
+    try:
+        taken = sum(walk([ROOT / "docs" / name for name in pages]) for pages in chosen)
+    except Untrue as error:
+        print(error)
+        return 1
+    print(f"result: pages | {count} pages | {taken} steps, each as the page says")
     return 0
 
 

@@ -205,11 +205,9 @@ def tables(name: str, first_column: str) -> Iterator[str]:
 
 def notices() -> Iterator[str]:
     yield "# Notices and counters\n"
-    yield "`notices()` and `events()` tell notices, `stats()` has counters; [messaging](../messaging.md) says more.\n"
+    yield "`notices()` and `events()` tell notices; [messaging](../messaging.md) says more, [numbers](metrics.md) count.\n"
     yield "## Notices\n"
     yield from tables("messaging.md", "kind")
-    yield "## Counters of an instance\n"
-    yield from tables("messaging.md", "name")
     yield "## Counters of streams\n"
     yield from tables("streams.md", "count")
     yield "## Causes of a failed dial\n"

@@ -55,10 +55,12 @@ def test_a_link_that_leads_nowhere_is_a_file_that_is_there(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["bob.py"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/first-message.md"])
-def test_a_page_shows_the_programs_as_they_are_written(page: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "end"), [("README.md", ".py"), ("docs/first-message.md", ".py"), ("docs/config-and-service.md", ".toml")]
+)
+def test_a_page_shows_the_files_as_they_are_written(page: str, end: str) -> None:
     shown = {*re.findall(r"^```(?:python|toml)\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL)}
-    assert [name for name in WRITTEN if name.endswith(".py") and text_of(name).decode() not in shown] == []
+    assert [name for name in WRITTEN if name.endswith(end) and text_of(name).decode() not in shown] == []
 
 
 def test_the_programs_are_short() -> None:

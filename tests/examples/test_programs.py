@@ -75,3 +75,10 @@ def test_ctrl_c_ends_the_program_without_a_traceback(name: str, tmp_path: Path, 
     command = [sys.executable, "-c", INTERRUPTED, str(FOLDER / f"{name}.py")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "Traceback" not in done.stderr, done.stderr
+
+
+def test_the_page_around_fastapi_shows_a_part_of_the_program() -> None:
+    page = (FOLDER.parent / "docs" / "fastapi.md").read_text("utf-8")
+    shown = page.partition("```python\n")[2].partition("```")[0]
+    assert shown
+    assert shown in (FOLDER / "with_fastapi.py").read_text("utf-8")

@@ -112,7 +112,7 @@ class PeerCounts:
 
 @frozen
 class NodeStats(Snapshot):
-    """Numbers of a node: totals since the start, and current sizes (docs/messaging.md explains each)."""
+    """Numbers of a node: totals since the start, and current sizes; `tolliver.status.METRICS` explains each."""
 
     received_bytes: int = counter()
     sent_bytes: int = counter()

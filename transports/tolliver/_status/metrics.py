@@ -1,7 +1,7 @@
 """Table of the metrics.
 
-It has name, kind, unit, subject, labels and help of every number of a snapshot. Prometheus' text, the columns of
-docs/watching.md and other exporters are generated from this table, so that a number has the same name everywhere.
+It has name, kind, unit, subject, labels and help of every number of a snapshot. Prometheus' text, the table of
+the reference and other exporters are generated from this table, so that a number has the same name everywhere.
 `samples` gives the numbers of a snapshot in this order.
 """
 
