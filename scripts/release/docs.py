@@ -205,7 +205,7 @@ def tables(name: str, first_column: str) -> Iterator[str]:
 
 def notices() -> Iterator[str]:
     yield "# Notices and counters\n"
-    yield "`notices()` and `events()` tell notices; [messaging](../messaging.md) says more, [numbers](metrics.md) count.\n"
+    yield "`notices()` and `events()` tell [notices](../messaging.md#notices-and-counters).\n"
     yield "## Notices\n"
     yield from tables("messaging.md", "kind")
     yield "## Counters of streams\n"
