@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from scripts.release import docs
+from scripts.release import docs, reference
 from scripts.rooms import FLOORS, ROOT
 
-SETTINGS = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
+SETTINGS = tomllib.loads(docs.with_reference((ROOT / "zensical.toml").read_text("utf-8")))["project"]
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +46,21 @@ def test_the_navigation_has_four_parts() -> None:
 
 
 def test_every_public_name_is_in_the_reference(pages: Path) -> None:
+    """Each is told on one page, and has a row and an anchor under every module that offers it."""
     doors = {room.name for floor in FLOORS for room in floor if "._" not in room.name}
-    assert {*docs.MODULES} == doors - {"tolliver.cli", "pyspark_tolliver"}
-    index = (pages / "reference/index.md").read_text("utf-8")
-    for name in docs.MODULES:
-        page = (pages / f"reference/{name}.md").read_text("utf-8")
-        for public in import_module(name).__all__:
-            assert f"::: {name}.{public}\n" in page
-            assert f"({name}.md#{name}.{public})" in index
+    assert {*reference.MODULES} == doors - {"tolliver.cli", "pyspark_tolliver"}
+    texts = {path.name: path.read_text("utf-8") for path in (pages / "reference").glob("*.md")}
+    for module in reference.MODULES:
+        for public in import_module(module).__all__:
+            name, _, anchor = reference.place(module, public).partition("#")
+            assert f"::: {anchor}\n" in texts[name]
+            assert f"({name}#{anchor})" in texts["index.md"]
+            assert anchor == f"{module}.{public}" or f'<a id="{module}.{public}">' in texts[f"{module}.md"]
+
+
+def test_a_module_begins_with_what_opens_it() -> None:
+    for module in ("tolliver.anyio", "tolliver.twisted", "tolliver.blocking"):
+        assert "create_instance" in reference.parts(module)[0].names[:4]
 
 
 def test_every_command_and_option_is_in_the_reference(pages: Path) -> None:

@@ -11,22 +11,17 @@ dependency group `docs`.
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Iterable
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from scripts.draw import causes, metrics, options, states
-from scripts.release.api import PACKAGES, SEARCH, loaded
+from scripts.release import reference, search
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "build" / "docs"
@@ -41,22 +36,6 @@ TOP = {
 """Texts beside the packages, and their names on the site."""
 SOURCES = "sources"
 """Folder of the site with the files of the repository that pages link to, each as text."""
-MODULES = (
-    *("tolliver", "tolliver.anyio", "tolliver.twisted", "tolliver.blocking", "tolliver.events", "tolliver.codecs"),
-    *("tolliver.certs", "tolliver.derived", "tolliver.reactive", "tolliver.sqlite", "tolliver.spark"),
-    *("tolliver.staging", "tolliver.status", "tolliver.prometheus", "tolliver.otel", "tolliver.testing"),
-    *(
-        "tolliver_proto",
-        "tolliver_proto.errors",
-        "tolliver_proto.node",
-        "tolliver_proto.store",
-        "tolliver_proto.testing",
-        "tolliver_proto.recording",
-        "tolliver_proto.layouts",
-    ),
-    *("tolliver_proto.reactive", "tolliver_proto.reactive.testing"),
-)
-"""Modules that the reference shows."""
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
 _LEAD = re.compile(r"^(\[[\w-]+\]: )(\S+?)(#\S*)?(?= \")", re.MULTILINE)
 _RULINGS = re.compile(r" \(((?:\[[A-Z]-?\d+[a-z]?\](?:, |; | to | and )?)+)\)")
@@ -65,7 +44,6 @@ _MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FOLDED = '<details markdown="1">\n<summary>The diagram as text</summary>\n\n```text\n\\1```\n\n</details>'
 _ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(https?://[^\"'\s>]+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_TABLE = r"^\| {} \|.*\n\|[-| ]+\n(?:\|.*\n)+"
 
 
 # Pages.
@@ -116,10 +94,10 @@ def written(into: Path) -> None:
     for source in sorted({found for one in into.glob("*.md") for found in sources(one.read_text("utf-8"))}):
         (into / SOURCES / source).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / source.removesuffix(".txt"), into / SOURCES / source)
-    reference = into / "reference"
-    reference.mkdir()
-    for name, text in references():
-        (reference / name).write_text(text, "utf-8")
+    folder = into / "reference"
+    folder.mkdir()
+    for name, text in reference.references():
+        (folder / name).write_text(text, "utf-8")
 
 
 def sources(text: str) -> list[str]:
@@ -127,123 +105,24 @@ def sources(text: str) -> list[str]:
     return [link[2].removeprefix(f"{SOURCES}/") for link in _LINK.finditer(text) if link[2].startswith(f"{SOURCES}/")]
 
 
-# Reference.
-
-
-def references() -> Iterator[tuple[str, str]]:
-    for module in MODULES:
-        yield f"{module}.md", "\n".join(of_module(module))
-    yield "index.md", "\n".join(every_name())
-    yield "errors.md", "\n".join(errors())
-    yield "notices.md", "\n".join(notices())
-    yield "command-line.md", "\n".join(command_line())
-    yield "options.md", options.page()
-    yield "causes.md", causes.page()
-    yield "metrics.md", metrics.page()
-    yield "states.md", states.page()
-
-
-@cache
-def interface() -> dict[str, Any]:
-    """Each module of the reference, read from the sources: what an extra brings need not be installed."""
-    packages: dict[str, Any] = {**loaded(ROOT, PACKAGES, SEARCH)}
-    found = ((name, *name.split(".", 1)) for name in MODULES)
-    return {name: packages[package][below[0]] if below else packages[package] for name, package, *below in found}
-
-
-def summary(text: str) -> str:
-    """The first paragraph of a docstring, for a cell of a table."""
-    return text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-
-
-def documented(found: Any) -> str:
-    """The docstring of an object out of the sources; empty where it has none."""
-    return str(found.docstring.value) if found.docstring else ""
-
-
-def of_module(name: str) -> Iterator[str]:
-    module = interface()[name]
-    yield f"# `{name}`\n"
-    yield f"{documented(module)}\n"
-    for public in sorted(map(str, module.exports), key=str.lower):
-        yield f"::: {name}.{public}\n"
-
-
-def every_name() -> Iterator[str]:
-    yield "# Every public name\n"
-    yield "Each name, where it is imported from, and its first sentence.\n"
-    yield "| name | of | |\n|---|---|---|"
-    found = {(str(public), name) for name, module in interface().items() for public in module.exports}
-    for public, name in sorted(found, key=lambda pair: (pair[0].lower(), pair[1])):
-        about = summary(documented(interface()[name][public]))
-        yield f"| [`{public}`]({name}.md#{name}.{public}) | `{name}` | {about} |"
-
-
-def errors() -> Iterator[str]:
-    proto: Any = import_module("tolliver_proto.errors")
-    yield "# Classes of errors\n"
-    yield "Each below its base. [Errors](../errors.md) says the cause of each, and what to do.\n"
-    yield from _family(proto.TolliverError, {*proto.__all__}, 0)
-
-
-def _family(kind: type, public: set[str], depth: int) -> Iterator[str]:
-    name = kind.__name__
-    shown = f"[`{name}`](tolliver_proto.errors.md#tolliver_proto.errors.{name})" if name in public else f"`{name}`"
-    yield f"{'    ' * depth}- {shown}: {summary(inspect.getdoc(kind) or '')}"
-    children: list[type] = sorted(kind.__subclasses__(), key=lambda one: one.__name__)
-    for below in children:
-        if below.__module__.split(".")[0].startswith("tolliver"):
-            yield from _family(below, public, depth + 1)
-
-
-def tables(name: str, first_column: str) -> Iterator[str]:
-    """The tables of a page whose first column has this title; their links lead from the reference."""
-    text = (ROOT / "docs" / name).read_text("utf-8")
-    for table in re.findall(_TABLE.format(first_column), text, re.MULTILINE):
-        yield _LINK.sub(lambda link: f"{link[1]}../{link[2]}{link[3] or ''})", table).replace("](#", f"](../{name}#")
-
-
-def notices() -> Iterator[str]:
-    yield "# Notices and counters\n"
-    yield "`notices()` and `events()` tell [notices](../messaging.md#notices-and-counters).\n"
-    yield "## Notices\n"
-    yield from tables("messaging.md", "kind")
-    yield "## Counters of streams\n"
-    yield from tables("streams.md", "count")
-    yield "## Causes of a failed dial\n"
-    yield from tables("messaging.md", "cause")
-
-
-def command_line() -> Iterator[str]:
-    os.environ |= {"TYPER_USE_RICH": "0", "COLUMNS": "100", "NO_COLOR": "1"}
-    import typer.main
-    from tolliver._cli.commands import app
-
-    yield "# Every command and option\n"
-    yield "As the program itself says it; [the command line](../cli.md) has examples.\n"
-    group: Any = typer.main.get_command(app)
-    yield from _command(group, [], 1)
-    yield "## Options of an instance\n"
-    yield "`tolliver options` says, of every option of an instance, its flag, its key in a file and its default.\n"
-    yield f"```text\n{_said('options')}\n```\n"
-
-
-def _command(command: Any, path: list[str], depth: int) -> Iterator[str]:
-    if path:
-        yield f"{'#' * min(depth, 4)} tolliver {' '.join(path)}\n"
-        yield f"```text\n{_said(*path, '--help')}\n```\n"
-    for name, below in getattr(command, "commands", {}).items():
-        yield from _command(below, [*path, name], depth + 1)
-
-
-def _said(*typed: str) -> str:
-    from tolliver._cli.commands import app
-    from typer.testing import CliRunner
-
-    return CliRunner().invoke(app, [*typed], prog_name="tolliver").stdout.strip()
-
-
 # The site.
+
+
+def with_reference(settings: str) -> str:
+    """The settings of the site with the pages of all modules in the navigation."""
+
+    def entry(title: str, pages: str | dict[str, str]) -> str:
+        listed = pages if isinstance(pages, str) else [{name: path} for name, path in pages.items()]
+        return f"{{ {json.dumps(title)} = {_toml(listed)} }}"
+
+    return settings.replace('"reference/MODULES"', ", ".join(entry(*one) for one in reference.navigation()))
+
+
+def _toml(value: str | list[dict[str, str]]) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
+    pairs = ((json.dumps(name), json.dumps(path)) for one in value for name, path in one.items())
+    return "[" + ", ".join(f"{{ {name} = {path} }}" for name, path in pairs) + "]"
 
 
 def built(version: str) -> Path:
@@ -253,6 +132,7 @@ def built(version: str) -> Path:
     settings = ROOT / "zensical.toml"
     own = ROOT / "build" / "zensical.toml"
     text = settings.read_text("utf-8").replace('"build/site/latest"', f'"site/{version}"')
+    text = with_reference(text)
     text = text.replace('"build/docs"', '"docs"').replace('[".", "transports"]', '["..", "../transports"]')
     own.write_text(text, "utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict", "-f", str(own)]
@@ -301,8 +181,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     options = parser.parse_args(None if arguments is None else [*arguments])
     written(PAGES)
     out = built(options.version)
+    search.prefer_guides(out / "search.json")
     if foreign := from_elsewhere(out):
         raise SystemExit("the site loads from elsewhere:\n" + "\n".join(foreign))
+    print(search.checked(out))
     listed(SITE, options.version)
     print(f"{sum(1 for _ in out.rglob('*.html'))} pages in {out.relative_to(ROOT)}")
     if options.serve is not None:
