@@ -1,6 +1,6 @@
-"""Commands of `tolliver`, one module each, and what they share.
+"""Commands of `tolliver`, one module each, and their common code.
 
-`commands` declares them all with their options, and imports the module of the one that is called: so `tolliver --help`
-is quick, and a command needs only its own extra. Those that connect are built on the anyio adapter.
-`tolliver.cli` is the entry point.
+`commands` declares all commands with their options, and imports a command's module only when it is called: so `tolliver
+--help` is quick, and a command needs only its own extra. Commands that connect use the anyio adapter. The entry point
+is `tolliver.cli`.
 """

@@ -1,8 +1,8 @@
-"""Files that messages of `tolliver run` go to, a line for each.
+"""Files to which `tolliver run` writes messages, one per line.
 
-There is one writer for each file, however many tables name it: messages that are queued for it go in one write and one
-sync, and are acknowledged then. Processes that append to the file under a lock (flock) wait for each other. Lines that
-could be written in part only are cut off again, unless somebody else has written behind them.
+There is one writer for each file, even if several tables name it. All messages queued for a file are written and synced
+together, and acknowledged then. Processes that append to the file under a lock (flock) wait for each other. A partly
+written batch is cut off again, unless another process has written after it.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from .listen import as_json
 
 try:
     import fcntl
-except ImportError:  # not POSIX: there is no such lock
+except ImportError:  # not POSIX: no flock
     fcntl = None  # type: ignore[assignment]
 
 _RETRY = 1.0  # seconds between two tries to write a file
-_TURN = 0.02  # seconds between two looks at whether another process has let go of it
-_BATCH = 2**20  # bytes of bodies in one write, or one run if that has more
+_TURN = 0.02  # seconds between two tries to take the lock
+_BATCH = 2**20  # most bytes of bodies in one write, except a larger single run
 
 
 class Files:
-    """The writers at work, one for each file."""
+    """Writers in use, one for each file."""
 
     def __init__(self, group: anyio.abc.TaskGroup) -> None:
         self._group = group
         self._writers: list[_Writer] = []
 
     async def deliver(self, instance: Instance, destination: Destination, file: Path) -> None:
-        """Until it is cancelled. Messages that wait then are not acknowledged, and come again."""
+        """Write messages to the file until cancelled. Messages that wait then are not acknowledged, and are
+        redelivered."""
         writer = self._writer_of(file)
         async with instance.message_runs(destination.channel, destination.key, subscribe=False) as runs:
             try:
@@ -63,34 +64,34 @@ class Files:
 
 
 class _Writer:
-    """The one writer of a file."""
+    """The only writer of a file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._queue: list[tuple[Run, Destination]] = []
         self._at_work = False
-        self._written = anyio.Event()  # of the try that is under way
+        self._written = anyio.Event()  # set at the end of the current try
         self._written.set()
 
     def is_of(self, file: Path) -> bool:
-        """True if it is this file, by this name or another."""
+        """True if this is the same file, even by another name."""
         return is_one_file(self._file, file)
 
     def add(self, run: Run, whose: Destination) -> bool:
-        """True where `write` is to be called."""
+        """Queue a run. True if the caller must call `write`."""
         self._queue.append((run, whose))
         idle, self._at_work = not self._at_work, True
         return idle
 
     async def withdraw(self, whose: Destination) -> None:
-        """Its runs in the queue are not written any more, and those that are being written are settled."""
+        """Remove the destination's runs from the queue, and wait for those that are being written."""
         self._queue = [one for one in self._queue if one[1] != whose]
         with anyio.CancelScope(shield=True):
             await self._written.wait()
-        self._queue = [one for one in self._queue if one[1] != whose]  # that could not be written
+        self._queue = [one for one in self._queue if one[1] != whose]  # those returned to the queue by a failed write
 
     async def write(self) -> None:
-        """Until nothing is queued."""
+        """Write until the queue is empty."""
         waited, told = 0.0, False
         try:
             while self._queue:
@@ -110,7 +111,7 @@ class _Writer:
             self._at_work = False
 
     async def _try(self) -> OSError | None:
-        """Write and acknowledge the first of what is queued. The error, if it could not be written."""
+        """Write and acknowledge the first batch of the queue; returns the error if it could not be written."""
         sizes = accumulate(sum(len(one.body) for one in run) for run, _ in self._queue)
         count = 1 + sum(size < _BATCH for size in sizes)
         batch, self._queue = self._queue[:count], self._queue[count:]
@@ -129,10 +130,10 @@ class _Writer:
 
 
 def append(file: Path, runs: Iterable[Iterable[Delivery]]) -> None:
-    """All of the lines, or none; they are on the disk then. Raises OSError.
+    """Write all lines to disk, or none. Raises OSError.
 
-    The file is opened each time, so that it may be moved away meanwhile. A line that a loss of power has torn ends
-    where it is torn: its message was not acknowledged.
+    The file is opened each time, so that it can be renamed meanwhile. A line torn by a loss of power is ended there:
+    its message was not acknowledged.
     """
     lines = "".join(map(as_json, runs)).encode("utf-8", "backslashreplace")
     fd = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -155,24 +156,24 @@ def append(file: Path, runs: Iterable[Iterable[Delivery]]) -> None:
 
 
 def _lock(fd: int) -> None:
-    """Until the descriptor is closed. Raises BlockingIOError where another one of the file has the lock."""
+    """Lock the file until its descriptor is closed. Raises BlockingIOError if another process has the lock."""
     if fcntl is not None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BlockingIOError(error.errno, "another process has locked it") from error
         except OSError:
-            pass  # a file system without locks
+            pass  # file systems without locks
 
 
 def _take_back(fd: int, end: int, written: bytes) -> None:
-    """Cut off what was written behind that end, if that and nothing else is there."""
+    """Cut off what was written after `end`, if there is nothing else."""
     if os.fstat(fd).st_size == end + len(written) and os.pread(fd, len(written), end) == written:
         os.ftruncate(fd, end)
 
 
 def _sync_names_of(directory: Path) -> None:
-    """A new file has its name on the disk, too."""
+    """Sync the directory, so that a new file's name is on disk, too."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -22,9 +22,9 @@ _TIMES = ("p50", "p95", "p99", "max")
 
 
 def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | None, as_json: bool) -> int:
-    """Print the deliveries and write what is asked for; returns how many messages are lost.
+    """Print the deliveries and write what is asked for; returns the number of lost messages.
 
-    Raises ModuleNotFoundError where a library is missing, and what `local_audit` and the writers raise.
+    Raises ModuleNotFoundError if a library is missing, and errors of `local_audit` and of the writers.
     """
     needed("audit", "duckdb", "pyarrow", "numpy")
     if html is not None:
@@ -45,7 +45,7 @@ def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | No
 
 
 def print_deliveries(found: Tables[str], as_json: bool = False) -> None:
-    """One line for each sender, receiver and channel; "-", in JSON null, is what was not recorded."""
+    """One line for each sender, receiver and channel; "-" (null in JSON) means not recorded."""
     from ..spark.audit._collect import first_rows, silent
 
     table = first_rows(found, "deliveries")

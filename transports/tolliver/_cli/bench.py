@@ -1,8 +1,8 @@
 """`tolliver bench`: rates and latencies of messages, requests and streams.
 
-Everything is real: mutual TLS over TCP, and a database with its syncs for each instance. A sender is an instance of its
-own. It waits for an answer, or for the acknowledgement of a batch, before it goes on: more senders or a larger batch
-are more at a time. The other end is in this process, or it is `tolliver bench --serve` somewhere else.
+Nothing is simulated: connections use mutual TLS over TCP, and each instance has a database with syncs. Each sender is
+an instance of its own, and waits for a reply, or for the acknowledgement of a batch, before it continues; more senders
+or a larger batch mean more in flight. The peer is in this process, or a `tolliver bench --serve` elsewhere.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from .send import missing
 from .tables import print_table, progress
 from .watching import options_of, remotes_of
 
-_TURN = 32  # unreliable messages before the connections have their turn
-_FULL = 0.001  # seconds until it is tried again
+_TURN = 32  # unreliable messages sent before other tasks get their turn
+_FULL = 0.001  # seconds until the next try when a send buffer is full
 _POLL = 0.01
-_SILENCE = 2.0  # seconds without a message, and no more are waited for
+_SILENCE = 2.0  # seconds without a message, after which no more are expected
 _TICK = 0.1
 
 COUNTS = {Kind.PUBLISH: 50_000, Kind.SEND: 10_000, Kind.REQUEST: 2_000, Kind.STREAM: 50_000}
@@ -52,7 +52,7 @@ _OF_MESSAGES = (Kind.PUBLISH, Kind.SEND, Kind.REQUEST)
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """Work to measure: each kind at each size, `messages` of it (None: as many as is usual for the kind)."""
+    """Work to measure: each kind at each size, `messages` of each (None: the kind's default)."""
 
     kinds: Sequence[Kind]
     sizes: Sequence[int]
@@ -63,13 +63,13 @@ class Job:
     timeout: float
 
     def shares(self, measure: Measure) -> list[int]:
-        """Messages of each sender."""
+        """Number of messages of each sender."""
         whole, rest = divmod(measure.messages, self.senders)
         return [whole + (number < rest) for number in range(self.senders)]
 
 
 def kinds_of(typed: Sequence[Kind], place: Place) -> list[Kind]:
-    """The kinds to measure. Raises ValueError where these cannot be measured with one peer."""
+    """Kinds to measure. Raises ValueError if they cannot all be measured with one peer."""
     if not place.meeting.connect:
         return list(typed or Kind)
     if Kind.STREAM in typed and len(set(typed)) > 1:
@@ -82,7 +82,7 @@ def kinds_of(typed: Sequence[Kind], place: Place) -> list[Kind]:
 def bench_and_report(
     job: Job, place: Place, run: Callable[[Callable[[], Awaitable[None]]], None], *, as_json: bool
 ) -> None:
-    """Measure, and print what was measured however it ends."""
+    """Measure, and print the results, also after an error or interrupt."""
     measures = [
         Measure(kind, size, job.messages or COUNTS[kind], job.senders, job.batch if kind is Kind.SEND else 1)
         for kind in job.kinds
@@ -107,12 +107,13 @@ def bench_and_report(
             print_table(HEADS, [line for one in begun for line in one.lines()])
 
 
-# Both ends.
+# Both sides.
 
 
 @define(eq=False)
 class Ends:
-    """Options of all instances and streams; `remotes` has the other end, or `peer` and `publisher` are, here."""
+    """Options of all instances and streams. `remotes` is the peer elsewhere; or `peer` and `publisher` are the options
+    of the one in this process."""
 
     senders: Sequence[InstanceOptions] = ()
     subscribers: Sequence[StreamsOptions] = ()
@@ -122,7 +123,7 @@ class Ends:
 
 
 def _ends(job: Job, place: Place, directory: Path) -> Ends:
-    """Raises ValueError where something is missing or cannot be meant."""
+    """Options for the job. Raises ValueError if something is missing or invalid."""
     meeting = place.meeting
     if not meeting.connect:
         return _both_ends(job, place, directory)
@@ -131,7 +132,7 @@ def _ends(job: Job, place: Place, directory: Path) -> Ends:
     if Kind.STREAM in job.kinds:
         return Ends(subscribers=[options_of(meeting)] * job.senders, remotes=remotes_of(meeting))
     places = [place]
-    if job.senders > 1:  # an instance has one certificate and one database
+    if job.senders > 1:  # each instance needs its own certificate and database
         if meeting.identity.name is None or place.database is not None:
             raise ValueError(
                 f"{job.senders} senders are {job.senders} instances: give --certs DIR --name NAME, where "
@@ -144,7 +145,7 @@ def _ends(job: Job, place: Place, directory: Path) -> Ends:
 
 
 def _both_ends(job: Job, place: Place, directory: Path) -> Ends:
-    """Two ends on this machine, with certificates that end with the command."""
+    """Options with both sides in this process, with temporary certificates."""
     meeting, who = place.meeting, place.meeting.identity
     given = (meeting.listen, meeting.acl, meeting.spki, place.database, place.record)
     if any(one is not None for one in given) or (who.is_given and not who.plaintext):
@@ -197,7 +198,7 @@ async def _keep_showing(measure: Measure, show: Callable[[Measure], None]) -> No
 
 
 class _Messages:
-    """Senders of messages, connected to the other end; `here` says that it is in this process."""
+    """Senders of messages, connected to the peer. `here`: the peer is in this process."""
 
     def __init__(self, job: Job, here: bool) -> None:
         self._job = job
@@ -243,7 +244,7 @@ class _Messages:
         self._measure = None
 
     def _taken(self, delivery: Delivery) -> None:
-        """Unreliable messages are counted where they come, if that is here."""
+        """Count an unreliable message that has arrived in this process."""
         measure = self._measure
         if measure is not None and measure.kind is Kind.PUBLISH:
             measure.done += 1
@@ -266,7 +267,7 @@ class _Messages:
         await sender.flush(timeout=self._job.timeout)
 
     async def _arrive(self, measure: Measure, keys: Sequence[str]) -> None:
-        """Wait until all have come, or no more do."""
+        """Wait until all messages have arrived, or no more do."""
         before, grown = -1, perf_counter()
         while True:
             if not self._here:
@@ -281,7 +282,7 @@ class _Messages:
         measure.end(self._last or None)
 
     async def _count(self, measure: Measure, keys: Sequence[str]) -> None:
-        """Ask the other end how many have come."""
+        """Ask the peer how many messages have arrived."""
         replies = [
             await sender.request(COUNT, b"", key, timeout=self._job.timeout)
             for sender, key in zip(self._senders, keys, strict=True)
@@ -315,7 +316,7 @@ class _Messages:
 
 
 class _Streams:
-    """Subscribers, each with a connection of its own to the publisher; `here` says that it is in this process."""
+    """Subscribers, each with its own connection to the publisher. `here`: the publisher is in this process."""
 
     def __init__(self, job: Job, here: bool) -> None:
         self._job = job

@@ -1,8 +1,7 @@
-"""The other end of `tolliver bench`.
+"""The peer of `tolliver bench`.
 
-It takes what comes, answers requests, and publishes streams that are asked for. Its names begin with `tolliver-bench/`.
-Messages are counted by key, and a request tells how many have come with one; a stream's name says how many elements of
-how many bytes are wanted.
+It accepts messages, answers requests, and publishes streams. All its names begin with `tolliver-bench/`. Messages are
+counted by key, and a request for a key returns the count; a stream's name has the number and size of its elements.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ REQUEST = "tolliver-bench/request"
 COUNT = "tolliver-bench/count"
 STREAM = "tolliver-bench/stream"
 _STAMP = struct.Struct("<d")
-_KEYS = 1000  # whose messages are counted: the newest
+_KEYS = 1000  # most keys with counts: the newest
 Taken = Callable[[Delivery], object]
 
 
 class Filler:
-    """Bodies of one size, each with the time when it was made, where there is room for that."""
+    """Bodies of one size, each with its time of creation if there is space for that."""
 
     def __init__(self, size: int) -> None:
         self._rest = os.urandom(max(0, size - _STAMP.size))
@@ -45,12 +44,12 @@ class Filler:
 
 
 def age(body: bytes) -> float | None:
-    """Seconds since it was made, in this process."""
+    """Seconds since the body was created, in this process."""
     return perf_counter() - _STAMP.unpack_from(body)[0] if len(body) >= _STAMP.size else None
 
 
 async def take(instance: Instance, taken: Taken) -> None:
-    """Have this instance be the other end; `taken` is called with each message."""
+    """Make this instance the peer of a benchmark; `taken` is called with each message."""
     counts: OrderedDict[str, int] = OrderedDict()
 
     def came(delivery: Delivery) -> None:
@@ -71,7 +70,7 @@ def stream_name(size: int, count: int) -> str:
 
 
 def publish(streams: Streams) -> None:
-    """Have this end publish what `stream_name` asks for."""
+    """Publish the streams that `stream_name` names."""
     streams.publish(f"{STREAM}/*", _elements)
 
 
@@ -84,7 +83,7 @@ def _elements(name: str) -> Iterator[bytes]:
 
 
 async def serve_messages(options: InstanceOptions) -> None:
-    """For ever."""
+    """Serve as the peer for messages, for ever."""
     async with create_instance(options) as instance:
         await take(instance, lambda _delivery: None)
         _say(instance.addresses, "publish, send and request")
@@ -92,7 +91,7 @@ async def serve_messages(options: InstanceOptions) -> None:
 
 
 async def serve_streams(options: StreamsOptions) -> None:
-    """For ever."""
+    """Serve as the peer for streams, for ever."""
     async with create_streams(options) as streams:
         publish(streams)
         _say(streams.addresses, "stream")

@@ -16,7 +16,7 @@ from . import words
 
 @define(frozen=True)
 class Bridge:
-    """Names of streams, and where they are. `files` is what stood in the files that its options name."""
+    """Names and options of streams. `files` has the content of the files that the options name, to detect changes."""
 
     options: StreamsOptions
     names: tuple[str, ...]
@@ -25,7 +25,7 @@ class Bridge:
 
 
 class Bridging:
-    """A bridge at work in the group, which may change: subscribers then connect again."""
+    """A bridge running in a task group, which can be replaced: subscribers then connect again."""
 
     def __init__(self, instance: Instance, group: anyio.abc.TaskGroup) -> None:
         self._instance = instance
@@ -34,7 +34,7 @@ class Bridging:
         self._scope, self._ended = anyio.CancelScope(), anyio.Event()
 
     async def change(self, wanted: Bridge | None) -> None:
-        """To this from now on. Raises CertificateError and CannotListen, and the earlier one is at work then."""
+        """Replace the bridge. If this raises CertificateError or CannotListen, the old one is running again."""
         before = self._now
         if wanted == before:
             return

@@ -1,7 +1,7 @@
-"""`tolliver bundle`: this package and attrs in one zip for Spark.
+"""`tolliver bundle`: this package and attrs in one zip file for Spark.
 
-Spark puts nothing on its workers' path but `.zip`, `.egg` and `.jar`. All that is needed beside it there, Spark needs
-itself: pyarrow and numpy.
+Spark puts only `.zip`, `.egg` and `.jar` files on its workers' path. The other packages needed there, pyarrow and
+numpy, are needed by Spark itself.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from pathlib import Path
 from .._private import FOR_OTHERS, replacing
 
 PACKAGES = ("tolliver_proto", "tolliver", "pyspark_tolliver", "attr", "attrs")
-_NO_TIME = (1980, 1, 1, 0, 0, 0)  # so that the same files make the same zip
+_NO_TIME = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal files give an equal zip
 
 
 def bundle(file: Path) -> int:
-    """Returns the number of files in the zip. Raises OSError, and ValueError for a name that Spark takes otherwise."""
+    """Write the zip file; returns its number of files. Raises OSError, and ValueError for a name that Spark would treat
+    otherwise."""
     if file.suffix != ".zip":
         raise ValueError(f"{file}: Spark puts .zip, .egg and .jar on the workers' path, so call it {file.stem}.zip")
-    beginning = file.with_name(f".{file.name}.{os.getpid()}")  # another process may be making the same one
+    beginning = file.with_name(f".{file.name}.{os.getpid()}")  # unique: another process may write this zip
     count = 0
     with (
         replacing(file, FOR_OTHERS, beginning) as made,
@@ -35,7 +36,7 @@ def bundle(file: Path) -> int:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Names in the zip, and files. A package that is not installed beside the others is left out."""
+    """(name in the zip, file) pairs. A package that is not installed is left out."""
     for package in PACKAGES:
         spec = find_spec(package)
         for place in (spec.submodule_search_locations or ()) if spec is not None else ():

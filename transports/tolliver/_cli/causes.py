@@ -1,8 +1,8 @@
-"""The one table of what can be wrong with a set-up.
+"""Table of all that can be wrong with a set-up, with advice.
 
-Under the name of a check (or of two) a row has the cause, with a variant behind a dot; its grade; what happened, to
-what; and behind `>` what to do about it. A cause is a word that never changes: scripts look at it. Which row holds is
-for `diagnosis` to say, from the facts; `status` and `top` say the same of an endpoint that cannot be reached.
+Each row has a cause, under the name of a check, with a variant after a dot; its grade; the text; and after `>` the
+advice. Cause words never change, as scripts use them. `diagnosis` decides from the facts which row applies; `status`
+and `top` use the table for an endpoint that cannot be reached.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class Grade(StrEnum):
-    """Grade of a check, as its line begins."""
+    """Grade of a check, with which its line begins."""
 
     OK = "ok"
     WARN = "warn"
@@ -22,19 +22,19 @@ class Grade(StrEnum):
 
     @property
     def status(self) -> int:
-        """Exit status where nothing is worse."""
+        """Exit status if this is the worst grade."""
         return [*Grade].index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The outcome of one check."""
+    """Result of one check."""
 
     check: str
     grade: Grade
     text: str
     cause: str | None = None
-    """None if it is well."""
+    """Cause word; None if the check passed."""
     remedy: str = ""
 
 
@@ -212,18 +212,18 @@ CAUSES = frozenset(name.split(".")[1] for name in ROWS)
 
 
 def ok(check: str, text: str) -> Finding:
-    """The check found nothing wrong."""
+    """The finding of a check that passed."""
     return Finding(check, Grade.OK, text)
 
 
 def fault(name: str, grade: Grade | None = None, /, **facts: object) -> Finding:
-    """The row of this name, with these facts in its text and its remedy; of another grade where one is given."""
+    """The row of this name, with these facts in its text and advice; optionally of another grade."""
     (usual, text, remedy), (check, cause, *_) = ROWS[name], name.split(".")
     return Finding(check, grade or usual, text.format(**facts), cause, remedy.format(**facts))
 
 
 def no_name(host: str, error: OSError) -> Finding:
-    """A host name that has no address."""
+    """A host name without an address."""
     if isinstance(error, TimeoutError):
         return fault("name.name.resolver", host=host)
     return fault("name.name", host=host, why=strerror(error))
@@ -239,11 +239,11 @@ _WAYS: tuple[tuple[str, tuple[type[OSError], ...], tuple[int, ...]], ...] = (
 
 
 def unreached(where: object, error: OSError, seconds: float, grade: Grade = Grade.FAIL) -> Finding:
-    """A TCP connection that was not made."""
+    """A TCP connection that failed."""
     name = next(name for name, kinds, numbers in _WAYS if isinstance(error, kinds) or error.errno in numbers)
     return fault(name, grade, where=where, seconds=seconds, why=strerror(error))
 
 
 def strerror(error: OSError) -> str:
-    """The system's words for it."""
+    """The system's text for the error."""
     return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""`tolliver certs` and `tolliver pin`: certificates made, and certificates shown."""
+"""`tolliver certs` and `tolliver pin`: create and show certificates."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def make(
     derive: bool,
     as_json: bool = False,
 ) -> None:
-    """Raises ValueError and CertificateError; what was made before is shown, and stays."""
+    """Create the certificates. Raises ValueError and CertificateError; those created before are shown, and stay."""
     if uuid is not None and len(names) > 1:
         raise ValueError(f"one UUID cannot name {len(names)} instances: give --uuid with a single name")
     made: dict[str, Member] = {}
-    # With half of a CA there, making a certificate says what is missing.
+    # If only half of a CA exists, `make_certificate` says what is missing.
     if not (directory / "ca.pem").exists() and not (directory / "ca.key").exists():
         ca = make_ca(directory)
         words.say(f"made a CA: {ca.cert} goes to every member, {ca.key} to nobody")
@@ -46,14 +46,14 @@ def make(
 
 
 def _hosts() -> list[str]:
-    """Names of this machine: those that lead nowhere else, and its own, where that is a name in DNS."""
+    """Names of this machine: loopback names, and its own if it is in DNS."""
     own = socket.gethostname()
     usable = own.isascii() and own.replace("-", "").replace(".", "").replace("_", "").isalnum()
     return [*LOCAL_HOSTS, own] if usable and own not in LOCAL_HOSTS else [*LOCAL_HOSTS]
 
 
 def show_pins(files: Sequence[Path], as_json: bool = False) -> None:
-    """A line for each certificate: its file, the SHA-256 of its key, its names. Raises OSError and ValueError."""
+    """One line for each certificate: its file, the SHA-256 of its key, its names. Raises OSError and ValueError."""
     for file in files:
         known = read(file)
         if as_json:
@@ -63,7 +63,7 @@ def show_pins(files: Sequence[Path], as_json: bool = False) -> None:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """Names, key and expiry of a certificate, as JSON can have them. Raises OSError and ValueError."""
+    """Names, key and expiry of a certificate, as JSON types. Raises OSError and ValueError."""
     try:
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
     except ValueError as error:

@@ -1,7 +1,6 @@
-"""Watch on files that change without a signal.
+"""Polling of files for changes.
 
-They are looked at again and again. A name may lead elsewhere from one moment to the next, as in a volume of Kubernetes:
-so the file behind it is compared.
+A name may point to another file at any time, as in a Kubernetes volume, so the file behind it is compared.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Mark = tuple[int, int, int] | None
 async def when_changed(
     files: Callable[[], Collection[Path]], seconds: float, then: Callable[[], Awaitable[None]]
 ) -> None:
-    """For ever: `then` is called after each look that finds a change. A pair may be found half renewed at first."""
+    """Poll for ever: `then` is called after each poll that finds a change, perhaps in the middle of an update."""
     known = _marks(files())
     while True:
         await anyio.sleep(seconds)
@@ -35,6 +34,6 @@ def _marks(files: Collection[Path]) -> list[Mark]:
 def _mark(file: Path) -> Mark:
     try:
         status = file.stat()
-    except OSError:  # it is being put there
+    except OSError:  # being replaced
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,6 +1,6 @@
 """Configuration files of `tolliver run`.
 
-Reading, checking, example and schema are all made of the table of options.
+Reading, checking, example and schema all use the table of options.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NEEDED = {
 }
 """Values of the example."""
 _EMPTY = {"object": "{}", "array": "[]"}
-"""A value without anything in it, by the type of its schema."""
+"""Empty value, by the type of the schema."""
 _SHOWN = {
     "acl": "acl.toml",
     "record": "recordings",
@@ -67,7 +67,8 @@ _SHOWN = {
 
 @define(frozen=True)
 class Config:
-    """A file that was read: what is `given` in it and the `values` of that, both by key; and where messages go."""
+    """A file that was read: `given` is its content and `values` the parsed values, both by key; and the
+    destinations."""
 
     path: Path
     given: Mapping[str, Any]
@@ -76,16 +77,16 @@ class Config:
 
     @property
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
-        """All that it subscribes to."""
+        """All subscriptions."""
         return subscribed(self.value("subscriptions") or (), self.destinations)
 
     def value(self, key: str) -> Any:
-        """Of an option of the program."""
+        """Value of an option of the program."""
         default = KEYS[key].default
         return self.values.get(key, None if default is NOTHING else default)
 
     def options(self) -> InstanceOptions:
-        """Raises ValueError and TypeError where the options do not go together, and OSError."""
+        """Options of the instance. Raises ValueError and TypeError for invalid combinations, and OSError."""
         try:
             options = InstanceOptions(**arguments({key: one for key, one in self.values.items() if key in TABLE}))
         except (TypeError, ValueError) as error:
@@ -93,14 +94,15 @@ class Config:
         return evolve(options, subscriptions=self.subscriptions, policy=replace(options.policy, **self._patience()))
 
     def bridge(self) -> Bridge | None:
-        """Raises ValueError and TypeError where its options do not go together, OSError and CertificateError."""
+        """The bridge, None without one. Raises ValueError and TypeError for invalid combinations, OSError and
+        CertificateError."""
         if "bridge.listen" not in self.values:
             if any(key.startswith("bridge.") for key in self.values):
                 raise ValueError(f"{self.path}: bridge.listen is missing: where do subscribers of streams connect?")
             return None
         options, rules = self.options(), self.values.get("bridge.acl")
         if options.tls is not None:
-            Pumps(options.tls)  # it reads the certificates
+            Pumps(options.tls)  # checks the certificates
         files = () if options.tls is None else (options.tls.cert, options.tls.key, options.tls.ca)
         try:
             made = StreamsOptions(
@@ -115,7 +117,8 @@ class Config:
         return Bridge(made, tuple(self.value("bridge.names")), self.value("bridge.subscribe"), kept)
 
     def _patience(self) -> dict[str, Any]:
-        """A destination is not stuck while its own timeout is not over, unless the file says otherwise (D-9, T-48)."""
+        """Policy options: a handler is not stuck before its destination's own timeout, unless the file sets them (D-9,
+        T-48)."""
         times = [one.timeout for one in self.destinations]
         longest = None if None in times else max([0.0, *(one for one in times if one is not None)]) + 1
         return {
@@ -126,8 +129,10 @@ class Config:
 
 
 def load(path: Path, in_use: Path | None = None) -> Config:
-    """Raises OSError, and ValueError that names the file and the key. `in_use` is the database of an instance that
-    runs, whatever the file says by now."""
+    """Read and check a file. Raises OSError, and ValueError that names the file and the key.
+
+    `in_use` is the database of the running instance, which the file cannot change.
+    """
     try:
         document = tomllib.loads(read_file(path).decode())
         tables = document.pop(KEY, [])
@@ -143,7 +148,7 @@ def load(path: Path, in_use: Path | None = None) -> Config:
         if "bridge.listen" not in config.values:
             check_all_go_somewhere(config.value("subscriptions") or (), found)
         _check_written(config, in_use)
-    except ValueError as error:  # of TOML and of UTF-8 too
+    except ValueError as error:  # invalid TOML or UTF-8
         raise ValueError(f"{path}: {error}") from None
     except RecursionError:
         raise ValueError(f"{path}: lists or tables are nested too deeply to be read") from None
@@ -151,7 +156,7 @@ def load(path: Path, in_use: Path | None = None) -> Config:
 
 
 def _check_written(config: Config, in_use: Path | None) -> None:
-    """Raises ValueError where what comes would be written into a file that the instance has for something else."""
+    """Raises ValueError if messages would be written into a file that the instance itself uses."""
     written = [("deliver.file", one.file) for one in config.destinations if one.file is not None]
     keylog = config.values.get("tls.keylog")
     written += [] if keylog is None else [("tls.keylog", keylog)]
@@ -168,7 +173,8 @@ def _check_written(config: Config, in_use: Path | None) -> None:
 
 
 def check(path: Path) -> list[str]:
-    """Keys that are set. Raises OSError, ValueError and, of what an instance would refuse, TolliverError."""
+    """Check a file; returns the keys that are set. Raises OSError, ValueError and, for what an instance would refuse,
+    TolliverError."""
     config = load(path)
     options = config.options()
     config.bridge()
@@ -177,7 +183,7 @@ def check(path: Path) -> list[str]:
         check_place(options.database)
     tls = None if options.tls is None else evolve(options.tls, keylog=None)
     tried = evolve(options, tls=tls, database=IN_MEMORY, listen=None, remotes=(), status=None, record=None)
-    with logging_to_stderr(lambda _record: False), create_instance(tried):  # it says what is wrong with the rest
+    with logging_to_stderr(lambda _record: False), create_instance(tried):  # validates the rest
         pass
     return [key for key in config.given if key != KEY] + [
         key for table in config.given.get(KEY, ()) for key, _ in leaves({KEY: table}, KEYS)
@@ -185,7 +191,7 @@ def check(path: Path) -> list[str]:
 
 
 def print_options(as_json: bool) -> None:
-    """A line for each option of an instance: flag, key in a file, what it takes, default, help."""
+    """One line for each option of an instance: flag, key in a file, kind, default, help."""
     rows: list[dict[str, Any]] = []
     for key, entry in TABLE.items():
         row = {"flag": flag_of(key), "key": key, "takes": entry.takes, "default": show_default(entry)}
@@ -195,7 +201,7 @@ def print_options(as_json: bool) -> None:
 
 
 def example() -> str:
-    """A file with every option; those that it does not need are comments."""
+    """Text of a file with every option; optional ones are commented out."""
     lines = ["# An instance for `tolliver run`. Paths are relative to this file."]
     for part in ("", "tls", KEY, "bridge", "limits"):
         if part == KEY:
@@ -229,7 +235,7 @@ def _toml(key: str, entry: Entry) -> str:
 
 
 def schema() -> str:
-    """The JSON schema of the file."""
+    """JSON schema of the file."""
     tables: dict[str, dict[str, Any]] = {}
     for key, entry in KEYS.items():
         part, _, name = key.rpartition(".")

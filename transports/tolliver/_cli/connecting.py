@@ -1,4 +1,4 @@
-"""Commands with connections: instance options, and a run that signals end."""
+"""Commands with connections: options of instances, and signals."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Identity:
         return any((self.certs, self.name, self.cert, self.key_file, self.ca, self.plaintext))
 
     def tls(self) -> TLS | None:
-        """Raises ValueError where something is missing or said twice."""
+        """TLS options. Raises ValueError if something is missing or given twice."""
         files = self._files()
         more = {key.removeprefix("tls."): value for key, value in parse(self.tls_flags).items()}
         if files is None:
@@ -94,7 +94,7 @@ class Meeting:
     spki: str | None
 
     def remotes(self, default_port: int = DEFAULT_PORT) -> list[Remote]:
-        """Raises ValueError where one cannot be dialled."""
+        """Remotes to dial. Raises ValueError for an invalid one."""
         remotes = [Remote.parse(address, default_port) for address in self.connect]
         if self.spki is None:
             return remotes
@@ -108,9 +108,9 @@ class Meeting:
             ) from None
 
     def common(self) -> dict[str, Any]:
-        """Options that messages, streams and a stage all take: where they listen, TLS, access rules.
+        """Options common to messages, streams and stages: listening address, TLS, access rules.
 
-        Raises ValueError where something is missing or said twice, and OSError.
+        Raises ValueError if something is missing or given twice, and OSError.
         """
         rules = load_acl(self.acl) if self.acl is not None else Acl()
         return {"listen": self.listen, "tls": self.identity.tls(), "plaintext": self.identity.plaintext, "acl": rules}
@@ -118,7 +118,7 @@ class Meeting:
 
 @define(frozen=True, kw_only=True)
 class Place:
-    """Place and peers of an instance, as given on the command line."""
+    """Identity, peers and database of an instance, as given on the command line."""
 
     meeting: Meeting
     database: Path | None
@@ -131,9 +131,9 @@ class Place:
         return self.meeting.remotes()
 
     def options(self, *, dial: bool, usual: Mapping[str, Any] | None = None) -> InstanceOptions:
-        """Raises ValueError where something is missing or said twice.
+        """Options of the instance. Raises ValueError if something is missing or given twice.
 
-        `dial` says whether to dial from the start, `usual` has values by key for options that were not given.
+        `dial`: dial from the start; `usual`: defaults by key for options that are not given.
         """
         if self.meeting.listen is None and not self.meeting.connect:
             raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
@@ -152,11 +152,12 @@ class Place:
 
     @contextmanager
     def once(self, *, waits: bool, usual: Mapping[str, Any] | None = None) -> Iterator[InstanceOptions]:
-        """Options of an instance that is over with the command, and never a second one of a UUID (T-61).
+        """Context manager: options of an instance that ends with the command, never a second one with the same UUID
+        (T-61).
 
-        Where a database is given it is the instance that this one belongs to. Else it is an identity of its own, which
-        the certificate must allow, and its database goes with it, so `waits` must be true. Raises ValueError where it
-        does not or is not, CertificateError where the files cannot be read.
+        With a database given, it is that database's instance. Else it gets a temporary database and an identity of its
+        own, which the certificate must allow, and `waits` must be True, as unsent messages would be lost. Raises
+        ValueError if not, CertificateError if the files cannot be read.
         """
         if self.database is not None:
             yield self.options(dial=True, usual=usual)
@@ -187,19 +188,19 @@ class Place:
 
 
 class Interrupted(Exception):
-    """SIGINT or SIGTERM: the work was cancelled and has cleaned up behind itself."""
+    """SIGINT or SIGTERM arrived; the work was cancelled and has cleaned up."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.status = 128 + number
-        """As a shell has it of a process that the signal has ended."""
+        """Exit status, as a shell reports it for a process ended by the signal."""
 
 
 def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False, ends_refused: bool = False) -> T:
-    """The work's result. Raises Interrupted after a signal, and what the work raises.
+    """Run the work on a loop; returns its result. Raises Interrupted after a signal, and the work's own errors.
 
-    Work that `watches` for signals is not cancelled by them. Work that `ends_refused` ends with the error of the first
-    dial that is refused, so that no log says the same.
+    With `watches` signals do not cancel the work, which handles them. With `ends_refused` the work ends with the error
+    of the first refused dial, so that need not be logged.
     """
     needs_posix("a command that connects")
     if trio and importlib.util.find_spec("trio") is None:
@@ -213,15 +214,15 @@ _REFUSALS = frozenset(str(cause) for cause in DialCause if cause.is_refusal)
 
 
 def _ends_the_command(record: LogRecord, ends_refused: bool) -> bool:
-    """True for a dial that is given up and for messages without recipients: the command ends with words of its own."""
+    """True for log records about a failure that the command itself reports at its end."""
     ends = (NoticeKind.DIAL_GAVE_UP, NoticeKind.NO_RECIPIENTS)
-    if ends_refused and getattr(record, "cause", None) in _REFUSALS:  # a field of ours, and other records have one, too
+    if ends_refused and getattr(record, "cause", None) in _REFUSALS:  # others may have the field, too
         return True
     return any(each in ends or isinstance(each, DialFailure) for each in record.args or ())
 
 
 async def reread_rules(acl: Path, apply: Callable[[Acl], object]) -> None:
-    """The access rules of the file, on each SIGHUP; a mistake in it is said, and changes nothing (D-4)."""
+    """Load the access rules again at each SIGHUP. An error in the file is reported, and changes nothing (D-4)."""
     with anyio.open_signal_receiver(signal.SIGHUP) as hangups:
         words.say(f"access rules of {acl}; SIGHUP reads them again")
         async for _ in hangups:
@@ -234,7 +235,8 @@ async def reread_rules(acl: Path, apply: Callable[[Acl], object]) -> None:
 
 
 async def alongside(main: Callable[[], Awaitable[T]], others: Iterable[Callable[[], Awaitable[None]]]) -> T:
-    """The result of `main`, with the others at work until then; the first exception of any, not wrapped in a group."""
+    """Result of `main`, with the others running meanwhile. Raises the first exception of any, not wrapped in a
+    group."""
     results: list[T] = []
     failures: list[Exception] = []
 
@@ -260,7 +262,7 @@ async def alongside(main: Callable[[], Awaitable[T]], others: Iterable[Callable[
 
 
 def _innermost(error: Exception) -> Exception:
-    """Of a group the first."""
+    """The first error in an exception group, or the error itself."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -273,7 +275,8 @@ async def _signal() -> None:
 
 @contextmanager
 def hangups() -> Iterator[AsyncIterator[signal.Signals]]:
-    """SIGHUPs, those that came since the start of the process, too. Behind it they wait, and end nothing."""
+    """Context manager: iterator over SIGHUPs, including those since the start of the process. Afterwards SIGHUP is
+    blocked."""
     with anyio.open_signal_receiver(signal.SIGHUP) as come:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         try:
@@ -284,9 +287,9 @@ def hangups() -> Iterator[AsyncIterator[signal.Signals]]:
 
 @contextmanager
 def signals() -> Iterator[Callable[[], Awaitable[None]]]:
-    """SIGINT and SIGTERM from now on: the function raises Interrupted after one.
+    """Context manager: handles SIGINT and SIGTERM; its function waits for one and raises Interrupted.
 
-    Another one is the system's again then, which ends the process at once.
+    A second one then has the system's default effect: it ends the process at once.
     """
     with ExitStack() as watching:
         come = watching.enter_context(anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM))

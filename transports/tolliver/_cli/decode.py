@@ -1,8 +1,8 @@
-"""`tolliver decode`: frames of a recording, or of raw bytes.
+"""`tolliver decode`: shows the frames of a recording, or of raw bytes.
 
-A stream goes through the decoder in chunks and comes out as rows at once, so a file may be larger than memory and what
-precedes an error is always shown. A recording's blocks are such streams, one after the other, each with its header
-beside its frames. The fields of a frame's class are the fields of its JSON object.
+A stream is decoded in chunks and printed immediately, so a file may be larger than memory, and all frames before an
+error are shown. A recording's blocks are such streams, one after the other; each frame is shown with its block's
+header. The fields of a frame's class are the fields of its JSON object.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ KINDS: dict[type, str] = {
     UnsubscribeMany: "unsubscribe",
     Ignored: "ignored",
 }
-_CHUNK = 2**20  # bytes
-_BODY = 60  # characters of a body in the table
-_LISTED = 5  # subscriptions of a handshake in the table
+_CHUNK = 2**20  # bytes read at once
+_BODY = 60  # most characters of a body in the table
+_LISTED = 5  # most subscriptions of a handshake in the table
 _COLUMNS = {
     "time": "12",
     "way": "3",
@@ -75,13 +75,13 @@ _COLUMNS = {
 
 
 class Source(Protocol):
-    """A file that is read as far as it has come."""
+    """A file that is read chunk by chunk."""
 
     def read1(self, size: int, /) -> bytes: ...
 
 
 class Placed(NamedTuple):
-    """A frame and where it stands, in bytes; in a recording, with the header of its block."""
+    """A frame and its place in bytes; in a recording also its block's header."""
 
     offset: int
     size: int
@@ -90,14 +90,14 @@ class Placed(NamedTuple):
 
 
 def placed_frames(source: Source, revision: Revision) -> Iterator[Placed]:
-    """The frames of a stream. Raises RemoteProtocolError where it is malformed or cut short."""
+    """Frames of a stream. Raises RemoteProtocolError if it is malformed or cut short."""
     decoder = Decoder(revision, Limits.format())
     fed = offset = 0
     while data := source.read1(_CHUNK):
         decoder.feed(data)
         fed += len(data)
         while (frame := decoder.next_frame()) is not None:
-            # A frame that was not understood has no encoding; but nothing is ever parsed ahead of it.
+            # An ignored frame cannot be encoded to find its size, but nothing is parsed beyond it.
             end = fed - decoder.buffered if isinstance(frame, Ignored) else offset + _size(frame, revision)
             yield Placed(offset, end - offset, frame)
             offset = end
@@ -113,9 +113,9 @@ def _size(frame: Any, revision: Revision) -> int:
 def frames_in(
     file: BufferedReader, path: Path, revision: Revision, wanted: Filter, failures: list[str]
 ) -> Iterator[Placed]:
-    """Wanted frames of a recording, or of a stream in this revision. Anything malformed or damaged goes to `failures`.
+    """Wanted frames of a recording, or of a stream in this revision. Texts about damage are appended to `failures`.
 
-    Raises ValueError where the filter asks of a stream what only a recording says.
+    Raises ValueError if the filter needs a recording, and the file is a stream.
     """
     if is_recording(file, path):
         rows = _recorded_frames(in_order(blocks_in(file, path)), wanted, failures)
@@ -145,14 +145,14 @@ def _until_error(rows: Iterator[Placed], start: int, failures: list[str]) -> Ite
 
 
 def open_file(path: Path) -> tuple[BufferedReader, str]:
-    """The file and what to call it; "-" is standard input."""
+    """The open file and its name; "-" is standard input."""
     if str(path) == "-":
         return BufferedReader(standard_input()), "standard input"
     return path.open("rb"), str(path)
 
 
 def print_file(path: Path, revision: Revision, as_json: bool, wanted: Filter) -> bool:
-    """Print the frames that are wanted; errors go to standard error. Returns whether there was none."""
+    """Print the wanted frames, and errors to standard error. Returns True if there were no errors."""
     with ExitStack() as stack:
         file, title = open_file(path)
         stack.enter_context(file)
@@ -186,7 +186,7 @@ def _when(header: BlockHeader) -> datetime:
 
 
 def json_of(frame: Decoded) -> dict[str, Any]:
-    """A frame as JSON can say it."""
+    """A frame in JSON types."""
     values = {field.name: _json_value(getattr(frame, field.name)) for field in dataclasses.fields(frame)}
     return {"frame": KINDS[type(frame)], **values}
 
@@ -204,7 +204,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _print_table(rows: Iterator[Placed], title: str) -> None:
-    """A line for each frame as it comes: aligned on a terminal, and with tabs between the cells elsewhere."""
+    """Print one line for each frame immediately: aligned on a terminal, else with tabs between cells."""
     forms = [*_COLUMNS.values()] if sys.stdout.isatty() else None
     sys.stdout.write(f"{title}\n")
     shown = 0

@@ -1,8 +1,8 @@
 """Delivery of messages to files, commands, sockets and functions.
 
-A message is acknowledged once its destination has it: its line is on the disk, the command has ended with status 0, the
-socket has answered `ok`, the function has returned. Where a file cannot be written or nobody listens at a socket,
-messages wait, at their senders in the end. A delivery that was cancelled goes on until its message is done, or
+A message is acknowledged once its destination has processed it: its line is on disk, the command has ended with status
+0, the socket's program has answered `ok`, the function has returned. If a file cannot be written or no program listens
+at a socket, messages wait, ultimately at their senders. A cancelled delivery continues until its message is done, or
 until the time to stop is over.
 """
 
@@ -37,12 +37,12 @@ from .standard import in_thread
 if TYPE_CHECKING:
     from .into_stage import FedStage
 
-_FIRST, _LAST = 0.1, 5.0  # seconds between two tries to connect to a socket
+_FIRST, _LAST = 0.1, 5.0  # seconds until the next try to connect to a socket
 _LONGEST_ANSWER = 4096
 
 
 class Deliveries:
-    """Destinations at work, which may change. They stop in order when the group is cancelled."""
+    """Running destinations, which can be replaced. They stop in order when the group is cancelled."""
 
     def __init__(self, instance: Instance, stop_timeout: float, revision: Revision, group: anyio.abc.TaskGroup) -> None:
         self._instance = instance
@@ -52,22 +52,22 @@ class Deliveries:
         self._files = Files(group)
         self._at_work: dict[Destination, anyio.CancelScope] = {}
         self._opened: dict[Destination, FedStage] = {}
-        self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)  # by the directory of a stage
+        self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)  # by directory of a stage
 
     async def open(self, chosen: Collection[Destination]) -> None:
-        """Stages that `change` to these will need, so that it does not fail. Raises what a stage fails with."""
+        """Open the stages that `change` will need, so that it cannot fail. Raises their errors."""
         for new in chosen:
             if new.stage is not None and not self._turn(new.stage).locked():
                 self._opened[new] = await self._open_stage(new, new.stage)
 
     async def close_unused(self) -> None:
-        """Nothing comes of it."""
+        """Close stages that were opened for a change that was not made."""
         for opened in self._opened.values():
             await anyio.to_thread.run_sync(opened.close)
         self._opened.clear()
 
     def change(self, chosen: Collection[Destination]) -> None:
-        """To these from now on."""
+        """Replace the destinations."""
         for gone in self._at_work.keys() - set(chosen):
             self._at_work.pop(gone).cancel()
         for new in dict.fromkeys(chosen):
@@ -87,7 +87,7 @@ class Deliveries:
     async def _stage(self, destination: Destination, directory: Path, opened: FedStage | None) -> None:
         from .into_stage import stage
 
-        async with self._turn(directory):  # the one that had the stage before has let it go
+        async with self._turn(directory):  # after the previous user of the stage has closed it
             fed = opened or await self._open_stage(destination, directory)
             await stage(self._instance, destination, fed)
 
@@ -95,22 +95,23 @@ class Deliveries:
         return self._turns[os.path.realpath(directory)]
 
     async def _open_stage(self, destination: Destination, directory: Path) -> FedStage:
-        from .into_stage import open_stage  # which needs POSIX
+        from .into_stage import open_stage  # needs POSIX
 
         return await open_stage(directory, destination.max_staged, self._instance.instance_id, self._revision)
 
 
-# Calls, one for each message.
+# One call for each message.
 
 
 _Ready = Callable[[], Awaitable[object]]
 """Returns once a message can be taken."""
 _Handle = Callable[[Delivery], Awaitable[object]]
-"""Comes to None or something true if the message was handled, to something awaitable that comes to that, or fails."""
+"""Handles a message. Success is None or a true value, or an awaitable of one; failure is any other value or an
+exception."""
 
 
 class _Calls:
-    """A handler of the instance, which brings each message to its destination in time (T-45)."""
+    """A handler of the instance that passes each message to its destination, with a time limit (T-45)."""
 
     def __init__(self, destination: Destination, ready: _Ready, handle: _Handle) -> None:
         self._destination = destination
@@ -121,9 +122,9 @@ class _Calls:
         self._ended = anyio.Event()
 
     async def handle(self, delivery: Delivery) -> object:
-        await self._ready()  # it has the message meanwhile: if that lasts, it is stuck, and others go on (D-9)
+        await self._ready()  # holds the message meanwhile, so a long wait is reported as stuck (D-9)
         if self._stopping:
-            await anyio.sleep_forever()  # until the registration is closed
+            await anyio.sleep_forever()  # until cancelled, by closing the registration
         self._in_hand += 1
         try:
             with anyio.move_on_after(self._destination.timeout):
@@ -131,7 +132,7 @@ class _Calls:
         except BaseException as error:
             if self._stopping or not ends.is_interrupt(error):
                 raise
-            # Signals do not reach a function of the service: it has raised that by itself, and the service goes on.
+            # The function raised this itself, as signals do not reach it: an ordinary failure.
             raise RuntimeError(f"its own {type(error).__name__}") from error
         finally:
             self._in_hand -= 1
@@ -142,7 +143,7 @@ class _Calls:
         return None
 
     async def stop(self) -> None:
-        """Begin no more, and wait until those that were begun have ended."""
+        """Start no more calls, and wait for those in progress."""
         self._stopping = True
         if self._in_hand:
             await self._ended.wait()
@@ -192,7 +193,7 @@ def named(delivery: Delivery) -> str:
 
 
 async def _run(command: tuple[str, ...], delivery: Delivery) -> None:
-    """A process for each message, which is handled where that ends with status 0."""
+    """Run the command in a process for this message; status 0 means success."""
     try:
         status = await _status(command, delivery)
     except OSError as error:
@@ -213,11 +214,11 @@ async def _status(command: tuple[str, ...], delivery: Delivery) -> int:
         "TOLLIVER_ATTEMPT": str(delivery.attempt),
     }
     env = {**os.environ, **about}
-    # In a session of its own, so that Ctrl-C does not reach it, and that all that it started can be ended.
+    # In a session of its own: Ctrl-C does not reach it, and its child processes can be ended, too.
     process = await anyio.open_process(command, stdout=None, stderr=None, env=env, start_new_session=True)
     try:
         assert process.stdin is not None
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it need not read the body
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it may end without reading the body
             await process.stdin.send(delivery.body)
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await process.stdin.aclose()
@@ -231,21 +232,21 @@ async def _status(command: tuple[str, ...], delivery: Delivery) -> int:
 
 
 async def _function(function: Callable[..., Any], delivery: Delivery) -> object:
-    """A coroutine function is awaited, any other has a thread of its own."""
+    """Call a function: a coroutine function on the loop, any other in a thread."""
     is_async = iscoroutinefunction(function)
     result = function(delivery) if is_async else await in_thread(partial(function, delivery))
     return await result if isinstance(result, Awaitable) else result
 
 
 class _Socket:
-    """A connection to a program that answers each line with a line, in their order."""
+    """Connection to a program that answers each line with a line, in order."""
 
     def __init__(self, shown: str, where: Path | tuple[str, int]) -> None:
         self._shown = shown
         self._where = where
         self._line: _Line | None = None
         self._connected = anyio.Event()
-        self._own = anyio.CancelScope(shield=True)  # answers are read until all work has ended
+        self._own = anyio.CancelScope(shield=True)  # shielded: answers are read until all calls have ended
 
     async def ready(self) -> None:
         await self._connected.wait()
@@ -260,7 +261,7 @@ class _Socket:
             delivery.fail()
 
     async def keep(self) -> None:
-        """Connect, and connect again, until `end`."""
+        """Connect, and reconnect, until `end`."""
         with self._own:
             await self._keep()
 
@@ -299,7 +300,7 @@ class _Socket:
 
 
 class _Line:
-    """Questions that are not answered yet."""
+    """A connection, and its unanswered lines."""
 
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
@@ -308,7 +309,8 @@ class _Line:
         self._reading = anyio.CancelScope()
 
     async def ask(self, line: bytes) -> str | None:
-        """The answer; None where the connection ended first. One that is not waited for ends the connection."""
+        """Send a line; returns the answer, None if the connection ended first. Cancelling the wait ends the
+        connection."""
         asked, answer = anyio.create_memory_object_stream[str](1)
         with asked, answer:
             try:
@@ -324,7 +326,7 @@ class _Line:
                 raise
 
     async def listen(self) -> None:
-        """Until it ends."""
+        """Read answers until the connection ends."""
         lines = BufferedByteReceiveStream(self._stream)
         with self._reading:
             while True:
@@ -334,7 +336,7 @@ class _Line:
                     return
                 except (anyio.IncompleteRead, anyio.DelimiterNotFound):
                     return
-                if not self._waiting:  # an answer to nothing: whose are the others?
+                if not self._waiting:  # an unexpected answer: later ones cannot be assigned either
                     return
                 self._waiting.popleft().send_nowait(line.decode("utf-8", "backslashreplace").strip())
 

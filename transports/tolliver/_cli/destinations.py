@@ -25,7 +25,8 @@ _WAYS = ("file", "command", "socket", "python", "stage")
 
 @define(frozen=True)
 class Destination:
-    """A destination of what matches `channel` and `key`, each "" for any: exactly one of the ways is given."""
+    """A destination of messages that match `channel` and `key` ("" matches any): exactly one of the other fields is
+    set."""
 
     channel: str
     key: str
@@ -44,7 +45,7 @@ class Destination:
 
     @property
     def named(self) -> str:
-        """Words for what takes the messages."""
+        """Text that names the destination."""
         if self.file is not None:
             return str(self.file)
         if self.stage is not None:
@@ -56,14 +57,14 @@ class Destination:
         return f"{self.python}"
 
     def takes(self, channel: str, key: str) -> bool:
-        """True if it takes all messages of that subscription."""
+        """True if it takes all messages of this subscription."""
         return self.channel in ("", channel) and self.key in ("", key)
 
 
 def destinations(tables: Iterable[Mapping[str, Any]], base: Path) -> tuple[Destination, ...]:
-    """Of the tables of a file in the directory `base`, each with values by key. Raises ValueError.
+    """Destinations from the tables of a file in the directory `base`, given as values by key. Raises ValueError.
 
-    Modules are imported: those in the directory, too.
+    Imports the named modules, also from that directory.
     """
     found = tuple(_destination(table, base) for table in tables)
     stages = [os.path.realpath(one.stage) for one in dict.fromkeys(found) if one.stage is not None]
@@ -98,7 +99,7 @@ def _destination(table: Mapping[str, Any], base: Path) -> Destination:
 
 
 def _check_stage(directory: Path, max_staged: int) -> None:
-    from ..staging import FolderOptions  # which needs POSIX
+    from ..staging import FolderOptions  # needs POSIX
     from ..staging._folder import check_place
 
     try:
@@ -109,7 +110,7 @@ def _check_stage(directory: Path, max_staged: int) -> None:
 
 
 def _program(words: tuple[str, ...], base: Path) -> tuple[str, ...]:
-    """A program that is named by a path is relative to the file, as every path is. Raises ValueError."""
+    """The command, with a program's path made relative to the file. Raises ValueError."""
     program = words[0] if words else ""
     if "/" in program:
         program = str((base / program).absolute())
@@ -125,17 +126,17 @@ def _function(named: str, base: Path) -> Callable[..., object]:
         sys.path.insert(0, here)
     try:
         found: object = reduce(getattr, name.split("."), importlib.import_module(module))
-    except BaseException as error:  # of the module's own code, whatever it is (T-45)
+    except BaseException as error:  # the module's own code may raise anything (T-45)
         raise ValueError(f"deliver.python: {named} cannot be had: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise ValueError(f"deliver.python: {named} is no function")
-    if isgeneratorfunction(found) or isasyncgenfunction(found):  # which runs nothing when it is called
+    if isgeneratorfunction(found) or isasyncgenfunction(found):  # calling one runs none of its code
         raise ValueError(f"deliver.python: {named} is a generator, which would never run: take `yield` out of it")
     return found
 
 
 def check_all_go_somewhere(subscriptions: Iterable[tuple[str, str]], chosen: Iterable[Destination]) -> None:
-    """Raises ValueError for a subscription whose messages have no destination."""
+    """Raises ValueError for a subscription without a destination."""
     for channel, key in subscriptions:
         if not any(one.takes(channel, key) for one in chosen):
             named = f"{channel!r:.100}{f' {key!r:.100}' if key else ''}"
@@ -145,7 +146,7 @@ def check_all_go_somewhere(subscriptions: Iterable[tuple[str, str]], chosen: Ite
 
 
 def subscribed(subscriptions: Iterable[tuple[str, str]], chosen: Iterable[Destination]) -> tuple[tuple[str, str], ...]:
-    """Subscriptions of a file: those that it names, and of each destination its own, unless one of them has it all."""
+    """Subscriptions of a file: its own, and those of destinations that these do not include."""
     named = tuple(subscriptions)
     wide = [(one.channel, one.key) for one in chosen if one.channel or one.key]
     more = [(c, k) for c, k in wide if not any(a in ("", c) and b in ("", k) for a, b in named)]

@@ -1,7 +1,7 @@
 """Diagnosis of a set-up: facts in, findings out.
 
-It has no socket, no file and no clock. `probe` and `endpoints` get the facts of the other end, `doctor` those of this
-machine. The words of a finding that is not well stand in the table of `causes`; which row holds is decided here.
+This module uses no socket, file or clock. `probe` and `endpoints` collect facts about the peer, `doctor` about this
+machine. Texts of faults are in the table of `causes`; this module decides which row applies.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .._options.instance import Remote
 from .._tls.x509 import identity_of
 from .causes import Finding, Grade, fault, ok
 
-SKEW = 60.0  # seconds between two clocks that are worth a word
-SOON = 30.0  # days to the end of a certificate
+SKEW = 60.0  # seconds between two clocks that are reported
+SOON = 30.0  # days left of a certificate that are reported
 _DAY = 86400.0
 _GIB = 2**30
-_LEAST_FREE = 16 * 2**20  # bytes: the reserve is made where there is room for it twice (D-13)
+_LEAST_FREE = 16 * 2**20  # bytes: twice the reserve, which it needs (D-13)
 _OTHER_CA = (7, 18, 19, 20, 21)  # OpenSSL's X509_V_ERR_ numbers: the chain does not lead to our CA
 _NAMES = (62, 64)
 
@@ -40,7 +40,7 @@ _NAMES = (62, 64)
 
 @dataclass(frozen=True, slots=True)
 class Papers:
-    """The names and times in a certificate. Times are seconds since 1970."""
+    """Names and times of a certificate. Times are seconds since 1970."""
 
     name: str
     issuer: str
@@ -56,8 +56,8 @@ class Papers:
 
 
 def names_in(certificate: x509.Certificate, peer: str) -> tuple[PeerIdentity, list[str]]:
-    """The identities that it proves, and the names and addresses of hosts. Raises CertificateError where its names
-    cannot be understood."""
+    """Identity that a certificate proves, and its host names and addresses. Raises CertificateError for invalid
+    names."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
@@ -68,7 +68,7 @@ def names_in(certificate: x509.Certificate, peer: str) -> tuple[PeerIdentity, li
 
 
 def papers_of(certificate: x509.Certificate, peer: str) -> Papers:
-    """Raises CertificateError where its names cannot be understood."""
+    """Names and times of a certificate. Raises CertificateError for invalid names."""
     proved, hosts = names_in(certificate, peer)
     return Papers(
         name=_common_name(certificate.subject),
@@ -82,7 +82,7 @@ def papers_of(certificate: x509.Certificate, peer: str) -> Papers:
 
 
 def our_certificate(papers: Papers, path: object, now: float) -> Iterator[Finding]:
-    """Our own: whether it is valid now, and for how long."""
+    """Findings about the validity of our own certificate."""
     found = list(_validity("certificate", "ours", str(path), papers, now))
     yield from found or [ok("certificate", f"{path} is of {papers}, valid until {_when(papers.ends)}")]
     yield from _made_in_the_future("certificate", str(path), papers.uuids, now)
@@ -91,8 +91,8 @@ def our_certificate(papers: Papers, path: object, now: float) -> Iterator[Findin
 def their_certificate(
     papers: Papers, remote: Remote, now: float, *, code: int | None = None, verified: bool = False
 ) -> Iterator[Finding]:
-    """Theirs: all that is wrong with it. `code` is OpenSSL's X509_V_ERR_ number where it refused it, `verified` says
-    that it found nothing."""
+    """Findings about the peer's certificate. `code` is OpenSSL's X509_V_ERR_ number if it refused it; `verified` means
+    that it accepted it."""
     whose = f"the certificate of {remote}, {papers},"
     found: list[Finding] = []
     if code in _OTHER_CA:
@@ -119,20 +119,20 @@ def _validity(check: str, side: str, whose: str, papers: Papers, now: float) -> 
 
 
 def _made_in_the_future(check: str, whose: str, uuids: Collection[UUID], now: float) -> Iterator[Finding]:
-    """A UUIDv7 begins with the time at which it was made."""
+    """Finding about a UUIDv7 whose time of creation is in the future."""
     made = max(((one.int >> 80) / 1000 for one in uuids if one.version == 7), default=0.0)
     if made > now + SKEW:
         yield fault(f"{check}.clock.uuid", whose=whose, made=_when(made), now=_when(now))
 
 
 def refused_for(remote: Remote, error: Exception) -> Finding:
-    """Their certificate, for what its papers do not show."""
+    """The peer's certificate was refused for a reason that is not visible in it."""
     text = error.verify_message.rstrip(".") if isinstance(error, ssl.SSLCertVerificationError) else str(error)
     return fault("peer.theirs_refused", remote=remote, why=text)
 
 
 def is_named(host: str, names: Collection[str]) -> bool:
-    """True if a certificate with these names is for this host, as TLS compares them (RFC 6125)."""
+    """True if one of the names matches the host by TLS's rules (RFC 6125)."""
     bare = host.partition("%")[0]
     address = _address(bare)
     if address is not None:
@@ -153,8 +153,8 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def tls_failed(remote: Remote, error: TolliverError | TimeoutError, first: bytes) -> Finding:
-    """Finding about a handshake of TLS that failed for something else than a certificate that we refuse. `first` are
-    the first bytes that came."""
+    """Finding about a failed TLS handshake whose reason is not a certificate that we refuse. `first` are the first
+    bytes received."""
     told = DialCause.told_by(first)
     cause = error.cause if isinstance(error, ConnectionLost) else None
     if told is DialCause.HTTP:
@@ -164,8 +164,8 @@ def tls_failed(remote: Remote, error: TolliverError | TimeoutError, first: bytes
     elif isinstance(error, TimeoutError):
         name = "silent"
     elif isinstance(error, CertificateError):
-        name = "ours_refused"  # the alert says why
-    elif "no application protocol" in str(error):  # an alert
+        name = "ours_refused"  # by an alert
+    elif "no application protocol" in str(error):  # by an alert
         name = "protocol"
     elif cause is DialCause.NOT_TLS or (first and told is not DialCause.NEEDS_TLS and cause is not DialCause.TLS):
         name = "not_tls"
@@ -175,7 +175,7 @@ def tls_failed(remote: Remote, error: TolliverError | TimeoutError, first: bytes
 
 
 def shaken(remote: Remote, version: str | None, error: TolliverError | TimeoutError | None) -> Finding:
-    """After the handshake of TLS: whether they take our certificate, as far as what came last tells."""
+    """Finding after the TLS handshake: if the peer accepts our certificate, as far as its last bytes show."""
     if error is None:
         return ok("tls", f"{version} with {remote}, which takes our certificate")
     refused = "ours_refused" if isinstance(error, CertificateError) else "tls.later"
@@ -184,7 +184,7 @@ def shaken(remote: Remote, version: str | None, error: TolliverError | TimeoutEr
 
 
 def spoken(remote: Remote, alpn: str | None, wanted: str, other: str, streams: bool) -> Finding:
-    """The protocol that they named by ALPN, of the two that were offered (R-35)."""
+    """Finding about the protocol that the peer chose by ALPN, of the two offered (R-35)."""
     what, others = ("streams", "messages") if streams else ("messages", "streams")
     if alpn == wanted:
         return ok("protocol", f"{what}, by ALPN {alpn}")
@@ -197,7 +197,7 @@ def spoken(remote: Remote, alpn: str | None, wanted: str, other: str, streams: b
 def answered(
     answer: HandshakeResponse | None, error: TolliverError | None, first: bytes, remote: Remote, version: int
 ) -> Finding:
-    """Finding about the handshake of messages. `first` are the first bytes that came of it."""
+    """Finding about the handshake of messages. `first` are the first bytes of the answer."""
     if answer is None:
         return _unanswered(remote, error, first)
     uuid, theirs = answer.instance_id, answer.version
@@ -211,7 +211,7 @@ def answered(
 
 
 def greeted(hello: ServerHello | None, error: TolliverError | None, first: bytes, remote: Remote) -> Finding:
-    """Finding about the hello of streams."""
+    """Finding about the handshake of streams."""
     if hello is not None:
         return ok("handshake", f"{remote} says hello in version {hello.version} of the streams")
     if isinstance(error, VersionMismatch):
@@ -237,7 +237,7 @@ _HANDSHAKE = {
 def _unanswered(remote: Remote, error: TolliverError | None, first: bytes, *ours: DialCause) -> Finding:
     failure = failure_of(error, first, *ours)
     name = _HANDSHAKE.get(failure.cause, "protocol")
-    if isinstance(error, UnexpectedFrame) and not ours:  # its frames are ours, and say what cannot be
+    if isinstance(error, UnexpectedFrame) and not ours:  # valid frames of this protocol, but contradictory
         name = "protocol"
     return fault(f"handshake.{name}", remote=remote, why=failure)
 
@@ -253,7 +253,7 @@ def our_pair(error: CertificateError) -> Finding:
 
 
 def disk(directory: object, free: int, min_free: int) -> Finding:
-    """Room for a database. `min_free` is the option of that name."""
+    """Finding about free disk for a database. `min_free` is the option of that name."""
     size = f"{free / _GIB:,.1f} GiB" if free >= _GIB else f"{free / 2**20:,.1f} MiB"
     if free >= min_free + _GIB:
         return ok("disk", f"the disk of {directory} has {size} free")
@@ -262,7 +262,7 @@ def disk(directory: object, free: int, min_free: int) -> Finding:
 
 
 def spark_python(name: str, path: str | None, missing: Collection[str] | None) -> Finding:
-    """The Python with which Spark runs its Python parts. `missing` is None where it did not run."""
+    """Finding about the Python that Spark uses. `missing` is None if it could not be run."""
     if path is None:
         return fault("python.python", python=f"there is no {name} on the PATH, which Spark runs")
     if missing is None:
@@ -273,7 +273,7 @@ def spark_python(name: str, path: str | None, missing: Collection[str] | None) -
 
 
 def clocks(where: object, theirs: float, ours: float, precision: float) -> Finding:
-    """Two clocks at one moment; the difference may be `precision` seconds less or more."""
+    """Finding about two clocks at one moment. The difference is known to within `precision` seconds."""
     apart = max(abs(theirs - ours) - precision, 0.0)
     if apart <= SKEW:
         return ok("clock", f"that of {where} and ours are {math.ceil(apart)} s apart at most")
@@ -289,7 +289,7 @@ def _common_name(name: x509.Name) -> str:
 def _when(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):  # a UUID may say a year that no calendar here has
+    except (ValueError, OverflowError, OSError):  # a UUID's year may be outside datetime's range
         return f"{seconds:.0f} s after 1970"
 
 

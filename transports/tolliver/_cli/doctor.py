@@ -1,7 +1,7 @@
 """Examination of a set-up, from its files to the handshake.
 
-It prints a line for each check. The order is that of causes: what fails first is told first, and what cannot be looked
-at without it is left out.
+It prints a line for each check, in the order of causes: the first failure comes first, and checks that depend on it are
+left out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .causes import Finding, Grade, fault, no_name, ok, strerror, unreached
 from .diagnosis import Papers
 from .endpoints import Endpoint, read_clock
 
-_ADDRESSES = 4  # of one name are tried
+_ADDRESSES = 4  # most addresses of a name that are tried
 _PRIVATE = 0o077
 _NEEDED = ("pyspark", "tolliver_proto", "tolliver", "pyspark_tolliver")
 _FIND = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
@@ -48,10 +48,10 @@ _FIND = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.f
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """The set-up to examine. Without `tls` the other end is only looked at, or asked without TLS if `plaintext`.
+    """The set-up to examine. Without `tls`, the peer is only probed, or asked without TLS if `plaintext`.
 
-    The `handshake` is asked of those who say by ALPN that they speak what is wanted, where it is None: another layout
-    or version would not be seen without, and whoever says so can end a handshake that changes nothing.
+    `handshake=None`: do the handshake only with peers that name the expected protocol by ALPN. With others it is needed
+    to see another layout or version, but only those are known to end an incomplete handshake without a change.
     """
 
     remote: Remote
@@ -68,7 +68,7 @@ class Job:
 
 
 def examine_and_print(job: Job, as_json: bool) -> int:
-    """A line for each finding as soon as it is there; the exit status by the worst of them."""
+    """Print each finding immediately; returns the exit status for the worst."""
     worst = 0
     for finding in examine(job):
         worst = max(worst, finding.grade.status)
@@ -97,7 +97,7 @@ def as_lines(finding: Finding, as_json: bool) -> list[str]:
 
 
 def examine(job: Job) -> Iterator[Finding]:
-    """This machine first, then the way there, then the other end."""
+    """Findings about this machine, then the way to the peer, then the peer."""
     can_shake = True
     if job.tls is not None:
         for finding in _files(job.tls):
@@ -170,7 +170,7 @@ def _database(path: Path, min_free: int) -> Iterator[Finding]:
 
 
 def _user_of(path: Path) -> str:
-    """The process that has locked the file beside the database, where the system tells."""
+    """Text about the process that has locked the database, if the system tells."""
     with suppress(OSError):
         inode = os.stat(f"{path}.lock").st_ino
         for line in Path("/proc/locks").read_text().splitlines():
@@ -193,7 +193,7 @@ def _spark_python(seconds: float) -> Finding:
     return diagnosis.spark_python(name, path, missing)
 
 
-# The other end.
+# The peer.
 
 
 def _other_end(job: Job, can_shake: bool) -> Iterator[Finding]:
@@ -244,10 +244,10 @@ def _talk(job: Job, address: tuple[Any, ...], sock: Any) -> Iterator[Finding]:
     try:
         line.shake()
     except (TolliverError, TimeoutError) as error:
-        sock.close()  # before it is looked at again: some take one connection at a time
+        sock.close()  # before the next connection: some servers accept only one at a time
         yield from _not_shaken(job, address, line.first, error, [wanted, other])
         return
-    papers, version = _papers(pump.certificate, remote), pump.version  # which the connection's end takes along
+    papers, version = _papers(pump.certificate, remote), pump.version  # read now, as they are gone after the connection
     protocol = diagnosis.spoken(remote, pump.application_protocol, wanted, other, job.streams)
     asked_it: Finding | None = None
     if job.tls is None:
@@ -302,7 +302,7 @@ def _papers(der: bytes | None, remote: Remote) -> Papers | Finding:
 
 
 def _handshake(job: Job, line: probe.Line) -> tuple[Finding, TolliverError | None]:
-    """The finding, and what ended the connection."""
+    """The finding, and the error that ended the connection."""
     remote = job.remote
     if job.streams:
         hello = probe.ask_streams(line)
@@ -312,7 +312,7 @@ def _handshake(job: Job, line: probe.Line) -> tuple[Finding, TolliverError | Non
 
 
 def _our_uuid(tls: TLS | None) -> UUID:
-    """The UUID that our certificate lets us say (T-72, T-72a)."""
+    """A UUID that our certificate allows (T-72, T-72a)."""
     if tls is not None:
         papers = diagnosis.papers_of(x509.load_pem_x509_certificates(tls.cert.read_bytes())[0], str(tls.cert))
         if papers.uuids:

@@ -1,7 +1,7 @@
 """Status endpoints of other instances, read over HTTP.
 
-The parts of their answers are here, too. Others wrote the answer. So it has a bound in bytes and in time, a part of it
-has the type that is asked for whatever is there, and a text of it is printable.
+Responses are not trusted: size and time are limited, values of an unexpected type count as missing, and texts are made
+printable.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .._tls.pump import PlainPump
 from . import causes, probe, words
 
 PORT = 9464
-_MOST = 2**26  # bytes of an answer
-_SAID = 300  # characters of an answer that is no status
-_NO_TIME = 1e11  # seconds since 1970
+_MOST = 2**26  # most bytes of a response
+_SAID = 300  # most characters shown of a response that is no status
+_NO_TIME = 1e11  # seconds since 1970 above which a time is invalid
 _OPEN = 'an instance opens one with its option status, which is status = "HOST:PORT" in the file of `tolliver run`'
 _START = f"start the instance, or correct the port; {_OPEN}"
 
@@ -42,7 +42,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """From "HOST:PORT", "HOST" or "http://HOST:PORT/". Raises ValueError."""
+        """Endpoint from "HOST:PORT", "HOST" or "http://HOST:PORT/". Raises ValueError."""
         if "://" in text:
             parts = urlsplit(text)
             if parts.scheme != "http" or parts.path not in ("", "/", "/status.json"):
@@ -58,18 +58,18 @@ class Endpoint:
 
 
 class NoStatus(ValueError):
-    """No status came: cause and remedy, in a sentence."""
+    """No status could be read; the text has cause and advice."""
 
 
 class Part:
-    """A part of an answer, by names. A value of another type counts as none."""
+    """Part of a response, with access by name. A value of another type counts as missing."""
 
     def __init__(self, data: object) -> None:
         self._data: dict[str, Any] = data if isinstance(data, dict) else {}
 
     @property
     def data(self) -> dict[str, Any]:
-        """The part as it came."""
+        """The unchecked data."""
         return self._data
 
     def text(self, name: str) -> str:
@@ -84,7 +84,7 @@ class Part:
             return None
         try:
             return value if math.isfinite(value) else None
-        except OverflowError:  # a whole number without end
+        except OverflowError:  # an infinite number
             return None
 
     def flag(self, name: str) -> bool:
@@ -110,7 +110,7 @@ def _printable(value: object) -> str:
 
 @define(frozen=True)
 class Look:
-    """One look at an endpoint: its status, or why there is none; `at` is our own clock, in seconds."""
+    """One reading of an endpoint: its status or the reason of the failure; `at` is our own clock in seconds."""
 
     endpoint: Endpoint
     status: Part | None
@@ -119,7 +119,7 @@ class Look:
 
 
 def look(endpoint: Endpoint, seconds: float) -> Look:
-    """Never raises; ends after so many seconds."""
+    """Read an endpoint within `seconds`. Never raises."""
     try:
         return Look(endpoint, read(endpoint, seconds))
     except NoStatus as error:
@@ -127,7 +127,7 @@ def look(endpoint: Endpoint, seconds: float) -> Look:
 
 
 def look_at_all(endpoints: Sequence[Endpoint], seconds: float) -> list[Look]:
-    """All at a time, in their order."""
+    """Read all endpoints in parallel; results are in their order."""
     looks: dict[Endpoint, Look] = {}
 
     def put(endpoint: Endpoint) -> None:
@@ -145,7 +145,7 @@ def look_at_all(endpoints: Sequence[Endpoint], seconds: float) -> list[Look]:
 
 
 def read(endpoint: Endpoint, seconds: float) -> Part:
-    """The status that is served there. Raises NoStatus."""
+    """Status from the endpoint. Raises NoStatus."""
     answer = _ask(endpoint, seconds)
     code = answer.head.split(b" ", 2)[1:2]
     if code != [b"200"]:
@@ -167,19 +167,19 @@ def _refused(code: str, body: bytes) -> str:
 
 @define(frozen=True)
 class Clock:
-    """The time of another machine and ours, of one moment, which is known as precisely as `precision` says (s)."""
+    """Time of another machine and ours at one moment, with a precision in seconds."""
 
     theirs: float
     ours: float
     precision: float
     status: Part
-    """The status that came with it; empty where a web server answers."""
+    """The status in the same response; empty for another web server."""
 
 
 def read_clock(endpoint: Endpoint, seconds: float) -> Clock:
-    """`time` of the status that is served there, or else the Date of any server of HTTP, in whole seconds.
+    """Time from the status, or from the Date header of any HTTP server, which has whole seconds.
 
-    Raises NoStatus, and ValueError where it gives no time.
+    Raises NoStatus, and ValueError if there is no time.
     """
     answer = _ask(endpoint, seconds)
     theirs, precision = time_in(answer.head, answer.body)
@@ -187,7 +187,7 @@ def read_clock(endpoint: Endpoint, seconds: float) -> Clock:
 
 
 def time_in(head: bytes, body: bytes) -> tuple[float, float]:
-    """Seconds since 1970 in an answer of HTTP, and how precisely they are known. Raises ValueError."""
+    """(seconds since 1970, precision in seconds) in an HTTP response. Raises ValueError."""
     told = _status_in(body).number("time")
     if told is not None and 0 <= told < _NO_TIME:
         return told, 0.0
@@ -205,7 +205,7 @@ def _status_in(body: bytes) -> Part:
 
 
 class _Answer(NamedTuple):
-    """An answer of HTTP: when it was asked for (s since 1970), and seconds until it began."""
+    """An HTTP response: time of the request (seconds since 1970), and seconds until it began."""
 
     head: bytes
     body: bytes
@@ -214,7 +214,7 @@ class _Answer(NamedTuple):
 
 
 def _ask(endpoint: Endpoint, seconds: float) -> _Answer:
-    """The first answer of an address of the endpoint. Raises NoStatus."""
+    """The first response from one of the endpoint's addresses. Raises NoStatus."""
     deadline = time.monotonic() + seconds
     try:
         addresses = probe.resolve(endpoint.host, endpoint.port, seconds)
@@ -242,7 +242,7 @@ def _ask(endpoint: Endpoint, seconds: float) -> _Answer:
 
 
 def split(answer: bytes) -> tuple[bytes, bytes]:
-    """Head and body. Raises NoStatus where it is no HTTP."""
+    """Head and body. Raises NoStatus if it is not HTTP."""
     if not answer.startswith(b"HTTP/"):
         raise NoStatus(f"it does not speak HTTP: is that the port of messages? {_OPEN}")
     head, _, body = answer.partition(b"\r\n\r\n")

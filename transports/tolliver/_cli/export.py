@@ -1,8 +1,8 @@
 """Recordings as captures for Wireshark.
 
-The bytes are as they were, the TCP connections around them are made up. A recording holds plaintext, so there is
-nothing to decrypt: each connection speaks the protocol without TLS, on the port that the dissector knows. Its addresses
-stand for instances, and the capture names them.
+The recorded bytes are unchanged; the TCP connections around them are invented. A recording is plaintext, so each
+connection appears without TLS, on the port that the dissector knows. IP addresses stand for instances, and the capture
+has their names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMMENT = (
 
 
 class Exported(NamedTuple):
-    """Outcome of an export."""
+    """Result of an export."""
 
     connections: int
     blocks: int
@@ -43,14 +43,15 @@ class Exported(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A block, and which connection it is of: they are counted from 0."""
+    """A block, and the number of its connection, counted from 0."""
 
     number: int
     block: Block
 
 
 def _parts(files: Iterable[Path], failures: list[str]) -> Iterator[_Part]:
-    """Blocks in order. A request begins a connection anew: an instance that was started again counts from one again."""
+    """Blocks in order. A handshake request starts a new connection, as a restarted instance numbers them from 1
+    again."""
     numbers: dict[tuple[UUID, int], int] = {}
     begun = 0
     for path in files:
@@ -69,7 +70,7 @@ def _parts(files: Iterable[Path], failures: list[str]) -> Iterator[_Part]:
 
 
 class _Addresses:
-    """An address for each instance, and for each end that never said who it is."""
+    """An address for each instance, and for each peer that never identified itself."""
 
     def __init__(self) -> None:
         self._of: dict[object, IPv4Address] = {}
@@ -85,10 +86,10 @@ class _Addresses:
 
 
 def export(files: list[Path], target: Path) -> Exported:
-    """Writes the capture, a new file of mode 0600; "-" is standard output. Raises OSError."""
+    """Write the capture, a new file with mode 0600; "-" is standard output. Raises OSError."""
     addresses = _Addresses()
     peers: dict[int, UUID] = {}
-    for number, block in _parts(files, []):  # a later block may say whose connection it is
+    for number, block in _parts(files, []):  # first pass, as a later block may identify the peer
         addresses.of(block.header.local)
         if block.header.peer is not None and number not in peers:
             peers[number] = block.header.peer
@@ -104,7 +105,7 @@ def export(files: list[Path], target: Path) -> Exported:
             blocks += 1
             exported.revisions.add(header.revision)
             if number not in connections:
-                dialled = header.direction is Direction.OUT  # the first to speak
+                dialled = header.direction is Direction.OUT  # the dialling side sends first
                 near = addresses.of(header.local), PORT
                 far = addresses.of(peers.get(number, number)), PORT
                 client, server = (near, far) if dialled else (far, near)

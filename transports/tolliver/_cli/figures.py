@@ -13,7 +13,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def number(value: float | None) -> str:
-    """Six characters at most, as far as numbers are that small."""
+    """A number in at most six characters, unless it is very large."""
     if value is None:
         return NOTHING
     for least, unit in ((1e9, "G"), (1e6, "M"), (1e5, "k")):
@@ -23,7 +23,7 @@ def number(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes."""
+    """A number of bytes, with a unit."""
     if value is None:
         return NOTHING
     unit = 0
@@ -34,7 +34,7 @@ def size(value: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A length of time."""
+    """A duration."""
     if seconds is None:
         return NOTHING
     sign, left = "-" if seconds < 0 else "", abs(seconds)
@@ -51,7 +51,8 @@ def span(seconds: float | None) -> str:
 
 
 def sparkline(values: Sequence[float | None], width: int, top: float | None = None) -> str:
-    """The last values as bars, newest on the right; a value that is not known is a gap. `top` is the highest bar's."""
+    """The last values as bars, newest on the right; an unknown value is a gap. `top` is the value of the highest
+    bar."""
     shown = list(values)[-width:]
     highest = max((one for one in shown if one is not None), default=0.0) if top is None else top
     bars = "".join(" " if one is None else _bar(one, highest) for one in shown)
@@ -66,18 +67,18 @@ def _bar(value: float, highest: float) -> str:
 
 @define
 class Pace:
-    """Growth of counts. Times are in seconds, by our own clock."""
+    """Growth rates of counters. Times are in seconds, by our own clock."""
 
     begun: float = field(factory=time.monotonic)
     _before: tuple[float, tuple[int, ...]] | None = None
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since its creation."""
         return max(time.monotonic() - self.begun, 1e-6)
 
     def look(self, *counts: int) -> list[float]:
-        """Growth of each in a second, since the last look."""
+        """Growth of each counter per second, since the last call."""
         now, (then, before) = time.monotonic(), self._before or (self.begun, (0,) * len(counts))
         self._before = now, counts
         return [(new - old) / max(now - then, 1e-6) for new, old in zip(counts, before, strict=True)]

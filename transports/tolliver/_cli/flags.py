@@ -1,7 +1,8 @@
 """Flags of commands that have an instance.
 
-They are made of the table of options. They are texts here, and `Place` reads them where it makes the options: so a
-mistake is one line, as any other.
+They are made from the table of options.
+
+Values are text here, and `Place` parses them when it creates the options, so that all errors are reported the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .helping import INSTANCE
 
 
 def flags(keys: Iterable[str]) -> Callable[..., dict[str, Any]]:
-    """A group of options (`groups`): those that were given, by key."""
+    """A group of options (see `groups`): the given ones, by key."""
 
     def given(**values: Any) -> dict[str, Any]:
         return {name.replace("__", "."): one for name, one in values.items() if one not in (None, False, [], ())}

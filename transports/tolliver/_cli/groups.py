@@ -1,7 +1,7 @@
-"""Options that several commands have.
+"""Groups of options common to several commands.
 
-A group of options is a function that has them as its parameters and makes one value of them. A command names the value
-and the function; on the command line it has the function's options in that place.
+A group is a function whose parameters are the options, and which combines them into one value. A command names the
+value as a parameter; on the command line the options of the function take its place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def grouped(**groups: Callable[..., Any]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Each parameter that is named here is replaced by those of its function, and gets what that returns.
+    """Decorator: replaces each named parameter by those of its function, and passes it that function's result.
 
     The function of a group may itself have groups.
     """
@@ -46,7 +46,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _evaluated(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
     annotation = parameter.annotation
-    if isinstance(annotation, str):  # else it was evaluated for a group within the group
-        # Not typing.get_type_hints: it wants all of a function's types, also those that are there for mypy alone.
+    if isinstance(annotation, str):  # else already evaluated, for a nested group
+        # Not typing.get_type_hints, which also evaluates types that are imported only for mypy.
         annotation = eval(annotation, owner.__globals__)
     return parameter.replace(annotation=annotation, kind=inspect.Parameter.KEYWORD_ONLY)

@@ -1,6 +1,6 @@
 """Help of commands: plain text, with examples and exit statuses.
 
-Wrapped to the width of a terminal; in a pipe each option and each paragraph is a line.
+Wrapped to the width of a terminal; in a pipe each option and each paragraph is one line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from . import words
 
 INSTANCE = "Instance"
-"""The panel of options that `tolliver options` lists."""
+"""Panel of the options that `tolliver options` lists."""
 HEADINGS = {
     "Everyday": ("init", "listen", "send", "publish", "stream", "run", "options"),
     "Look": ("doctor", "status", "top", "peers", "check", "bench"),
@@ -30,8 +30,8 @@ _CONTEXT = {"help_option_names": ["--help", "-h"]}
 _SEE = (
     "every other option of the instance, such as --dedupe N or --limits.max-body BYTES: `tolliver options` lists them"
 )
-_UNWRAPPED = 2**20  # columns of a pipe
-_MIDDLE = 26  # columns of an option at most, else what it does is on the next line
+_UNWRAPPED = 2**20  # width for a pipe
+_MIDDLE = 26  # widest option in columns; after a wider one the help is on the next line
 _STATUSES = {0: "done", 1: "it failed: one line on standard error says why", 2: "the command line cannot be meant"}
 
 
@@ -85,7 +85,7 @@ def _first(text: str) -> str:
 
 
 class _Plain:
-    """A command or a group whose help is plain text."""
+    """A command or a group with plain text help."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else _UNWRAPPED
@@ -93,15 +93,15 @@ class _Plain:
 
 
 class Command(_Plain, TyperCommand):
-    """A command with that help."""
+    """A command with plain text help."""
 
 
 class Group(_Plain, TyperGroup):
-    """A group with that help."""
+    """A group with plain text help."""
 
 
 class Leading(Group):
-    """A group whose first command is meant where none is named: it was a command itself."""
+    """A group whose first command is the default: it was formerly a command itself."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
@@ -109,7 +109,7 @@ class Leading(Group):
 
 
 class App(typer.Typer):
-    """Commands, each with examples and the statuses that it exits with beside the usual ones."""
+    """Commands, each with examples and exit statuses in addition to the usual ones."""
 
     def __init__(self, *, cls: type[TyperGroup] = Group, **more: Any) -> None:
         super().__init__(
@@ -129,14 +129,14 @@ class App(typer.Typer):
         statuses: dict[int, str] | None = None,
         fails: int | None = 1,
     ) -> Callable[[Any], Any]:
-        """Declare one. An error that a correct program meets becomes a line, and the exit status `fails`; with None
-        it is for the entry point, as an error of standard output is."""
+        """Declare a command. An error that a correct program may meet becomes a line, and the exit status `fails`; with
+        None the entry point handles it."""
         declare = super().command(name, cls=Command, epilog=epilog(examples, statuses or {}))
         return declare if fails is None else lambda function: declare(words.clear_errors(fails)(function))
 
 
 def epilog(examples: Iterable[str], statuses: dict[int, str]) -> str:
-    """End of a help text."""
+    """The end of a help text."""
     known = sorted((_STATUSES | statuses).items())
     lines = [f"  {number:<3}  {said}" for number, said in known]
     shown = [f"  tolliver {example}" for example in examples]

@@ -1,6 +1,6 @@
 """`tolliver init`: two programs that exchange a message, with certificates.
 
-The programs and the file for `tolliver run` lie in `first/` as they are written, so that the type checker reads them.
+The programs and the file for `tolliver run` are stored unchanged in `first/`, so that the type checker reads them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ COMMANDS = {
 
 
 def make(directory: Path, as_json: bool) -> None:
-    """Write all of it. Raises ValueError, which names the files that are there already, before anything is written;
+    """Write all files. Raises ValueError before anything is written if some exist already, which it names;
     CertificateError and OSError."""
     certs = directory / "certs"
     pairs = [certs / f"{name}.{end}" for name in ("ca", *MEMBERS) for end in ("pem", "key")]
     made = [*pairs, *(directory / name for name in WRITTEN)]
-    # A database belongs to the certificate that it was made with.
+    # A database belongs to the certificate with which it was created.
     there = [str(path) for path in [*made, *(directory / f"{name}.db" for name in MEMBERS)] if os.path.lexists(path)]
     if there:
         raise ValueError(f"already there: {', '.join(there)}. Nothing was written: give another directory")
@@ -50,7 +50,7 @@ def make(directory: Path, as_json: bool) -> None:
 
 
 def text_of(name: str) -> bytes:
-    """A file of `WRITTEN`."""
+    """Content of a file of `WRITTEN`."""
     return files(__package__).joinpath("first", name).read_bytes()
 
 

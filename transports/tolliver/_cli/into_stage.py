@@ -1,4 +1,4 @@
-"""Stage that is fed with runs of an instance on a loop."""
+"""Stage that is filled with messages from an instance on a loop."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ..staging._stager import add, source
 from . import words
 from .destinations import Destination
 
-_LOOK = 0.5  # seconds between two looks at whether it has failed
+_LOOK = 0.5  # seconds between two checks for a failure
 
 
 class FedStage(StageLoop[Run]):
-    """A stage for runs that `feed` is given. Settles each, by `settle` on its own thread, once it is on the disk."""
+    """A stage filled by `feed`. Each run is settled with `settle`, on the stage's thread, once it is on disk."""
 
     def __init__(
         self, options: FolderOptions, local: UUID, revision: Revision, settle: Callable[[Sequence[Run]], None]
@@ -58,7 +58,7 @@ class FedStage(StageLoop[Run]):
 
 
 async def open_stage(directory: Path, max_staged: int, local: UUID, revision: Revision) -> FedStage:
-    """Started. Raises what that raises."""
+    """A started stage. Raises the errors of starting it."""
     in_loop = loop_caller()
     options = FolderOptions(directory=directory, max_staged_bytes=max_staged)
     fed = FedStage(options, local, revision, lambda runs: in_loop(partial(_acknowledge, runs)))
@@ -67,7 +67,7 @@ async def open_stage(directory: Path, max_staged: int, local: UUID, revision: Re
 
 
 async def stage(instance: Instance, destination: Destination, fed: FedStage) -> None:
-    """Until it is cancelled. Raises what the stage fails with, such as StageFull."""
+    """Stage messages until cancelled. Raises errors of the stage, such as StageFull."""
     try:
         async with instance.message_runs(destination.channel, destination.key, subscribe=False) as runs:
             runs.be_patient()
@@ -79,7 +79,7 @@ async def stage(instance: Instance, destination: Destination, fed: FedStage) -> 
                 finally:
                     with anyio.CancelScope(shield=True):
                         await anyio.to_thread.run_sync(fed.close)
-                        await anyio.lowlevel.checkpoint()  # the last ones are acknowledged here
+                        await anyio.lowlevel.checkpoint()  # lets the last acknowledgements happen
     finally:
         fed.close()
 

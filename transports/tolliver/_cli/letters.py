@@ -1,8 +1,8 @@
-"""Dead letters of a database: looked at, replayed, dropped.
+"""Dead letters of a database: shown, replayed, dropped.
 
-Looking reads the file beside a running instance. Nobody writes to a database that another process has. So each request
-is a file beside the database: a `tolliver run` that has it does what is asked, and one that is not running does so when
-it starts. Dropping needs no handlers: where nobody has the database it is done at once.
+Showing reads the file, even while an instance runs. Changes must not be written to a database that another process
+uses. So a request for a change is a file beside the database: a `tolliver run` with this database executes it, at once
+or when it starts. Dropping needs no handlers, so it is done at once if no process uses the database.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from . import words
 from .outbox import ask_node
 from .tables import print_rows
 
-_LOOK = 0.5  # seconds between two looks of a service for a request
-_SOON = 0.05  # the same of a command for what became of its own
-_PAGE = 100  # letters in memory at once
-_LONGEST = 2**20  # bytes of a request
-_NAME = 24  # hexadecimal digits of its name: when it was made, and a number that no other request has
+_LOOK = 0.5  # seconds between a service's checks for requests
+_SOON = 0.05  # seconds between a command's checks of its request
+_PAGE = 100  # most letters in memory
+_LONGEST = 2**20  # most bytes of a request
+_NAME = 24  # hexadecimal digits of its name: time of creation, and a unique number
 _DONE = {"replay": "replayed", "drop": "dropped"}
 
 
 @define(frozen=True)
 class Which:
-    """Letters of these numbers, or of any; of that peer, or of any."""
+    """Selection of letters: by numbers and by peer; None selects all."""
 
     numbers: Collection[int] = ()
     peer: UUID | None = None
 
     def of(self, database: Path, bodies: bool = False) -> Iterator[Letter]:
-        """Raises StoreError."""
+        """The selected letters. Raises StoreError."""
         with scan(database) as inside:
             for one in inside.letters(bodies):
                 if self.peer in (None, one.peer) and (not self.numbers or one.number in self.numbers):
                     yield one
 
     def found(self, database: Path) -> list[int]:
-        """Their numbers. Raises StoreError, also where one of those that were given is of no letter."""
+        """Numbers of the selected letters. Raises StoreError, also if a given number does not exist."""
         found = [one.number for one in self.of(database)]
         if missing := sorted({*self.numbers}.difference(found)):
             named = ", ".join(map(str, missing))
@@ -70,7 +70,7 @@ class Which:
 
 
 def print_letters(database: Path, which: Which, bodies: bool, as_json: bool) -> None:
-    """One row for each: number, peer, channel, key, bytes, attempts, time, cause, and the body if that is asked for."""
+    """One row for each: number, peer, channel, key, bytes, attempts, time, cause, and optionally the body."""
     rows: list[dict[str, Any]] = [
         {
             "number": one.number,
@@ -89,7 +89,7 @@ def print_letters(database: Path, which: Which, bodies: bool, as_json: bool) -> 
 
 
 def export_letters(database: Path, which: Which) -> None:
-    """A line of JSON for each, with the fields of `tolliver listen --json` first."""
+    """One line of JSON for each, beginning with the fields of `tolliver listen --json`."""
     for one in which.of(database, bodies=True):
         line = {
             "time": _time(one),
@@ -117,11 +117,11 @@ def _time(one: Letter) -> str:
     return datetime.fromtimestamp(one.failed_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# Requests.
+# Requests to a service.
 
 
 def replay_letters(database: Path, which: Which, timeout: float, as_json: bool) -> bool:
-    """True if all of them were handled, or will be tried when the instance starts. Raises StoreError, OSError."""
+    """True if all were handled, or will be delivered when the instance starts. Raises StoreError, OSError."""
     numbers = which.found(database)
     if not _is_used(database):
         if numbers:
@@ -138,7 +138,7 @@ def replay_letters(database: Path, which: Which, timeout: float, as_json: bool) 
 
 
 def drop_letters(database: Path, which: Which, timeout: float) -> int:
-    """Gives them up; returns how many. Raises StoreError, OSError."""
+    """Delete letters; returns their number. Raises StoreError, OSError."""
     numbers = which.found(database)
     if not _is_used(database):
         return ask_node(database, lambda node: node.drop_dead_letters(numbers))
@@ -150,7 +150,7 @@ def _is_used(database: Path) -> bool:
 
 
 def _ask(database: Path, what: str, numbers: Collection[int]) -> Path:
-    """The request: a file that no other request has."""
+    """Write the request, as a file with a unique name."""
     place = database.resolve()
     place = place.with_name(f"{place.name}.letters.{time.time_ns():016x}{secrets.token_hex(4)}")
     with replacing(place) as file:
@@ -160,7 +160,7 @@ def _ask(database: Path, what: str, numbers: Collection[int]) -> Path:
 
 
 def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -> set[int]:
-    """Numbers of those that are there still when the running service has done it, or time is over."""
+    """Numbers that still exist when the running service has executed the request, or time is over."""
     left = {*numbers}
     if not left:
         return left
@@ -195,7 +195,7 @@ def _read(place: Path) -> Mapping[str, Collection[int]]:
 
 
 def _requests(database: Path) -> list[tuple[str, Collection[int]]]:
-    """All that is asked for, oldest first. Each request goes: its command sees by that that it is being done."""
+    """All requests, oldest first. Each file is removed, which shows its command that it is being executed."""
     found: list[tuple[str, Collection[int]]] = []
     place = database.resolve()
     for file in sorted(place.parent.glob(f"{glob.escape(place.name)}.letters.{_NAME * '[0-9a-f]'}")):
@@ -206,14 +206,14 @@ def _requests(database: Path) -> list[tuple[str, Collection[int]]]:
         except (OSError, ValueError) as error:
             words.say(words.line(f"{file} is no request that could be done: {error}"), words.Level.WARNING)
             asked = {}
-        with suppress(OSError):  # its command has waited for too long, and has taken it back
+        with suppress(OSError):  # its command has timed out and withdrawn it
             file.unlink()
             found += asked.items()
     return found
 
 
 async def keep_requests(instance: Instance, database: Path) -> None:
-    """For ever: do what `tolliver letters` asks for."""
+    """Execute requests of `tolliver letters`, for ever."""
     while True:
         await anyio.sleep(_LOOK)
         for what, numbers in await anyio.to_thread.run_sync(_requests, database):

@@ -1,7 +1,7 @@
-"""`tolliver listen`: print what arrives, and acknowledge it once it is printed.
+"""`tolliver listen`: print messages, and acknowledge each once it is printed.
 
-Subscriptions are durable, so an instance may still be subscribed to what an earlier run asked for. All of it is
-printed: nothing is thrown away because this run asked for something else. `--only` drops the earlier ones.
+Subscriptions are durable, so an instance may also get messages that an earlier run subscribed to. These are printed,
+too, as none may be lost. `--only` removes the earlier subscriptions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .standard import Output
 
 Values = Callable[[Delivery], str]
 Show = Callable[[Iterable[Delivery]], str]
-_AT_ONCE = 100  # messages that are printed, and then acknowledged
+_AT_ONCE = 100  # most messages printed before they are acknowledged
 
 
 def as_text(run: Iterable[Delivery], value: Values | None = None) -> str:
-    """A line for each: time, peer, channel, key, body, or the value in its place."""
+    """One line for each message: time, peer, channel, key, and body or decoded value."""
     now = datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]
     heads = _Heads(lambda peer, channel, key: f"{now} {words.peer(peer)} {words.name(channel)} {words.name(key)} ")
     return "".join(
@@ -43,14 +43,14 @@ def as_text(run: Iterable[Delivery], value: Values | None = None) -> str:
 
 
 def as_json(run: Iterable[Delivery], value: Values | None = None) -> str:
-    """An object for each: nothing is cut."""
+    """One JSON object for each message, with nothing cut."""
     now = datetime.now().astimezone().isoformat(timespec="milliseconds")
     heads = _Heads(
         lambda peer, channel, key: (
             f'{{"time": "{now}", "peer": "{peer}", "channel": {json.dumps(channel)}, "key": {json.dumps(key)}, '
         )
     )
-    # Put together by hand: `json.dumps` of each took three quarters of the time that printing takes.
+    # Concatenated, as `json.dumps` of each message took three quarters of the time.
     return "".join(
         [
             f"{heads[one.peer_id, one.channel, one.key]}"
@@ -67,7 +67,7 @@ def _as_value(said: str) -> str:
 
 
 class _Heads(dict[tuple[UUID, str, str], str]):
-    """Beginnings of the lines of a run, made once for each peer, channel and key."""
+    """Beginnings of lines, cached for each peer, channel and key."""
 
     def __init__(self, make: Callable[[UUID, str, str], str]) -> None:
         self._make = make
@@ -87,9 +87,9 @@ async def listen(
     acl: Path | None = None,
     codec: Codec[Any] | None = None,
 ) -> None:
-    """Until `count` messages were printed, or for ever. The rules in the file `acl` are read again on SIGHUP.
+    """Print messages until `count` of them, or for ever. The access rules in the file `acl` are loaded again at SIGHUP.
 
-    With a codec, a message that it does not decode fails, which is told on standard error.
+    With a codec, a message that does not decode is failed, with a line on standard error.
     """
     output = Output()
     words.say_plain(wanted)
@@ -117,7 +117,7 @@ async def _dial(instance: Instance, remote: Remote) -> None:
 
 async def _print(runs: Runs | TypedRuns[Any], count: int | None, show: Show, output: Output) -> None:
     left = count
-    runs.be_patient()  # a pager may stand still all day
+    runs.be_patient()  # a pager may block for any time
     async for run in runs:
         wanted: list[Any] = list(run)[:left]
         for at in range(0, len(wanted), _AT_ONCE):

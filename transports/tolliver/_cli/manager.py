@@ -1,7 +1,7 @@
 """Notifications to the service manager that started us (sd_notify(3)).
 
-Each is a datagram of lines to the socket that NOTIFY_SOCKET names; without one nothing is told. Where a watchdog is set
-(WATCHDOG_USEC), it hears of us in half of its time, for as long as the loop goes round.
+Each is a datagram of lines to the socket named by NOTIFY_SOCKET; without one nothing is sent. With a watchdog
+(WATCHDOG_USEC) it is notified every half of its time, as long as the loop runs.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import anyio
 
 from . import words
 
-_STATUS_EVERY = 10.0  # seconds
+_STATUS_EVERY = 10.0  # seconds between two status lines
 
 
 class ServiceManager:
-    """The one of this process, or nobody."""
+    """The service manager of this process, if there is one."""
 
     def __init__(self) -> None:
         path = os.environ.get("NOTIFY_SOCKET", "")
-        self._address = f"\0{path[1:]}" if path.startswith("@") else path  # of Linux's abstract namespace
+        self._address = f"\0{path[1:]}" if path.startswith("@") else path  # Linux's abstract namespace
         its_process = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self._watchdog = int(os.environ.get("WATCHDOG_USEC", "0")) / 1e6 if its_process else 0.0
 
     def tell(self, *lines: str) -> None:
-        """Such as "READY=1". A manager that cannot be reached is its own matter: we go on."""
+        """Send lines such as "READY=1". An unreachable manager is ignored."""
         if not self._address:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
@@ -38,11 +38,11 @@ class ServiceManager:
                 words.say(f"the service manager is not told {lines[0]}: {error.strerror}")
 
     def tell_reloading(self) -> None:
-        """`READY=1` is to follow."""
+        """Report the start of a reload; `READY=1` must follow."""
         self.tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     async def keep_told(self, status: Callable[[], str]) -> None:
-        """For ever: that we live, and a line for `systemctl status`."""
+        """For ever: notify the watchdog, and send a line for `systemctl status`."""
         pause = min(self._watchdog / 2 or _STATUS_EVERY, _STATUS_EVERY)
         while self._address:
             self.tell("WATCHDOG=1", f"STATUS={status()}")

@@ -1,6 +1,6 @@
 """Measurements of `tolliver bench`, and their tables.
 
-One has counts, rates and percentiles of one kind of work at one size.
+A measurement has counts, rates and percentiles of one kind of work at one size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Times:
-    """Lengths of time in seconds."""
+    """Durations in seconds."""
 
     def __init__(self) -> None:
         self._values = array("d")
@@ -40,7 +40,7 @@ class Times:
         return len(self._values)
 
     def facts(self) -> dict[str, float]:
-        """Mean, percentiles and maximum, by name; nothing where there was none."""
+        """Mean, percentiles and maximum, by name; empty without values."""
         if not self.count:
             return {}
         values = sorted(self._values)
@@ -72,7 +72,7 @@ class Measure:
             self.ended = perf_counter() if at is None else at
 
     def timed(self, name: str) -> Times:
-        """The times of this name, to add to."""
+        """The durations of this name, to be added to."""
         return self.times.setdefault(name, Times())
 
     @property
@@ -82,16 +82,16 @@ class Measure:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.done / max(self.seconds, 1e-9)
 
     @property
     def lost(self) -> int | None:
-        """Messages that were sent and did not come; None where that is not known."""
+        """Number of messages that were sent but did not arrive; None if unknown."""
         return self.sent - self.done if self.complete else None
 
     def facts(self) -> dict[str, object]:
-        """For programs: seconds and bytes."""
+        """Results in JSON types, in seconds and bytes."""
         return {
             "kind": self.kind.value,
             "size_bytes": self.size,
@@ -112,7 +112,7 @@ class Measure:
         }
 
     def lines(self) -> Iterator[list[str]]:
-        """For people: a line for each kind of times, and one where there are none."""
+        """Lines of the table: one for each kind of durations, and one if there are none."""
         timed = [(name, times.facts()) for name, times in self.times.items() if times.count]
         for name, facts in timed or [(NOTHING, {})]:
             yield [

@@ -1,7 +1,7 @@
-"""Outbox of a database from outside, and an operator's calls about it.
+"""Outbox of a database, shown and changed by an operator.
 
-Looking reads the file beside a running instance and changes nothing. Changing is the node's business: a node without
-connections is opened on the database, asked, and driven until its last commit is through.
+Showing reads the file, even while an instance runs, and changes nothing. For a change, a node without connections is
+opened on the database, called, and run until its last commit is done.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOBODYS = "jobs of a work queue that no worker has: the peer is the queue"
 
 
 def print_outbox(database: Path, as_json: bool) -> None:
-    """One row for each peer and reason: peer, messages, bytes, oldest, newest (wall-clock), why."""
+    """One row for each peer and reason: peer, messages, bytes, oldest, newest (wall clock), reason."""
     with scan(database) as outbox:
         rows = [
             {
@@ -52,7 +52,8 @@ def print_outbox(database: Path, as_json: bool) -> None:
 def print_messages(
     database: Path, peer: UUID | None, channel: str, key: str, older: str | None, limit: int, as_json: bool
 ) -> None:
-    """One row for each message and peer that has not acknowledged it, by age. Raises ValueError and StoreError."""
+    """One row for each message and peer that has not acknowledged it, with its age. Raises ValueError and
+    StoreError."""
     least = 0.0 if older is None else _older(older)
     now = time.time()
     rows: list[dict[str, Any]] = []
@@ -87,7 +88,7 @@ def _older(text: str) -> float:
 
 
 def print_peers(database: Path, as_json: bool) -> None:
-    """One row for each peer: UUID, subscriptions, messages that wait for it, pinned key."""
+    """One row for each peer: UUID, subscriptions, waiting messages, pinned key."""
     with scan(database) as outbox:
         known = outbox.known()
     rows: list[dict[str, Any]] = [
@@ -106,7 +107,7 @@ def print_peers(database: Path, as_json: bool) -> None:
 
 
 def forget_peer(database: Path, peer: UUID) -> int:
-    """Removes the peer and what waits for it; returns how many messages that were. Raises StoreError."""
+    """Delete the peer and its waiting messages; returns their number. Raises StoreError."""
     with scan(database) as outbox:
         waiting = sum(one.messages for one in outbox.waiting() if one.peer == peer)
     change(database, peer, lambda node: node.forget_peer(peer))
@@ -114,15 +115,15 @@ def forget_peer(database: Path, peer: UUID) -> int:
 
 
 def say_restored(database: Path) -> None:
-    """The file was put back from a copy. Raises StoreError."""
-    must_be_there(database)  # else a lock would be
+    """Declare that the file was restored from a backup. Raises StoreError."""
+    must_be_there(database)  # else its lock file would be created
     with closing(SQLiteStore(database, instance_id=None)) as store:
         store.restored(secrets.SystemRandom())
 
 
 def change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
-    """Changes what a peer is owed; returns how many messages. Raises StoreError, also for an unknown peer."""
-    with scan(database) as outbox:  # before the lock is taken on what is not ours
+    """Change the messages of a peer; returns their number. Raises StoreError, also for an unknown peer."""
+    with scan(database) as outbox:  # checks the file before a lock is taken on it
         known = peer in outbox.peers().values()
     if not known:
         raise StoreError(f"{database} knows no peer {peer}: `tolliver peers {database}` lists those that it knows")
@@ -130,7 +131,7 @@ def change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
 
 
 def ask_node(database: Path, ask: Callable[[Node], Receipt]) -> int:
-    """Of a node that is opened on the database for that; the sum of the counts that it answers. Raises StoreError."""
+    """Call a node opened on the database; returns the sum of the receipt's counts. Raises StoreError."""
     store = SQLiteStore(database, instance_id=None)
     with closing(store):
         node = Node(instance_id=store.instance_id, rng=secrets.SystemRandom(), loaded=store.load())
@@ -151,7 +152,7 @@ def ask_node(database: Path, ask: Callable[[Node], Receipt]) -> int:
 
 
 def _age(age: int) -> str:
-    """In its two largest units."""
+    """An age in its two largest units."""
     parts = [(age // 86400, "d"), (age // 3600 % 24, "h"), (age // 60 % 60, "m"), (age % 60, "s")]
     first = next((place for place, (number, _) in enumerate(parts) if number), 3)
     return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2])

@@ -1,8 +1,7 @@
 """Captures in the pcapng format.
 
-Their TCP connections are made up around known bytes. A connection is opened and carries its bytes in segments, in the
-order in which they are given, so that every reader puts them together again. Nothing is sent twice, and nothing ends a
-connection.
+TCP connections are invented around known bytes. A connection is opened and carries its bytes in segments in the given
+order, so that every program reassembles them. There are no retransmissions, and connections are not closed.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ SECTION, INTERFACE, PACKET, NAMES = 0x0A0D0D0A, 1, 6, 4
 _ORDER = 0x1A2B3C4D
 _END, _COMMENT, _APPLICATION, _RESOLUTION = 0, 1, 4, 9
 _IPV4_NAME = 1
-_RAW_IP = 101  # the link type: a packet begins with its IP header
+_RAW_IP = 101  # link type: a packet begins with its IP header
 _NANOSECONDS = 9
 _NO_LENGTH = 2**64 - 1
 _SYN, _PUSH, _ACK = 2, 8, 16
 _WINDOW = 2**16 - 1
 MOST = 60_000
-"""Bytes of a segment at most: an IP packet has less than 64 KiB."""
+"""Most bytes of a segment, as an IP packet has less than 64 KiB."""
 
 
 def section(comment: str) -> bytes:
-    """Beginning of a file, with the interface that its packets come from."""
+    """Beginning of a file, with the interface of its packets."""
     options = _option(_COMMENT, comment.encode()) + _option(_APPLICATION, b"tolliver") + _option(_END, b"")
     head = _block(SECTION, pack("<IHHQ", _ORDER, 1, 0, _NO_LENGTH) + options)
     resolution = _option(_RESOLUTION, bytes([_NANOSECONDS])) + _option(_END, b"")
@@ -33,7 +32,7 @@ def section(comment: str) -> bytes:
 
 
 def names(of: dict[IPv4Address, str]) -> bytes:
-    """Names that a reader may show in place of addresses."""
+    """Block of host names for addresses."""
     records = b"".join(_option(_IPV4_NAME, address.packed + name.encode() + b"\0") for address, name in of.items())
     return _block(NAMES, records + _option(_END, b"") + _option(_END, b""))
 
@@ -57,11 +56,11 @@ def _padded(data: bytes) -> bytes:
 
 
 class Connection:
-    """A TCP connection as a capture shows it, from its client's first packet on."""
+    """A TCP connection in a capture, starting with its client's first packet."""
 
     def __init__(self, client: tuple[IPv4Address, int], server: tuple[IPv4Address, int]) -> None:
         self._ends = client, server
-        self._sent = [0, 0]  # by each, modulo 2^32, its SYN included
+        self._sent = [0, 0]  # bytes sent by each side modulo 2^32, including its SYN
 
     def opened(self, time_ns: int) -> Iterator[bytes]:
         """Blocks of its opening."""
@@ -70,7 +69,7 @@ class Connection:
         yield self._packet(time_ns, 0, _ACK)
 
     def carried(self, time_ns: int, from_server: bool, data: bytes) -> Iterator[bytes]:
-        """Blocks of bytes that one end sends."""
+        """Blocks for bytes that one side sends."""
         for start in range(0, len(data), MOST):
             yield self._packet(time_ns, from_server, _PUSH | _ACK, data[start : start + MOST])
 
@@ -88,6 +87,6 @@ class Connection:
 
 
 def _checksum(data: bytes) -> bytes:
-    """That of IP and TCP: the complement of a sum modulo 2^16-1."""
+    """Checksum of IP and TCP: complement of a sum modulo 2^16-1."""
     rest = int.from_bytes(data + bytes(len(data) % 2)) % 0xFFFF
     return pack(">H", (0xFFFF - rest) % 0xFFFF)

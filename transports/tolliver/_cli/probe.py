@@ -1,8 +1,8 @@
-"""Probes of another end, with blocking sockets.
+"""Probes of a peer, with blocking sockets.
 
-They ask for its name, TCP, TLS and the first frames. Each step ends after the seconds that it is
-given. None of them can take a connection away from an instance: the handshake of messages is asked with a version that
-nobody has, and ends before it is agreed on (see `ask_messages`).
+They examine its name, TCP, TLS and the first frames. Each step ends after the given seconds. No probe can replace an
+instance's connection: the handshake of messages is done with a version that no instance has, and ends before it is
+complete (see `ask_messages`).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ handshake tells its version and UUID, and a final that says failure ends it: not
 (T-61)."""
 
 _CHUNK = 65536
-_FIRST = 64  # bytes
+_FIRST = 64  # first bytes that are kept
 _ASK_HTTP = b"HEAD / HTTP/1.0\r\n\r\n"
 
 
 def resolve(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
-    """Addresses as getaddrinfo gives them. Raises OSError, and TimeoutError where the resolver does not answer."""
+    """Addresses as from getaddrinfo. Raises OSError, and TimeoutError if the resolver does not respond."""
     found: list[tuple[Any, ...]] = []
     errors: list[OSError] = []
 
@@ -53,10 +53,10 @@ def resolve(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
             found.extend(dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
         except OSError as error:
             errors.append(error)
-        except UnicodeError as error:  # a label that IDNA does not know
+        except UnicodeError as error:  # a label that is invalid in IDNA
             errors.append(socket.gaierror(socket.EAI_NONAME, str(error)))
 
-    thread = threading.Thread(target=ask, name="tolliver doctor resolve", daemon=True)  # it has no timeout of its own
+    thread = threading.Thread(target=ask, name="tolliver doctor resolve", daemon=True)  # getaddrinfo has no timeout
     thread.start()
     thread.join(seconds)
     if errors:
@@ -67,7 +67,7 @@ def resolve(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
 
 
 def reach(address: tuple[Any, ...], seconds: float) -> socket.socket:
-    """Raises OSError."""
+    """A TCP connection. Raises OSError."""
     family, kind, protocol, _, where = address
     sock = socket.socket(family, kind, protocol)
     try:
@@ -80,7 +80,7 @@ def reach(address: tuple[Any, ...], seconds: float) -> socket.socket:
 
 
 class Line:
-    """A connection, under TLS or plain. Reading ends `seconds` after the step began, with TimeoutError."""
+    """A connection, with or without TLS. Reading raises TimeoutError `seconds` after the step began."""
 
     def __init__(self, sock: socket.socket, pump: AnyPump, seconds: float) -> None:
         self._sock = sock
@@ -88,13 +88,13 @@ class Line:
         self.seconds = seconds
         self.begin_step()
         self.first = b""
-        """The first bytes that came, as they were on the network."""
+        """The first bytes received, as on the network."""
 
     def begin_step(self) -> None:
         self._deadline = time.monotonic() + self.seconds
 
     def shake(self) -> None:
-        """The handshake of TLS. Raises TolliverError."""
+        """Do the TLS handshake. Raises TolliverError."""
         self.begin_step()
         while not self._step():
             self._receive()
@@ -103,21 +103,21 @@ class Line:
         try:
             return self.pump.handshake()
         finally:
-            self._flush()  # also the alert that says why
+            self._flush()  # also sends an alert
 
     def send(self, unit: bytes) -> None:
         self.pump.write(unit)
         self._flush()
 
     def end(self) -> None:
-        """End our half."""
+        """End our side."""
         self.pump.close_notify()
         self._flush()
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
     def read(self) -> bytes:
-        """The bytes that came, b"" at the end. Raises TolliverError."""
+        """Bytes received, b"" at the end. Raises TolliverError."""
         while True:
             data = self.pump.read()
             if data is not None:
@@ -130,7 +130,7 @@ class Line:
         data = self.pump.outgoing()
         if data:
             self._sock.settimeout(self.seconds)
-            with suppress(OSError):  # the last that the peer said is worth more (T-74)
+            with suppress(OSError):  # the peer's last bytes are more informative (T-74)
                 self._sock.sendall(data)
 
     def _receive(self) -> None:
@@ -152,7 +152,7 @@ class Line:
 
 
 def look_context(alpn: list[str]) -> ssl.SSLContext:
-    """For a client that shows no certificate and checks none: it looks, and says nothing."""
+    """SSL context of a client that has no certificate and accepts any."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -161,7 +161,7 @@ def look_context(alpn: list[str]) -> ssl.SSLContext:
 
 
 def look(address: tuple[Any, ...], remote: Remote, alpn: list[str], seconds: float) -> bytes | None:
-    """The certificate of a server, in DER. Raises OSError or TolliverError."""
+    """Certificate of a server, in DER. Raises OSError or TolliverError."""
     with reach(address, seconds) as sock:
         pump = Pump(look_context(alpn), Remote(remote.host, remote.port), server=False)
         Line(sock, pump, seconds).shake()
@@ -169,7 +169,7 @@ def look(address: tuple[Any, ...], remote: Remote, alpn: list[str], seconds: flo
 
 
 def is_http(address: tuple[Any, ...], seconds: float) -> bool:
-    """True if it answers a request of HTTP as HTTP does."""
+    """True if the peer answers an HTTP request with HTTP."""
     with suppress(OSError), reach(address, seconds) as sock:
         line = Line(sock, PlainPump(), seconds)
         line.send(_ASK_HTTP)
@@ -181,8 +181,8 @@ def is_http(address: tuple[Any, ...], seconds: float) -> bool:
 
 
 def last_words(line: Line) -> TolliverError | TimeoutError | None:
-    """End the connection after TLS, and hear what the peer still says: a server that refuses our certificate does so
-    when the client's handshake is over (T-74)."""
+    """Close the connection after the TLS handshake; returns the peer's last error, as a server refuses our certificate
+    only after the client's handshake (T-74)."""
     line.begin_step()
     line.end()
     try:
@@ -195,7 +195,7 @@ def last_words(line: Line) -> TolliverError | TimeoutError | None:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """The end of a handshake."""
+    """Result of a handshake."""
 
     frame: T | None
     """The peer's response or hello."""
@@ -205,8 +205,8 @@ class Answer(Generic[T]):
 
 
 def ask_messages(line: Line, instance_id: UUID) -> Answer[HandshakeResponse]:
-    """The handshake of messages as far as it changes nothing: the response, and a final that says failure. That is the
-    byte of draft 2, which no draft takes for success."""
+    """Do the handshake of messages without completing it: get the response, then send a final that declares failure.
+    Its byte is draft 2's, which no draft takes for success."""
     connection = Connection(Role.CLIENT, instance_id=instance_id, version=NOBODYS_VERSION)
 
     def take(response: HandshakeResponse) -> None:
@@ -217,7 +217,7 @@ def ask_messages(line: Line, instance_id: UUID) -> Answer[HandshakeResponse]:
 
 
 def ask_streams(line: Line) -> Answer[reactive.ServerHello]:
-    """The hellos of streams, and a goodbye."""
+    """Exchange the hellos of streams, then a goodbye."""
     connection = reactive.Connection(Role.CLIENT)
     return _ask(line, connection, reactive.ServerHello, lambda _hello: connection.goodbye("a look, nothing more"))
 
@@ -225,7 +225,7 @@ def ask_streams(line: Line) -> Answer[reactive.ServerHello]:
 def _ask(
     line: Line, connection: Connection | reactive.Connection, wanted: type[T], take: Callable[[T], object]
 ) -> Answer[T]:
-    """Drives the connection to its end, `take` being called with the frame that is wanted."""
+    """Run the connection to its end; `take` is called with the expected frame."""
     frame: T | None = None
     error: TolliverError | None = None
     first = b""
@@ -247,7 +247,7 @@ def _ask(
                 elif isinstance(event, Closed):
                     error, ended = event.error, True
         _send(line, connection)
-        last_words(line)  # so that it reads what we said last
+        last_words(line)  # so that the peer reads our last frame
     except TimeoutError:
         error = ConnectionLost(f"no answer within {line.seconds:g} s", DialCause.NO_ANSWER)
     except TolliverError as failure:

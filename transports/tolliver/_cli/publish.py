@@ -1,7 +1,7 @@
 """`tolliver publish`: lines or records of a file, as a stream.
 
-Each subscriber has a reading of its own, from the beginning of the file. It reads a piece when its subscriber wants
-more than was cut from the last one; standard input is waited for and never read ahead.
+Each subscriber reads the file independently, from its beginning. A piece is read when the subscriber wants more
+elements than are left of the last piece; standard input is not read ahead.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from .standard import Output, pieces, standard_input
 from .watching import PATIENCE, Watch
 
 LISTEN = "127.0.0.1"
-_POLL = 0.1  # seconds between two looks at a file that is followed
+_POLL = 0.1  # seconds between two checks of a followed file
 _MOST = Limits().max_element
 
 
 @define(frozen=True, kw_only=True)
 class Content:
-    """Content to publish: a file (None is standard input), in lines or in records of so many bytes."""
+    """Content to publish: a file (None is standard input), as lines or as records of a fixed size in bytes."""
 
     file: Path | None
     record_size: int | None
     follow: bool
 
     def check(self) -> None:
-        """Raises ValueError where it cannot be published, and OSError where it cannot be read."""
+        """Raises ValueError if it cannot be published, and OSError if it cannot be read."""
         if self.record_size is not None and self.record_size > _MOST:
             raise ValueError(f"--record-size {self.record_size}: an element has at most {_MOST:,} bytes")
         if self.file is None:
@@ -69,7 +69,7 @@ class Content:
 
 
 def _lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """Lines without their newlines, and what goes on in the next piece."""
+    """Complete lines without their newlines, and the beginning of the next one."""
     *lines, rest = data.split(b"\n")
     if len(rest) > _MOST:
         raise ValueError(f"a line is longer than {_MOST:,} bytes, which is the most that an element has")
@@ -82,7 +82,7 @@ def _records(size: int, data: bytes) -> tuple[list[bytes], bytes]:
 
 
 class Reading:
-    """One stream of it: an async iterator of elements, which says how it goes."""
+    """One stream of the content: an async iterator of elements, which reports its end."""
 
     def __init__(self, content: Content, number: int, name: str, output: Output | None) -> None:
         self._title = f"stream {number} of {words.name(name)}"
@@ -112,7 +112,7 @@ class Reading:
                 raise
             except OSError as error:
                 self._end = words.line(str(error))
-                raise OSError(f"it cannot be read: {error.strerror}") from error  # where it lies is for us to know
+                raise OSError(f"it cannot be read: {error.strerror}") from error  # without its path
 
     async def aclose(self) -> None:
         said = f"{self._title} ends after {words.count(self._count, 'element')}: {self._end}"
@@ -125,7 +125,7 @@ class Reading:
 
 
 async def _runs(content: Content) -> AsyncGenerator[list[bytes], None]:
-    """Elements, wherever the pieces of the file were cut; the last line need not have an end."""
+    """Lists of elements. The last line may be without newline."""
     size, rest = content.record_size, b""
     cut = _lines if size is None else partial(_records, size)
     with content.open() as file:
@@ -146,7 +146,7 @@ async def _runs(content: Content) -> AsyncGenerator[list[bytes], None]:
 async def publish(
     options: StreamsOptions, remotes: list[Remote], name: str, content: Content, as_json: bool = False
 ) -> None:
-    """For ever; or, where nobody can come because it does not listen, until the peers that were dialled are gone."""
+    """Publish for ever; if it does not listen, until the dialled peers have disconnected."""
     numbers, output = count(1), Output() if as_json else None
 
     def reading(wanted: str) -> Reading:
@@ -154,7 +154,7 @@ async def publish(
 
     watch = Watch(words.say)
     async with create_streams(evolve(options, on_event=watch)) as streams:
-        # Standard input can be read but once: that is the publication itself, not a function that makes another one.
+        # Standard input can be read only once, so the source is a single iterator instead of a function.
         streams.publish(name, reading(name) if content.file is None else reading, element_size=content.record_size or 0)
         words.say(f"publishing {content} as {words.name(name)}{words.listening(streams.addresses)}; Ctrl-C ends")
         await alongside(partial(_stay, streams, watch, options, remotes), [])

@@ -1,7 +1,7 @@
 """Recordings on disk, and filters on their frames.
 
-A filter is answered by a block's header or by a frame, so a block that is not wanted is never parsed. Damage is an item
-like any other: the reader says it, and reading goes on where it may.
+A filter is applied to block headers first, so unwanted blocks are not parsed. Damage is yielded like a block, and
+reading continues after it where possible.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from tolliver_proto.recording import (
     read_blocks,
 )
 
-_CHUNK = 2**20  # bytes
-_FAR = 10**11  # seconds
+_CHUNK = 2**20  # bytes read at once
+_FAR = 10**11  # seconds since 1970, above which a time is invalid
 
 
 @define(frozen=True, kw_only=True)
 class Filter:
-    """Filter; None and "" are anything. Times in nanoseconds since 1970: from `since` on, before `until`."""
+    """Filter of frames; None and "" match anything. Times are nanoseconds since 1970: from `since` on, before
+    `until`."""
 
     peer: UUID | None = None
     direction: Direction | None = None
@@ -49,7 +50,7 @@ class Filter:
 
     @property
     def asks_headers(self) -> bool:
-        """True if something is asked that only a recording can answer."""
+        """True if it has conditions that only a recording can answer."""
         return (self.peer, self.direction, self.since, self.until) != (None,) * 4
 
     def takes_block(self, header: BlockHeader) -> bool:
@@ -61,7 +62,7 @@ class Filter:
         )
 
     def takes_frame(self, frame: Decoded) -> bool:
-        """With a channel or a key given, only frames that have one."""
+        """True if the frame matches. With a channel or a key given, frames without names do not match."""
         return all(
             not wanted or getattr(frame, part, None) == wanted
             for part, wanted in (("channel", self.channel), ("key", self.key))
@@ -69,7 +70,7 @@ class Filter:
 
 
 def nanoseconds(text: str) -> int:
-    """Of ISO 8601 (local time where it has no zone) or of seconds since 1970. Raises ValueError."""
+    """Nanoseconds since 1970, from ISO 8601 (local time without a zone) or seconds since 1970. Raises ValueError."""
     try:
         seconds = Decimal(text)
     except ArithmeticError:
@@ -83,7 +84,7 @@ def nanoseconds(text: str) -> int:
 
 
 def files_in(paths: Iterable[Path]) -> list[Path]:
-    """The paths, with a directory's recordings, oldest first, in place of it. Raises ValueError where it has none."""
+    """The paths, with each directory replaced by its recordings, oldest first. Raises ValueError if it has none."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -97,12 +98,12 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
 
 
 def is_recording(file: BufferedReader, path: Path) -> bool:
-    """By its name, or by its first byte, which no frame has. Moves nothing."""
+    """True by its name, or by its first byte, which no frame has. Does not move the file position."""
     return path.suffix == SUFFIX or file.peek(1)[:1] == MAGIC[:1]
 
 
 def blocks_in(file: BufferedReader, path: Path) -> Iterator[Block | Damage]:
-    """Blocks and damage, in order. Behind a damaged header it goes on where the index beside the file says."""
+    """Blocks and damage, in order. After a damaged header it continues at the next entry of the file's index."""
     offset: int | None = 0
     while offset is not None:
         if offset:
@@ -131,7 +132,7 @@ def _next_entry(file: BufferedReader, path: Path, behind: int) -> int | None:
 
 
 def in_words(damage: Damage) -> str:
-    """Place and kind of the damage, and what was done about it."""
+    """Text about damage: place, kind, and the consequence."""
     code = "torn" if damage.torn else "damaged"
     rest = "nothing behind it was read" if damage.resumes is None else f"reading went on at byte {damage.resumes}"
     return f"byte {damage.offset}: {damage.detail}{'' if damage.torn else f'; {rest}'} [{code}]"

@@ -1,8 +1,8 @@
-"""`tolliver replay`: the messages of recordings, replayed.
+"""`tolliver replay`: sends the messages of recordings again.
 
-A message stands in a recording once for each recipient, and again for each time that it was resent. Its id and its
-checksum tell such copies from another message, so it is sent once. Anything but a message is left out: this run's
-connections have handshakes, subscriptions and acks of their own.
+A recording has a message once for each recipient, and again for each resend. Copies are recognized by id and checksum,
+so each message is sent once. Other frames are left out: the new connections have handshakes, subscriptions and acks of
+their own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .decode import Placed, frames_in
 from .recordings import Filter
 from .send import BATCH, Batch, Job
 
-_REMEMBERED = 100_000  # messages, among which a copy is known
-_PACES = 10  # batches a second where a rate is asked for
+_REMEMBERED = 100_000  # most messages remembered to recognize copies
+_PACES = 10  # batches per second if a rate is given
 
 _Name = tuple[UUID | None, int]
 
@@ -40,7 +40,8 @@ def job_of_recordings(
     timeout: float,
     keeps: bool,
 ) -> Job:
-    """Everything in `files` that is wanted, in order. Damage is appended to `failures` as it is met. Raises OSError."""
+    """All wanted messages of `files`, in order. Texts about damage are appended to `failures` as it is found. Raises
+    OSError."""
     if wanted.direction is None:
         wanted = evolve(wanted, direction=Direction.OUT)
     most = BATCH if rate is None else max(1, min(BATCH, int(rate / _PACES)))
@@ -58,7 +59,7 @@ def job_of_recordings(
 
 
 async def _off_loop(batches: Callable[[], Iterator[Batch]]) -> AsyncGenerator[Batch, None]:
-    """Each of them, read by a thread."""
+    """Iterate over batches, read in a thread."""
     reading = batches()
     while (batch := await anyio.to_thread.run_sync(next, reading, None)) is not None:
         yield batch
@@ -80,7 +81,7 @@ def _messages(path: Path, wanted: Filter, failures: list[str]) -> Iterator[Place
 
 
 def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
-    """Each message with the bytes that it took; a reliable one only the first time."""
+    """(bytes, message) of each message; a reliable one only the first time."""
     seen: dict[tuple[_Name, int], None] = {}
     for row in rows:
         if not isinstance(row.frame, Message):
@@ -97,7 +98,7 @@ def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
 
 
 def _name(header: BlockHeader | None, message: Message) -> _Name | None:
-    """Owner of the id: we on the way out, the peer on the way in. Unreliable messages have none (T-42)."""
+    """Key that identifies a message: who assigned its id, the id and checksum. None for an unreliable one (T-42)."""
     if header is None or message.message_id is None:
         return None
     return (header.local if header.direction is Direction.OUT else header.peer, message.message_id)

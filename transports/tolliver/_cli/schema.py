@@ -1,4 +1,4 @@
-"""Protobuf bodies as JSON, for people: `--proto` or `--descriptors`, and `--type`."""
+"""Protobuf bodies as JSON, for `--proto` or `--descriptors`, and `--type`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..codecs import Protobuf, ProtobufTypes, TypedDelivery
 
 @define(frozen=True)
 class Schema:
-    """A message type, and what describes it. Nothing is read until it is asked for."""
+    """A message type and the files that define it, which are read on first use."""
 
     proto: list[Path]
     include: list[Path]
@@ -23,7 +23,8 @@ class Schema:
     type: str | None
 
     def bodies(self) -> Bodies | None:
-        """None where no type is named. Raises ValueError, OSError, and ModuleNotFoundError for a missing extra."""
+        """Converter of bodies; None if no type is named. Raises ValueError, OSError, and ModuleNotFoundError for a
+        missing extra."""
         if self.type is None:
             if self.proto or self.descriptors is not None:
                 raise ValueError("of which type are the messages? Give --type, such as acme.Reading")
@@ -41,7 +42,7 @@ class Schema:
 
 
 class Bodies:
-    """Messages of one type, as JSON."""
+    """Converts messages of one type from and to JSON."""
 
     def __init__(self, types: ProtobufTypes, codec: Protobuf[Any]) -> None:
         from google.protobuf import json_format
@@ -52,7 +53,7 @@ class Bodies:
         self._format: Any = json_format
 
     def encode(self, text: bytes, place: str) -> bytes:
-        """The body of a message in JSON. Raises ValueError, which names the place."""
+        """The body of a message given in JSON. Raises ValueError, which names the place."""
         try:
             message = self._format.Parse(text, self.codec.kind(), descriptor_pool=self._pool)
             return self.codec.encode(message)
@@ -60,7 +61,7 @@ class Bodies:
             raise ValueError(f"{place} is no {self._name} in JSON: {error}") from error
 
     def decode(self, delivery: Delivery) -> str:
-        """The value of a typed delivery, on one line."""
+        """The value of a typed delivery as JSON, on one line."""
         assert isinstance(delivery, TypedDelivery)
         text: str = self._format.MessageToJson(
             delivery.value,
@@ -73,4 +74,4 @@ class Bodies:
 
 
 Encode = Callable[[bytes, str], bytes]
-"""A body as it is sent, of one as it was typed, and its place in words."""
+"""Function of a typed body and a text for its place; returns the body to send."""

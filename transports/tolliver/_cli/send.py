@@ -1,8 +1,7 @@
 """`tolliver send`: one message, or each line of a file as one.
 
-`tolliver replay` shares this. Messages go out in batches, one commit each, and a few batches may wait for their
-acknowledgements at once. The counts are what the instance says: stored, for how many recipients, acknowledged by all of
-them.
+`tolliver replay` shares this code. Messages are sent in batches, one commit each, and a few batches may wait for their
+acknowledgements at a time. Counts are the instance's: stored, number of recipients, acknowledged by all of them.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from .tables import progress
 T = TypeVar("T")
 BATCH = 1000  # messages in one commit
 USUAL = {"limits.window_messages": 2048}
-"""Options that files go out with: with less on its way each end waits while the other one works."""
-_UNDER_WAY = 20  # batches that may wait for their acknowledgements
+"""Defaults of options for sending files. A smaller window would let each side wait for the other."""
+_UNDER_WAY = 20  # most batches that wait for acknowledgements
 _POLL = 0.02  # seconds
-_GRACE = 1.0  # seconds for a connected peer that is still starting to say what it wants
-_UNRELIABLE_RUN = 100  # messages before the connections have their turn
+_GRACE = 1.0  # seconds for a connected peer to announce its subscriptions
+_UNRELIABLE_RUN = 100  # unreliable messages sent before other tasks get their turn
 
 
 @define(frozen=True)
 class Batch:
-    """Items that are stored in one commit, or sent unreliably; `size` is in bytes of the source."""
+    """Items stored in one commit, or sent unreliably; `size` is in bytes of the source."""
 
     items: list[Item]
     reliable: bool
@@ -58,12 +57,15 @@ class Batch:
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """Messages to send, and the manner of sending.
+    """Messages to send, and how.
 
-    `batches` gives an iterator that reads as it goes. `wanted` is what a recipient should be subscribed to
-    before it begins (None: anything), `rate` messages a second. `verb` and `unwanted` are words for people: what is
-    counted, and why a message had no recipient. `shown` says whether there is a progress bar, `total` its bytes. `to`
-    are the peers that it is for, None is any (P-25). `keeps` says whether the next run has what this one has stored.
+    - `batches`: iterator that reads incrementally.
+    - `wanted`: a subscription that a recipient should have before sending begins (None: any).
+    - `rate`: messages per second.
+    - `verb`, `unwanted`: words of the summary: what is counted, and why a message had no recipient.
+    - `shown`: show a progress bar of `total` bytes.
+    - `to`: the recipients, None for any (P-25).
+    - `keeps`: the database stays after the command, so a later run can send what is left.
     """
 
     batches: Callable[[], AsyncGenerator[Batch, None]]
@@ -91,9 +93,9 @@ def job_of_lines(
     encode: Encode | None = None,
     keeps: bool = True,
 ) -> Job:
-    """`source` is a body, or a path of which each line is one (None is standard input).
+    """Messages from `source`: a body, or a path of which each line is one (None is standard input).
 
-    `encode` makes the body that is sent of each. Raises OSError, and ValueError for a body that it does not take.
+    `encode` converts each body. Raises OSError, and ValueError for a body that cannot be converted.
     """
     if encode is not None and isinstance(source, bytes):
         source, encode = encode(source, "the message"), None
@@ -116,7 +118,7 @@ def job_of_lines(
 def _batch(
     channel: str, key: str, reliable: bool, encode: Encode | None, bodies: list[bytes], before: int, size: int
 ) -> Batch:
-    """Of these bodies, before which so many lines stand."""
+    """Batch of these bodies. `before` is the number of earlier lines."""
     if encode is not None:
         bodies = [encode(body, f"line {at}") for at, body in enumerate(bodies, before + 1)]
     return Batch([(channel, key, body) for body in bodies], reliable, size)
@@ -126,7 +128,7 @@ _Make = Callable[[list[bytes], int, int], Batch]
 
 
 async def _batches(source: bytes | Path | None, make: _Make) -> AsyncGenerator[Batch, None]:
-    """A body, or lines as they come: nobody waits for more."""
+    """Batches of a single body, or of lines as they become available."""
     if isinstance(source, bytes):
         yield make([source], 0, len(source))
         return
@@ -137,13 +139,13 @@ async def _batches(source: bytes | Path | None, make: _Make) -> AsyncGenerator[B
 
 
 def _opened(path: Path) -> io.FileIO:
-    """A regular file, or a named pipe, whose writer may come later."""
+    """A regular file, or a named pipe, whose writer may open it later."""
     return io.FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 async def _lines(file: io.RawIOBase) -> AsyncGenerator[tuple[list[bytes], int], None]:
-    """All whole lines that have come, and their size; the last one need not have an end."""
-    parts: list[bytes] = []  # of a line that goes on
+    """All complete lines available now, and their size. The last line may be without newline."""
+    parts: list[bytes] = []  # of an incomplete line
     with file:
         async for piece in standard.pieces(file):
             parts.append(piece)
@@ -157,12 +159,11 @@ async def _lines(file: io.RawIOBase) -> AsyncGenerator[tuple[list[bytes], int], 
 
 @define
 class Tally:
-    """Counts of a run so far. It counts messages, but for bytes, times and `recipients`, the smallest and largest
-    number.
+    """Counts of a run so far, in messages except where noted.
 
-    Of those that were read `reliable` are to be stored; `stored` and (unreliably) `sent` are those that somebody wants.
-    `connected` are peers, when the first goes; `waiting` those for which something waited in the end, where not all of
-    it was acknowledged. It lasts from `begun` to `ended`: neither connecting nor closing is part of it.
+    `reliable` of those read are to be stored; `stored` and (unreliably) `sent` are those with recipients; `recipients`
+    is their smallest and largest number. `connected` is the number of peers when the first is sent, `waiting` the peers
+    with unacknowledged messages at the end. Times are from `begun` to `ended`, without connecting and closing.
     """
 
     read: int = 0
@@ -191,7 +192,7 @@ class Tally:
             self.reliable += len(batch.items)
 
     def add(self, counts: list[int], reliable: bool) -> None:
-        """These are stored or sent, each for so many recipients; for none at all where nobody wants it."""
+        """Count messages that were stored or sent, each with its number of recipients."""
         wanted = [count for count in counts if count]
         self.unwanted += len(counts) - len(wanted)
         if reliable:
@@ -204,8 +205,8 @@ class Tally:
             self.recipients = min(min(wanted), low or wanted[0]), max(max(wanted), high)
 
     def settle(self, receipt: Receipt) -> None:
-        """Nobody waits for this one any longer. A message without a recipient may have got one since, from what was
-        kept for a remote that was just connecting (T-62)."""
+        """Count a receipt that is not waited for any more. A message without recipients may have got one since
+        (T-62)."""
         nobody = sum(one.count for one in receipt.undelivered if one.peer is None)
         self.acknowledged += len(receipt.counts) - nobody - receipt.unacked
         late = 0 if receipt.unacked else receipt.counts.count(0) - nobody
@@ -213,7 +214,7 @@ class Tally:
         self.add([1] * late, True)
 
     def summary(self, job: Job) -> str:
-        """One line for people."""
+        """Summary in one line of text."""
         low, high = self.recipients
         recipients = words.count(high, "recipient") if low == high else f"{low:,} to {high:,} recipients"
         done = self.stored + self.sent
@@ -225,7 +226,7 @@ class Tally:
         return f"{', '.join(said)}, in {self.seconds:.2f} s ({done / max(self.seconds, 1e-6):,.0f}/s)"
 
     def facts(self, job: Job) -> dict[str, object]:
-        """The same for programs."""
+        """Summary in JSON types."""
         low, high = self.recipients
         return {
             "messages": self.read,
@@ -241,26 +242,27 @@ class Tally:
         }
 
     def waiting_words(self) -> Iterator[str]:
-        """One line about each peer that has not acknowledged all."""
+        """One line about each peer that has not acknowledged everything."""
         for peer in self.waiting:
             where = f"connected from {words.line(peer.address)}" if peer.connected else "not connected"
             yield f"{peer.uuid}, {where}, has not acknowledged {words.count(peer.pending, 'message')}"
 
     def unwanted_words(self, job: Job) -> str:
-        """One line about those that nobody wants."""
+        """One line about messages without recipients."""
         some = f"{self.unwanted:,} of {words.count(self.read, 'message')} not"
         kept = "nothing" if self.unwanted == self.read else some
         return f"{words.count(self.connected, 'peer')} connected, {kept} {job.verb}: {job.unwanted}"
 
     def is_complete(self, job: Job) -> bool:
-        """True if nothing reliable was left unstored or, if that is asked for, unacknowledged."""
+        """True if all reliable messages were stored and, if asked for, acknowledged."""
         return self.stored == self.reliable and (not job.waits or self.acknowledged == self.stored)
 
 
 async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[[], None]) -> None:
-    """Send it all, counting in `tally`; `show` is called when that changed. Raises TimeoutError where acks stay out.
+    """Send everything, counting in `tally`; `show` is called after each change. Raises TimeoutError if acks are
+    missing.
 
-    A signal, for which it watches, is the end of what is to be sent: what was read is stored, and Interrupted raised.
+    A signal ends reading: messages read so far are stored, and Interrupted is raised.
     """
     sender = _Sender(job, tally, show)
     with signals() as told:
@@ -268,7 +270,7 @@ async def send(options: InstanceOptions, job: Job, tally: Tally, show: Callable[
 
 
 async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
-    """Give recipients time to connect: messages go to those who have subscribed by then (T-53)."""
+    """Wait for recipients to connect, as messages go only to those that have subscribed by then (T-53)."""
     remotes = options.remotes
     with anyio.move_on_after(job.timeout):
         for remote in remotes:
@@ -285,7 +287,7 @@ async def _meet(instance: Instance, options: InstanceOptions, job: Job) -> None:
 
 
 def missing(instance: Instance) -> list[str]:
-    """Each remote that is not connected, and why."""
+    """Text about each unconnected remote, with the reason."""
     return [words.line(f"{one.remote}: {one.error}") for one in instance.remotes() if one.error]
 
 
@@ -298,8 +300,10 @@ def _wants(peer: PeerInfo, job: Job) -> bool:
 
 
 class _Sender:
-    """Batches under way were stored and are not acknowledged, the oldest first. A signal ends the waits for more to
-    read, for its time and for acknowledgements; what was read is stored all the same."""
+    """Sends batches. `_under_way` has the receipts of stored batches without acknowledgement, oldest first.
+
+    A signal ends waiting for input, for the rate and for acknowledgements; messages read so far are stored.
+    """
 
     _instance: Instance
 
@@ -312,7 +316,7 @@ class _Sender:
         self._interrupted: Interrupted | None = None
 
     async def watch(self, told: Callable[[], Awaitable[None]]) -> None:
-        """Raises Interrupted where nothing has been read yet."""
+        """Wait for a signal. Raises Interrupted if nothing has been read yet."""
         try:
             await told()
         except Interrupted as signalled:
@@ -370,7 +374,7 @@ class _Sender:
             await anyio.sleep(max(0.0, due - time.monotonic()))
 
     async def _store(self, items: list[Item]) -> Receipt:
-        """Waits for room in the outbox, as long as the time limit says."""
+        """Store items, waiting for space in the outbox up to the time limit."""
         deadline = time.monotonic() + self._job.timeout
         while True:
             try:
@@ -387,21 +391,21 @@ class _Sender:
                 await anyio.lowlevel.checkpoint()
 
     async def _settle_to(self, most: int) -> None:
-        """Wait until no more than so many batches are under way; the oldest of them has the whole time limit."""
+        """Wait until at most `most` batches are unacknowledged; the time limit applies to the oldest one."""
         while len(self._under_way) > most:
             try:
                 await self._instance.wait_acked(self._under_way[0], timeout=self._job.timeout)
             except TimeoutError as error:
                 self._under_way = deque(receipt for receipt in self._under_way if receipt.recipients)
                 if not self._under_way:
-                    return  # nothing is stored for anybody: who was to connect has not come
+                    return  # nothing is stored for any peer: the expected one has not connected
                 late = (
                     f"no acknowledgement within {self._job.timeout:g} s: what is stored goes out with the next run on "
                     "this database, if it was given one"
                 )
                 raise TimeoutError("; ".join((late, *missing(self._instance)))) from error
             except Undelivered as error:
-                if error.peer is not None:  # else it says that nobody was there, and the summary does too
+                if error.peer is not None:  # None: no recipients, as the summary reports
                     raise
             self._tally.settle(self._under_way.popleft())
             self._show()
@@ -410,7 +414,7 @@ class _Sender:
 def send_and_report(
     job: Job, run: Callable[[Callable[[], Awaitable[None]]], None], options: InstanceOptions, as_json: bool = False
 ) -> bool:
-    """Send, and print the summary however it ends. Returns whether nothing reliable was left behind."""
+    """Send, and print the summary in any case. Returns True if all reliable messages were stored and acknowledged."""
     tally = Tally()
     bar, move = _progress(job, tally)
     try:
@@ -428,7 +432,7 @@ def send_and_report(
 
 
 def _progress(job: Job, tally: Tally) -> tuple[Progress, Callable[[], None]]:
-    """A progress bar for a file, on a terminal; and the function that moves it."""
+    """Progress bar for a file, on a terminal, and the function that updates it."""
     bar = progress(BarColumn(), shown=job.shown)
     task = bar.add_task("connecting", total=job.total)
 

@@ -1,8 +1,7 @@
-"""`tolliver run`: an instance of one file.
+"""`tolliver run`: an instance configured by one file.
 
-The file says what becomes of its messages. SIGHUP reads again what can be changed in a running instance. SIGTERM and
-SIGINT take no more, let messages end that are being handled, and close. A service manager that wants to know is told
-how it goes.
+The file has the destinations of messages. SIGHUP reloads what can be changed in a running instance. At SIGTERM and
+SIGINT it takes no more messages, lets those in progress finish, and closes. A service manager is notified of its state.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from .manager import ServiceManager
 
 _OF_TLS = {"tls.cert", "tls.key", "tls.ca", "tls.crl"}
 _RELOADED = {"acl", "remotes", "log_level", "subscriptions", "only", "deliver"}
-_BRIDGE = "bridge."  # its keys, too
+_BRIDGE = "bridge."  # prefix of its keys
 
 
 async def serve(config: Config, as_json: bool) -> None:
-    """Until a signal, which it watches for. Raises Interrupted then, and what the opening raises."""
+    """Run until a signal. Raises Interrupted then, and errors of opening."""
     _set_level(config)
     words.say_plain(config.subscriptions)
     options = config.options()
@@ -49,7 +48,7 @@ async def serve(config: Config, as_json: bool) -> None:
             keep = partial(running.keep, options.remotes, bridge, come)
             status = partial(manager.keep_told, running.status)
             manager.tell("READY=1")
-            # The instance lives on until these have ended.
+            # The instance stays open until these have ended.
             letters = partial(keep_requests, instance, options.database)
             await alongside(partial(_until, told, manager), [keep, status, letters])
 
@@ -74,11 +73,11 @@ def _set_level(config: Config) -> None:
         logging.getLogger("tolliver").setLevel(config.value("log_level").upper())
 
 
-# Reading it again.
+# Reloading.
 
 
 class _Running:
-    """An instance at work, and the configuration that it has now."""
+    """A running instance, and its present configuration."""
 
     def __init__(self, instance: Instance, config: Config, manager: ServiceManager) -> None:
         self._instance = instance
@@ -86,9 +85,9 @@ class _Running:
         self._database = config.options().database
         self._manager = manager
         self._one_at_a_time = anyio.Lock()
-        self._refused = ""  # why the last reload was
+        self._refused = ""  # the reason if the last reload was refused
         self._dialled: set[Remote] = set()
-        self._kept_out: set[Remote] = set()  # of these: they are dialled on, and nobody waits for them
+        self._kept_out: set[Remote] = set()  # remotes refused by access rules: still dialled, but not waited for
 
     def status(self) -> str:
         """A line for the service manager."""
@@ -97,7 +96,7 @@ class _Running:
         return f"{words.count(numbers.peers_up, 'peer')} connected, {to_send} to be sent{self._refused}"
 
     async def keep(self, remotes: Collection[Remote], bridge: Bridge | None, hangups: AsyncIterator[object]) -> None:
-        """Dials, delivers, and on SIGHUP reads the file again. Raises what the first destinations and bridge raise."""
+        """Dial, deliver, and reload at SIGHUP. Raises errors of the first destinations and bridge."""
         async with anyio.create_task_group() as tasks:
             config = self._config
             self._deliveries = Deliveries(
@@ -116,7 +115,7 @@ class _Running:
                 await self._read_again(tasks)
 
     def _files(self) -> list[Path]:
-        """Files that are read again."""
+        """Files that are loaded again."""
         named = [value for key, value in self._config.values.items() if key in ("acl", "bridge.acl") or key in _OF_TLS]
         return [self._config.path, *named]
 

@@ -1,7 +1,7 @@
-"""`tolliver stage`: received messages or elements, put into a stage.
+"""`tolliver stage`: receives messages or elements into a stage.
 
-A service says where it is and then keeps quiet. Progress is shown on standard error, where that is a terminal; that
-nothing can be taken at the moment, and why, is said anywhere.
+It prints its addresses at the start. Progress is shown on standard error if that is a terminal; reasons why it cannot
+take messages are always shown.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from .figures import Pace
 from .tables import progress
 from .watching import options_of, remotes_of
 
-WINDOW = 4096  # elements of a stream that may be on their way
+WINDOW = 4096  # most elements of a stream in flight
 ELEMENT_BYTES = 2**20
 
-_TICK = 0.5  # seconds between two looks
+_TICK = 0.5  # seconds between two updates
 
 
 def shown(stats: dict[str, int], held: str | None, pace: Pace) -> str:
-    """A line about what was staged so far, and how fast since the last one."""
+    """Line about the number staged so far, and the rate since the last line."""
     (rate,) = pace.look(stats["staged"])
     said = f"{rate:,.0f}/s, {_total(stats)}, {words.count(stats['staged_bytes'], 'byte')} in the stage"
     return f"{said}; waiting: {held}" if held else said
 
 
 def summary(stats: dict[str, int], pace: Pace) -> str:
-    """A line about all that was staged."""
+    """Line about everything staged."""
     return f"{_total(stats)}, in {pace.seconds:.2f} s"
 
 
@@ -54,7 +54,7 @@ def _total(stats: dict[str, int]) -> str:
 
 
 def stage_options(meeting: Meeting, channels: list[str], keys: list[str], **more: Any) -> StageOptions:
-    """Every key of every channel. Raises ValueError where something is missing or said twice, and OSError."""
+    """Options for each channel with each key. Raises ValueError if something is missing or given twice, and OSError."""
     if meeting.listen is None and not meeting.connect:
         raise ValueError("nobody to talk to: give --listen HOST:PORT, or --connect HOST:PORT, or both")
     return StageOptions(
@@ -63,7 +63,7 @@ def stage_options(meeting: Meeting, channels: list[str], keys: list[str], **more
 
 
 def demand_options(meeting: Meeting, streams: list[str], window: int, folder: FolderOptions) -> DemandStageOptions:
-    """Of these publishers at the peer that is dialled. Raises ValueError where something is missing, and OSError."""
+    """Options for these publishers at the dialled peer. Raises ValueError if something is missing, and OSError."""
     remotes = remotes_of(meeting)
     if meeting.listen is not None or len(remotes) != 1:
         raise ValueError("--stream subscribes at one peer: give one --connect HOST:PORT, and no --listen")
@@ -88,9 +88,9 @@ def stage_and_report(
     acl: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Until a signal, or until it fails; raises what it failed with. Says how much it was however it ends.
+    """Stage until a signal or a failure, whose error is raised, and print the summary in any case.
 
-    The rules in the file `acl` are read again on SIGHUP.
+    The access rules in the file `acl` are loaded again at SIGHUP.
     """
     bar = progress()
     task = bar.add_task("waiting for messages", total=None)

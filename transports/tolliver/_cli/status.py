@@ -14,12 +14,13 @@ from .tables import print_table
 from .trail import Row, Trail
 from .views import CHANNELS, INSTANCES, NOTICES, PEERS, QUEUES, REMOTES, View, cell, of_all
 
-_ROWS = 200  # of a table
+_ROWS = 200  # most rows of a table
 _NOTICES = 10
 
 
 def status_and_print(endpoints: Sequence[Endpoint], seconds: float, as_json: bool) -> int:
-    """The exit status: 0 where all are ready, 1 where one is not, 2 where one does not answer."""
+    """Print the status of each endpoint; returns the exit status: 0 if all are ready, 1 if one is not, 2 if one does
+    not respond."""
     looks = look_at_all(endpoints, seconds)
     if as_json:
         for one in looks:
@@ -33,7 +34,7 @@ def status_and_print(endpoints: Sequence[Endpoint], seconds: float, as_json: boo
 
 
 def facts(look: Look) -> dict[str, object]:
-    """The status as it came, with where that was; or the error."""
+    """The status as received, with its endpoint; or the error."""
     head: dict[str, object] = {"endpoint": str(look.endpoint), "error": look.error or None}
     return head if look.status is None else look.status.data | head
 

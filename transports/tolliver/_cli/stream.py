@@ -1,7 +1,7 @@
-"""`tolliver stream`: the elements of a stream, on standard output.
+"""`tolliver stream`: writes the elements of a stream to standard output.
 
-Elements are done with once they are written, and only then is more asked for: so whoever reads our output slowly slows
-the publisher down. The rate is shown on standard error, where that is a terminal and the elements go elsewhere.
+An element counts as processed once it is written, and only then is more demanded: so a slow reader of our output slows
+down the publisher. The rate is shown on standard error if that is a terminal and the output is not.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .standard import Output
 from .tables import progress
 from .watching import PATIENCE, Watch
 
-_TICK = 0.5  # seconds between two looks at the rate
+_TICK = 0.5  # seconds between two updates of the rate
 
 Written = Callable[[Iterable[bytes]], bytes]
 
 
 def written_as(*, raw: bool, as_hex: bool, as_json: bool = False) -> Written:
-    """Form in which elements are written. Lines are escaped on a terminal, and nowhere else (D-14)."""
+    """Function that formats elements. Lines are escaped on a terminal, and nowhere else (D-14)."""
     if raw:
         return b"".join
     if as_hex:
@@ -61,7 +61,7 @@ def _for_a_terminal(elements: Iterable[bytes]) -> bytes:
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """Stream to subscribe to, with its window and the form of its elements, until `count` of them (or all)."""
+    """Stream to subscribe to, its window, the format of elements, and the number after which to end (None: all)."""
 
     name: str
     demand: int
@@ -82,7 +82,7 @@ class Meter:
         self.size += sum(map(len, run))
 
     def look(self) -> str:
-        """The rates since the last look, and the total."""
+        """Text with the rates since the last call, and the totals."""
         elements, size = self.pace.look(self.elements, self.size)
         return f"{elements:,.0f}/s, {size:,.0f} B/s, {self._total()}"
 
@@ -101,7 +101,7 @@ def stream_and_report(
     remotes: list[Remote],
     run: Callable[[Callable[[], Awaitable[None]]], None],
 ) -> None:
-    """Take it, and say how much it was however it ends. Raises StreamError and what else ends it early."""
+    """Write the stream, and print the summary in any case. Raises StreamError and other errors that ended it early."""
     meter = Meter()
     bar = progress(shown=not sys.stdout.isatty())
     task = bar.add_task("connecting", total=None)
@@ -130,14 +130,14 @@ async def _stream(
         meter.pace = Pace()
         try:
             subscription = peer.subscribe(job.name, prefetch=job.demand)
-        except ConnectionClosing as closing:  # it has said goodbye already, and why
+        except ConnectionClosing as closing:  # the peer's goodbye, with its reason, came before
             raise await watch.last_words() from closing
         async with subscription:
             await alongside(partial(_take, subscription.runs(), job, meter, output), [keep_showing])
 
 
 def _say_nothing(_line: str) -> None:
-    """The stream's own end says it all."""
+    """Ignores lines about peers, as the stream's own end reports everything."""
 
 
 async def _take(runs: AsyncIterator[list[bytes]], job: Job, meter: Meter, output: Output) -> None:

@@ -1,4 +1,4 @@
-"""Tables on a terminal or in a pipe, and bars of progress.
+"""Tables on a terminal or in a pipe, and progress bars.
 
 Tables are aligned on a terminal, and have tabs between values in a pipe.
 """
@@ -17,8 +17,8 @@ from rich.text import Text
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Cells are shown as text, never as markup; a `Text` keeps its style on a terminal. A row that is wider than the
-    terminal has a line for each cell."""
+    """Print a table. Cells are plain text, never markup; a `Text` keeps its style on a terminal. A row wider than the
+    terminal is printed with one line for each cell."""
     cells = [["" if cell is None else cell if isinstance(cell, Text) else str(cell) for cell in row] for row in rows]
     shown = [[str(cell) for cell in row] for row in cells]
     console = Console()
@@ -35,7 +35,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, nothing: str) -> None:
-    """Rows of one kind: as JSON lines, or as a table, or as a text where there are none."""
+    """Print rows of one kind: as JSON lines, as a table, or the text `nothing` if there are none."""
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row))
@@ -59,9 +59,9 @@ def _print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
 
 
 def progress(*middle: ProgressColumn, shown: bool = True) -> Progress:
-    """It is on standard error, where that is a terminal, and leaves nothing there. Elsewhere it writes nothing."""
+    """Progress bar on standard error if that is a terminal; it disappears at its end. Elsewhere it writes nothing."""
     console = Console(stderr=True)
     shown = shown and console.is_terminal
-    console.quiet = not shown  # rich ends also a bar that is disabled with an empty line, before its version 15
+    console.quiet = not shown  # before version 15 rich prints an empty line even after a disabled bar
     columns = (TextColumn("{task.description}"), *middle, TimeElapsedColumn())
     return Progress(*columns, console=console, transient=True, disable=not shown)

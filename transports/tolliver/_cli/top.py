@@ -1,7 +1,7 @@
 """`tolliver top`: a live screen of running instances.
 
-Each endpoint is read by a thread of its own, so one that does not answer holds up neither the screen nor the others.
-The screen takes what the threads have found; it asks nobody itself.
+Each endpoint is read by a thread of its own, so one that does not respond holds up neither the screen nor the others.
+The screen only displays what the threads have read.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from .trail import Row, Trail
 from .views import BAD, CHANNELS, INSTANCES, NOTICES, PEERS, QUEUES, REMOTES, SOFT, WARN, Column, View, cell, of_all
 
 VIEWS = {"1": PEERS, "2": REMOTES, "3": CHANNELS, "4": QUEUES, "5": NOTICES}
-_ROWS = 200  # of a table
-_TELLINGS = 4  # lines at the bottom
-_FRAME = 0.2  # seconds between two looks at what the threads have found
+_ROWS = 200  # most rows of a table
+_TELLINGS = 4  # lines of messages at the bottom
+_FRAME = 0.2  # seconds between two updates of the screen
 _FASTEST, _SLOWEST = 0.5, 60.0
 _LETTERS = sorted({column.letter for view in VIEWS.values() for column in view.columns if column.letter})
 _KEYS = " q quit  ? help  1-5 tables  Enter one alone  o p a n sort  space hold  + - pace"
@@ -54,7 +54,7 @@ HELP = """\
 
 
 class Watchers:
-    """A thread for each endpoint, which looks again and again; `interval` and `timeout` are in seconds."""
+    """A thread for each endpoint, which reads it repeatedly; `interval` and `timeout` are in seconds."""
 
     def __init__(self, endpoints: Sequence[Endpoint], interval: float, timeout: float) -> None:
         self.endpoints = endpoints
@@ -72,7 +72,7 @@ class Watchers:
         self._ended.set()
 
     def found(self) -> Iterator[tuple[int, Look]]:
-        """Looks since the last call, oldest first, each with the place of its endpoint."""
+        """Readings since the last call, oldest first, each with the index of its endpoint."""
         with suppress(IndexError):
             while True:
                 yield self._found.popleft()
@@ -86,19 +86,19 @@ class Watchers:
 
 @define
 class _Order:
-    """Column that a table is sorted by, and whether it is turned round."""
+    """Column by which a table is sorted, and True if reversed."""
 
     column: Column
     turned: bool = False
 
     @property
     def falls(self) -> bool:
-        """Numbers begin with the largest, texts with the first."""
+        """True if the largest comes first, as for numbers; texts are ascending."""
         return self.column.right is not self.turned
 
 
 class Help(ModalScreen[None]):
-    """Keys."""
+    """Screen with the keys."""
 
     CSS = "Help { align: center middle; } #help { width: 72; max-height: 100%; height: auto; border: round $primary; }"
 
@@ -112,12 +112,12 @@ class Help(ModalScreen[None]):
             yield Static(Text(self._said))
 
     def on_key(self, event: Key) -> None:
-        event.stop()  # else it would do what it does on the screen below
+        event.stop()  # else the screen below would handle it, too
         self.dismiss()
 
 
 class Top(App[None]):
-    """The screen."""
+    """The main screen."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -216,7 +216,7 @@ class Top(App[None]):
     # Display.
 
     def _gather(self) -> None:
-        """Take what the threads have found."""
+        """Take the readings of the threads."""
         news = False
         for at, one in self._watchers.found():
             self._trails[at].add(one)
@@ -289,7 +289,7 @@ class Top(App[None]):
         return rows
 
     def _tellings(self) -> Text:
-        """Faults first, then the newest notices."""
+        """Text with faults first, then the newest notices."""
         trails = self._trails if self._only is None else [self._only]
         lines: list[tuple[str, str]] = []
         for trail in trails:
@@ -334,7 +334,7 @@ def _line(view: View, row: Row, named: bool) -> list[Text]:
 
 
 def _fill(table: DataTable[Text], rows: Sequence[Sequence[Text]]) -> None:
-    """In place, so that the cursor and what is scrolled to stay where they are."""
+    """Update a table in place, so that cursor and scroll position stay."""
     while table.row_count > len(rows):
         table.remove_row(table.coordinate_to_cell_key(Coordinate(table.row_count - 1, 0)).row_key)
     for at, row in enumerate(rows):
@@ -346,7 +346,7 @@ def _fill(table: DataTable[Text], rows: Sequence[Sequence[Text]]) -> None:
 
 
 def _combined(histories: Sequence[Sequence[float | None]], highest: bool) -> list[float | None]:
-    """Sum or maximum of several, newest last."""
+    """Sum or maximum of several histories, newest last."""
     length = max((len(one) for one in histories), default=0)
     combined: list[float | None] = []
     for at in range(-length, 0):
@@ -356,7 +356,7 @@ def _combined(histories: Sequence[Sequence[float | None]], highest: bool) -> lis
 
 
 def run(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: int | None) -> None:
-    """The screen, until it is ended. Raises ValueError where there is no terminal."""
+    """Show the screen until it is ended. Raises ValueError without a terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ValueError("top needs a terminal: `tolliver status` prints once, and --json a line for each look")
     watchers = Watchers(endpoints, interval, timeout)
@@ -367,7 +367,7 @@ def run(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: i
 
 
 def print_looks(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: int | None) -> None:
-    """A JSON line for each look at each endpoint."""
+    """Print one JSON line for each reading of each endpoint."""
     from .status import facts
 
     watchers = Watchers(endpoints, interval, timeout)

@@ -1,7 +1,7 @@
 """History of one status endpoint: snapshots, and rates between them.
 
-A rate is the difference of two snapshots by the instance's own clock. Where a counter has gone back, or another
-instance answers, it began anew and there is no rate; where nothing answers, the history has a gap.
+A rate is the difference of two snapshots, by the instance's own clock. If a counter has decreased, or another instance
+responds, counting started again and there is no rate; if nothing responds, the history has a gap.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from .endpoints import Endpoint, Look, Part
 
 KEPT = 300
-"""Values of a history."""
+"""Most values of a history."""
 
 
 class Row:
-    """A part of a status that a line is for, and the same part a look before."""
+    """Part of a status that is shown as a row, and the same part one reading before."""
 
     def __init__(self, trail: Trail, part: Part, before: Part | None) -> None:
         self.trail = trail
@@ -24,7 +24,7 @@ class Row:
         self._before = before
 
     def rate(self, name: str, within: str = "counters") -> float | None:
-        """Growth in a second; `within` is the part that has it, "" for this one."""
+        """Growth per second; `within` is the name of the part that has the number, "" for this one."""
         now, before = (
             (one.part(within) if within else one).number(name) if one is not None else None
             for one in (self.part, self._before)
@@ -35,16 +35,16 @@ class Row:
 
 
 class Trail:
-    """An endpoint, as it was seen."""
+    """History of an endpoint."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.last: Look | None = None
         self.status: Part | None = None
-        """The newest, also where nothing answers any more."""
+        """The latest status, even if the endpoint does not respond any more."""
         self.answered_at: float | None = None
         self.seconds = 0.0
-        """Between the last two snapshots."""
+        """Seconds between the last two snapshots."""
         self._before: Part | None = None
         self.history = {name: deque[float | None](maxlen=KEPT) for name in _HISTORY}
 
@@ -54,16 +54,16 @@ class Trail:
 
     @property
     def name(self) -> str:
-        """The name in its certificate, else where it is."""
+        """Name in the instance's certificate, else its address."""
         return (self.status.text("name") if self.status is not None else "") or str(self.endpoint)
 
     @property
     def row(self) -> Row:
-        """The instance itself."""
+        """Row of the instance itself."""
         return Row(self, self.status or Part(None), self._before)
 
     def add(self, look: Look) -> None:
-        """A newer one."""
+        """Add a newer reading."""
         was_away = not self.answers
         self.last = look
         if look.status is None:
@@ -73,7 +73,7 @@ class Trail:
         before, self.status, self.answered_at = self.status, look.status, look.at
         if was_away or before is None or _began_anew(before, look.status):
             before = None
-        elif before.number("time") == look.status.number("time"):  # it is the same snapshot
+        elif before.number("time") == look.status.number("time"):  # the same snapshot
             return
         self._before = before
         self.seconds = 0.0 if before is None else (look.status.number("time") or 0) - (before.number("time") or 0)
@@ -82,7 +82,7 @@ class Trail:
             self.history[name].append(value(row))
 
     def rows(self, kind: str, key: str) -> list[Row]:
-        """Rows of its peers, remotes and so on; `key` names what tells one from the other."""
+        """Rows of its peers, remotes and so on; `key` is the field that identifies a row."""
         if self.status is None:
             return []
         before = {one.text(key): one for one in self._before.parts(kind)} if self._before is not None else {}
@@ -94,7 +94,7 @@ def _began_anew(before: Part, now: Part) -> bool:
 
 
 def oldest(row: Row) -> float:
-    """Age of the oldest message that waits, 0 where none does."""
+    """Age of the oldest waiting message, 0 without one."""
     return row.part.part("gauges").number("oldest_unacknowledged_seconds") or 0.0
 
 

@@ -1,7 +1,7 @@
 """Tables for `status` and for `top`.
 
-They have columns for instances, peers, remotes, handlers, queues and notices. A column that is `live` needs two looks,
-so `tolliver status`, which has one, leaves it out. `letter` is the key that sorts by it in `tolliver top`.
+Their rows are instances, peers, remotes, handlers, queues or notices. A `live` column needs two readings, so `tolliver
+status` leaves it out. `letter` is the key that sorts by the column in `tolliver top`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from .endpoints import Part
 from .figures import NOTHING, number, size, span
 from .trail import Row, Trail, oldest
 
-OLD = 60.0  # seconds that a message waits before that is worth a colour
-SOON = 30 * 86400.0  # seconds to the end of a certificate
+OLD = 60.0  # seconds of waiting after which a message is coloured
+SOON = 30 * 86400.0  # seconds left of a certificate below which it is coloured
 GOOD, WARN, BAD, SOFT = "green", "yellow", "bold red", "dim"
 
 
 class Cell(NamedTuple):
-    """A text and its style."""
+    """Text with a style."""
 
     text: str
     style: str = ""
 
 
 class Column(NamedTuple):
-    """A heading, and the cell of a row; `order` is what it sorts by."""
+    """A heading, and the functions for a row's cell and sort key (`order`)."""
 
     label: str
     cell: Callable[[Row], str | Cell]
@@ -37,8 +37,7 @@ class Column(NamedTuple):
 
 
 class View(NamedTuple):
-    """A table: `rows` of a trail, the columns, a text where there are none, and the letter that it is sorted by at
-    first."""
+    """A table: `rows` of a trail, the columns, a text for no rows, and the letter of the initial sort column."""
 
     title: str
     rows: Callable[[Trail], list[Row]]
@@ -54,7 +53,7 @@ def _of(
     form: Callable[[float | None], str | Cell] = number,
     live: bool = False,
 ) -> Column:
-    """A number, which it sorts by."""
+    """A column with a number, which is also its sort key."""
     return Column(label, lambda row: form(value(row)), lambda row: value(row) or 0, letter, live=live)
 
 
@@ -205,7 +204,7 @@ REMOTES = View(
 
 
 def mean(histogram: Part) -> float | None:
-    """Of a histogram as a status has it."""
+    """Mean of a histogram in a status."""
     count, total = histogram.number("count"), histogram.number("sum")
     return total / count if count and total is not None else None
 

@@ -1,4 +1,4 @@
-"""Streams of the command line, which say who comes and goes."""
+"""Streams of the command line, which report peers that connect and disconnect."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from ..events import StreamsPeerDown, StreamsPeerUp
 from . import words
 from .connecting import Meeting
 
-PATIENCE = 30.0  # seconds for a peer that is dialled
+PATIENCE = 30.0  # seconds for a dialled peer to connect
 
 
 def options_of(meeting: Meeting, default_listen: str | None = None) -> StreamsOptions:
-    """Raises ValueError where something is missing or said twice, and OSError. It listens by default where given."""
+    """Options of the streams. Raises ValueError if something is missing or given twice, and OSError.
+
+    `default_listen`: address to listen on if no other is given.
+    """
     usual = {"listen": default_listen} if not (meeting.listen or meeting.connect) else {}
     options = StreamsOptions(**meeting.common() | usual)
     for remote in remotes_of(meeting):
@@ -33,7 +36,7 @@ def remotes_of(meeting: Meeting) -> list[Remote]:
 
 
 class Watch:
-    """Tells `say` who comes and goes, and lets one wait for that."""
+    """Passes a line to `say` when a peer connects or disconnects, and allows waiting for that."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -53,19 +56,19 @@ class Watch:
         changed.set()
 
     async def somebody(self) -> Peer:
-        """The first peer that is there."""
+        """The first connected peer."""
         while not self._peers:
             await self._changed.wait()
         return self._peers[0]
 
     async def last_words(self) -> TolliverError:
-        """The error that ended the connection of the last peer, as soon as none is there any more."""
+        """The error of the last peer's connection, once no peer is connected any more."""
         while self._peers or self._last_words is None:
             await self._changed.wait()
         return self._last_words
 
 
 def _who(peer: Peer) -> str:
-    """Address of a peer, and the names in its certificate."""
+    """Text for a peer: its address, and the names in its certificate."""
     where = words.line(peer.identity.address)
     return f"{where} ({peer.identity.names})" if peer.identity.uuids or peer.identity.prefixes else where

@@ -1,4 +1,4 @@
-"""Wireshark dissector: its text, and the place where Wireshark finds it."""
+"""Wireshark dissector: its text, and Wireshark's plugin folder."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ def dissector() -> str:
 
 
 def plugins() -> Path:
-    """The folder of this user's own plugins, for all versions of Wireshark."""
+    """Folder of the user's own plugins, for all versions of Wireshark."""
     if sys.platform == "win32":
         return Path(os.environ["APPDATA"], "Wireshark", "plugins")
     return Path.home() / ".local" / "lib" / "wireshark" / "plugins"
 
 
 def install(folder: Path) -> Path:
-    """Writes the dissector there, in place of an earlier one of ours. Raises OSError, and ValueError for another's."""
+    """Write the dissector there, replacing an earlier one of ours. Raises OSError, and ValueError if the file is not
+    ours."""
     text, path = dissector(), folder / NAME
     must_be_file(path)
     ours = text.partition(":")[0]

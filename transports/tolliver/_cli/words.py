@@ -1,7 +1,7 @@
 """Text for terminals: escaped, cut, one line for each error.
 
-Names and bodies come from others and may hold anything, escape sequences included. They are shown escaped and cut
-(D-14), and whatever else goes wrong is one line on standard error that says what to do.
+Names and bodies come from peers and may contain anything, even escape sequences. They are shown escaped and cut (D-14).
+An error is one line on standard error that says what to do.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .._options.instance import Remote
 from .standard import complain
 
 _UTF8 = codecs.getincrementaldecoder("utf-8")
-_BODY = 1000  # characters of a body
-_PATTERN = re.compile(r"(^|[./])[*>#+]($|[./])")  # of other message systems
+_BODY = 1000  # most characters of a body
+_PATTERN = re.compile(r"(^|[./])[*>#+]($|[./])")  # wildcards of other message systems
 
 
 def name(text: str) -> str:
-    """A channel or key."""
+    """A channel or key, escaped."""
     return f"{text!r:.100}"
 
 
 def body(data: bytes, most: int = _BODY) -> str:
-    """Text where it is text, else a bytes literal; control characters escaped."""
-    if len(data) <= most:  # as nearly all are
+    """Text if the body is text, else a bytes literal; control characters are escaped."""
+    if len(data) <= most:  # the usual case
         try:
             text = data.decode()
         except UnicodeDecodeError:
@@ -48,7 +48,7 @@ def body(data: bytes, most: int = _BODY) -> str:
                 return text
     part = data[: 4 * most]
     try:
-        text = _UTF8().decode(part, final=len(part) == len(data))  # a cut may go through a character
+        text = _UTF8().decode(part, final=len(part) == len(data))  # the cut may split a character
     except UnicodeDecodeError:
         shown = repr(part)
     else:
@@ -59,7 +59,7 @@ def body(data: bytes, most: int = _BODY) -> str:
 
 
 def line(text: str) -> str:
-    """A line that somebody else may have had a part in, such as an error's text: printable, and not long."""
+    """Text that may come from a peer, such as an error's: made printable, and cut."""
     shown = _escaped(text[: _BODY + 1])
     return shown if len(shown) <= _BODY else f"{shown[:_BODY]}..."
 
@@ -69,7 +69,7 @@ def _escaped(text: str) -> str:
 
 
 def peer(uuid: UUID) -> str:
-    """The end of a UUID: the beginning of a version 7 is a time, which peers may share."""
+    """The end of a UUID. The beginning of a version 7 is a time, which peers may share."""
     return str(uuid)[-8:]
 
 
@@ -78,28 +78,28 @@ def count(number: int, what: str) -> str:
 
 
 def listening(addresses: Iterable[tuple[str, int]]) -> str:
-    """Words to append: where an end listens, if it does."""
+    """Text to append, with the listening addresses if there are any."""
     return "".join(f", listening on {one}" for one in dialled(addresses))
 
 
 def dialled(addresses: Iterable[tuple[str, int]]) -> list[str]:
-    """Each as others dial it, an IPv6 address in brackets."""
+    """Addresses as others dial them, IPv6 in brackets."""
     return [str(Remote(*one)) for one in addresses]
 
 
 def listed(subscriptions: Iterable[tuple[str, str]]) -> str:
-    """Subscriptions by name."""
+    """Subscriptions as text."""
     return ", ".join(" ".join(map(name, one)) for one in subscriptions)
 
 
 def say_plain(subscriptions: Iterable[tuple[str, str]]) -> None:
-    """Says of each name that looks like a pattern that it is none."""
+    """Warn about each name that looks like a pattern, as names are no patterns."""
     for one in dict.fromkeys(part for both in subscriptions for part in both if _PATTERN.search(part)):
         say(f"{name(one)} is one name, and no pattern: give each name, or none for all of them", Level.WARNING)
 
 
 class Level(StrEnum):
-    """Least level of the log records that are shown."""
+    """Lowest level of the log records that are shown."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -109,7 +109,7 @@ class Level(StrEnum):
 
 @dataclass(slots=True)
 class _StandardError:
-    """Console for standard error, chosen anew by each command."""
+    """Console for standard error, which each command sets."""
 
     as_json: bool = False
     level: Level = Level.WARNING
@@ -119,12 +119,12 @@ _stderr = _StandardError()
 
 
 def write_stderr(as_json: bool, level: Level) -> None:
-    """From now on."""
+    """Set format and level of output on standard error."""
     _stderr.as_json, _stderr.level = as_json, level
 
 
 def say(line: str, level: Level = Level.INFO) -> None:
-    """To standard error: standard output is for what was asked for."""
+    """Write a line to standard error, as standard output is for results."""
     if _stderr.as_json:
         line = as_json(logging.makeLogRecord({"name": "tolliver.cli", "levelname": level.upper(), "msg": line}))
     else:
@@ -136,7 +136,7 @@ _USUAL = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "taskNa
 
 
 def as_json(record: logging.LogRecord) -> str:
-    """A log record as a line of JSON: time, level, logger, text, and the fields that it was given (`extra=`)."""
+    """A log record as a line of JSON: time, level, logger, text, and its `extra=` fields."""
     shown: dict[str, object] = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
         "level": record.levelname.lower(),
@@ -155,7 +155,7 @@ class _OnStandardError(logging.Handler):
 
 
 def tell(as_json: bool, said: str, **facts: object) -> None:
-    """The result of a command: for people on standard error, or one object on standard output."""
+    """Report a command's result: as text on standard error, or as one JSON object on standard output."""
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -164,7 +164,7 @@ def tell(as_json: bool, said: str, **facts: object) -> None:
 
 @contextmanager
 def logging_to_stderr(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator[None]:
-    """The log of this package, for the length of the block, as the command line says."""
+    """Context manager: shows this package's log, as the command line asks."""
     handler = _OnStandardError()
     handler.addFilter(is_shown)
     log, before = logging.getLogger("tolliver"), logging.getLogger("tolliver").level
@@ -179,11 +179,12 @@ def logging_to_stderr(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator
 
 @contextmanager
 def clear_errors(status: int = 1) -> Iterator[None]:
-    """Errors that a correct program meets become one line and this exit status. TOLLIVER_DEBUG=1 shows tracebacks."""
+    """Context manager: errors that a correct program may meet become one line and this exit status. TOLLIVER_DEBUG=1
+    shows tracebacks."""
     try:
         yield
     except BrokenPipeError:
-        # The reader of our output has gone, as `head` does. Python would complain about that once more at exit.
+        # The reader of our output has closed it, as `head` does. Else Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(status) from None
     except (TolliverError, OSError, ValueError) as error:
@@ -194,6 +195,6 @@ def clear_errors(status: int = 1) -> Iterator[None]:
 
 
 def _in_words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:  # which a NotAFile has in its text
+    if isinstance(error, OSError) and error.filename is not None:  # a NotAFile has it in its text
         return line(f"{error.filename}: {error.strerror}")
     return line(str(error)) or type(error).__name__

@@ -1,7 +1,7 @@
 """Commands and their options.
 
-A command turns what was typed into values, calls one function and makes an exit status of its answer. The function is
-imported when the command runs, so that `tolliver --help` does not wait for all that the others need.
+A command converts its arguments to values, calls one function and turns the result into an exit status. The function is
+imported when the command runs, so that `tolliver --help` is quick.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _version(wanted: bool) -> None:
 
 
 _SERVICES = ("run",)
-"""Commands that watch for SIGHUP from their start on, which waits until they do."""
+"""Commands that handle SIGHUP, which is blocked until they do."""
 
 
 @app.callback()
@@ -50,6 +50,6 @@ def main(
     if ctx.invoked_subcommand not in _SERVICES and hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     words.write_stderr(log_json, log_level)
-    # Names and bodies may hold characters that the terminal's encoding does not have.
+    # Names and bodies may have characters that the terminal's encoding lacks.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # TextIOWrappers, both

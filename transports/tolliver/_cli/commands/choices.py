@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options common to several commands."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ Record = Annotated[
 ]
 
 OWN_FLAGS = {"listen", "remotes", "database", "subscriptions", "plaintext", "acl", "record", "revision"}
-"""Options of the table that have flags of their own."""
+"""Options of the table for which commands have flags of their own."""
 _STAGE_KEYS = {"dialect", "dialects"}
 of_tls = flags(["tls.crl", "tls.insecure_ca_only", "tls.tls12", "tls.keylog"])
 of_instance = flags([key for key in TABLE if key not in OWN_FLAGS and not key.startswith("tls.")])
@@ -168,7 +168,7 @@ def schema_of(
 
 
 class Way(StrEnum):
-    """The directions of a recording, as they are typed."""
+    """Directions of a recording, as given on the command line."""
 
     IN = "in"
     OUT = "out"
@@ -213,7 +213,8 @@ def filter_of(
 
 @contextmanager
 def interruptible(*, in_order: bool) -> Iterator[None]:
-    """Commands that Ctrl-C or SIGTERM ends: with status 0 where they run until then, else with the signal's."""
+    """Context manager for commands that Ctrl-C or SIGTERM ends: with status 0 if that is their usual end (`in_order`),
+    else with the signal's."""
     from ..connecting import Interrupted
 
     try:

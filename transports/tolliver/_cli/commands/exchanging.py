@@ -146,7 +146,7 @@ def send(
 
 
 class Unreliable(StrEnum):
-    """Handling of messages that come unreliably, as it is typed."""
+    """Treatment of unreliable messages, as given on the command line."""
 
     KEEP = "keep"
     DROP = "drop"

@@ -164,7 +164,7 @@ def bundle(
 
 
 class Shell(StrEnum):
-    """Shells whose completion is known."""
+    """Shells with completion scripts."""
 
     BASH = "bash"
     ZSH = "zsh"
