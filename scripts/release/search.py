@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 FIRST = {
-    "retry": "",
-    "dead letter": "operations.html#dead-letters",
-    "timeout": "",
-    "fastapi": "",
-    "duplicate": "messaging.html#duplicates",
-    "order": "",
+    "retry": "delivery.html#retry",
+    "dead letter": "delivery.html#dead-letters",
+    "timeout": "delivery.html#timeouts",
+    "fastapi": "fastapi.html",
+    "duplicate": "delivery.html#duplicates",
+    "order": "delivery.html#order",
     "kubernetes": "service.html#kubernetes",
-    "exactly once": "",
+    "exactly once": "delivery.html#exactly-once",
     "create_instance": "reference/tolliver.anyio.html",
 }
 """What people type, and the page that answers."""
