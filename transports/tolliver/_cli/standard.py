@@ -1,10 +1,9 @@
 """Standard streams of a command.
 
-They are pipes that may stand still, break, or not be there. Nothing that runs on a loop reads or writes one in place: a
-reader as slow as `less` would hold the connections, and signals. Output is written by a thread and waited for, so it
-holds back the messages alone. Words on standard error wait in a queue that is bounded, and are left out and counted
-where that is full. The threads use the descriptors and not Python's streams, whose locks a thread that stands still
-would keep when the process ends.
+They may be pipes that block, break, or do not exist. Code on a loop never reads or writes them directly: a reader as
+slow as `less` would hold up connections and signals. Output is written by a thread and awaited, so that only messages
+are held up. Lines for standard error wait in a bounded queue; when it is full they are dropped and counted. The threads
+use descriptors instead of Python's streams, whose locks a blocked thread would keep when the process ends.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from .._driver.threads import start
 from ..anyio.threads import loop_caller
 
 T = TypeVar("T")
-PIECE = 2**18  # bytes at once: a pipe has less, and of a file it is more lines than go in one commit
-_LINES = 1000  # lines that wait for standard error
-_LAST = 1.0  # seconds for the last of them
+PIECE = 2**18  # bytes read at once: more than a pipe has, and more lines than one commit
+_LINES = 1000  # most lines that wait for standard error
+_LAST = 1.0  # seconds to write the last lines at the end
 _REMEDY = {
     "standard input": "give it a file or a pipe, or < /dev/null",
     "standard output": "give it a file or a pipe, or > /dev/null",
@@ -48,14 +47,14 @@ _UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 
 
 class StreamClosed(OSError):
-    """The command was started without the standard stream that it needs, or with one for the other direction."""
+    """The command was started without a standard stream that it needs, or with one for the wrong direction."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is closed or of the wrong direction: {_REMEDY[name]}")
 
 
 class _Closed(io.RawIOBase):
-    """A stream that the command was started without."""
+    """A stream that was closed when the command was started."""
 
     def __init__(self, name: str, fd: int) -> None:
         self._name, self._fd = name, fd
@@ -77,18 +76,18 @@ class _Closed(io.RawIOBase):
 
 
 def fill_gaps() -> None:
-    """Each descriptor that is closed leads nowhere from now on: else the next file that is opened would be one.
+    """Open /dev/null for each closed standard descriptor; else the next opened file would get its number.
 
-    Words for standard error are lost then; who needs another one raises StreamClosed, also where standard input can
-    only be written, or standard output only be read.
+    Lines for standard error are then lost; using another stream raises StreamClosed. So does standard input that can
+    only be written, or standard output that can only be read.
     """
     for fd in range(3):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, this one
     if _has_mode(0, os.O_WRONLY):
-        sys.stdin = None  # as Python says of one that is not there
+        sys.stdin = None  # as Python does for a closed one
     if _has_mode(1, os.O_RDONLY):
         sys.stdout = None
     if sys.stdin is None:
@@ -100,12 +99,12 @@ def fill_gaps() -> None:
 
 
 def _has_mode(fd: int, mode: int) -> bool:
-    """True where the descriptor is for that direction alone. Not known on Windows."""
+    """True if the descriptor is open for that direction only. Unknown on Windows."""
     return _KNOWS_MODES and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == mode
 
 
 def words_of_stream(error: OSError) -> str | None:
-    """Words on what standard output could not take; None for any other error."""
+    """Error text if standard output failed; None for any other error."""
     if error.errno not in _UNWRITABLE or error.filename is not None:
         return None
     return (
@@ -114,7 +113,7 @@ def words_of_stream(error: OSError) -> str | None:
 
 
 def _raw(stream: TextIO) -> io.RawIOBase:
-    """The stream beneath the locks and buffers of Python. A stand-in without a descriptor has its buffer alone."""
+    """The stream without Python's locks and buffers. A replacement without a descriptor only has its buffer."""
     buffer = stream.buffer
     raw = getattr(buffer, "raw", buffer)
     if isinstance(raw, _Closed):
@@ -126,7 +125,7 @@ def _raw(stream: TextIO) -> io.RawIOBase:
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Result or error of the call. A daemon makes it, so that one that never ends does not keep the process."""
+    """Result of a call in a daemon thread, so that a call that never ends does not keep the process running."""
     ended, outcome, in_loop = anyio.Event(), Future[T](), loop_caller()
 
     def work() -> None:
@@ -145,7 +144,7 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 
 def standard_input() -> io.RawIOBase:
-    """It is read in pieces, as they come. Raises StreamClosed where there is none."""
+    """Standard input, to be read in pieces as they arrive. Raises StreamClosed if there is none."""
     raw = _raw(sys.stdin)
     if isinstance(raw, _Closed):
         raise StreamClosed("standard input")
@@ -153,13 +152,13 @@ def standard_input() -> io.RawIOBase:
 
 
 async def pieces(file: io.RawIOBase) -> AsyncGenerator[bytes, None]:
-    """The bytes of the file as they come, to its end. A wait for them that is cancelled loses none."""
+    """Pieces of the file as they arrive, to its end. Cancelling a wait loses none."""
     waits = _has_to_be_waited_for(file)
     while True:
         if waits:
             await anyio.wait_readable(file.fileno())
         piece = file.read(PIECE)
-        if piece is None:  # somebody else has read it, of a pipe that does not block
+        if piece is None:  # a non-blocking pipe whose data another process has read
             continue
         if not piece:
             return
@@ -169,7 +168,7 @@ async def pieces(file: io.RawIOBase) -> AsyncGenerator[bytes, None]:
 def _has_to_be_waited_for(file: io.RawIOBase) -> bool:
     try:
         mode = os.fstat(file.fileno()).st_mode
-    except OSError:  # it has no descriptor: what stands in for one in tests
+    except OSError:  # a replacement without descriptor, as in tests
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or file.isatty()
 
@@ -178,11 +177,11 @@ def _has_to_be_waited_for(file: io.RawIOBase) -> bool:
 
 
 def _write_all(raw: io.RawIOBase, data: bytes) -> None:
-    """Raises OSError."""
+    """Write all data. Raises OSError."""
     rest = memoryview(data)
     while rest:
         written = raw.write(rest)
-        if written is None:  # it does not block, as whoever has it too wants it so
+        if written is None:  # non-blocking, as set by another process that shares it
             with suppress(OSError):
                 os.set_blocking(raw.fileno(), True)
             continue
@@ -191,7 +190,7 @@ def _write_all(raw: io.RawIOBase, data: bytes) -> None:
 
 
 class Output:
-    """Standard output of a command on a loop: a thread writes, so that the loop goes on where nobody reads."""
+    """Standard output of a command on a loop. A thread writes, so that a blocked reader does not hold up the loop."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
@@ -202,11 +201,11 @@ class Output:
         self._turn = threading.Lock()
 
     def encoded(self, text: str) -> bytes:
-        """As it is written there; characters that it does not have are escaped."""
+        """Text in the stream's encoding; characters that it lacks are escaped."""
         return text.encode(self._encoding, "backslashreplace")
 
     async def write(self, data: bytes) -> None:
-        """Returns once it is written. One that is cancelled may be written, or a part of it. Raises OSError."""
+        """Write data; returns once it is written. A cancelled write may be done in full or in part. Raises OSError."""
         await in_thread(partial(self._write, data))
 
     def _write(self, data: bytes) -> None:
@@ -214,11 +213,11 @@ class Output:
             _write_all(self._raw, data)
 
 
-# Words for people.
+# Messages on standard error.
 
 
 class _Words:
-    """A queue of lines for standard error, and the thread that writes them."""
+    """Queue of lines for standard error, and the thread that writes them."""
 
     def __init__(self) -> None:
         self._raw, self._encoding = _raw(sys.stderr), sys.stderr.encoding or "utf-8"
@@ -234,7 +233,7 @@ class _Words:
             self._left_out += 1
 
     def end(self) -> None:
-        """All that is written soon."""
+        """Write all lines that wait, within a short time."""
         with suppress(queue.Full):
             self._lines.put_nowait(None)
             self._thread.join(_LAST)
@@ -252,7 +251,7 @@ _words: list[_Words] = []
 
 @contextmanager
 def off_the_loop() -> Iterator[None]:
-    """Words on standard error are written by a thread, for the length of the block."""
+    """Context manager: lines for standard error are written by a thread."""
     sys.stderr.flush()
     words = _Words()
     _words.append(words)
@@ -264,7 +263,7 @@ def off_the_loop() -> Iterator[None]:
 
 
 def complain(line: str) -> None:
-    """A line on standard error. It never fails: there is nobody else to tell."""
+    """Write a line to standard error. Never fails, as there is no other place to report to."""
     if _words:
         _words[-1].put(line)
         return
