@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import pytest
 from tolliver import OwnLimitExceeded
 
 from tolliver_proto import LocalProtocolError, NoticeKind
@@ -13,6 +14,7 @@ from tolliver_proto.store import VALUES
 from .facade import Facade
 from .kinds import EACH_ADAPTER
 from .nodes import SOMEBODY, Nodes
+from .streams import Stage
 
 Values = tuple[Any, ...]
 REFUSALS = (TypeError, ValueError, LocalProtocolError)
@@ -184,3 +186,34 @@ def test_values_of_the_channel_without_a_name_are_asked_for_by_it(nodes: Nodes) 
         assert [one.body for one in left.retained()] == [b"1", b"2"]
         channel = left.start("channel", "").wait()
         assert [one.value for one in left.world.start("retained", channel.retained).wait()] == [b"1"]
+
+
+NAMED = {"name": "numbers"}
+STREAMS = (
+    Wrong("publish", {"source": []}, "name", (None, 3, b"x", [])),
+    Wrong("publish", NAMED, "source", (None, 3, "x", b"x")),
+    Wrong("publish", {**NAMED, "source": []}, "element_size", COUNT),
+    Wrong("subscribe", {}, "name", NAME),
+    Wrong("subscribe", NAMED, "demand", ("x", 1.5, NAN, True, [])),
+    Wrong("subscribe", NAMED, "prefetch", COUNT[1:]),
+    Wrong("subscribe", NAMED, "peer", (3, "x", [])),
+    Wrong("goodbye", {}, "peer", (None, 3, "x")),
+    Wrong("connect", {}, "remote", (None, 3, b"x", "h:x"), "address|port"),
+    Wrong("connect", {"remote": "127.0.0.1:1"}, "timeout", TIMEOUT),
+    Wrong("channel", {}, "name", (None, 3, b"x", [])),
+)
+
+
+@EACH_ADAPTER
+def test_wrong_arguments_of_streams_are_refused_by_name_and_harm_nothing(stage: Stage) -> None:
+    publisher, subscriber = stage.open(), stage.open()
+    publisher.publish("numbers", [b"1"])
+    peer = subscriber.connect(publisher)
+    for wrong in STREAMS:
+        assert not [*refused(subscriber.start, wrong)]
+        assert [*subscriber.subscribe("numbers")] == [b"1"]
+    other = stage.open()
+    there = other.connect(publisher)
+    with pytest.raises(ValueError, match="a peer of other streams"):
+        subscriber.subscribe("numbers", peer=there)
+    assert [*subscriber.subscribe("numbers", peer=peer)] == [b"1"]

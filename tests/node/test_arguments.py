@@ -21,6 +21,8 @@ from tolliver_proto._common.arguments import (
 )
 from tolliver_proto.store import VALUES, queue_id
 
+from .play import Play
+
 PEER = UUID("01890000-0000-7000-8000-00000000aaaa")
 
 
@@ -69,3 +71,23 @@ def test_a_refusal_names_the_argument_its_value_and_what_to_give(
     with pytest.raises(error) as refused:
         call()
     assert text in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "error", "text"),
+    [
+        ("send", ([], "", b""), TypeError, "the name"),
+        ("unreliable_send", ("", [], b""), TypeError, "the name"),
+        ("send_many", ([("c", "", b""), ("c", b"")],), TypeError, "items has"),
+        ("repin", (PEER, "00"), TypeError, "spki_sha256="),
+        ("repin", (PEER, bytes(31)), ValueError, "spki_sha256="),
+    ],
+)
+def test_a_node_refuses_before_anything_changes(
+    call: str, arguments: tuple[Any, ...], error: type[Exception], text: str
+) -> None:
+    play = Play()
+    with pytest.raises(error, match=text):
+        getattr(play.node, call)(*arguments)
+    assert play.run() == []
+    assert play.node.idle

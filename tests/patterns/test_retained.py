@@ -22,6 +22,7 @@ from tolliver_proto import (
     PeerIdentity,
     Policy,
     Receipt,
+    ReservedChannel,
     Rights,
     Stored,
     StoreError,
@@ -911,4 +912,15 @@ def test_a_reading_that_fails_as_it_begins_leaves_nothing_behind() -> None:
         index.begin(reading)
     retain(play, ("c", "k", b"2"))
     assert [one.body for one in kept(play)] == [b"2"]
+    assert play.node.idle
+
+
+def test_names_that_cannot_be_meant_are_refused() -> None:
+    play = Play()
+    for channel in ("tolliver.request/c", "tolliver.reply/c"):
+        with pytest.raises(ReservedChannel, match="for requests and replies"):
+            play.values.retain(channel, "", b"1")
+    for after in ("c", ("c",), ("c", 1)):
+        with pytest.raises(TypeError, match="after="):
+            play.values.retained(after=after)  # type: ignore[arg-type]  # that is the point
     assert play.node.idle

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from tolliver_proto import PeerIdentity
+from tolliver_proto.node import check_type
 
 from .._driver.facade import BaseFacade
 from .._options.instance import Remote
@@ -31,6 +32,7 @@ class BaseStreams(BaseFacade[BaseStreamsCore[P]], Generic[P]):
 
     def goodbye(self, peer: P, reason: str = "") -> None:
         """Close a connection in order, with every stream on it. The peer receives the reason (R-28, R-29)."""
+        check_type("peer", peer, BasePeer, "a Peer, as `connect` returns it")
         peer.goodbye(reason)
 
     def peers(self) -> list[P]:

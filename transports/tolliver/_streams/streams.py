@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from tolliver_proto import ConnectionLost, PeerIdentity, RemoteProtocolError, Rights, Subscription, TolliverError
 from tolliver_proto.errors import AccessDenied
-from tolliver_proto.node import DialCause
+from tolliver_proto.node import DialCause, check_type
 from tolliver_proto.reactive import (
     ALPN,
     Cancel,
@@ -157,6 +157,9 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
     def _one_peer(self, peer: P | None) -> P:
         if peer is not None:
+            check_type("peer", peer, BasePeer, "a Peer, as `connect` returns it")
+            if self._peers.get(peer.cid, peer) is not peer:
+                raise ValueError(f"peer={peer}: it is a peer of other streams, subscribe at it")
             return peer
         if len(self._peers) != 1:
             raise LookupError(f"{len(self._peers)} peers are connected: connect(remote) returns one, subscribe at it")

@@ -37,6 +37,7 @@ from .._driver.line import UNDECIDED, Intake, Line, LineMachine, OnOutput
 from .._options.uuid7 import uuid7
 from .._tls.pump import AnyPump, PlainPump
 from .loop import READ, WRITE
+from .waits import end_of
 
 E = TypeVar("E")
 E_co = TypeVar("E_co", covariant=True)
@@ -134,7 +135,7 @@ class SocketConnection(Generic[E]):
         self._sock.close()
 
     def _until(self, timeout: float | None, done: Callable[[], bool], late: str) -> None:
-        end = math.inf if timeout is None else time.monotonic() + timeout
+        end = end_of(timeout)
         while not done():
             left = end - time.monotonic()
             if left <= 0:

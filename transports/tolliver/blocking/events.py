@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -13,6 +12,7 @@ from .._driver.events import EventFeed, EventsMissed, OnEvent, log_failure
 from .._driver.threads import interrupt_program, start
 from .interrupts import StepLock
 from .iteration import BlockingIterator
+from .waits import end_of
 from .wire import Wakeup
 
 E = TypeVar("E")
@@ -46,7 +46,7 @@ class Events(BlockingIterator[E | EventsMissed]):
             self._queue = feed.listen(self._wakeup)
 
     def _take(self, timeout: float | None) -> E | EventsMissed | None:
-        end = math.inf if timeout is None else time.monotonic() + timeout
+        end = end_of(timeout)
         event = None
         try:
             with self._core.lock:

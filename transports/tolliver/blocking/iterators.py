@@ -6,7 +6,6 @@ share one iterator. Deliveries are settled under that lock, on any thread.
 
 from __future__ import annotations
 
-import math
 import time
 from abc import abstractmethod
 from collections import deque
@@ -18,6 +17,7 @@ from .._driver.pending import PendingCall
 from .._messages.iterators import BaseIterator
 from .._messages.mailbox import Core, Policy, Run
 from .iteration import BlockingIterator
+from .waits import end_of
 from .wire import BorrowerWakeup, Wakeup
 
 Item = TypeVar("Item", Delivery, Run)
@@ -64,7 +64,7 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
         item = None
         try:
             with self._core.lock:
-                end = math.inf if timeout is None else time.monotonic() + timeout
+                end = end_of(timeout)
                 while (item := self._left.popleft() if self._left else self._take_item()) is None:
                     if not self._wait(timeout, end):
                         return None

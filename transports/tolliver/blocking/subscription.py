@@ -7,16 +7,18 @@ threads may share one subscription. The codec is application code, so decoding h
 from __future__ import annotations
 
 import inspect
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Self, TypeVar, cast
 
+from tolliver_proto.node import check_count
+
 from .._driver.ends import is_interrupt
 from .._streams.sources import converted
 from .._streams.subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
 from ..codecs._codec import Coding
+from .waits import end_of
 from .wire import Wakeup
 
 T = TypeVar("T")
@@ -59,8 +61,7 @@ class Subscription(BaseSubscription, Generic[T]):
     def next_run(self, most: int, timeout: float | None = None) -> list[T]:
         """A list of the next elements that have arrived, at most `most`. Raises like `next`, and ValueError for a bad
         `most`."""
-        if most < 1:
-            raise ValueError(f"most is {most}: give a number of elements, 1 or more")
+        check_count("most", most, 1)
         return self._take_run(most, timeout)
 
     def runs(self) -> Iterator[list[T]]:
@@ -132,7 +133,7 @@ class Subscription(BaseSubscription, Generic[T]):
     def _wait(self, timeout: float | None, most: int | None = None) -> None:
         """Wait until there is a current element. Raises like `next`, and the error of a failed stream."""
         stream = self._stream
-        end = math.inf if timeout is None else time.monotonic() + timeout
+        end = end_of(timeout)
         while not self._current:
             self._current.extend(stream.take(most))
             if self._current:

@@ -7,10 +7,14 @@ such thread has a `Work`, which knows the lock that the thread waits for; ending
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from _thread import LockType, allocate_lock
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+from tolliver_proto.node import check_timeout
 
 
 class Work:
@@ -85,6 +89,14 @@ def wait_for(lock: LockType, timeout: float | None = None) -> bool:
     work = _here.work
     seconds = limited(timeout)
     return lock.acquire(timeout=seconds) if work is None else work.wait(lock, seconds)
+
+
+def end_of(timeout: float | None) -> float:
+    """The monotonic time at which a wait ends; infinity for None. Raises TypeError, ValueError."""
+    if timeout is None:
+        return math.inf
+    check_timeout(timeout)
+    return time.monotonic() + timeout
 
 
 def limited(timeout: float | None) -> float:
