@@ -31,7 +31,7 @@ CITING = {*HOMES.values(), "guarantees.md", "CONTRIBUTING.md"}
 """Pages for those who check the rules, or change them. All other pages are for users, and cite no ruling."""
 CITED = re.compile(r"(?<![\w-])(?:[ACIVG][1-9]\d?|[TRDP]-\d{1,2}[a-z]?)(?![\w-])")
 DEFINED = re.compile(rf'^(?:\| (?:<a id="[\w-]+"></a>)?|#+ )({CITED.pattern})(?= \||$|:)', re.MULTILINE)
-LEADS = re.compile(rf'^\[({CITED.pattern})\]: (\S+) "(.*)"\n', re.MULTILINE)
+LEADS = re.compile(rf"^\[({CITED.pattern})\]: (\S+)\n", re.MULTILINE)
 """Lines at the end of a page that say where a citation leads."""
 LONGEST = 110  # characters of a tooltip
 _ROW = re.compile(rf'^\| (?:<a id="[\w-]+"></a>)?({CITED.pattern}) \| ([^|\n]+) \|', re.MULTILINE)
@@ -107,10 +107,7 @@ def linked(text: str, page: str, beside: str = "") -> str:
     """A page as it is to be; `beside` leads from its folder to docs/."""
     body = bracketed(anchored(LEADS.sub("", text).rstrip("\n"), page)) + "\n"
     cited = sorted({*_BRACKETED.findall(body)}, key=_order)
-    leads = (
-        f'[{ruling}]: {beside}{rulings()[ruling].page}#{ruling.lower()} "{ruling}: {rulings()[ruling].question}"\n'
-        for ruling in cited
-    )
+    leads = (f"[{ruling}]: {beside}{rulings()[ruling].page}#{ruling.lower()}\n" for ruling in cited)
     return f"{body}\n{''.join(leads)}" if cited else body
 
 

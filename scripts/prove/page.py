@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import NamedTuple, NotRequired, TypedDict
 
 from scripts.prove.graph import Graph
@@ -56,7 +57,8 @@ DETAILS = """
 ## Details
 
 A row that does not fit into an hour on two cores is run in a smaller size; where that is so, the row says how to run
-what is asked for.
+what is asked for. KIND is asyncio, trio, twisted or blocking, one after the other; figures are the least and the most
+of these.
 """
 README = (
     Quoted("V7", "`kill -9` of real senders and receivers, at any moment", 2),
@@ -70,6 +72,8 @@ README = (
 _LONGEST = 72  # characters of a cell of the table
 _DRAWN = re.compile(r"(<!-- drawn: (reliability|kills) -->\n).*?(<!-- end -->)", re.DOTALL)
 _KIND = re.compile(rf", (?:{'|'.join(KINDS)})$")
+_ADAPTER = re.compile(rf"(?<= )(?:{'|'.join(KINDS)})(?= |$)")
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 
 
 def page(outcomes: Mapping[str, Outcome]) -> str:
@@ -141,7 +145,7 @@ def _first(text: str, count: int) -> str:
 
 
 def _details(row: Row, outcome: Outcome | None) -> Iterator[str]:
-    yield f'<details markdown="1">\n<summary>{row.name}: {row.what}</summary>\n'
+    yield f'<details markdown="1">\n<summary>{row.name}: {row.what.partition(":")[0]}</summary>\n'
     yield f"- Asked for: {row.asked}."
     if row.full and (outcome is None or tuple(outcome["commands"]) != row.full):
         yield f"- In that size: {_commands(row.full)}."
@@ -150,12 +154,35 @@ def _details(row: Row, outcome: Outcome | None) -> Iterator[str]:
     else:
         took = f"{outcome['seconds']:,} s"
         yield f"- Run on {outcome['date']} at {outcome['commit']}, in {took}: {_commands(outcome['commands'])}."
-        for said in outcome["said"]:
-            yield f"- {said['size']}:"
-            yield from (f"    - {part}" for part in said["figures"].split("; "))
+        yield from (f"- {size}: {figures}" for size, figures in _together(outcome["said"]))
         yield from (f"- {graph.drawn()}" for graph in map(Graph.heard, outcome.get("graphs", ())) if graph)
     yield "\n</details>\n"
 
 
+def _together(said: list[Said]) -> Iterator[tuple[str, str]]:
+    """Sizes and figures: one line for all adapters, with the least and the most of each number."""
+    for size, group in groupby(said, lambda one: _KIND.sub("", one["size"])):
+        figures = [one["figures"].split("; ") for one in group]
+        parts = [_range(list(column)) for column in zip(*figures, strict=True)]
+        on = f", on {len(figures)} adapters" if len(figures) > 1 else ""
+        subjects = groupby((part.rpartition(": ")[::2] for part in parts), lambda pair: pair[0])
+        told = (": ".join(filter(None, (name, ", ".join(text for _, text in texts)))) for name, texts in subjects)
+        yield f"{size}{on}", "; ".join(told)
+
+
+def _range(texts: list[str]) -> str:
+    """Texts that differ in their numbers alone, as one."""
+    numbers = zip(*map(_NUMBER.findall, texts), strict=True)
+    drawn = (f"{least} to {most}" if least != most else least for least, most in map(_ends, numbers))
+    return _NUMBER.sub(lambda _: next(drawn), texts[0])
+
+
+def _ends(numbers: tuple[str, ...]) -> tuple[str, str]:
+    ordered = sorted(numbers, key=lambda number: float(number.replace(",", "")))
+    return ordered[0], ordered[-1]
+
+
 def _commands(commands: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(f"`{command}`" for command in commands)
+    """Those that differ in the adapter alone are one."""
+    anywhere = dict.fromkeys(_ADAPTER.sub("KIND", command) for command in commands)
+    return ", ".join(f"`{command}`" for command in anywhere)

@@ -21,6 +21,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from scripts.pages import LEADS, rulings
 from scripts.release import reference, search
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,6 @@ TOP = {
 SOURCES = "sources"
 """Folder of the site with the files of the repository that pages link to, each as text."""
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
-_LEAD = re.compile(r"^(\[[\w-]+\]: )(\S+?)(#\S*)?(?= \")", re.MULTILINE)
 _RULINGS = re.compile(r" \(((?:\[[A-Z]-?\d+[a-z]?\](?:, |; | to | and )?)+)\)")
 _NAMED = re.compile(r"\[((?:docs/)?[\w-]+\.md)\]\(([^)\s]+)\)")
 _MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -77,9 +77,13 @@ def page(path: Path) -> str:
     """A page as it stands on the site: links lead there, and rulings show where a reader asks for them (site.js)."""
     text = _NAMED.sub(partial(titled, beside=path.parent), path.read_text("utf-8"))
     text = _LINK.sub(partial(moved, beside=path.parent), text)
-    text = _LEAD.sub(lambda lead: f"{lead[1]}{Path(lead[2]).name}{lead[3] or ''}", text)
+    text = LEADS.sub(_with_tooltip, text)
     text = _RULINGS.sub(r'<span class="ruling"> (\1)</span>', text)
     return _MERMAID.sub(_FOLDED, text)  # a picture of it would need a program from elsewhere
+
+
+def _with_tooltip(lead: re.Match[str]) -> str:
+    return f'[{lead[1]}]: {lead[2].removeprefix("docs/")} "{lead[1]}: {rulings()[lead[1]].question}"\n'
 
 
 def written(into: Path) -> None:
