@@ -158,6 +158,7 @@ class Endpoint(LoopEndpoint):
 
     def wait(self, call: PendingCall[T], timeout: float | None = None) -> Deferred[T]:
         """The answer to a call. Fails with TimeoutError after `timeout` seconds; the operation itself goes on."""
+        check_timeout(timeout)
         return wait_for(call, self._reactor, timeout)
 
     def answer(self, call: Callable[[], PendingCall[T]], timeout: float | None = None) -> Deferred[T]:
@@ -167,7 +168,7 @@ class Endpoint(LoopEndpoint):
             pending = call()
         except Exception:
             return fail()
-        return self.wait(pending, timeout)
+        return wait_for(pending, self._reactor, timeout)
 
     # Called by the driver and the mailboxes (see LoopAdapter and AsyncCore).
 
