@@ -45,7 +45,7 @@ def check_seconds(name: str, value: Any, *, is_endless: bool = False, or_zero: b
 
 
 def check_timeout(value: Any) -> None:
-    """Raises TypeError, and ValueError for NaN. A time that is past is a timeout, and None is none."""
+    """Raises TypeError, and ValueError for NaN. A negative time is an expired timeout; None means no timeout."""
     if value is not None:
         check_type("timeout", value, int | float, "seconds, or None")
         if value != value:
@@ -60,7 +60,7 @@ def check_peer(name: str, value: Any, or_owner: bool = False) -> None:
 
 
 def listed(name: str, values: Iterable[T]) -> tuple[T, ...]:
-    """The values of an iterable. Raises TypeError for what is none, and for text and bytes."""
+    """The values of an iterable, as a list. Raises TypeError for any other object, and for text and bytes."""
     check_type(name, values, Iterable, "a list")
     if isinstance(values, str | bytes):
         raise TypeError(f"{name}={values!r:.100}: give a list")

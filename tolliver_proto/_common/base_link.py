@@ -63,7 +63,7 @@ SHUTTABLE = frozenset(state for state, steps in TRANSITIONS.items() if LinkSigna
 
 
 class Connection(Protocol):
-    """The calls of a connection that a table needs, alike in both protocols."""
+    """The calls of a protocol's connection that ConnectionTable uses."""
 
     @property
     def state(self) -> Enum: ...

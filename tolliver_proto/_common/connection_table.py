@@ -110,7 +110,7 @@ class ConnectionTable(Generic[L, A]):
             self._on_data(link, len(data))
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
-        """Tells the connection that the peer ended its half in order."""
+        """Tells the connection that the peer has closed its sending side in order."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.connection is not None:

@@ -19,9 +19,9 @@ class DialFailure:
 
 
 def failure_of(error: TolliverError | None, first: bytes, own: DialCause | None = None) -> DialFailure:
-    """Returns the failure of a dial that ended with `error` after the bytes `first` had come.
+    """Returns the failure of a dial that ended with `error` after receiving the bytes `first`.
 
-    `own` is the cause that the first bytes of the dialled protocol itself would name: it is no cause of this failure.
+    `own` is the cause that the first bytes of the dialled protocol would suggest, which is ignored.
     """
     error = error or ConnectionLost("the connection was ended here", DialCause.HERE)
     return DialFailure(_cause_of(error, first, own), str(error))

@@ -28,12 +28,12 @@ def is_queue(uuid: UUID) -> bool:
 
 
 def is_keeper(uuid: UUID) -> bool:
-    """True if the messages of this owner are kept, and wait for no peer."""
+    """True for the owner of kept messages, which are not waiting for any peer."""
     return uuid.int >> 64 == _KEEPERS
 
 
 def is_owner(uuid: UUID) -> bool:
-    """True if no peer is taken under this UUID."""
+    """True if the UUID stands for an owner of messages that is no peer, and no peer may have it."""
     return is_queue(uuid) or is_keeper(uuid)
 
 

@@ -30,7 +30,7 @@ from .subscriptions import matching
 
 
 class PeerSubscriptions:
-    """Part of a peer that belongs to the lists: its subscriptions."""
+    """The record of the lists on a peer: its subscriptions."""
 
     __slots__ = (
         "held",
@@ -79,7 +79,7 @@ class PeerSubscriptions:
 
 
 class PeerStanding:
-    """Part of a peer that belongs to the links: its identity, pin, and clones."""
+    """The record of the links on a peer: its identity, its pinned key, and its clones."""
 
     __slots__ = ("duel", "forgotten", "identity", "repins", "spki_sha256")
 
@@ -110,7 +110,8 @@ class Peer:
 
     @property
     def alone(self) -> Recipients:
-        """Recipients of a message for this peer only: always the same object, so that runs stay whole."""
+        """The recipients of a message for this peer only: always the same object, so that runs of messages can share
+        it."""
         if self._alone is None:
             self._alone = Recipients((self,))
         return self._alone
@@ -142,7 +143,7 @@ class Hold(IntEnum):
 
 
 class LinkSending:
-    """Part of a connection that belongs to the outboxes: messages in flight, and their timing."""
+    """The record of the outboxes on a link: messages in flight on this connection, and their timing."""
 
     __slots__ = (
         "above_high_water",
@@ -169,7 +170,7 @@ class LinkSending:
 
 
 class LinkLists:
-    """Part of a connection that belongs to the lists: the subscriptions that each end has sent on it."""
+    """The record of the lists on a link: subscriptions that each side has announced on this connection."""
 
     __slots__ = ("bucket", "control", "held_list", "told", "told_bytes")
 
@@ -182,7 +183,7 @@ class LinkLists:
 
 
 class LinkInbox:
-    """Part of a connection that belongs to the inboxes."""
+    """The record of the inboxes on a link: state of received messages on this connection."""
 
     __slots__ = ("early", "overrun")
 

@@ -52,7 +52,7 @@ class RetainedValue:
 
 
 class ValueList(Receipt):
-    """Token of a call that lists values: `values` has them once the token is Stored."""
+    """Token of a call that lists values: `values` is set once Stored names the token."""
 
     __slots__ = ("values",)
 
@@ -174,10 +174,10 @@ class LastValues(Pattern):
         now: float | None = None,
         clock: float = 0.0,
     ) -> ValueList:
-        """The first `count` values that are on disk, by name, of the names behind `after`, and of the channel if one is
-        given. `values` of the token has them, once `Stored`.
+        """Lists the first `count` stored values after the name `after`, by name, of one channel if given.
 
-        `clock` is the wall-clock time at second 0 of the node, for `stored_at`. A damaged value is left out.
+        Returns a token, whose `values` are set once Stored names it. `clock` is the wall-clock time at second 0 of the
+        node, for `stored_at`. A damaged value is left out.
         """
         self._kernel.tick(now)
         if after is not None:
@@ -263,7 +263,8 @@ class LastValues(Pattern):
             self._give(giving, error)
 
     def _names(self, giving: Giving, peer: Peer | None) -> list[Name]:
-        """The names of the values to give, in order: not of those that are damaged, or that wait for the peer."""
+        """Names of the values to give, in order, without damaged values, and without those that wait for the peer
+        already."""
         names = self.index.names(giving.reading)
         if peer is not None and giving.queued:
             queued, is_queued = giving.queued, self.copies.is_queued
@@ -281,7 +282,7 @@ class LastValues(Pattern):
         return names[: min(bisect_right([*sizes], room), most)]
 
     def _give(self, giving: Giving, error: TolliverError | None) -> None:
-        """Lets the list go on in a turn: there may have been nothing to read, and then the list does not wait yet."""
+        """Continues the delayed list in the next turn: with nothing to read, this is called before the list waits."""
         self._ready.append((giving, error))
         self._kernel.ask_turn(self)
 
@@ -296,7 +297,7 @@ class LastValues(Pattern):
             self._end_giving(giving)
 
     def _end_giving(self, giving: Giving, _error: TolliverError | None = None) -> None:
-        """Lets the peer's other lists go on."""
+        """Ends the delay of the peer's other lists."""
         del self._givings[giving.uuid]
         giving.reading.bodies.clear()  # up to the peer's quota: the cycle of giving and reading would keep them
         for go_on in giving.waiting:

@@ -132,7 +132,8 @@ class Queues(Pattern):
         return receipt
 
     def pending_jobs(self, channel: str, count: int = 1000, now: float | None = None) -> JobList:
-        """The first `count` jobs that are not done, in order. `jobs` of the token has them, once `Stored`."""
+        """Lists the first `count` jobs that are not done, in order. Returns a token, whose `jobs` are set once Stored
+        names it."""
         self._kernel.tick(now)
         check_count("count", count)
         queue = self._declared_queue(channel)
@@ -293,12 +294,12 @@ class Queues(Pattern):
         self._look_at(queue)
 
     def _look_at(self, queue: WorkQueue) -> None:
-        """Gives jobs of this queue to workers, in a turn."""
+        """Schedules giving jobs of this queue to workers, in the next turn."""
         self._unassigned[queue.channel] = None
         self._kernel.ask_turn(self)
 
     def _look_at_all(self) -> None:
-        """Finds the workers of all queues again, and gives them jobs, in a turn."""
+        """Schedules finding the workers of all queues and giving them jobs, in the next turn."""
         for queue in self._queues.values():
             queue.changed = True
             self._look_at(queue)
@@ -345,7 +346,7 @@ class Queues(Pattern):
         self._look_at(self._queues[messages[0].channel])  # a worker may have come while the commit ran
 
     def _look_at_workers(self, queue: WorkQueue) -> None:
-        """Finds the workers that may get jobs; returns the jobs of others to the queue."""
+        """Updates the workers that may get jobs; returns the jobs of all others to the queue."""
         queue.changed = False
         queue.ready = []
         for peer in self._kernel.peers_with(queue.subscription):
@@ -521,7 +522,7 @@ class Queues(Pattern):
         return not entry.key if entry.channel in self._queued else None
 
     def forgets(self, peer: Peer) -> None:
-        """Ends a queue that is not declared. Raises LocalProtocolError for one in use."""
+        """Ends a queue that this run has not declared, for `forget_peer`. Raises LocalProtocolError for one in use."""
         if not is_queue(peer.uuid):
             return
         if peer.outbox.reader is not None:
@@ -570,7 +571,7 @@ class Queues(Pattern):
             self._look_later(queue)
 
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
-        """Moves the jobs among these back to their queues."""
+        """Returns the jobs among these deliveries to their queues, before their worker is forgotten."""
         if peer.is_owner:
             return found
         others: list[Found] = []

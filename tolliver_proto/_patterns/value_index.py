@@ -47,10 +47,8 @@ class Change(NamedTuple):
 
 
 class Reading:
-    """Values that are read: `wants` tells which names may be among them, and `names` returns those that are now.
-
-    `names` are names of stored values. `bodies` are by seq, None for one that is damaged.
-    """
+    """A request to read values. `wants` tests a name; `names` returns the present names; `bodies` are the results by
+    seq, None for a damaged value."""
 
     __slots__ = ("bodies", "done", "missing", "names", "wants")
 

@@ -63,7 +63,7 @@ def check_queue(channel: str, lease: float) -> None:
 
 
 class JobList(Receipt):
-    """Token of a call that lists jobs: `jobs` has them once the token is Stored."""
+    """Token of a call that lists jobs: `jobs` is set once Stored names the token."""
 
     __slots__ = ("jobs",)
 

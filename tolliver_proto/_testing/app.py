@@ -170,11 +170,11 @@ class App:
         ordered_by: Literal["key"] | None = None,
         pending: int | None = None,
     ) -> None:
-        """Calls `handler(delivery)` for matching messages; the result tells the verdict, as with an adapter (T-45).
+        """Calls `handler(delivery)` for matching messages; its result is the verdict, as with an adapter (T-45).
 
         With `settles` the handler, or code that it gives the delivery to, calls `delivery.ack()` or `delivery.fail()`.
         The next call does not wait for that, unless `concurrency` bounds the number of unsettled deliveries, in order
-        inside a key with `ordered_by="key"` (P-20, P-21). `pending` bounds the handler's messages (P-24). An
+        for each key with `ordered_by="key"` (P-20, P-21). `pending` bounds the handler's messages (P-24). An
         AssertionError is a failure of the test, any other exception a failure of the handler.
         """
         if not callable(handler):

@@ -117,7 +117,8 @@ class Deployments(Simulation):
     # Second instances.
 
     def _op_second(self, host: Host) -> None:
-        """Starts a program with the same certificate and an empty database, which sends messages and goes (T-61)."""
+        """Starts a second program with the same certificate and an empty database, which sends messages and ends
+        (T-61)."""
         self._add_twin(host, MemoryStore(), frozenset())
 
     def _op_move(self, host: Host) -> None:
@@ -144,7 +145,7 @@ class Deployments(Simulation):
         self._at(self._rng.random() * _LIFE_OF_A_TWIN, self._retire, host, twin)
 
     def _retire(self, host: Host, twin: Host) -> None:
-        """Ends a twin for good, or the first instance, whose place the twin takes."""
+        """Ends a twin for good, or ends the first instance, which the twin replaces."""
         if twin.retired:
             return
         host.twin, twin.retired = None, True

@@ -36,7 +36,7 @@ class Handlers(World):
             start += size
 
     def _take_back(self, host: Host, action: TakeBack) -> None:
-        """Lets go of the queued messages of a peer, because the handler is stuck."""
+        """Returns the queued messages of a peer to the node, because the handler is stuck."""
         for some in [*host.queued]:
             gone = [one for one in some if one.peer_id == action.peer]
             some[:] = [one for one in some if one.peer_id != action.peer]
@@ -44,7 +44,7 @@ class Handlers(World):
             self._call(host, "let_go", gone)
 
     def _begin(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
-        """Begins the call of a piece."""
+        """Begins one handler call, for these deliveries."""
         if host.born != born:
             return
         host.queued.remove(deliveries)
@@ -62,7 +62,7 @@ class Handlers(World):
             self._at(wait, self._handle, host, host.born, deliveries)
 
     def _is_in_call(self, host: Host, delivery: Delivery) -> bool:
-        """True if the message is in a call already, which the check allows after the handling timeout alone."""
+        """True if a handler call already has the message, which is allowed only after the handling timeout."""
         began, timeout = host.calls.get((delivery.peer_id, delivery.body)), self._policy.handling_timeout
         if began is None or delivery.channel == CHANNEL:  # a last value may be sent again as another message
             return False
@@ -72,7 +72,7 @@ class Handlers(World):
         return True
 
     def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
-        """Ends the call of a piece: each message is handled, failed, or to be handled again."""
+        """Ends one handler call: each message has succeeded, failed, or is to be handled again after a pause."""
         if host.born != born:
             return
         for one in deliveries:

@@ -122,7 +122,7 @@ class Sent:
 
 
 class AnyWitness(Protocol):
-    """Reader of the bytes at one end of a connection, which may raise SimFailure."""
+    """Checks the bytes at one side of a connection; raises SimFailure if they break a rule."""
 
     def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None: ...
 
@@ -132,7 +132,7 @@ class AnyWitness(Protocol):
 
 
 class WireWitness:
-    """Frames at one end of a connection, and the rules for them."""
+    """Checks the frames at one side of a connection."""
 
     def __init__(self, ledger: Ledger, is_client: bool, revision: Revision) -> None:
         self._ledger = ledger
@@ -176,7 +176,7 @@ class WireWitness:
         self._in_socket = []
 
     def receive(self, data: bytes) -> None:
-        """Reads bytes that the node is given."""
+        """Checks bytes that the node receives."""
         self._incoming.feed(data)
         for frame in _frames(self._incoming):
             if isinstance(frame, HandshakeRequest | HandshakeResponse):
@@ -323,7 +323,8 @@ class Ledger:
         return given_up
 
     def holds(self, store: MemoryStore, now: float = 0.0) -> None:
-        """Takes over another store: its seqs may be of other messages, and its holds are in force (T-61)."""
+        """Takes over another store, in which a seq may stand for another message, and whose holds are in force
+        (T-61)."""
         self._bodies.update((message.seq, message.body) for message in store.messages)
         self.knows, self._held = {}, {}
         for uuid, peer in store.load().peers.items():
@@ -359,7 +360,7 @@ class Ledger:
         self.given_up.add((peer, body))
 
     def may_give_up(self, peer: UUID, sent: Sent, reason: UndeliveredReason, now: float) -> bool:
-        """True if a message may have been given up for this reason, by the books of this ledger."""
+        """True if a message may have been given up for this reason, as far as this ledger knows."""
         if reason is UndeliveredReason.FORGOTTEN:
             return (peer, sent.body) in self.forgotten
         if reason is UndeliveredReason.DROPPED:

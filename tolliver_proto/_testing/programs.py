@@ -56,7 +56,7 @@ _DOWN = 8.0  # seconds until a crashed instance starts again, at most
 
 
 class NoWitness:
-    """Reader that does not read the bytes."""
+    """A witness that checks nothing."""
 
     def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None: ...
 
@@ -163,8 +163,10 @@ class Programs(Faults[Actor]):
     # The run.
 
     def run(self) -> Report:
-        """Runs faults, then calm, until the story is done. Raises SimFailure if that never comes, or if a program or a
-        promise fails."""
+        """Runs the simulation: a time with faults, then without, until the story is done.
+
+        Raises SimFailure if that never happens, or if a program or a promise fails.
+        """
         try:
             for actor in self._hosts:
                 self._start(actor)

@@ -280,7 +280,8 @@ class Simulation(Handlers):
             host.answers.take(receipt, action.error, self.now)
 
     def _notice(self, host: Host, action: Notice) -> None:
-        """Notes notices that excuse the order: held messages (T-61) and those of a stuck handler (D-9) come later."""
+        """Notes notices that explain messages out of order: held messages (T-61) and those of a stuck handler (D-9)
+        come later."""
         if action.kind is NoticeKind.HANDLER_STUCK:
             self.counts["stuck"] += 1
             host.ledger.ordered = False
@@ -517,7 +518,7 @@ class Simulation(Handlers):
         self._put_back(host, copy)
 
     def _put_back(self, host: Host, copy: Copy) -> None:
-        """Replaces a store by a copy (D-13): messages that the copy never owed are lost, those it owes come again."""
+        """Replaces a store by a copy (D-13): messages missing in the copy are lost, and those in it are sent again."""
         before, host.store = host.store, copy.store.snapshot()
         host.ledger.rolled_back = True
         host.ledger.said_gone.clear()

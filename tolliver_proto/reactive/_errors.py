@@ -1,4 +1,4 @@
-"""Errors of connections and streams of this protocol alone."""
+"""Errors of the Reactive Streams protocol that messaging does not have."""
 
 from __future__ import annotations
 

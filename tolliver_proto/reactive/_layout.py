@@ -55,7 +55,7 @@ class Form:
 
 
 class Layout:
-    """A table of frame types. Raises LocalProtocolError for a number or a class that stands twice."""
+    """A table of frame types. Raises LocalProtocolError for a duplicate number or class."""
 
     def __init__(self, forms: Iterable[Form]) -> None:
         self.forms: tuple[Form, ...] = tuple(forms)

@@ -52,7 +52,7 @@ def _free_parts(head: bytes, elements: Sequence[bytes]) -> list[bytes]:
 
 
 def _fixed_parts(heads: Heads, elements: Sequence[bytes], most: int) -> list[bytes]:
-    """Makes frames of at most `most` elements; a single element is not packed."""
+    """Makes packed frames of at most `most` elements of one size; a frame for a single element is not packed."""
     parts: list[bytes] = []
     for start in range(0, len(elements), most):
         some = elements[start : start + most]

@@ -51,7 +51,7 @@ FROM_CALLER = frozenset({Signal.USE, Signal.EXTEND, Signal.LEAVE})
 
 
 class Effect(Member):
-    """Effect of a transition on the frame that caused it."""
+    """Treatment of the frame that caused a transition."""
 
     HAND_OUT = auto()
     DROP = auto()

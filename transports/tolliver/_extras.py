@@ -1,4 +1,4 @@
-"""Lazy names of a package, and what it needs of extras and system (PEP 562).
+"""Lazy names of a package, and its extra (PEP 562).
 
 Each name is loaded on first access.
 """

@@ -235,8 +235,8 @@ class Credit:
         return [(self._context.up[cid], count) for cid, count in waited.items() if cid in self._context.up]
 
     def drop_copies(self, delivery: Delivery, inbox: Inbox) -> None:
-        """The original failed: forgets its waiting copies, so that the sender resends them; not while another try is
-        held."""
+        """Forgets the waiting copies of a failed message, so that the sender resends them; not while it waits for a
+        retry."""
         if not inbox.waiting or delivery.message.message_id is None:
             return
         if inbox.find(delivery.message) is None:

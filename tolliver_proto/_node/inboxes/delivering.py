@@ -175,8 +175,10 @@ class Delivering:
         self._timers.set_earlier(("withheld", peer.uuid), max(self._context.now, due))
 
     def _on_withheld_timeout(self, uuid: UUID) -> None:
-        """Asks for the first entry that has a handler now; postpones entries of which the peer sent something a moment
-        ago, as it would not send that twice so soon."""
+        """Asks the peer to resend messages of the first entry that has a handler now.
+
+        Entries of which the peer has just sent a message are postponed, as it would not send that again so soon.
+        """
         peer = self._peers.get(uuid)
         link = None if peer is None else peer.link
         if peer is None or link is None or link.lists.control is None or not link.is_live:

@@ -223,7 +223,8 @@ class Inbox:
         return True
 
     def lose(self, cid: int) -> None:
-        """Forgets the copies of a lost connection: an ack belongs to its message's connection (T-49)."""
+        """Forgets the waiting copies of a lost connection, as an ack can only be sent on the message's connection
+        (T-49)."""
         for counts in self.waiting.values():
             counts.pop(cid, None)
 

@@ -179,7 +179,7 @@ class Dialer:
         self._wait(dialled.remote, max(seconds, dialled.bucket.pause(now)))
 
     def control_messages(self, peer: UUID) -> bool | None:
-        """`Dialect.control_messages` of the remotes that lead to this peer: False if any of them says so."""
+        """False if the dialect of any remote of this peer disables control messages (`Dialect.control_messages`)."""
         said = {dialled.dialect.control_messages for dialled in self._remotes.values() if dialled.peer == peer}
         return False if False in said else True if True in said else None
 

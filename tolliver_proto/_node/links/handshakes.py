@@ -217,7 +217,7 @@ class Handshakes:
         batch.then.append(partial(self._on_list_stored, link))
 
     def _note_list(self, link: Link, peer: Peer, listed: frozenset[Subscription]) -> None:
-        """Keeps the list while the peer is connected only: nothing is stored for a peer that acknowledges nothing."""
+        """Keeps the list only in memory, while the peer is connected: for a peer without acks nothing is stored."""
         self._peer_lists.set_told(link, listed)
         self._peer_lists.look_for_wildcard(link)
         self._peer_lists.want_while_connected(peer)
@@ -337,7 +337,7 @@ class Handshakes:
         return loser is old
 
     def _tell_own_list(self, link: Link, peer: Peer) -> None:
-        """Tells the peer of our list what the handshake did not (T-29, T-61)."""
+        """Sends the peer the part of our list that the handshake did not have (T-29, T-61)."""
         control = link.lists.control
         assert control is not None
         self._links.mute(control, peer.uuid)

@@ -91,7 +91,7 @@ class KeepAlive:
             self._timers.set(("probe", link.cid), now + self._policy.probe_timeout * (1.0 - _GRACE))
 
     def _may_be_unheard(self, link: Link) -> bool:
-        """True if the answer may be here and unread, or the peer now wants the probe channel."""
+        """True if the answer may have arrived but not been read, or the peer now subscribes to the probe channel."""
         return bool(link.holding) or link.paused or self._wants_probes(link)
 
     def _probe(self, link: Link) -> float:

@@ -144,8 +144,8 @@ class Links(ConnectionTable[Link, Action]):
     def _pace(self, link: Link) -> None:
         """Pauses reading while the link waits and buffers more than a waiting connection should (D-9).
 
-        Reading goes on only when the buffer is low, not as soon as the wait ends: each bit of credit would let in more
-        than it hands out.
+        Reading goes on only when the buffer is nearly empty, not as soon as the wait ends. Otherwise each small credit
+        would let in more messages than it hands out.
         """
         full = bool(link.holding or _is_paced(link)) and _buffered(link) > self._limits.low_water
         if link.state is not LinkState.DRAINING:
@@ -243,8 +243,11 @@ class Links(ConnectionTable[Link, Action]):
         self._end_dial(link)  # now, so that a connect under other rules starts a new dial
 
     def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
-        """Reports a clone of ours if the peer ends our dials right after they are established, several times in a row.
-        A peer that dialled us may just have had no more to send."""
+        """Reports a possible clone of this instance: the peer has ended several of our dials right after they were
+        established.
+
+        A peer that dialled us may just have had no more to send.
+        """
         peer = peer_of(link)
         is_brief = in_order and link.role is Role.CLIENT and self._context.now - link.up_since < BRIEF
         peer.links.duel.brief_ends = peer.links.duel.brief_ends + 1 if is_brief else 0
@@ -592,7 +595,7 @@ def _is_live(link: Link) -> bool:
 
 
 def look_of(link: Link) -> str:
-    """Words that name the other protocol, if the first bytes are known for one."""
+    """Text that names the other protocol, if the first bytes are recognized as one."""
     cause = DialCause.told_by(link.first)
     return f" ({cause.text})" if cause is not None else ""
 

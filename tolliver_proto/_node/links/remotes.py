@@ -76,7 +76,8 @@ class Remotes:
             self._connect_wait.begin_for(remote)
 
     def peer_at(self, remote: Remote) -> UUID | None:
-        """The connected peer that this remote led to last, over whichever connection; else None."""
+        """The connected peer that this remote led to last, even if the connection is another one; None if not
+        connected."""
         return None if self._links.link_to(remote) is None else self._links.dialer.peer_of(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:

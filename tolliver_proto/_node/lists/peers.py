@@ -121,9 +121,10 @@ class PeerLists:
         self._end_oldest_holds(peer)
 
     def _may_have_lost_its_list(self, peer: Peer) -> bool:
-        """True for a peer whose layout may announce an empty list though its program subscribes.
+        """True for a peer whose empty list may be an error of its layout, so that its former subscriptions are kept
+        longer.
 
-        A mute peer gets no control messages, so its lists are all that is known, and are believed.
+        The list of a peer that gets no control messages is always believed, as it is the only information.
         """
         if not self._policy.unsubscribed_hold or peer.is_owner:
             return False
@@ -363,7 +364,7 @@ class PeerLists:
         return self._context.acl.rights(peer.uuid).may_subscribe(subscription)
 
     def hear(self, link: Link, said: Operation) -> None:
-        """Takes an announced change or list: routes change now."""
+        """Takes a list or a change that the peer announced, and changes the routes at once."""
         self._commits.batch.told.setdefault(link, link.lists.told)
         self._commits.batch.heard.append((link, said))
         self.set_told(link, applied(link.lists.told, [said]), said)

@@ -43,7 +43,7 @@ class Expiry:
         )
 
     def look_at_due(self, seconds: float) -> None:
-        """Schedules a search, as a message expires in `seconds` (P-27)."""
+        """Schedules a search for expired messages, as one expires in `seconds` (P-27)."""
         seconds = max(seconds, self._looked_at + SOONEST - self._context.now)
         self._timers.set_earlier("due", self._context.now + seconds)
         self.watch_clock()

@@ -190,10 +190,10 @@ def remembered(spans: Sequence[IdSpan]) -> list[IdSpan]:
 
 
 def begin_elsewhere(loaded: Loaded, rng: Randomness) -> list[ReserveIds]:
-    """Returns operations for a store restored from a backup: no opening begins at ids given since the backup (T-40).
+    """Returns operations for a store restored from a backup: no opening starts at ids given since the backup (T-40).
 
-    Since the backup the instance gave ids behind its newest span. A derived identity never draws a place itself, so it
-    goes on at the place drawn here.
+    Since the backup the instance gave ids after its newest span. A derived identity never draws a random place itself,
+    so it continues at the one drawn here.
     """
     spans = list(loaded.id_spans)
     if spans:
@@ -209,12 +209,12 @@ def _behind(spans: Sequence[IdSpan]) -> int:
 
 
 def _ahead(number: int, count: int) -> int:
-    """Returns the id that follows `number` by `count`, around the circle."""
+    """Returns the id that follows `number` by `count`; after the highest id the lowest follows."""
     return FIRST_ID + (number - FIRST_ID + count) % LAST_ID
 
 
 def _on_the_line(span: IdSpan) -> Iterator[Span]:
-    """Yields the span as one or two spans that do not wrap around."""
+    """Splits a span of ids that wraps around after the highest id into two spans."""
     first, count = span
     last = first + count - 1
     if count > 0:

@@ -141,7 +141,7 @@ Moved = Callable[[TolliverError | None, bool], None]
 
 
 class Ledger:
-    """Adds and ends deliveries, and answers the receipts that count them."""
+    """Counts the owners of each message, and completes the receipts of messages that lose their last owner."""
 
     def __init__(self, context: Context, commits: Commits, loaded: Loaded) -> None:
         self._context = context
@@ -344,7 +344,8 @@ class Ledger:
         is_kept: bool,
         expire_after: float | None = None,
     ) -> None:
-        """Adds new messages to the next commit, with an owner for each recipient and one for the windows."""
+        """Adds new messages to the next commit, with an owner for each recipient, and one for the windows if
+        `is_kept`."""
         self._commits.batch.store(messages, recipients, is_kept, expire_after)
         self.refcounts.add(self.next_seq, len(recipients.peers) + is_kept, len(messages))
         self.next_seq += len(messages)

@@ -241,7 +241,7 @@ class Window:
         return None
 
     def go_back(self, seq: int) -> None:
-        """Reads on behind `seq`, as rows were added below those already read."""
+        """Continues reading after `seq`, as rows were added before those already read."""
         if seq < self._loaded_to:
             self._loaded_to = seq
             self._fresh = deque(message for message in self._fresh if message.seq <= seq)

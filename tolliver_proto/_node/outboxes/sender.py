@@ -79,7 +79,7 @@ _NOBODY: frozenset[UUID] = frozenset()
 
 
 class Sender:
-    """Sends, reliable and unreliable."""
+    """Accepts the application's sends: routes them, checks limits, and stores reliable messages in the batch."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class Sender:
         return peers
 
     def _tell_one_way(self, items: Iterable[Item], terms: Terms) -> None:
-        """Reports the subscribers without acks, for whom these reliable messages are not."""
+        """Reports subscribers whose layout has no acks: they do not get these reliable messages."""
         if terms.to is not None:
             return
         missed: Counter[Peer] = Counter()

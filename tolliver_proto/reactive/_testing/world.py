@@ -79,7 +79,7 @@ ROOMY = Limits(max_packed=500)
 
 
 class End:
-    """One end of a connection: the bytes on their way to this end, and its state."""
+    """One side of a connection: the bytes on their way to this side, and its state."""
 
     def __init__(self, host: Host, cid: int, role: Role, monitor: WireMonitor) -> None:
         self.host = host
@@ -135,7 +135,7 @@ class End:
 
 
 class Host:
-    """One program: its hub, its streams, and its books of what the hub told."""
+    """One program of the simulation: its hub, its streams, and a record of the hub's events."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.name = name

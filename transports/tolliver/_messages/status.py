@@ -111,7 +111,7 @@ def status_of(core: StatusCore) -> InstanceStatus:
 
 
 def histograms_of(core: StatusCore) -> dict[str, Histogram]:
-    """The instance's own histograms by name, as they grow."""
+    """The instance's live histograms by name, not copies."""
     commits = core._driver.commits
     return {
         "commit_seconds": commits.seconds,

@@ -40,7 +40,7 @@ class Metric(NamedTuple):
 
     @property
     def exported(self) -> str:
-        """Its name in Prometheus: with its unit, and `_total` where it is a counter."""
+        """The metric's name in Prometheus: with its unit, and `_total` for a counter."""
         subject = "" if self.subject == "instance" else f"{self.subject}_"
         unit = _SUFFIXES[self.unit]
         return f"tolliver_{subject}{self.name.removesuffix(unit)}{unit}{'_total' if self.kind == 'counter' else ''}"

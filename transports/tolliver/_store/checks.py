@@ -62,7 +62,7 @@ def owed_check(
 
 
 def make_known(connection: sqlite3.Connection) -> None:
-    """Define the SQL functions for these checksums."""
+    """Define the checksum functions of this module as SQL functions of the connection."""
     connection.create_function("row_check", -1, row_check, deterministic=True)
     connection.create_function("owed_check", 7, partial(_checked, owed_check), deterministic=True)
 
