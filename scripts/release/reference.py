@@ -144,7 +144,7 @@ def parts(module: str) -> list[Part]:
 
 
 def place(module: str, public: str) -> str:
-    """Where the name of a module is told: a page of reference/ and its anchor."""
+    """The page of reference/ that tells the name of a module, and its anchor."""
     home = _home(module, public)
     named = next(one for one in exports(home) if _target(home, one).path == _target(module, public).path)
     part = next(one for one in parts(home) if named in one.names)

@@ -24,7 +24,7 @@ FIRST = {
     "exactly once": "delivery.html#exactly-once",
     "create_instance": "reference/tolliver.anyio.html",
 }
-"""What people type, and the page that answers."""
+"""Words that people type, and the page that answers."""
 _PROGRAM = Path(__file__).with_name("search.js")
 _TAG = re.compile(r"<[^>]+>")
 _BEHIND = ("reference/", "changelog.html", "contributing.html", "proof.html", "dependencies.html")
