@@ -25,6 +25,7 @@ _UNTYPED = ["spark-connections.md:fragments"]  # functions over Arrow, which has
 _UNUSED = "reportUnusedVariable=false, reportUnusedFunction=false"
 """A page gives names to what its reader goes on with."""
 _LOOSER = {"spark.md:fragments": "reportUnknownMemberType=false"}  # Spark's call for functions over Arrow
+_READ = ["examples", "tests/codecs/typed_values.py", "tests/codecs/typed_mistakes.py"]
 _SOURCES = [str(ROOT), str(ROOT / "transports")]
 
 
@@ -60,11 +61,11 @@ def test_mypy_finds_no_fault_in_the_pages(programs: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_pyright_finds_no_fault_in_the_pages_and_the_examples(programs: Path) -> None:
+def test_pyright_finds_no_fault_in_programs_and_each_planned_mistake(programs: Path) -> None:
     settings = {
         "typeCheckingMode": "strict",
         "pythonVersion": "3.11",
-        "include": [".", os.path.relpath(ROOT / "examples", programs)],
+        "include": [".", *(os.path.relpath(ROOT / path, programs) for path in _READ)],
         "extraPaths": _SOURCES,
     }
     (programs / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")

@@ -1,7 +1,10 @@
 """Mistakes with values that a user's type checker finds.
 
-Nothing runs this file: `make check` reads it, and an error that is expected and does not come is an error.
+Nothing runs this file: `make check` reads it, by mypy and by pyright, and an error that is expected and does not come
+is an error.
 """
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
 
