@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import fcntl
 import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -195,3 +198,124 @@ def test_what_another_program_has_written_meanwhile_is_not_cut_off(
     assert (first, theirs) == (b"first", b"theirs")
     append(path, [run_of(b"one")])
     assert len(path.read_bytes().splitlines()) == 4
+
+
+# Rotation.
+
+SMALL = 1000
+"""Bytes: a few lines of a short message."""
+
+
+def bodies(path: Path) -> list[bytes]:
+    """Bodies in the file and in those that were put aside, oldest first."""
+    files = [*sorted(path.parent.glob("lines.[12]*.jsonl")), *([path] if path.exists() else [])]
+    return [base64.b64decode(json.loads(line)["body"]) for one in files for line in one.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_file_is_put_aside_before_it_is_too_large(link: bool, tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    if link:
+        (tmp_path / "link").symlink_to(path)
+    names = [b"%d" % number for number in range(40)]
+    for name in names:
+        append(tmp_path / "link" if link else path, [run_of(name)], rotate_size=SMALL)
+    assert bodies(path) == names
+    aside = [one for one in tmp_path.glob("lines.2*.jsonl") if not one.is_symlink()]
+    assert len(aside) > 2
+    assert all(one.stat().st_size <= SMALL and one.stat().st_mode & 0o777 == 0o600 for one in [*aside, path])
+    append(path, [run_of(b"x" * SMALL)], rotate_size=SMALL)
+    assert path.stat().st_size > SMALL, "one batch is not divided"
+
+
+def test_a_file_of_an_earlier_period_is_put_aside_and_replaces_none(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    for name in (b"1", b"2", b"3"):
+        append(path, [run_of(name)], rotate_age=10**9)
+        os.utime(path, (1, 1))  # as if it had been written in 1970, each time
+    assert bodies(path) == [b"1", b"2", b"3"]
+    assert len([*tmp_path.glob("lines.1970*.jsonl")]) == 2
+    append(path, [run_of(b"4")])
+    assert bodies(path)[-2:] == [b"3", b"4"]
+
+
+def test_lines_do_not_go_to_a_file_that_another_process_has_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock = tmp_path / "lines.jsonl", fcntl.flock
+    append(path, [run_of(b"first")])
+
+    def late(fd: int, how: int) -> None:
+        """It comes between the opening and the lock."""
+        path.rename(tmp_path / "aside")
+        flock(fd, how)
+
+    with monkeypatch.context() as raced:
+        raced.setattr(fcntl, "flock", late)
+        with pytest.raises(BlockingIOError, match="has just renamed it"):
+            append(path, [run_of(b"second")])
+    append(path, [run_of(b"second")])
+    assert bodies(path) == [b"second"]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from uuid import UUID
+from tolliver._cli.appending import append
+from tolliver_proto import Delivery, Message
+
+def killed(name, after):
+    call = getattr(os, name)
+    def dies(*given, **more):
+        if after:
+            call(*given, **more)
+        os.kill(os.getpid(), signal.SIGKILL)
+    setattr(os, name, dies)
+
+def renames(*given):
+    rename(*given)
+    killed(name, moment == "after")
+
+path, (moment, name), number, rename = Path(sys.argv[1]), sys.argv[2].split(), 0, os.rename
+while True:
+    delivery = Delivery(1, UUID(int=1), Message("c", "k", b"%d" % number, 7))
+    if number == 12 and name == "rename":
+        killed(name, moment == "after")
+    elif number == 12:
+        os.rename = renames
+    append(path, [[delivery]], rotate_size=__SMALL__)
+    print(number, flush=True)
+    number += 1
+""".replace("__SMALL__", str(SMALL))
+
+
+@pytest.mark.parametrize("moment", ["before rename", "after rename", "before write", "after write", "after fsync"])
+def test_a_kill_while_files_change_loses_nothing_that_was_acknowledged(moment: str, tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, path, moment], capture_output=True, timeout=SECONDS, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    acknowledged = killed.stdout.split()
+    assert len(acknowledged) >= 12
+    append(path, [run_of(b"next")], rotate_size=SMALL)
+    found = bodies(path)
+    assert found[: len(acknowledged)] == acknowledged
+    assert found[-1] == b"next"
+
+
+def test_a_service_that_is_killed_while_it_rotates_has_all_that_it_acknowledged(who: Who, tmp_path: Path) -> None:
+    path = config(tmp_path, who, "")
+    path.write_text(f'{path.read_text()}[[deliver]]\nfile = "lines.jsonl"\nrotate_size = {SMALL}\n')
+    place, sent = tmp_path / "lines.jsonl", [b"%d" % number for number in range(90)]
+    for life in range(3):
+        with running(tmp_path / f"out{life}", "run", path) as service, sender(tmp_path, who, service.address) as bob:
+            for name in sent[30 * life : 30 * life + 30]:
+                bob.wait_acked(bob.send("c", "k", name), timeout=SECONDS)
+            bob.send_many([("c", "k", b"more")] * 30)
+            service.process.kill()
+            service.process.wait(SECONDS)
+    found = bodies(place)
+    assert [name for name in sent if name not in found] == []
+    assert len([*tmp_path.glob("lines.2*.jsonl")]) > 3

@@ -270,6 +270,12 @@ def test_the_files_on_the_page_can_be_read() -> None:
         ("plaintext = true\ndeliver.file = 'x'\ndeliver.command = ['true']", "it has file and command: give one of"),
         ("plaintext = true\ndeliver.command = ['no such program']", "there is no program 'no such program'"),
         ("plaintext = true\ndeliver.concurrency = 0", "deliver.concurrency: give at least 1"),
+        ("plaintext = true\ndeliver.file = 'x'\ndeliver.rotate_size = 0", "deliver.rotate_size: give more than 0"),
+        ("plaintext = true\ndeliver.python = 'os:abort'\ndeliver.rotate_age = '1h'", "give deliver.file with them"),
+        (
+            "plaintext = true\n[[deliver]]\nfile = 'x'\nrotate_age = 5\n[[deliver]]\nchannel = 'c'\nfile = './x'",
+            "two tables have one file: give both the same rotate_size and rotate_age",
+        ),
         ("plaintext = true\n[[deliver]]\nchannel = 'c'\nkey = 'k'", "where do its messages go: give one of"),
         ("subscriptions = ['c']\n[[deliver]]\nchannel = 'd'\nfile = 'x'", "where do messages of 'c' go?"),
         ("[[deliver]]\nfil = 'x'", "there is no option 'deliver.fil': is deliver.file meant?"),

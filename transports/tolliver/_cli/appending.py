@@ -3,13 +3,20 @@
 There is one writer for each file, even if several tables name it. All messages queued for a file are written and synced
 together, and acknowledged then. Processes that append to the file under a lock (flock) wait for each other. A partly
 written batch is cut off again, unless another process has written after it.
+
+A file that is full or old is renamed under its lock, before the write that begins the next one: all of its lines are on
+the disk by then. A process that gets the lock of a file that was renamed meanwhile tries again. So a kill at any moment
+loses nothing, and a file with a time in its name gets no more lines.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from errno import EWOULDBLOCK
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -117,7 +124,9 @@ class _Writer:
         batch, self._queue = self._queue[:count], self._queue[count:]
         self._written = anyio.Event()
         try:
-            await anyio.to_thread.run_sync(append, self._file, [run for run, _ in batch])
+            _, whose = batch[0]  # all tables of one file say the same
+            rotated = partial(append, rotate_size=whose.rotate_size, rotate_age=whose.rotate_age)
+            await anyio.to_thread.run_sync(rotated, self._file, [run for run, _ in batch])
         except OSError as error:
             self._queue = batch + self._queue
             return error
@@ -129,16 +138,24 @@ class _Writer:
             self._written.set()
 
 
-def append(file: Path, runs: Iterable[Iterable[Delivery]]) -> None:
+def append(
+    file: Path, runs: Iterable[Iterable[Delivery]], *, rotate_size: int | None = None, rotate_age: float | None = None
+) -> None:
     """Write all lines to disk, or none. Raises OSError.
 
     The file is opened each time, so that it can be renamed meanwhile. A line torn by a loss of power is ended there:
-    its message was not acknowledged.
+    its message was not acknowledged. Before the file has more than `rotate_size` bytes, and with each period of
+    `rotate_age` s since 1970, it is renamed, and a new one begins.
     """
     lines = "".join(map(as_json, runs)).encode("utf-8", "backslashreplace")
-    fd = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    fd = _open(file)
+    if _is_over(os.fstat(fd), len(lines), rotate_size, rotate_age):
+        try:
+            _put_aside(file, os.fstat(fd).st_mtime)
+        finally:
+            os.close(fd)
+        fd = _open(file)
     try:
-        _lock(fd)
         end, written = os.fstat(fd).st_size, 0
         if end and os.pread(fd, 1, end - 1) != b"\n":
             lines = b"\n" + lines
@@ -152,7 +169,38 @@ def append(file: Path, runs: Iterable[Iterable[Delivery]]) -> None:
     finally:
         os.close(fd)
     if not end:
-        _sync_names_of(file.parent)
+        _sync_names_of(Path(os.path.realpath(file)).parent)
+
+
+def _open(file: Path) -> int:
+    """Open and lock the file of this name. Raises BlockingIOError where another process has it, or has renamed it."""
+    fd = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    try:
+        _lock(fd)
+        if not os.path.exists(file) or not os.path.samestat(os.fstat(fd), os.stat(file)):
+            raise BlockingIOError(EWOULDBLOCK, "another process has just renamed it")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _is_over(found: os.stat_result, coming: int, rotate_size: int | None, rotate_age: float | None) -> bool:
+    """True if so many bytes more are to go to a new file."""
+    full = rotate_size is not None and found.st_size + coming > rotate_size
+    old = rotate_age is not None and found.st_mtime // rotate_age != time.time() // rotate_age
+    return found.st_size > 0 and (full or old)
+
+
+def _put_aside(file: Path, last: float) -> None:
+    """Give the file a name with the time of its last line, in UTC, which no other file has."""
+    real = Path(os.path.realpath(file))
+    stem = f"{real.stem}.{datetime.fromtimestamp(last, UTC):%Y%m%dT%H%M%S.%fZ}"
+    new = real.with_name(f"{stem}{real.suffix}")
+    while os.path.lexists(new):
+        stem += "_"  # which is sorted behind a dot
+        new = real.with_name(f"{stem}{real.suffix}")
+    os.rename(real, new)
 
 
 def _lock(fd: int) -> None:

@@ -54,6 +54,8 @@ _SHOWN = {
     "tls.keylog": "secrets.log",
     "log_level": "warning",
     "identity": "01890000-0000-7000-8000-000000000001",
+    "deliver.rotate_size": "256MiB",
+    "deliver.rotate_age": "24h",
     "deliver.command": ["python", "handle.py"],
     "deliver.socket": "unix:handler.sock",
     "deliver.python": "handlers:on_message",

@@ -33,6 +33,8 @@ class Destination:
     concurrency: int
     timeout: float | None
     file: Path | None = None
+    rotate_size: int | None = None
+    rotate_age: float | None = None
     command: tuple[str, ...] | None = None
     socket: Path | tuple[str, int] | None = None
     python: str | None = None
@@ -70,6 +72,9 @@ def destinations(tables: Iterable[Mapping[str, Any]], base: Path) -> tuple[Desti
     stages = [os.path.realpath(one.stage) for one in dict.fromkeys(found) if one.stage is not None]
     if len({*stages}) < len(stages):
         raise ValueError("deliver.stage: two tables have one stage, and a stage has one receiver: give each its own")
+    files = {(os.path.realpath(one.file), one.rotate_size, one.rotate_age) for one in found if one.file is not None}
+    if len({file for file, _, _ in files}) < len(files):
+        raise ValueError("deliver.rotate_size: two tables have one file: give both the same rotate_size and rotate_age")
     return found
 
 
@@ -84,7 +89,12 @@ def _destination(table: Mapping[str, Any], base: Path) -> Destination:
     if len(ways) != 1:
         given = f"it has {' and '.join(ways)}" if ways else "where do its messages go"
         raise ValueError(f"{given}: give one of {', '.join(f'{KEY}.{way}' for way in _WAYS)}")
+    if values.keys() & {"rotate_size", "rotate_age"} and "file" not in values:
+        raise ValueError("deliver.rotate_size and deliver.rotate_age are of a file: give deliver.file with them")
     if "file" in values:
+        for name in ("rotate_size", "rotate_age"):
+            if values.get(name, 1) <= 0:
+                raise ValueError(f"deliver.{name}: give more than 0, or leave it out")
         try:
             must_be_file(values["file"])
         except NotAFile as error:

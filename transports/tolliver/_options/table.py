@@ -91,6 +91,10 @@ PROGRAM: Mapping[str, Entry] = {
     ),
     "deliver.key": Entry("NAME", "only messages of this key; all keys without it", default=""),
     "deliver.file": Entry("FILE", "append each message to this file, as a line of JSON, before it is acknowledged"),
+    "deliver.rotate_size": Entry("BYTES", "rename the file, and begin a new one, before it has more than this"),
+    "deliver.rotate_age": Entry(
+        "SECONDS", "the same where a period of this length is over: 24h is a file for each day"
+    ),
     "deliver.command": Entry(
         "WORD", "run this for each message, with its body on standard input; status 0 acknowledges it"
     ),
