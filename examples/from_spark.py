@@ -3,6 +3,7 @@
 It needs "tolliver-proto[spark,cli]", Java, and once `tolliver certs certs bob` and `tolliver certs certs job --derive`.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,4 +31,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):
+        main()

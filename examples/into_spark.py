@@ -4,6 +4,7 @@ It needs "tolliver-proto[spark,blocking,cli]", Java, and `tolliver certs certs a
 messages as they come, without an instance of yours: docs/spark-streams.md.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -30,4 +31,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):
+        main()
