@@ -46,7 +46,7 @@ def _names_checksum(channel: str, key: str) -> int:
 
 
 class Known(IntEnum):
-    """Answer of a lookup."""
+    """Result of looking up a message: known, another message with its id, or neither."""
 
     NOT = 0
     BY_ID = 1  # another message of that id

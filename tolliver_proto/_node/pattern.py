@@ -50,7 +50,7 @@ class Pattern:
         """The peer of this link is established, on this link or on another one that was preferred."""
 
     def peer_down(self, link: Link, was_up: bool) -> None:
-        """This link does not belong to its peer any more; `was_up` if it was the peer's live one."""
+        """Called when a link does not belong to its peer any more; `was_up` if it was the peer's live one."""
 
     def rerouted(self, peer: Peer) -> None:
         """The peer's rights or subscriptions may have changed."""
@@ -66,8 +66,10 @@ class Pattern:
         return False
 
     def with_list(self, peer: Peer) -> bool:
-        """The routes have the peer's list now, and the gathering commit stores it. Returns True if the pattern stores
-        messages for the peer in the same commit."""
+        """Called when the routes have the peer's new list, which the current commit stores.
+
+        Returns True if the pattern stores messages for the peer in the same commit.
+        """
         return False
 
     def refuses(self, channel: str) -> LocalProtocolError | None:

@@ -1,6 +1,6 @@
-"""Choices of an instance, where a ruling leaves them.
+"""Policy: options of an instance's behaviour that the protocol leaves open.
 
-The defaults are those of the rulings; a policy is data that the node reads where the choice is made.
+The defaults are those of the rulings (docs/protocol.md). A policy is data, read at the place of each choice.
 """
 
 from __future__ import annotations

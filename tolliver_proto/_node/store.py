@@ -69,7 +69,7 @@ class StoreMessages:
 
 @record
 class AddDeliveries:
-    """This peer gets messages that are stored already, too: (seq, wire_id, size) each (T-62)."""
+    """Adds deliveries of stored messages to a further peer, as (seq, wire_id, size) (T-62)."""
 
     peer: UUID
     deliveries: Sequence[tuple[int, int, int]]
@@ -85,7 +85,7 @@ class RemoveDeliveries:
 
 @record
 class RemoveMessages:
-    """These messages are owed to no peer any more."""
+    """Removes messages that are not owed to any peer."""
 
     spans: Sequence[Span]
 
@@ -141,7 +141,7 @@ class RemoveOwnSubscription:
 
 @record
 class KeepUnsubscribe:
-    """These peers have yet to get the unsubscribe of this entry (T-61)."""
+    """Records the peers that have not yet acknowledged the unsubscribe of this entry (T-61)."""
 
     subscription: Subscription
     peers: Sequence[UUID]
@@ -149,7 +149,7 @@ class KeepUnsubscribe:
 
 @record
 class ForgetUnsubscribe:
-    """These peers have got the unsubscribe, or the entry is wanted again."""
+    """Ends `KeepUnsubscribe` for these peers: acknowledged, or the entry is subscribed to again."""
 
     subscription: Subscription
     peers: Sequence[UUID]
@@ -157,7 +157,7 @@ class ForgetUnsubscribe:
 
 @record
 class PinPeer:
-    """This peer must present a certificate with this public key from now on: SHA-256 of its SPKI (D-3)."""
+    """Pins a public key to the peer: from now on its certificate must have this one (SHA-256 of its SPKI, D-3)."""
 
     peer: UUID
     spki_sha256: bytes
@@ -165,7 +165,7 @@ class PinPeer:
 
 @record
 class UnparkDeliveries:
-    """These deliveries may be fetched again (T-09)."""
+    """Makes parked deliveries available to `fetch` again (T-09)."""
 
     peer: UUID
     spans: Sequence[Span]
@@ -222,7 +222,7 @@ class RemoveDeadLetters:
 
 @record
 class RememberHandled:
-    """These (peer, message id, checksum) were handled; the store keeps the last `keep` of all (T-48)."""
+    """Records handled messages, as (peer, message id, checksum); the store keeps the last `keep` of all (T-48)."""
 
     messages: Sequence[Handled]
     keep: int

@@ -1,6 +1,6 @@
-"""Envelopes of requests and replies (P-10, P-11).
+"""Envelopes: ids and status of requests and replies (P-10, P-11).
 
-Envelopes travel on channels of their own, and stand before the body.
+Requests and replies are messages on channels of their own; the envelope is at the beginning of their body.
 """
 
 from __future__ import annotations

@@ -102,9 +102,9 @@ class App:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Gives a message to be stored for every peer that subscribes to it; `when_stored` tells the end (T-54).
+        """Stores a message for every peer that subscribes to it; `when_stored` reports the end of that (T-54).
 
-        `to` narrows the recipients to one peer or some, by UUID (see `uuid_of`). Raises as an adapter's `send` does.
+        `to` restricts the recipients to one peer or some, by UUID (see `uuid_of`). Raises like an adapter's `send`.
         """
         terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
         receipt: Receipt = self._call("send_many", [(channel, key, body)], **terms)

@@ -109,7 +109,10 @@ class Deployments(Simulation):
             self._at(1.0, self._subscribe_late, host, born)
 
     def _change_own(self, host: Host, call: str) -> None:
-        """Leaves an incomplete list of DRAFT_1 alone: a peer takes that list as all that we want (T-61)."""
+        """Changes a host's own subscriptions, except while its list of DRAFT_1 is incomplete.
+
+        A peer takes such a list as the whole of what the host wants (T-61).
+        """
         assert host.node is not None
         if self._can_unsubscribe or host.ledger.permanent.issubset(host.node.subscriptions()):
             super()._change_own(host, call)

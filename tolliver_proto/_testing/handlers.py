@@ -1,8 +1,8 @@
 """Simulated handlers (T-45, D-9).
 
-Handlers are quick, slow, stuck for a while, failing, or without an end until the faults stop. The messages of one
-Deliver come to their calls in pieces, which queue before. A message is never in two calls at once, unless the first
-call has lasted for the handling timeout (T-48).
+Handlers are quick, slow, stuck for a while, failing, or do not end until the faults stop. The messages of a Deliver are
+split among several handler calls, which queue. A message is never in two calls at once, unless the first call has
+lasted for the handling timeout (T-48).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def kind(failure: SimFailure) -> Kind:
 
 
 class Story(Protocol):
-    """A whole life."""
+    """Runs a whole simulated life."""
 
     def run(self) -> object: ...
 

@@ -60,7 +60,7 @@ FROM_CALLER = frozenset(signal for signal in Signal if Signal.AGREE.value <= sig
 
 
 class Effect(Enum):
-    """Effect of a transition on the frame that caused it."""
+    """Treatment of the frame that caused a transition."""
 
     HAND_OUT = auto()
     IGNORE = auto()  # drop the frame and count it as unexpected (T-65)

@@ -73,7 +73,8 @@ class Layout:
         return Layout((*self.forms, *forms))
 
     def changed(self, forms: Iterable[Form]) -> Layout:
-        """Returns the table with other forms of frames that it has. Raises LocalProtocolError for other frames."""
+        """Returns a copy of the table in which these forms replace those of the same frames. Raises LocalProtocolError
+        for a frame that is not in the table."""
         other = {form.frame: form for form in forms}
         if not other.keys() <= self.by_frame.keys():
             raise LocalProtocolError(

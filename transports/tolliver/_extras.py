@@ -22,8 +22,8 @@ def needed(extra: str, *modules: str) -> None:
 
 
 def needs_posix(what: str) -> None:
-    """Raises ModuleNotFoundError, with what to do, where the system has no `fcntl`: nor has it the signals and calls of
-    files that `what` is built on."""
+    """Raises ModuleNotFoundError, with advice, if the system has no `fcntl`, and so lacks the signals and file calls
+    that `what` is built on."""
     if not _is_there("fcntl"):
         raise ModuleNotFoundError(
             f"{what} needs the file locks and signals of POSIX, and this system ({sys.platform}) has none: take Linux "

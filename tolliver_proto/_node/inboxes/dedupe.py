@@ -59,8 +59,8 @@ class DedupeCache:
             self._begun[to] = self._begun.pop(delivery)
 
     def succeeded(self, delivery: Delivery) -> Handled | None:
-        """Returns the entry for `add`, which is due now or after the commit; None if the message or its copy is known
-        already."""
+        """Ends the handling of a delivery. Returns the arguments for `add`, to be called now or after the commit; None
+        if the message or its copy is known already."""
         handled = self._begun.pop(delivery, None)
         if handled is None:
             return None

@@ -29,7 +29,7 @@ class Oldest:
         self.complete_at: int = 0  # the next seq when a search had found all deliveries, else 0
 
     def begin(self) -> None:
-        """Begins a search."""
+        """Begins a search: its results replace those of the last one."""
         self.forget()
         self.searching = self.valid = True
 

@@ -126,7 +126,7 @@ class IdAllocator:
         return min(taken.next_taken(number) or LAST_ID + 1 for taken in (self.live, self._older))
 
     def give_back(self, spans: Iterable[Span]) -> None:
-        """Frees these ids."""
+        """Frees ids, given as spans, for later messages."""
         for first, last in spans:
             self.live.discard(first, last)
 

@@ -69,7 +69,7 @@ class Part:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The unchecked data."""
+        """The data as received, without checks of types."""
         return self._data
 
     def text(self, name: str) -> str:

@@ -133,7 +133,7 @@ def mask(first: int, last: int, spans: Iterable[Span]) -> int:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same numbers in the fewest spans, ascending."""
+    """Merges spans: the same numbers in the fewest spans, ascending."""
     joined: list[Span] = []
     for first, last in sorted(spans):
         if joined and first <= joined[-1][1] + 1:
@@ -573,7 +573,8 @@ class Deliveries:
             )
 
     def next_due(self) -> int | None:
-        """Time of the first expiry of a delivery with its own. Batches that are not owed any more are ignored."""
+        """Earliest time of expiry of deliveries sent with `expire_after`. Batches that are not owed any more are
+        ignored."""
         return next((due for _, due in self.expiring()), None)
 
     def expiring(self) -> Iterator[tuple[Listed, int]]:

@@ -66,7 +66,7 @@ class Ids:
         self.count += len(ids)
 
     def encode(self) -> bytes:
-        """Content of the file."""
+        """Content of a segment's file of ids."""
         parts = [_HEAD.struct.pack(_MAGIC, self._layout, self.frames, len(self._senders))]
         for sender, (ids, checksums) in self._senders.items():
             runs = _runs(ids)

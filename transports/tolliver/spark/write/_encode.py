@@ -154,7 +154,7 @@ def encode_rows(rows: Rows, revision: Revision) -> Any:
 
 
 def wire_bytes(frames: Any) -> bytes:
-    """All bytes of such an array."""
+    """All bytes of an array from `encode_rows`."""
     if not len(frames):
         return b""
     _, offsets, values = frames.buffers()
