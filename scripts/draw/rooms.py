@@ -1,7 +1,7 @@
 """Drawing of rooms, imports, the kernel's parts and the ways of a message for docs/architecture.md.
 
-The pictures leave out an arrow where another way leads to the same room; the tables have all of them. The ways are
-proved by a message that is sent (`scripts/ways.py`).
+The pictures leave out an arrow where another way leads to the same room. The ways are proved by a message that is sent
+(`scripts/ways.py`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,11 @@ def short(name: str) -> str:
     return name.removeprefix("tolliver_proto.").removeprefix("tolliver.")
 
 
-def table(floors: Sequence[Sequence[Room]], called: Calls, first: int) -> Iterator[str]:
-    yield "| floor | room | what it is for | imports from |"
-    yield "|---|---|---|---|"
-    order = [room.name for floor in CORE + TRANSPORTS for room in floor]
+def table(floors: Sequence[Sequence[Room]], first: int) -> Iterator[str]:
+    yield "| floor | room | what it is for |"
+    yield "|---|---|---|"
     for number, floor in reversed([*enumerate(floors, first)]):
-        for room in floor:
-            names = sorted(called[room.name], key=order.index, reverse=True)
-            goals = ", ".join(f"`{short(name)}`" for name in names) or "nothing"
-            yield f"| {number} | `{short(room.name)}` | {room.purpose} | {goals} |"
+        yield from (f"| {number} | `{short(room.name)}` | {room.purpose} |" for room in floor)
 
 
 def reduced(called: Calls) -> dict[str, list[str]]:
@@ -114,11 +110,11 @@ def parts() -> dict[str, Iterable[str]]:
     called = calls(arrows(modules, modules))
     core = {room.name: called[room.name] for floor in CORE for room in floor}
     return {
-        "core_table": table(CORE, called, 1),
+        "core_table": table(CORE, 1),
         "core_picture": picture(core),
         "kernel_table": kernel_table(modules),
         "kernel_picture": kernel_picture(modules),
-        "transports_table": table(TRANSPORTS, called, 1 + len(CORE)),
+        "transports_table": table(TRANSPORTS, 1 + len(CORE)),
         "transports_picture": picture(merged(called)),
         **ways.drawn(),
     }
