@@ -172,7 +172,7 @@ INSIDERS = (
         ("tolliver._cli.config", "tolliver._options.reading"),
         "shows every key that a file may have",
     ),
-    Insider("scripts/release/docs.py", ("tolliver._cli.commands",), "shows every command as the program says it"),
+    Insider("scripts/release/reference.py", ("tolliver._cli.commands",), "shows every command as the program says it"),
     Insider(
         "scripts/draw/states.py",
         ("tolliver_proto._wire.state", "tolliver_proto.reactive._state"),
