@@ -16,7 +16,7 @@ from .transport import PeerIdentity, Remote, Role
 
 
 class LinkState(Enum):
-    """State of a link."""
+    """State of a link: of its transport, its handshake and its close."""
 
     CONNECTING = auto()  # TCP and TLS: there is no connection yet
     OPEN = auto()

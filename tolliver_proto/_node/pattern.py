@@ -101,7 +101,7 @@ class Pattern:
         """The peer is about to be forgotten. Raises LocalProtocolError to refuse that."""
 
     def stored(self, owner: Peer, messages: Sequence[StoredMessage]) -> None:
-        """These messages of an owner without a connection are on disk."""
+        """Called when messages of an owner without a connection are on disk."""
 
     def rows(self, owner: UUID, rows: Sequence[Row], error: TolliverError | None) -> bool:
         """A Fetch for this owner brought these rows, or failed. Returns True if the pattern had asked for it."""

@@ -406,8 +406,8 @@ class DatabaseFile:
         return self._commits + 1
 
     def transact(self, work: Callable[[], bool | None]) -> None:
-        """Run `work` in a transaction. It takes the write lock first, as SQLite waits for that only before the first
-        read.
+        """Run `work` in a transaction, which takes the write lock at its beginning: SQLite waits for that lock only
+        then.
 
         `work` returns True if it stored the number of this commit in the newest batch; then it is not stored again.
         """
