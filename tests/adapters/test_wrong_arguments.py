@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 import pytest
@@ -217,3 +218,27 @@ def test_wrong_arguments_of_streams_are_refused_by_name_and_harm_nothing(stage: 
     with pytest.raises(ValueError, match="a peer of other streams"):
         subscriber.subscribe("numbers", peer=there)
     assert [*subscriber.subscribe("numbers", peer=peer)] == [b"1"]
+
+
+class Name(StrEnum):
+    """A channel, as programs name theirs."""
+
+    SUMS = "sums"
+
+
+class Body(bytes):
+    """What a library gives for bytes."""
+
+
+@EACH_ADAPTER
+def test_subclasses_of_text_and_bytes_are_as_good(nodes: Nodes) -> None:
+    with nodes.pair((Name.SUMS,)) as (left, right, inbox):
+        right.respond(Name.SUMS, lambda request: Body(request.body))
+        left.wait_subscribed(Name.SUMS, timeout=30)
+        left.send(Name.SUMS, Name.SUMS, Body(b"1"))
+        left.retain(Name.SUMS, Name.SUMS, Body(b"2"))
+        assert left.request(Name.SUMS, Body(b"3"), timeout=30).body == b"3"
+        inbox.holds(2)
+        assert {(one.channel, one.key) for one in inbox.deliveries} == {("sums", "sums")}
+        assert [one.body for one in left.retained(channel=Name.SUMS)] == [b"2"]
+        assert left.retained(after=(Name.SUMS, Name.SUMS)) == []

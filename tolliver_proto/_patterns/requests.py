@@ -116,8 +116,7 @@ class Requests(Pattern):
         request_id = table.new_id() if request_id is None else self._checked_id(request_id)
         self._kernel.name_size(channel)
         channel = self._request_channels.get(channel) or self._request_channel(channel)
-        if type(body) is not bytes:
-            raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
+        self._kernel.check_body(channel, body)
         framed = request_body(request_id, body)
         self._kernel.size(channel, key, framed)
         whom = None if to is None else uuids_of(to)
@@ -364,7 +363,7 @@ class Requests(Pattern):
         Raises LocalProtocolError, OwnLimitExceeded, and, for a durable request, the errors of `send`: refuse the
         request instead, or call `let_go`.
         """
-        if type(body) is not bytes:
+        if not isinstance(body, bytes):
             raise LocalProtocolError("not_bytes", f"a reply must be bytes, not {type(body).__name__}: encode it first")
         self._kernel.tick(now)
         return self._answer(delivery, Status.ANSWER, body)
