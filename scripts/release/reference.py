@@ -1,6 +1,6 @@
 """Reference of the site: every public name, the command line, errors, notices and counters, out of the sources.
 
-A module's first page has its functions and smaller classes, and a row for each name that another page tells: large
+A module's first page has its functions and smaller classes, and rows for the names that other pages tell: large
 classes have a page of their own, and what several modules offer is told at the first of them.
 """
 
@@ -125,7 +125,7 @@ class Part(NamedTuple):
 def parts(module: str) -> list[Part]:
     """Pages of a module, each small enough for a telephone: large classes have one of their own."""
     own = [one for one in exports(module) if _home(module, one) == module]
-    own.sort(key=lambda one: (_kind(_target(module, one)), one.lower()))
+    own.sort(key=lambda one: (not one.startswith("create_"), _kind(_target(module, one)), one.lower()))
     weights = {one: _weight(_target(module, one)) for one in own}
     large = [one for one in own if weights[one] > LARGE]
     pages: list[list[str]] = [[]]
@@ -161,8 +161,8 @@ def navigation() -> Iterator[tuple[str, str | dict[str, str]]]:
 
 def of_module(name: str) -> Iterator[tuple[str, str]]:
     first, *more = parts(name)
-    opening = [f"# `{name}`\n", f"{documented(interface()[name])}\n", *_elsewhere(name, first)]
-    yield f"{first.name}.md", "\n".join([*opening, *_shown(name, first)])
+    opening = [f"# `{name}`\n", f"{documented(interface()[name])}\n"]
+    yield f"{first.name}.md", "\n".join([*opening, *_shown(name, first), *_elsewhere(name, first)])
     for part in more:
         title = f"`{part.title}`" if len(part.names) == 1 else part.title
         yield f"{part.name}.md", "\n".join([f"# {title}\n", *_shown(name, part)])
@@ -177,7 +177,7 @@ def _elsewhere(module: str, part: Part) -> Iterator[str]:
     """Rows for the names that another page tells."""
     others = [public for public in exports(module) if public not in part.names]
     if others:
-        yield "| name | |\n|---|---|"
+        yield "## Names that other pages tell\n\n| name | |\n|---|---|"
         for public in others:
             where = place(module, public)
             anchor = "" if where.endswith(f"#{module}.{public}") else f'<a id="{module}.{public}"></a>'
