@@ -65,7 +65,7 @@ def test_a_certificate_without_a_uuid_is_pinned_by_its_key(nodes: Nodes, certs: 
     with nodes.open("there", tls=certs.tls("anonymous")) as there, nodes.open("left") as left:
         unnamed = error_of(left, address(there))
         assert isinstance(unnamed, CertificateError)
-        assert "spki_sha256=..." in str(unnamed)
+        assert "with the SHA-256 of its key in front of the @" in str(unnamed)
         wrong = error_of(left, Remote("127.0.0.1", there.port or 0, identity=certs.uuid("right")))
         assert isinstance(wrong, IdentityConflict)
         digest = str(wrong).partition('spki_sha256=bytes.fromhex("')[2][:64]

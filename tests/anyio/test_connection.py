@@ -151,7 +151,7 @@ async def test_a_real_instance_is_dialled(nodes: Nodes, certs: Certificates) -> 
     with pytest.raises(ConnectionLost, match="cannot reach"):
         async with open_connection("127.0.0.1", 1, plaintext=True):
             pass
-    with pytest.raises(ValueError, match="neither of tls"):
+    with pytest.raises(ValueError, match="neither of the options tls"):
         async with open_connection("127.0.0.1", 1):
             pass
 

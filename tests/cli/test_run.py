@@ -283,7 +283,7 @@ def test_the_files_on_the_page_can_be_read() -> None:
         ("deliver.python = 'no_such_module:f'", "no_such_module:f cannot be had: ModuleNotFoundError"),
         ("plaintext = true\nlisten = '0.0.0.0:0'", "would leave this machine"),
         ("log_level = 'loud'", "log_level: 'loud': give one of debug, info, warning, error"),
-        ("database = 'x.db'", "neither of tls and plaintext"),
+        ("database = 'x.db'", "neither of the options tls and plaintext: give tls.cert, tls.key and tls.ca"),
         (f"speaks = {'[' * 3000}{']' * 3000}", "nested too deeply"),
         ("plaintext = true\ndeliver.stage = 'bad.toml'", "bad.toml/stage.json cannot be read: Not a directory"),
         ("plaintext = true\ndeliver.stage = '.'", "is no stage, and not empty (it has 'bad.toml')"),

@@ -350,7 +350,7 @@ def test_where_it_cannot_start_it_lets_go(nodes: Nodes) -> None:
     ("more", "says"),
     [
         ({"listen": None}, "nobody could send anything"),
-        ({"tls": None}, "neither of tls and plaintext"),
+        ({"tls": None}, "neither of the options tls and plaintext"),
         ({"subscriptions": ()}, "give .channel, key. pairs"),
         ({"subscriptions": "news"}, "give .channel, key. pairs"),
         ({"subscriptions": ["ab"]}, "give .channel, key. pairs"),

@@ -103,7 +103,7 @@ def test_this_machine_needs_no_word(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "status.example", "10.0.0.1"])
 def test_another_host_is_to_be_meant(host: str) -> None:
-    with pytest.raises(ValueError, match="status_anywhere=True"):
+    with pytest.raises(ValueError, match="or give the option status_anywhere"):
         InstanceOptions(plaintext=True, status=f"{host}:9464")
     assert InstanceOptions(plaintext=True, status=host, status_anywhere=True).status is not None
 

@@ -253,8 +253,8 @@ class EndpointOptions:
         """Raises ValueError without TLS or `plaintext`, and for plaintext to another machine."""
         if (self.tls is None) is not self.plaintext:
             raise ValueError(
-                f"{type(self).__name__} has {'neither' if self.tls is None else 'both'} of tls and plaintext=True: "
-                "give tls=TLS(cert, key, ca), or plaintext=True for a trial on one machine (D-15)"
+                f"{type(self).__name__} has {'neither' if self.tls is None else 'both'} of the options tls "
+                "and plaintext: give tls.cert, tls.key and tls.ca, or plaintext for a trial on one machine (D-15)"
             )
         if listen is not None:
             self._require_loopback(*listen)
@@ -268,8 +268,8 @@ class EndpointOptions:
     def _require_loopback(self, host: str, port: int) -> None:
         if self.plaintext and not is_loopback(host):
             raise ValueError(
-                f"plaintext with {_join_address(host, port)} would leave this machine: use tls=TLS(cert, key, ca), "
-                'or one of "localhost", "127.0.0.1", "[::1]" (D-15)'
+                f"plaintext with {_join_address(host, port)} would leave this machine: give the option tls in "
+                'place of plaintext, or one of "localhost", "127.0.0.1", "[::1]" (D-15)'
             )
 
 
@@ -496,7 +496,7 @@ class InstanceOptions(EndpointOptions):
         if revision is not None and LAYOUTS[revision].plaintext and not self.plaintext:
             raise ValueError(
                 f"{whose} speaks {revision.name}, whose programs know no TLS: give them an instance of their own with "
-                "plaintext=True, which stays on this machine (D-15)"
+                "the option plaintext, which stays on this machine (D-15)"
             )
 
     def __attrs_post_init__(self) -> None:
@@ -505,7 +505,7 @@ class InstanceOptions(EndpointOptions):
         if self.status is not None and not self.status_anywhere and not is_loopback(self.status[0]):
             raise ValueError(
                 f"the status at {_join_address(*self.status)} would leave this machine, and whoever reaches it reads "
-                f'peers, addresses and channels: use "127.0.0.1:{self.status[1]}", or say status_anywhere=True'
+                f'peers, addresses and channels: use "127.0.0.1:{self.status[1]}", or give the option status_anywhere'
             )
         self._require_transport(self.revision, "this instance")
         for peer, dialect in self.dialects.items():

@@ -28,7 +28,7 @@ def log_keys(context: ssl.SSLContext, path: Path) -> None:
         context.keylog_filename = str(path)
     except OSError as error:
         raise CertificateError(
-            f"{path} cannot be written as a key log ({error.strerror}): correct TLS(keylog=...), or leave it out"
+            f"{path} cannot be written as a key log ({error.strerror}): correct the option tls.keylog, or leave it out"
         ) from error
 
 

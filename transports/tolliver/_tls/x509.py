@@ -28,8 +28,8 @@ _NAME_SHOWN = 64
 _SAME_CA = "both sides need certificates of the same private CA"
 _WITH_UUID = "`tolliver certs DIR NAME --uuid UUID`"
 _THE_PEER = (
-    "the peer: Remote(host, port, identity=...), or, where its certificate has no UUID, Remote(host, port, "
-    "spki_sha256=...), which `tolliver pin FILE` prints"
+    "the peer as UUID@HOST:PORT, or, where its certificate has no UUID, with the SHA-256 of its key in front of the @, "
+    "which `tolliver pin FILE` prints"
 )
 NEW_CERTIFICATE = "make a new certificate with `tolliver certs`"
 _REMEDIES = {  # advice on a certificate that we refuse, by OpenSSL's X509_V_ERR_ number
@@ -50,7 +50,7 @@ _OUR_LIST = {  # advice on our revocation list, by the same numbers
     5: _SAME_CA,  # UNABLE_TO_DECRYPT_CRL_SIGNATURE
     8: _SAME_CA,  # CRL_SIGNATURE_FAILURE
     11: "check our clock",  # CRL_NOT_YET_VALID
-    12: "put a newer one in its place, and call reload_tls()",  # CRL_HAS_EXPIRED
+    12: "put a newer one in its place, and have it read again (SIGHUP, or reload_tls)",  # CRL_HAS_EXPIRED
     33: "it needs a list of each CA that signs members",  # UNABLE_TO_GET_CRL_ISSUER
     35: "its CA may not sign lists",  # KEYUSAGE_NO_CRL_SIGN
     36: "it has an extension that OpenSSL does not know",  # UNHANDLED_CRITICAL_CRL_EXTENSION
@@ -60,16 +60,16 @@ _REFUSALS = {  # advice on our certificate, by the name of the peer's alert (RFC
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
     "BAD_CERTIFICATE": "bad certificate: it may not hold the name that the peer dialled, or be damaged",
     "CERTIFICATE_EXPIRED": f"certificate expired: {NEW_CERTIFICATE}, or check the peer's clock",
-    "CERTIFICATE_REQUIRED": "certificate required: give one, see TLS(cert, key, ca)",
+    "CERTIFICATE_REQUIRED": "certificate required: give one, by the options tls.cert, tls.key and tls.ca",
     "CERTIFICATE_REVOKED": f"certificate revoked: {NEW_CERTIFICATE}",
     "CERTIFICATE_UNKNOWN": f"certificate unknown: {NEW_CERTIFICATE}",
     # In TLS 1.2: no client certificate, or a key that cannot be used.
-    "HANDSHAKE_FAILURE": "handshake failure: give a certificate with an EC or RSA key, see TLS(cert, key, ca)",
+    "HANDSHAKE_FAILURE": "handshake failure: give a certificate with an EC or RSA key, by tls.cert and tls.key",
     "UNKNOWN_CA": f"unknown CA: {_SAME_CA}",
     "UNSUPPORTED_CERTIFICATE": "unsupported certificate: it needs the key usages serverAuth and clientAuth",
 }
-_NOT_TLS = "it does not speak TLS: is it a tolliver instance, and one without plaintext=True?"
-_OTHER_VERSION = "it speaks no TLS version that we do: upgrade it, or admit TLS 1.2 on both sides with tls12=True"
+_NOT_TLS = "it does not speak TLS: is it a tolliver instance, and one without the option plaintext?"
+_OTHER_VERSION = "it speaks no TLS version that we do: upgrade it, or admit TLS 1.2 on both sides by the option tls12"
 _MISUNDERSTANDINGS = {  # failures that are not about certificates, by OpenSSL's reason
     "HTTP_REQUEST": _NOT_TLS,
     "HTTPS_PROXY_REQUEST": _NOT_TLS,
@@ -186,7 +186,7 @@ class Breakdown:
             return ConnectionLost(f"TLS with {self.peer} broke down: {self.words}", DialCause.TLS)
         if self.ended:
             return ConnectionLost(
-                f"{self.peer} closed during the TLS handshake, as one with plaintext=True does: its log may say why",
+                f"{self.peer} closed during the TLS handshake, as one in plaintext does: its log may say why",
                 DialCause.CLOSED,
             )
         text = _MISUNDERSTANDINGS.get(self.reason, self.words)
