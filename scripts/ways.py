@@ -13,7 +13,6 @@ from __future__ import annotations
 import socket
 import sys
 import tempfile
-import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -253,13 +252,6 @@ def found(ways: Sequence[Way], calls: Sequence[Call]) -> list[list[int]]:
     return places
 
 
-def files(calls: Sequence[Call], places: Sequence[int]) -> list[str]:
-    """Files that stand on the way: those of the hops, and of the functions between two of them that call each other."""
-    first = places[0]
-    on_the_way = {number: None for place in places for number in (place, *calls[place].callers) if number >= first}
-    return [*dict.fromkeys(file for number in sorted(on_the_way) if (file := calls[number].place[0]).endswith(".py"))]
-
-
 def table(way: Way, calls: Sequence[Call], places: Sequence[int]) -> Iterator[str]:
     """The hops of a way, and for each the hop in whose call it happens, or the thread that begins it."""
     yield "| | file | function | within | |"
@@ -273,18 +265,6 @@ def table(way: Way, calls: Sequence[Call], places: Sequence[int]) -> Iterator[st
 
 
 def drawn() -> dict[str, Iterable[str]]:
-    """Tables of all ways, and the files that a message passes to the socket, by their names on the page."""
+    """Tables of all ways, by their names on the page."""
     calls = recorded()
-    places = found(WAYS, calls)
-    tables: dict[str, Iterable[str]] = {way.name: table(way, calls, at) for way, at in zip(WAYS, places, strict=True)}
-    return {"files_to_socket": _counted(calls, places[0]), **tables}
-
-
-def _counted(calls: Sequence[Call], places: Sequence[int]) -> Iterable[str]:
-    to_store = [place for place in places if place <= next(one for one in places if not calls[one].is_main)][:-1]
-    early, all_files = files(calls, to_store), files(calls, places)
-    late = all_files[len(early) :]
-    first, rest = (", ".join(f"`{name}`" for name in names) for names in (early, late))
-    text = f"From `send` to the store's job a message passes {len(early)} files: {first}. "
-    text += f"From there to the socket it passes {len(late)} more: {rest}."
-    return textwrap.wrap(text, 120, break_on_hyphens=False)
+    return {way.name: table(way, calls, at) for way, at in zip(WAYS, found(WAYS, calls), strict=True)}

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from scripts.draw.rooms import PAGE
-from scripts.ways import WAYS, Call, Hop, Way, files, found, recorded, table
+from scripts.ways import WAYS, Call, Hop, Way, found, recorded, table
 
 
 def test_every_hop_of_the_page_is_called_in_its_order() -> None:
@@ -54,7 +54,7 @@ def test_a_hop_that_is_not_called_there_is_no_way(hops: tuple[Hop, ...], missing
         found([Way("way", hops)], CALLS)
 
 
-def test_a_way_names_the_row_in_whose_call_a_hop_is_and_the_files_between() -> None:
+def test_a_way_names_the_row_in_whose_call_a_hop_is() -> None:
     way = Way("way", (ONE, TWO, ONE))
     [places] = found([way], CALLS)
     assert places == [1, 3, 4]
@@ -63,7 +63,6 @@ def test_a_way_names_the_row_in_whose_call_a_hop_is_and_the_files_between() -> N
         "| 2 | `_store/sqlite.py` | `SQLiteStore.commit` | 1 | stores |",
         "| 3 | `_node/node.py` | `Node.send` | the store's thread | asks |",
     ]
-    assert files(CALLS, places) == ["_node/node.py", "_driver/jobs.py", "_store/sqlite.py"]
 
 
 def test_nothing_of_the_recording_stays_on() -> None:
