@@ -239,8 +239,9 @@ def test_a_file_of_an_earlier_period_is_put_aside_and_replaces_none(tmp_path: Pa
     assert bodies(path)[-2:] == [b"3", b"4"]
 
 
+@pytest.mark.parametrize("begun", [False, True])
 def test_lines_do_not_go_to_a_file_that_another_process_has_put_aside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, flock = tmp_path / "lines.jsonl", fcntl.flock
     append(path, [run_of(b"first")])
@@ -248,6 +249,8 @@ def test_lines_do_not_go_to_a_file_that_another_process_has_put_aside(
     def late(fd: int, how: int) -> None:
         """It comes between the opening and the lock."""
         path.rename(tmp_path / "aside")
+        if begun:
+            path.touch(0o600)
         flock(fd, how)
 
     with monkeypatch.context() as raced:
