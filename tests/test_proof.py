@@ -6,13 +6,14 @@ import re
 import shlex
 import time
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
 
 from scripts.prove import __main__ as proof
 from scripts.prove.graph import Graph
-from scripts.prove.page import quoting
+from scripts.prove.page import Outcome, details, quoting
 from scripts.prove.rows import ROWS, Row
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,10 +41,21 @@ def test_the_page_is_drawn_from_what_was_run() -> None:
         assert path.read_text() == quoting(path.read_text(), proof.load())
 
 
-def test_a_row_is_a_line_and_the_rest_is_folded() -> None:
-    rows, details = proof.PAGE.read_text().split("## Details")
-    assert max(map(len, rows.splitlines())) < 400
-    assert details.count("<details") == details.count("</details>") == len(ROWS)
+def test_a_row_is_a_line_and_the_reference_has_the_rest() -> None:
+    assert max(map(len, proof.PAGE.read_text().splitlines())) < 400
+    assert details(proof.load()).count("\n## ") == len(ROWS)
+
+
+def test_figures_of_all_adapters_are_the_least_and_the_most() -> None:
+    said = [
+        {"size": f"{size} runs, {kind}", "figures": f"messages: {ms} ms; messages: 0 lost; streams: {ms} ms"}
+        for size, kind, ms in (("5", "asyncio", "12.5"), ("5", "trio", "9"))
+    ]
+    commands = [f"python -m x {kind} --size 5" for kind in ("asyncio", "trio")]
+    outcome = {"passed": True, "commands": commands, "said": said, "date": "", "commit": "", "seconds": 1}
+    text = details({"V1": cast("Outcome", outcome)})
+    assert "- 5 runs, on 2 adapters: messages: 9 to 12.5 ms, 0 lost; streams: 9 to 12.5 ms\n" in text
+    assert "`python -m x KIND --size 5`" in text
 
 
 def test_the_readme_quotes_only_figures_of_the_page() -> None:
@@ -79,7 +91,7 @@ def test_numbers_over_time_are_a_line_of_the_page() -> None:
     program = f"print({said!r}); print('result: V0 | 3 runs | 0 lost')"
     outcome = proof.run(Row("V0", "nothing", "3 runs", (shlex.join(["python", "-c", program]),)))
     assert outcome["graphs"] == [said]
-    [line] = [line for line in proof.page({"V1": outcome}).splitlines() if line.startswith("- memory, MiB: ")]
+    [line] = [line for line in details({"V1": outcome}).splitlines() if line.startswith("- memory, MiB: ")]
     bars = line.split("`")[1]
     assert (bars[0], bars[-1], len(bars)) == ("▁", "█", 48)
     assert line.endswith("` from 0 to 99")
@@ -124,4 +136,4 @@ def test_a_row_that_was_run_in_full_is_not_less_than_asked() -> None:
     outcome = proof.run(row)
     for commands, smaller in ((real.commands, True), (real.full, False)):
         outcome["commands"] = [*commands]
-        assert (f"- In that size: `{real.full[0]}`" in proof.page({"V7": outcome})) is smaller
+        assert (f"- In that size: `{real.full[0]}`" in details({"V7": outcome})) is smaller

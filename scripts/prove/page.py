@@ -1,4 +1,4 @@
-"""Page of the proofs: one line a row, details folded; the short table of README.md, the sentence of the first page.
+"""Page of the proofs: one line a row, all of it for the reference, and short quotes.
 
 Everything in them is drawn from docs/proof.json; nothing is written by hand.
 """
@@ -44,8 +44,8 @@ class Quoted(NamedTuple):
 
 HEAD = """# Promises, and how they are proved
 
-Each row is a promise, and what came out when it was last tried. [Below](#details) is every row in full: the size that
-a release asks for, all figures, the command, the day and the commit.
+Each row is a promise, and what came out when it was last tried. The reference of the site has every row in full, out of
+`docs/proof.json`: the size that a release asks for, all figures, the command, the day and the commit.
 
 - `make proof` runs all rows, in about an hour on two cores.
 - `make proof ROWS="V7 V8"` runs some of them.
@@ -53,8 +53,7 @@ a release asks for, all figures, the command, the day and the commit.
 
 A row that fails says so here until it is run again. No figure on this page is written by hand.
 """
-DETAILS = """
-## Details
+DETAILS = """# Proofs in full
 
 A row that does not fit into an hour on two cores is run in a smaller size; where that is so, the row says how to run
 what is asked for. KIND is asyncio, trio, twisted or blocking, one after the other; figures are the least and the most
@@ -80,7 +79,12 @@ def page(outcomes: Mapping[str, Outcome]) -> str:
     """docs/proof.md, but for the links to rulings."""
     lines = [HEAD, "| row | promise | tried with | result | |", "|---|---|---|---|---|"]
     lines += [_line(row, outcomes.get(row.name)) for row in ROWS]
-    lines += [DETAILS]
+    return "\n".join(lines) + "\n"
+
+
+def details(outcomes: Mapping[str, Outcome]) -> str:
+    """Page of the reference: every row in full."""
+    lines = [DETAILS]
     for row in ROWS:
         lines += _details(row, outcomes.get(row.name))
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -145,7 +149,7 @@ def _first(text: str, count: int) -> str:
 
 
 def _details(row: Row, outcome: Outcome | None) -> Iterator[str]:
-    yield f'<details markdown="1">\n<summary>{row.name}: {row.what.partition(":")[0]}</summary>\n'
+    yield f"## {row.name}: {row.what}\n"
     yield f"- Asked for: {row.asked}."
     if row.full and (outcome is None or tuple(outcome["commands"]) != row.full):
         yield f"- In that size: {_commands(row.full)}."
@@ -156,7 +160,7 @@ def _details(row: Row, outcome: Outcome | None) -> Iterator[str]:
         yield f"- Run on {outcome['date']} at {outcome['commit']}, in {took}: {_commands(outcome['commands'])}."
         yield from (f"- {size}: {figures}" for size, figures in _together(outcome["said"]))
         yield from (f"- {graph.drawn()}" for graph in map(Graph.heard, outcome.get("graphs", ())) if graph)
-    yield "\n</details>\n"
+    yield ""
 
 
 def _together(said: list[Said]) -> Iterator[tuple[str, str]]:

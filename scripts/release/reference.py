@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from scripts.draw import causes, metrics, states
 from scripts.draw import options as keys
+from scripts.prove.__main__ import load
+from scripts.prove.page import details
 from scripts.release.api import PACKAGES, SEARCH, loaded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +55,7 @@ def references() -> Iterator[tuple[str, str]]:
     yield "causes.md", causes.page()
     yield "metrics.md", metrics.page()
     yield "states.md", states.page()
+    yield "proofs.md", details(load())
 
 
 def summary(text: str) -> str:
