@@ -136,8 +136,9 @@ fuzz: $(VENV)/.ready
 proof: $(VENV)/.ready java tshark
 	$(BIN)/python -m scripts.prove $(ROWS)
 
-# A wheel and a source archive in dist, built twice and checked, with a bill of materials. AGAINST=COMMIT compares the
-# public interface with that commit, else with the last release.
+# A wheel and a source archive in dist, built twice, checked and tried, with a bill of materials. AGAINST=COMMIT compares
+# the public interface with that commit, else with the last release. Without [tool.tolliver] repository in pyproject.toml
+# it is a candidate alone.
 .PHONY: release versions docs docs-serve
 release: $(VENV)/.release
 	$(BIN)/python -m scripts.release $(if $(AGAINST),--against $(AGAINST))
@@ -158,7 +159,7 @@ versions: $(VENV)/.release
 	$(BIN)/python -m scripts.release.versions
 
 $(VENV)/.release: pyproject.toml | $(VENV)/.pip
-	$(PIP_INSTALL) --group release
+	$(PIP_INSTALL) --editable '.[cli]' --group release
 	@touch $@
 
 check: $(VENV)/.ready

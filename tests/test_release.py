@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import tomllib
 from collections.abc import Callable
 from email.message import Message
 from pathlib import Path
@@ -13,12 +15,12 @@ import pytest
 
 import tolliver_proto
 from scripts.release import __main__ as release
-from scripts.release import versions
+from scripts.release import hosting, versions
 from scripts.rooms import ROOT
 
 api = pytest.importorskip("scripts.release.api", reason="griffe is not installed: pip install --group release")
 KINDS = ("added", "changed", "deprecated", "fixed", "removed", "security")
-PROJECT = "tolliver_proto-0.1.0.dist-info"
+PROJECT = f"tolliver_proto-{tolliver_proto.__version__}.dist-info"
 
 
 def metadata(**changed: str) -> Message:
@@ -95,6 +97,67 @@ def test_every_fragment_of_the_changelog_has_a_known_type() -> None:
     names = [path.name for path in found]
     assert [name for name in names if not re.fullmatch(rf"[\w-]+\.({'|'.join(KINDS)})\.md", name)] == []
     assert [path.name for path in found if not path.read_text("utf-8").startswith("**")] == []
+
+
+# Address of the repository.
+
+ADDRESS = "https://example.org/us/tolliver"
+
+
+def test_the_address_is_filled_into_links_contact_and_readme(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "README.md", "SECURITY.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    hosting.fill(tmp_path, ADDRESS, "0.1.0")
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["urls"] == hosting.urls(ADDRESS, "0.1.0")
+    assert f"[the private report]({ADDRESS}/security/advisories/new)" in (tmp_path / "SECURITY.md").read_text("utf-8")
+    readme = (tmp_path / "README.md").read_text("utf-8")
+    targets = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", readme, flags=re.MULTILINE | re.DOTALL))
+    assert [target for target in targets if not target.startswith((ADDRESS, "#"))] == []
+    for kind, path in re.findall(rf"\({ADDRESS}/(\w+)/v0\.1\.0/([^)#\s]+)", readme):
+        assert kind == ("raw" if path.endswith((".svg", ".png")) else "blob")
+        assert (ROOT / path).exists()
+
+
+def test_links_that_lead_elsewhere_and_code_stay_as_they_are() -> None:
+    text = "[a](https://a.b) [c](#c) [d](docs/d.md#e)\n\n```\n[f](g.md)\n```\n"
+    expected = text.replace("(docs/d.md#e)", f"({ADDRESS}/blob/v1/docs/d.md#e)")
+    assert hosting.absolute(text, ADDRESS, "1") == expected
+
+
+def test_a_text_without_a_place_for_the_address_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    with pytest.raises(SystemExit, match=r"pyproject\.toml has no place for the address of the repository"):
+        hosting.fill(tmp_path, ADDRESS, "0.1.0")
+
+
+def test_links_of_the_metadata_are_those_of_the_repository() -> None:
+    told = metadata()
+    assert list(release.address_problems(told, "")) == []
+    assert list(release.address_problems(told, ADDRESS)) == ["the metadata have other links of the project"]
+    for label, url in hosting.urls(ADDRESS, tolliver_proto.__version__).items():
+        told["Project-URL"] = f"{label}, {url}"
+    assert list(release.address_problems(told, ADDRESS)) == []
+    told.set_payload("[guarantees](docs/guarantees.md)")
+    assert list(release.address_problems(told, ADDRESS)) == [
+        "the README links to files beside it, which an index has not"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "candidate"),
+    [("0.1.0rc1", True), ("0.1.0b2", True), ("0.2.0.dev3", True), ("0.1.0", False), ("1.10.2", False)],
+)
+def test_a_candidate_is_told_by_its_version(version: str, candidate: bool) -> None:
+    assert hosting.is_candidate(version) == candidate
+
+
+def test_a_release_without_the_address_says_what_is_missing() -> None:
+    empty = r"\[tool\.tolliver\] repository in pyproject\.toml is empty"
+    assert re.search(empty, hosting.missing("", "0.1.0rc1"))
+    with pytest.raises(SystemExit, match=rf"0\.1\.0 is no candidate.*{empty}"):
+        hosting.missing("", "0.1.0")
+    assert {hosting.missing(ADDRESS, version) for version in ("0.1.0", "0.1.0rc1")} == {""}
 
 
 # Breaks.

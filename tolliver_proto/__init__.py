@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ._common.lazy_names import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.1.0rc1"
 """Version of the distribution, and of all packages in it: nowhere else is it written."""
 
 if TYPE_CHECKING:

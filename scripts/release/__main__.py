@@ -2,8 +2,10 @@
 
     python -m scripts.release [--out dist] [--against COMMIT]
 
-It builds from fresh copies of the files that git has, so that nothing else gets in. `--against` is for the break check
-(scripts/release/api.py). Needs the dependency group `release`.
+It builds from fresh copies of the files that git has, so that nothing else gets in, and fills in the address of the
+repository (scripts/release/hosting.py). Without that setting it says what is missing, and makes a candidate alone. The
+first message of README is sent with the wheel (scripts/release/installed.py). `--against` is for the break check
+(scripts/release/api.py). Needs the extra `cli` and the dependency group `release`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from zipfile import ZipFile
 
+from scripts.release import hosting, installed
 from scripts.rooms import packages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +39,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TYPED = ("tolliver_proto", "tolliver")
 PLAIN = ("pyspark_tolliver",)
 _WITH_SOURCES = ("README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "pyproject.toml", "docs/messaging.md")
+_SIZES = {".whl": 3 * 2**19, ".gz": 4 * 2**20}
+"""Bytes that an archive may have: half as much again as it had when it was first made."""
 _REQUIREMENT = re.compile(r"^(?P<name>[\w.-]+)(?P<extras>\[[^]]*\])?(?P<range>[^;]*?)\s*(?:;(?P<marker>.*))?$")
 _OF_EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 
@@ -69,10 +74,12 @@ def copied(into: Path) -> Path:
     return into
 
 
-def built(into: Path, epoch: str) -> list[Path]:
+def built(into: Path, epoch: str, address: str) -> list[Path]:
     """A source archive, and the wheel that is built from it."""
     with tempfile.TemporaryDirectory() as folder:
         sources = copied(Path(folder))
+        if address:
+            hosting.fill(sources, address, version())
         run(sys.executable, "-m", "build", "--no-isolation", "--outdir", into, cwd=sources, SOURCE_DATE_EPOCH=epoch)
     return sorted(path for path in into.iterdir() if path.name.endswith((".whl", ".tar.gz")))
 
@@ -129,6 +136,16 @@ def metadata_problems(metadata: Message) -> Iterator[str]:
         yield "the README has no type"
 
 
+def address_problems(metadata: Message, address: str) -> Iterator[str]:
+    """Links of the metadata that are not those of the repository. Without its address there are none to be."""
+    wished = hosting.urls(address, version()) if address else {}
+    if {*metadata.get_all("Project-URL", [])} != {f"{label}, {url}" for label, url in wished.items()}:
+        yield "the metadata have other links of the project"
+    text = str(metadata.get_payload() or "")
+    if address and hosting.absolute(text, address, version()) != text:
+        yield "the README links to files beside it, which an index has not"
+
+
 def source_problems(archive: Path) -> Iterator[str]:
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
@@ -136,6 +153,12 @@ def source_problems(archive: Path) -> Iterator[str]:
     yield from (f"the source archive lacks {name}" for name in sorted(needed - names))
     private = {name for name in names if name.split("/")[0] in {".git", ".venv", ".ci", "dist", "build"}}
     yield from (f"the source archive has {name}" for name in sorted(private))
+
+
+def size_problems(archive: Path) -> Iterator[str]:
+    size, most = archive.stat().st_size, _SIZES[archive.suffix]
+    if size > most:
+        yield f"{archive.name} has {size:,} bytes, more than {most:,}: look at what came in, or raise _SIZES"
 
 
 # Bill of materials.
@@ -212,15 +235,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--against", metavar="COMMIT", default="", help="compare the public interface with this one")
     options = parser.parse_args(arguments)
+    address = hosting.repository(ROOT)
+    missing = hosting.missing(address, version())
     epoch = moment()
     shutil.rmtree(options.out, ignore_errors=True)
     options.out.mkdir(parents=True)
-    files = built(options.out, epoch)
+    files = built(options.out, epoch, address)
     with tempfile.TemporaryDirectory() as again:
-        other = {path.name: digest(path) for path in built(Path(again), epoch)}
+        other = {path.name: digest(path) for path in built(Path(again), epoch, address)}
     problems = [f"{path.name}: built twice, two results" for path in files if other.get(path.name) != digest(path)]
     sources, wheel = (next(path for path in files if path.name.endswith(end)) for end in (".tar.gz", ".whl"))
     problems += [*wheel_problems(wheel), *source_problems(sources)]
+    problems += [problem for path in files for problem in size_problems(path)]
+    problems += [*address_problems(in_wheel(wheel)[1], address), *installed.problems(wheel)]
     run(sys.executable, "-m", "twine", "check", "--strict", *files)
     metadata = in_wheel(wheel)[1]
     materials = options.out / f"{wheel.name.partition('-py3')[0]}.cdx.json"
@@ -231,6 +258,8 @@ def main(arguments: list[str] | None = None) -> int:
     api: Any = import_module("scripts.release.api")
     problems += ["the public interface broke unannounced"] * api.main(["--against", options.against])
     print(sums + draft.rstrip())
+    if missing:
+        print(missing)
     for problem in problems:
         print(problem, file=sys.stderr)
     print(f"{len(json.loads(materials.read_text('utf-8'))['components'])} libraries, {len(problems)} problems")
