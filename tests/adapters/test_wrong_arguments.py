@@ -227,7 +227,7 @@ class Name(StrEnum):
 
 
 class Body(bytes):
-    """What a library gives for bytes."""
+    """Bytes, as a library has them."""
 
 
 @EACH_ADAPTER

@@ -178,6 +178,8 @@ def test_last_values_wait_for_no_peer(tmp_path: Path) -> None:
     with closing(open_store(path)) as store:
         store.commit([storing([1], (VALUES,))])
     assert objects("outbox", "show", path) == objects("outbox", "list", path) == []
+    (kept,) = objects("outbox", "list", path, "--peer", VALUES)
+    assert (kept["peer"], kept["channel"], kept["parked"]) == (str(VALUES), "channel", False)
     assert shown("peers", path) == "no peer is known\n"
 
 

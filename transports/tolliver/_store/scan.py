@@ -87,8 +87,11 @@ class DatabaseScan:
 
     def peers(self) -> dict[int, UUID]:
         """Peers by number, without the owner of retained messages, which is no peer."""
+        return {number: uuid for number, uuid in self._owners().items() if not is_keeper(uuid)}
+
+    def _owners(self) -> dict[int, UUID]:
         rows = self._connection.execute("SELECT id, uuid FROM peer")
-        return {number: peer for number, uuid in rows if not is_keeper(peer := UUID(bytes=uuid))}
+        return {number: UUID(bytes=uuid) for number, uuid in rows}
 
     def known(self) -> list[Known]:
         """All peers, in the order in which they became known."""
@@ -117,8 +120,8 @@ class DatabaseScan:
         return [one for number, uuid in self.peers().items() for one in self._waiting(number, uuid)]
 
     def messages(self, peer: UUID | None = None) -> Iterator[Undelivered]:
-        """Messages of each peer, or of one, oldest first. A damaged message has no names."""
-        for number, uuid in self.peers().items():
+        """Messages of each peer, or of one owner, oldest first. A damaged message has no names."""
+        for number, uuid in (self.peers() if peer is None else self._owners()).items():
             if peer in (None, uuid):
                 for _, _, wire_id, size, parked, stored_at, (channel, key) in self._deliveries.listed(number, 0, 0):
                     yield Undelivered(uuid, wire_id, channel, key, size, stored_at or None, parked)
