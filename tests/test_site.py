@@ -77,6 +77,16 @@ def test_links_of_pages_lead_to_pages_of_the_site(pages: Path) -> None:
             assert re.match(r"[a-z]+:", target) or (path.parent / target).exists(), f"{path.name}: {target}"
 
 
+def test_programs_that_read_find_each_page_in_one_line(pages: Path) -> None:
+    lines = (pages / "llms.txt").read_text("utf-8").splitlines()
+    assert lines[:3] == ["# tolliver", "", f"> {SETTINGS['site_description']}"]
+    found = [re.fullmatch(r"- \[.+?\]\((\S+)\.html\): (\S.{20,})", line) for line in lines if line.startswith("- ")]
+    places = [one[1] for one in found if one]
+    assert len(places) == len(found)
+    assert {*places} >= {path.stem for path in pages.glob("*.md")}
+    assert [place for place in places if not (pages / f"{place}.md").is_file()] == []
+
+
 def test_something_from_elsewhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         '<link rel="x" href="https://example.org/a.css"><a href="https://example.org">b</a>'

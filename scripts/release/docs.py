@@ -16,10 +16,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from scripts.pages import LEADS, rulings
 from scripts.release import reference, search
@@ -43,6 +45,7 @@ _NAMED = re.compile(r"\[((?:docs/)?[\w-]+\.md)\]\(([^)\s]+)\)")
 _MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FOLDED = '<details markdown="1">\n<summary>The diagram as text</summary>\n\n```text\n\\1```\n\n</details>'
 _ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(https?://[^\"'\s>]+)")
+_SAYS = 50  # characters of a line about a page, at least
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -102,6 +105,38 @@ def written(into: Path) -> None:
     folder.mkdir()
     for name, text in reference.references():
         (folder / name).write_text(text, "utf-8")
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
+    (into / "llms.txt").write_text(overview(into, settings), "utf-8")
+
+
+def overview(pages: Path, settings: dict[str, Any]) -> str:
+    """The site for a program that reads it, as llmstxt.org describes: each page with its name and one line."""
+    lines = [f"# {settings['site_name']}", "", f"> {settings['site_description']}"]
+    for part in settings["nav"]:
+        for title, entries in part.items():
+            named = (_named(pages / name) for name in _files(entries) if (pages / name).is_file())
+            lines += ["", f"## {title}", "", *named]
+    return "\n".join(lines) + "\n"
+
+
+def _files(entries: Any) -> Iterator[str]:
+    """Pages of a part of the navigation, in their order."""
+    if isinstance(entries, str):
+        yield entries
+        return
+    for below in entries.values() if isinstance(entries, dict) else entries:
+        yield from _files(below)
+
+
+def _named(path: Path) -> str:
+    """A page as a line: its heading, and the sentences that follow, until they say something."""
+    heading, text = re.split(r"^# (.+)\n+", path.read_text("utf-8"), maxsplit=1, flags=re.MULTILINE)[1:]
+    paragraphs = re.sub(r"<!--.*?-->\n*", "", text, flags=re.DOTALL).split("\n\n")
+    first = next(" ".join(one.split()) for one in paragraphs if re.match(r"[\w`*]", one))
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*_]{2}", r"\1", first)
+    about = re.match(rf".{{{_SAYS}}}.*?[.:](?= |$)", plain)
+    place = f"{path.parent.name}/" * (path.parent.name == "reference") + f"{path.stem}.html"
+    return f"- [{heading.strip('`')}]({place}): {(about[0] if about else plain).rstrip(':')}"
 
 
 def sources(text: str) -> list[str]:
