@@ -13,10 +13,9 @@ from pathlib import Path
 
 from scripts import ways
 from scripts.pages import ROOT, with_parts
-from scripts.rooms import CORE, KERNEL, PARTS, TRANSPORTS, Room, When, arrows, calls, packages
+from scripts.rooms import CORE, KERNEL, PARTS, TRANSPORTS, Room, When, arrows, packages
 
 PAGE = ROOT / "docs" / "architecture.md"
-MACHINE = "tolliver_proto"
 
 Calls = Mapping[str, Collection[str]]
 
@@ -54,16 +53,6 @@ def picture(called: Calls) -> Iterator[str]:
     for name, goals in reduced(called).items():
         yield from (f"    {short(name)} --> {short(goal)}" for goal in goals)
     yield "```"
-
-
-def merged(called: Calls) -> dict[str, set[str]]:
-    """The rooms of the transports; the pure package is one room to them."""
-    core = {room.name for floor in CORE for room in floor}
-    return {
-        name: {MACHINE if goal in core else goal for goal in goals}
-        for name, goals in called.items()
-        if name not in core
-    }
 
 
 _BESIDE = ("node", "parts", "services", "pattern", "context", "link")
@@ -107,15 +96,11 @@ def _is_within(module: str, name: str) -> bool:
 def parts() -> dict[str, Iterable[str]]:
     """Drawn parts, by their names on the page."""
     modules = packages()
-    called = calls(arrows(modules, modules))
-    core = {room.name: called[room.name] for floor in CORE for room in floor}
     return {
         "core_table": table(CORE, 1),
-        "core_picture": picture(core),
         "kernel_table": kernel_table(modules),
         "kernel_picture": kernel_picture(modules),
         "transports_table": table(TRANSPORTS, 1 + len(CORE)),
-        "transports_picture": picture(merged(called)),
         **ways.drawn(),
     }
 
