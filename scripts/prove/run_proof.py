@@ -9,9 +9,9 @@ Every step something befalls the service. At the end all that was sent drains, a
 in its place. Exit status 1 if a message is missing, or one came that was never sent, if the file has a NUL in it, or if
 the process ended with another status than it should.
 
-Then the same file alone: three processes append to it as a `tolliver run` does, while no file of theirs may grow beyond
-a little more than it has, and are killed three times as often as there are steps. Every line that was said to be on
-the disk must stand there.
+Then a file alone that rotates: three processes append to it as a `tolliver run` does, while no file of theirs may grow
+beyond a little more than it has, and are killed three times as often as there are steps. Every line that was said to be
+on the disk must stand there, or in a file that was put aside, none of which is larger than it may be.
 """
 
 from __future__ import annotations
@@ -118,11 +118,13 @@ peer = UUID("01890000-0000-7000-8000-000000000001")
 while True:
     bodies = [b"%s-%d" % (name.encode(), number + one) for one in range(3)]
     run = [Delivery(1, peer, Message("c", "k", body, 7)) for body in bodies]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + rng.randrange(1200), hard))
     try:
-        append(path, [run])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + rng.randrange(1200), hard))
+        append(path, [run], rotate_size=20_000)
     except OSError:
         continue
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     os.write(1, b"".join(body + b"\\n" for body in bodies))
     number += 3
 """
@@ -399,12 +401,14 @@ def prove_file(folder: Path, kills: int, seed: int) -> Counter[str]:
         for process, _ in writers:
             process.kill()
             process.wait()
-    there = set()
-    for line in _lines(path):
+    files, there = [*folder.glob("lines*.jsonl")], set()
+    for line in (line for one in files for line in _lines(one)):
         with suppress(ValueError):
             there.add(base64.b64decode(json.loads(line)["body"]))
     ours = {line for one in said for line in one.read_bytes().split(b"\n")[:-1]}
-    return Counter(lines=len(ours), lost=len(ours - there), NULs=path.read_bytes().count(0))
+    too_large = sum(one.stat().st_size > 20_000 for one in files)
+    nuls = sum(one.read_bytes().count(0) for one in files)
+    return Counter(lines=len(ours), files=len(files), lost=len(ours - there), too_large=too_large, NULs=nuls)
 
 
 def _is_torn(one: tuple[str, bytes], sent: set[tuple[str, bytes]]) -> bool:
@@ -428,10 +432,10 @@ def main() -> int:
     )
     print(
         f"result: run | {3 * options.steps} kills of three writers of one file | {file['lines']:,} lines, a full disk, "
-        f"{file['lost']} lost, {file['NULs']} NULs"
+        f"{file['files']} files in turn, {file['too_large']} too large, {file['lost']} lost, {file['NULs']} NULs"
     )
     bad = [counts[name] for name in ("lost", "unexpected", "NULs", "twice staged")]
-    return 1 if any(bad) or file["lost"] or file["NULs"] else 0
+    return 1 if any(bad) or file["lost"] or file["NULs"] or file["too_large"] else 0
 
 
 if __name__ == "__main__":

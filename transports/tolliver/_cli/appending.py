@@ -149,7 +149,7 @@ def append(
     """
     lines = "".join(map(as_json, runs)).encode("utf-8", "backslashreplace")
     fd = _open(file)
-    if _is_over(os.fstat(fd), len(lines), rotate_size, rotate_age):
+    if _is_over(os.fstat(fd), len(lines) + 1, rotate_size, rotate_age):  # a torn line may get its end
         try:
             _put_aside(file, os.fstat(fd).st_mtime)
         finally:
