@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 def check_type(name: str, value: Any, kind: type | UnionType, give: str) -> None:
-    """Raises TypeError for a value that is not of this type."""
+    """Raises TypeError for a value that is not of the type `kind`; the text says to `give` another."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r:.100}: give {give}")
 
 
 def check_count(name: str, value: Any, least: int = 0, most: int = MOST) -> None:
-    """Raises TypeError, and ValueError for a number out of range."""
+    """Raises TypeError for a value that is no whole number, ValueError for one below `least` or above `most`."""
     check_type(name, value, int, f"a number, {least} or more")
     if not least <= value <= most:
         bound = f"{least} or more" if value < least else f"at most {most}"
@@ -53,7 +53,8 @@ def check_timeout(value: Any) -> None:
 
 
 def check_peer(name: str, value: Any, or_owner: bool = False) -> None:
-    """Raises TypeError, and LocalProtocolError for the UUID of a queue or of the last values."""
+    """Raises TypeError for a value that is no UUID, and LocalProtocolError for that of a queue or of the last values,
+    unless `or_owner` allows it."""
     check_type(name, value, UUID, "the UUID of a peer")
     if is_owner(value) and not or_owner:
         raise LocalProtocolError("no_peer", f"{name}={value}: this UUID owns jobs or last values, give that of a peer")

@@ -24,7 +24,7 @@ def counters_by() -> Any:
 
 
 def gauge() -> Any:
-    """Makes a field for a present size, which may fall."""
+    """Makes a field for a gauge: a current amount, such as pending messages, which may fall."""
     return field(default=0, metadata={"kind": "gauge"})
 
 
@@ -41,7 +41,7 @@ class Snapshot(Mapping[str, int]):
         return self._of("counter")
 
     def gauges(self) -> dict[str, int]:
-        """Returns the present sizes, by name."""
+        """Returns the values of the fields made by `gauge`, by name."""
         return self._of("gauge")
 
     def _of(self, kind: Kind) -> dict[str, int]:

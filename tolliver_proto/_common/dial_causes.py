@@ -41,7 +41,7 @@ class DialCause(StrEnum):
 
     @property
     def text(self) -> str:
-        """The cause as a clause for people, to stand before a colon."""
+        """Returns the cause as a clause for people, to be followed by a colon and details."""
         return _TEXTS[self]
 
     @property

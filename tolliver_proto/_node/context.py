@@ -114,18 +114,18 @@ class Context(TableState[Link, Action]):
         self.acl = acl
 
     def cause(self, link: Link, size: int) -> None:
-        """Counts bytes of answers that the peer caused (D-12); schedules the end of a link above the limit."""
+        """Counts `size` bytes of answers that the peer caused (D-12); schedules the end of a link above the limit."""
         link.answers += size
         if link.answers > self.limits.max_answers:
             self.flooding[link] = None
 
     def gather(self, run: Deliver) -> None:
-        """Hands out this run next; until then deliveries can be added to it."""
+        """Makes this run of deliveries the next action; until it is handed out, more can be added."""
         self.run = run
         self.actions.append(run)
 
     def end_run(self) -> None:
-        """Puts deliveries that follow into another run."""
+        """Ends the current run: deliveries from now on go into another Deliver."""
         self.run = None
 
     def go_on_reading(self, link: Link, reason: Hold) -> None:

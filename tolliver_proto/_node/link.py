@@ -30,7 +30,7 @@ from .subscriptions import matching
 
 
 class PeerSubscriptions:
-    """The record of the lists on a peer: its subscriptions."""
+    """Subscriptions of a peer: the record that the part `lists` keeps in each Peer."""
 
     __slots__ = (
         "held",
@@ -79,7 +79,7 @@ class PeerSubscriptions:
 
 
 class PeerStanding:
-    """The record of the links on a peer: its identity, its pinned key, and its clones."""
+    """Identity, pinned key and clones of a peer: the record that the part `links` keeps in each Peer."""
 
     __slots__ = ("duel", "forgotten", "identity", "repins", "spki_sha256")
 
@@ -143,7 +143,7 @@ class Hold(IntEnum):
 
 
 class LinkSending:
-    """The record of the outboxes on a link: messages in flight on this connection, and their timing."""
+    """Messages in flight on a connection, and their timing: the record that the part `outboxes` keeps in each Link."""
 
     __slots__ = (
         "above_high_water",
@@ -170,7 +170,8 @@ class LinkSending:
 
 
 class LinkLists:
-    """The record of the lists on a link: subscriptions that each side has announced on this connection."""
+    """Subscriptions that each side has announced on a connection: the record that the part `lists` keeps in each
+    Link."""
 
     __slots__ = ("bucket", "control", "held_list", "told", "told_bytes")
 
@@ -183,7 +184,7 @@ class LinkLists:
 
 
 class LinkInbox:
-    """The record of the inboxes on a link: state of received messages on this connection."""
+    """State of received messages on a connection: the record that the part `inboxes` keeps in each Link."""
 
     __slots__ = ("early", "overrun")
 
@@ -228,11 +229,11 @@ class Link(BaseLink):
         self.answers: int = 0  # bytes of answers caused by the peer, behind the outstanding Transmit
 
     def hold(self, reason: Hold) -> None:
-        """Takes no events from the link, for this reason too."""
+        """Adds a reason to take no events from the link."""
         self.holding |= reason
 
     def release(self, reason: Hold) -> None:
-        """Ends this reason to take no events."""
+        """Removes this reason to take no events from the link; events are taken once no reason is left."""
         self.holding &= ~reason
 
     def bear_fruit(self) -> None:

@@ -98,7 +98,7 @@ class MessageSet:
     __hash__: ClassVar[None]  # type: ignore[assignment]  # it changes: the class has no hash, as it has an `__eq__`
 
     def peers(self) -> list[UUID]:
-        """Senders of the messages in the set, and a few more."""
+        """Returns the senders of the messages in the set; a few whose messages were removed may be among them."""
         return list(self._numbers)
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
@@ -182,7 +182,7 @@ class MessageSet:
         return number
 
     def _look_for_free(self) -> None:
-        """Frees the numbers of peers without a row."""
+        """Frees the small numbers that stand for peers of which no message is left."""
         used = {number >> 1 for number in set(self._peers)}
         self._free = [at for at in range(len(self._uuids)) if at not in used]
         for at in self._free:
@@ -216,7 +216,8 @@ class MessageSet:
         self._aside += 1
 
     def _unlink(self, row: int, at: int) -> bool:
-        """Takes a row out of a chain; returns False if it is not in there."""
+        """Takes a row, by its position in the ring, out of the index's chain number `at`; returns False if it is not in
+        there."""
         nexts = self._nexts
         before, one = 0, self._heads[at]
         while one != row:

@@ -343,7 +343,7 @@ class Node:
 
     @property
     def timeout_reason(self) -> str | None:
-        """Purpose of the next timeout, for debugging."""
+        """Returns the purpose of the next timeout, for debugging."""
         first = self.timers.earliest()
         if first is None:
             return None

@@ -38,7 +38,8 @@ Subject = tuple[NoticeKind, UUID | None]
 
 
 class NoticeTally:
-    """Counts of each kind and peer since the last notice. `tell` gives the notice of a sum to the application."""
+    """Rate limit of notices: counts events by kind and peer since the last notice of them. `tell` hands the notice of a
+    sum to the application."""
 
     def __init__(self, timers: Timers, tell: Callable[[NoticeKind, UUID | None, str], None]) -> None:
         self._timers = timers
@@ -46,7 +47,7 @@ class NoticeTally:
         self._untold: defaultdict[NoticeKind, dict[UUID | None, tuple[int, str]]] = defaultdict(dict)
 
     def add(self, kind: NoticeKind, peer: UUID | None, count: int, text: str, now: float) -> None:
-        """Counts events; reports the first ones at once. `text` follows the number."""
+        """Counts events; reports the first ones at once. `text` is the notice's text after the count."""
         if self._is_first(kind, peer, count, text):
             self._say(kind, self._place(kind, peer), count, text, now)
 
@@ -58,7 +59,8 @@ class NoticeTally:
         return is_first
 
     def fall_due(self, subject: Subject, now: float) -> None:
-        """Reports the events counted in the minute that has ended."""
+        """Called by the timer of `subject`, the (kind, peer) whose minute has ended: reports the events counted in
+        it."""
         kind, peer = subject
         count, text = self._untold[kind].pop(peer)
         if count:
@@ -97,7 +99,8 @@ _WHY = {
 
 
 class Drops:
-    """Counts by kind, peer and name since the last notice. `tell` gives a notice to the application."""
+    """Rate limit of notices of dropped messages: counts by kind, peer and name since the last notice. `tell` hands a
+    notice to the application."""
 
     def __init__(self, timers: Timers, tell: Callable[[NoticeKind, UUID | None, str], None]) -> None:
         self._timers = timers
@@ -115,7 +118,8 @@ class Drops:
             counts[shown if shown in counts or len(counts) < _NAMED else _OTHERS] += 1
 
     def fall_due(self, subject: Subject, now: float) -> None:
-        """Reports the messages dropped in the minute that has ended."""
+        """Called by the timer of `subject`, the (kind, peer) whose minute has ended: reports the messages dropped in
+        it."""
         counts = self._untold.pop(subject)
         if counts:
             self._say(subject, counts, now)

@@ -1,4 +1,4 @@
-"""Numbers of a node and its peers, for an operator."""
+"""Statistics of a node and its peers, for an operator."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PeerInfo:
 
 @frozen
 class PeerNumbers:
-    """Numbers of a peer for monitoring, as `Node.numbers` returns them.
+    """Statistics of a peer for monitoring, as `Node.numbers` returns them.
 
     `in_flight` messages were sent and are not acknowledged; `backoff` of them are overdue. `oldest_unacknowledged` is
     the age in seconds of the oldest message that waits for the peer, None if there is none. `round_trip` is the last
@@ -112,7 +112,7 @@ class PeerCounts:
 
 @frozen
 class NodeStats(Snapshot):
-    """Numbers of a node: totals since the start, and current sizes; `tolliver.status.METRICS` explains each."""
+    """Statistics of a node: totals since the start, and current sizes; `tolliver.status.METRICS` explains each."""
 
     received_bytes: int = counter()
     sent_bytes: int = counter()
@@ -183,7 +183,7 @@ class NodeStats(Snapshot):
 
     @classmethod
     def of(cls, counts: Mapping[str, int], **gauges: int) -> NodeStats:
-        """From the node's counters by name."""
+        """Makes the statistics from the node's counters and current sizes, both by the names of the fields."""
         return cls(
             **{name: counts.get(name, 0) for name in _COUNTED},
             ignored={reason: counts.get(f"ignored_{reason}", 0) for reason in IgnoreReason},

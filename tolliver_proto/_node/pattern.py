@@ -19,7 +19,7 @@ from .link import Link, Peer
 from .store import Found, Row, StoredMessage
 
 Judgement = tuple[Handler, ...] | Fate
-"""Handlers of messages with given names, or the fate of messages that no handler gets."""
+"""The handlers that get the messages of one channel and key or, where no handler gets them, their fate."""
 
 
 class Pattern:
@@ -28,12 +28,14 @@ class Pattern:
     # Messages.
 
     def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
-        """Returns the judgement on messages with these names, given the kernel's `verdict`; the result is remembered by
-        name."""
+        """Called for the first message of a channel and key; decides which handlers get messages with these names, or
+        their fate. Returns `verdict`, the kernel's decision, or another one. The node keeps the result for these names
+        until handlers, subscriptions or stuck handlers change."""
         return verdict
 
     def leaves(self, link: Link, message: Message, fate: Fate) -> bool:
-        """Offers a message without a handler. Returns True if the pattern has taken the message."""
+        """Called with a message that no handler gets. Returns True if the pattern takes the message; else the kernel
+        acknowledges it or leaves it to its sender, by its fate."""
         return False
 
     def acknowledges(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
@@ -47,99 +49,106 @@ class Pattern:
     # Peers.
 
     def peer_up(self, link: Link) -> None:
-        """The peer of this link is established, on this link or on another one that was preferred."""
+        """Called when the handshake of this link has ended; the peer's live link is this one, or another one that was
+        preferred."""
 
     def peer_down(self, link: Link, was_up: bool) -> None:
-        """Called when a link does not belong to its peer any more; `was_up` if it was the peer's live one."""
+        """Called when a link has ended or was replaced. `was_up` is True if it was its peer's live link."""
 
     def rerouted(self, peer: Peer) -> None:
-        """The peer's rights or subscriptions may have changed."""
+        """Called when the peer's rights or subscriptions may have changed, and the routes have been adapted."""
 
     def peer_moved(self, peer: Peer) -> None:
-        """The peer came, went, or changed its subscriptions: requests that wait for a peer look again, in a turn."""
+        """Called when the peer has connected, left, or changed its subscriptions, so that a request that waits for a
+        peer may now have one."""
 
     # Subscriptions and names.
 
     def before_list(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
-        """The peer's list is to become `wanted`. Returns True if that must wait: the pattern then calls `go_on` with
-        None once it may be asked again, or with the error that prevents the list."""
+        """Called before the subscriptions of the peer `uuid` become `wanted`. Returns True to delay that: the pattern
+        then calls `go_on` with None once it may be asked again, or with the error that prevents the change."""
         return False
 
     def with_list(self, peer: Peer) -> bool:
-        """Called when the routes have the peer's new list, which the current commit stores.
+        """Called when the routes have the peer's new subscriptions, which the next commit stores.
 
         Returns True if the pattern stores messages for the peer in the same commit.
         """
         return False
 
     def refuses(self, channel: str) -> LocalProtocolError | None:
-        """The error for a send on this channel, if the channel belongs to the pattern; else None."""
+        """Returns the error that a send of the application on this channel raises, because the channel belongs to the
+        pattern; None allows the send."""
         return None
 
     def owns(self, channel: str) -> bool:
-        """True if messages on this channel must not be dropped to make room."""
+        """Returns True if messages on this channel must not be dropped to make room at a peer's quota."""
         return False
 
     def holds(self, entry: Subscription) -> bool | None:
-        """A peer's newer list lacks this entry. True: hold it in any case; False: never; None: by the policy."""
+        """Called when a peer's new list lacks the subscription `entry`. Decides whether the node goes on to keep
+        messages for it (T-61): True: in any case; False: never; None: as the policy says."""
         return None
 
     def own_changed(self, entry: Subscription) -> None:
-        """The application subscribes to this entry, durably."""
+        """Called when the application subscribes to this entry."""
 
     # Deliveries of owners.
 
     def left(self, peer: Peer, seqs: Collection[int]) -> None:
-        """The peer is not owed these messages any more: acknowledged, given up, set aside, or never stored."""
+        """Called when the peer is no longer owed these messages: they were acknowledged, given up, set aside, or never
+        stored."""
 
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
-        """The peer is not to get these messages. Returns those to give up; the pattern moves the others to another
-        owner."""
+        """Called with deliveries that the peer is not to get any more. Returns those to give up; the pattern moves the
+        others to another owner."""
         return found
 
     def forgets(self, peer: Peer) -> None:
-        """The peer is about to be forgotten. Raises LocalProtocolError to refuse that."""
+        """Called before the application's `forget_peer` has an effect. Raises LocalProtocolError to refuse that."""
 
     def stored(self, owner: Peer, messages: Sequence[StoredMessage]) -> None:
-        """Called when messages of an owner without a connection are on disk."""
+        """Called when messages of an owner that is no peer, such as a work queue, are on disk."""
 
     def rows(self, owner: UUID, rows: Sequence[Row], error: TolliverError | None) -> bool:
-        """A Fetch for this owner brought these rows, or failed. Returns True if the pattern had asked for it."""
+        """Called with the rows that a Fetch for this owner has read, or with its error. Returns True if the pattern had
+        asked for the Fetch: the kernel then ignores the rows."""
         return False
 
     # A full disk (D-13).
 
     def waits(self) -> bool:
-        """True if messages of the pattern wait for a commit of their own."""
+        """Returns True if messages of the pattern wait for a commit of their own, which only stores messages."""
         return False
 
     def room_is_back(self) -> None:
-        """The disk has room again: messages that waited may be stored."""
+        """Called when messages that waited for room on the disk may be stored."""
 
     def no_room(self, error: TolliverError) -> None:
-        """The disk has no room at all: messages that wait fail with this error."""
+        """Called when even a commit without messages found no room: messages of the pattern that wait fail with this
+        error."""
 
     # The turn.
 
     def turn(self) -> None:
-        """Does the work that the pattern asked a turn for, a little at a time."""
+        """Called once after each `Services.ask_turn`: does a small piece of the pattern's work."""
 
     def unsent(self) -> Collection[Receipt]:
-        """Receipts of sends that wait in the pattern, in order."""
+        """Returns the receipts of sends that wait in the pattern, in order: a flush waits for them."""
         return ()
 
     def busy(self) -> bool:
-        """True if the pattern has work in progress that must end before the node is idle."""
+        """Returns True if the pattern has work in progress that must end before the node is idle."""
         return False
 
     def sent(self, link: Link) -> None:
-        """The socket of this link has taken the outstanding Transmit."""
+        """Called when the socket of this link has taken the outstanding Transmit."""
 
     def closing(self) -> None:
-        """The node begins to close."""
+        """Called when the node begins to close."""
 
     def stats(self) -> Mapping[str, int]:
-        """Current sizes, by the names of `NodeStats`."""
+        """Returns current sizes, by the names of `NodeStats`."""
         return {}
 
 
@@ -147,7 +156,7 @@ _HOOKS = tuple(name for name in vars(Pattern) if not name.startswith("_"))
 
 
 class Hooks:
-    """Patterns in use, by the hooks that they override."""
+    """For each hook the patterns in use that override it, in the order of their first use."""
 
     __slots__ = _HOOKS
 

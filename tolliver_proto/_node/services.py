@@ -176,7 +176,8 @@ class Services:
     # Our own subscriptions and handlers.
 
     def announce(self, entries: Iterable[Subscription], wanted: bool) -> None:
-        """Announces entries as wanted or not to all peers, now and at each handshake, without storing them."""
+        """Announces these subscriptions to all peers, as wanted or as ended, now and at each handshake, without storing
+        them."""
         for one in entries:
             self._parts.own.set_own(one, wanted)
             self._parts.own.sync_own(one, None)

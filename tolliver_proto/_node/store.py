@@ -77,7 +77,7 @@ class AddDeliveries:
 
 @record
 class RemoveDeliveries:
-    """The peer has acknowledged these deliveries."""
+    """Removes deliveries that the peer is no longer owed, most often because the peer has acknowledged them."""
 
     peer: UUID
     spans: Sequence[Span]
@@ -104,7 +104,7 @@ class ParkDelivery:
 
 @record
 class ReplacePeerSubscriptions:
-    """The list of a handshake (T-30). The peer may be new.
+    """Replaces a peer's subscriptions by the list of a handshake (T-30). The peer may be new.
 
     `held` are the held subscriptions: the list lacks them, and they go on routing (T-61). Each is held from when it
     first was, or from now.
@@ -173,7 +173,7 @@ class UnparkDeliveries:
 
 @record
 class UnpinPeer:
-    """The next certificate that the peer presents is pinned (D-3)."""
+    """Removes the peer's pinned key: that of the next certificate that it presents is pinned instead (D-3)."""
 
     peer: UUID
 

@@ -21,7 +21,8 @@ _REMEMBERED = 4096
 
 
 class Routes(Generic[T, R]):
-    """Targets by subscription. `make` turns the matching targets, each once (T-25), into what `match` returns."""
+    """Targets, such as peers or handlers, by subscription. `make` turns the matching targets, each once (T-25), into
+    the result of `match`."""
 
     __slots__ = ("_make", "_matches", "_targets")
 

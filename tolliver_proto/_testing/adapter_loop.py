@@ -88,13 +88,13 @@ class BaseHost:
         self.quiet_points = 0
 
     def apply(self, operations: Sequence[Operation], now: float) -> None:
-        """Called with the operations of a commit that its store took."""
+        """Called with the operations of a commit that the store of this host has applied."""
 
     def not_applied(self, operations: Sequence[Operation]) -> None:
-        """Called with the operations of a commit that its store refused."""
+        """Called with the operations of a commit that the store of this host has refused."""
 
     def time(self, now: float) -> float:
-        """Returns its monotonic clock at the world's time `now`."""
+        """Returns this host's monotonic clock, in seconds, at the world's time `now`."""
         return now + self.clock if self.stopped is None else self.stopped
 
 
@@ -126,7 +126,8 @@ class End(Generic[H]):
 
 
 class AdapterLoop(VirtualClock, Generic[H]):
-    """Hosts, and the loop that drives them. `_do` has a function for each class of action."""
+    """Simulated adapters: the hosts, and the loop that carries out their nodes' actions. `_do` has a function for each
+    class of action."""
 
     _do: dict[type, Callable[[H, Any], None]]
 
@@ -147,7 +148,8 @@ class AdapterLoop(VirtualClock, Generic[H]):
     # The loop of an adapter.
 
     def _call(self, host: H, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None) -> Any:
-        """Gives the node, or a pattern of it, one input, and carries out the actions."""
+        """Calls the method `name` of the host's node, or of its pattern of the kind `of`, and carries out the actions.
+        Returns the method's result."""
         assert host.node is not None
         called = host.node if of is None else host.node.use(of)
         result = getattr(called, name)(*arguments, now=host.time(self.now))
@@ -193,7 +195,7 @@ class AdapterLoop(VirtualClock, Generic[H]):
 
 
 def _line(action: Action) -> str:
-    """Returns an action as a line of the trace."""
+    """Returns the line of the trace for an action."""
     if isinstance(action, Transmit):
         return f"Transmit {action.cid}: {sum(map(len, action.units))} bytes in {len(action.units)}"
     if isinstance(action, Commit):

@@ -139,7 +139,8 @@ class App:
         return receipt
 
     def subscribed(self, channel: str, key: str = "", *, connected: bool = False) -> int:
-        """Returns the number of peers that a message would go to now; with `connected`, of connected peers alone."""
+        """Returns the number of peers that a reliable message would go to now; with `connected`, of connected peers
+        alone."""
         self._check()
         return self.node.subscribed(channel, key, connected)
 
@@ -311,7 +312,7 @@ class App:
         self.waiting.setdefault((what, receipt), []).append(told)
 
     def tell(self, what: str, receipts: Sequence[Receipt], error: TolliverError | None) -> None:
-        """Calls the functions that wait for these receipts."""
+        """Calls the functions that wait for these receipts; `what` is "stored" or "acked"."""
         for receipt in receipts:
             for told in self.waiting.pop((what, receipt), ()):
                 told(error)

@@ -31,14 +31,15 @@ class Deployments(Simulation):
     "fresh", "second", "move", "copy", "restart", "loop", "forget", "drop"."""
 
     def __init__(self, seed: int, dice: Dice, *, refuse: bool = False, **scenario: Any) -> None:
-        """With `refuse` a peer refuses large messages until the faults stop."""
+        """Takes the arguments of `Simulation`. With `refuse` a peer refuses large messages until the faults stop."""
         super().__init__(seed, dice, **scenario)
         self._refuses = refuse and self.has_deployments
         if self.has_deployments:
             self._draw(scenario)
 
     def _draw(self, scenario: dict[str, Any]) -> None:
-        """Draws the draft, the time of holds, the quotas, and the peer that refuses large messages."""
+        """Draws at random the draft that the nodes speak, the time of holds, the quotas, and the peer that refuses
+        large messages."""
         rng = self._rng
         self._revision = rng.choice((Revision.DRAFT_1, self._revision, self._revision))
         hold = rng.choice((3600.0, 3600.0, _SHORT_HOLD))

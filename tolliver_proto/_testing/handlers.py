@@ -36,7 +36,8 @@ class Handlers(World):
             start += size
 
     def _take_back(self, host: Host, action: TakeBack) -> None:
-        """Returns the queued messages of a peer to the node, because the handler is stuck."""
+        """Carries out a TakeBack: gives the queued messages of a peer back to the node, because the handler is
+        stuck."""
         for some in [*host.queued]:
             gone = [one for one in some if one.peer_id == action.peer]
             some[:] = [one for one in some if one.peer_id != action.peer]

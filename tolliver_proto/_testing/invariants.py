@@ -82,13 +82,13 @@ class SimFailure(AssertionError):
 
 
 def check(condition: object, complaint: str, *shown: object) -> None:
-    """Raises SimFailure if the condition is false. `shown` fills the places of the complaint, only in that case."""
+    """Raises SimFailure if the condition is false. `complaint` is the text of the error, formatted with `shown`."""
     if not condition:
         raise SimFailure(complaint.format(*shown) if shown else complaint)
 
 
 class Sent:
-    """One message of the simulated application."""
+    """One message that the simulated application has sent, with its recipients and its fate."""
 
     __slots__ = (
         "body",
@@ -122,7 +122,7 @@ class Sent:
 
 
 class AnyWitness(Protocol):
-    """Checks the bytes at one side of a connection; raises SimFailure if they break a rule."""
+    """Checker of the bytes that leave and reach one side of a connection; raises SimFailure for a broken rule."""
 
     def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None: ...
 
@@ -132,7 +132,7 @@ class AnyWitness(Protocol):
 
 
 class WireWitness:
-    """Checks the frames at one side of a connection."""
+    """Decoder and checker of the frames that leave and reach one side of a connection."""
 
     def __init__(self, ledger: Ledger, is_client: bool, revision: Revision) -> None:
         self._ledger = ledger
@@ -248,7 +248,8 @@ class WireWitness:
 
 
 class Ledger:
-    """One instance over all its lives: sent messages, rows that its store took, acks, handled messages."""
+    """Expected state of one instance over all its lives: sent messages, rows that its store took, acks, and handled
+    messages; checks each change against it."""
 
     def __init__(self, uuid: UUID, permanent: Iterable[Subscription]) -> None:
         self.uuid = uuid
@@ -323,8 +324,8 @@ class Ledger:
         return given_up
 
     def holds(self, store: MemoryStore, now: float = 0.0) -> None:
-        """Takes over another store, in which a seq may stand for another message, and whose holds are in force
-        (T-61)."""
+        """Called when the instance goes on with another store, in which a seq may stand for another message, and whose
+        holds are in force (T-61)."""
         self._bodies.update((message.seq, message.body) for message in store.messages)
         self.knows, self._held = {}, {}
         for uuid, peer in store.load().peers.items():
@@ -402,7 +403,7 @@ class Ledger:
                     self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
 
     def _parks(self, peer: UUID, body: bytes) -> None:
-        """Checks a parked message: it cannot be read, or is too large for its peer (T-09, V9)."""
+        """Checks that a message may be parked: it cannot be read, or is too large for its peer (T-09, V9)."""
         is_refused = peer in self.others and len(body) > self.others[peer].largest
         check(self.sent[body].damaged or is_refused, f"{body!r} is set aside for {peer}, which refuses it not (T-09)")
         self.set_aside.add((peer, body))

@@ -91,7 +91,8 @@ class _Peer:
 
 
 class MemoryStore:
-    """`Store` in memory. `fail_next_commit` and `fail_next_fetch` make one call raise; `corrupt` damages a row.
+    """A `Store` in memory, for tests. `fail_next_commit` and `fail_next_fetch` make one call raise; `corrupt` damages a
+    row.
 
     While the store is `full`, commits that store messages raise DiskFull: all other commits use a reserve (D-13). While
     it is `spent`, every commit raises DiskFull.

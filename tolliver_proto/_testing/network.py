@@ -26,7 +26,7 @@ _MINUTE = 60.0  # seconds after which a burst is forgotten
 
 
 class Network(AdapterLoop[H]):
-    """Loop with connections and disks."""
+    """Simulated adapters with connections between them and disks."""
 
     _revision = Revision.DRAFT_2
 
@@ -37,7 +37,8 @@ class Network(AdapterLoop[H]):
 
     @abstractmethod
     def _witness(self, host: H, is_client: bool) -> AnyWitness:
-        """Returns the reader of one end of a connection."""
+        """Makes the checker of the bytes that leave and reach one end of a connection: the end of `host`, which dialled
+        if `is_client`."""
 
     # The network.
 
@@ -94,14 +95,15 @@ class Network(AdapterLoop[H]):
         self._move(end)
 
     def _begun(self, end: End[H]) -> None:
-        """Called when a client begins its handshake."""
+        """Called when `end`, the client's end of a new connection, is about to begin its handshake."""
 
     def _apart(self, one: H, other: H) -> bool:
         """True if the network is split between two hosts: bytes arrive after the split, if the connection lives."""
         return self.now < self._split_until and one.island != other.island
 
     def _with_end(self, do: Callable[[H, End[H], Any], None]) -> Callable[[H, Any], None]:
-        """Makes a handler of actions, which ignores actions of ends that are gone."""
+        """Makes a handler of actions out of `do`, which also gets the end of the action's cid; an action of an end that
+        is gone is ignored."""
         return lambda host, action: do(host, host.ends[action.cid], action) if action.cid in host.ends else None
 
     def _transmit(self, host: H, end: End[H], action: Transmit) -> None:

@@ -26,7 +26,7 @@ _SERVER = UUID("01890000-0000-7000-8000-000000000002")
 
 
 class Side:
-    """One end of a pair: its connection, the events that it handed out, the units that it wrote."""
+    """One end of a pair: its connection, the events that it handed out, and the pieces of bytes that it wrote."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

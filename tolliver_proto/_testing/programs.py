@@ -56,7 +56,7 @@ _DOWN = 8.0  # seconds until a crashed instance starts again, at most
 
 
 class NoWitness:
-    """A witness that checks nothing."""
+    """Checker of a connection's bytes that accepts all: the programs are tested, not the node."""
 
     def transmit(self, units: Sequence[bytes], now: float, resend_after: float) -> None: ...
 

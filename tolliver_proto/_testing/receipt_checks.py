@@ -20,7 +20,7 @@ _DROPPED = ("unwanted", "refused_messages")
 
 
 class Answers:
-    """Receipts of one life of an instance, whose answers are checked."""
+    """Checker of the answers to receipts (`Acked`), for one life of an instance."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -36,12 +36,12 @@ class Answers:
         return len(self._asked)
 
     def ask(self, receipt: Receipt, batch: list[Sent]) -> None:
-        """Waits for the answer of a receipt, whose messages are stored."""
+        """Calls `watch` for a receipt, whose messages in `batch` are stored; `take` checks the answer."""
         self._asked[receipt] = batch
         self._receipts.update((sent.body, receipt) for sent in batch)
 
     def take(self, receipt: Receipt, error: Undelivered | None, now: float) -> None:
-        """Checks the answer of a receipt."""
+        """Checks the answer of a receipt: None if all was acknowledged, or which messages were given up."""
         batch = self._asked.pop(receipt, None)
         check(batch is not None, "{} is answered, and nobody waits for it (T-54)", receipt)
         assert batch is not None

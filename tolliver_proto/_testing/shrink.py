@@ -29,7 +29,7 @@ Kind = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A short life that fails: `SimNet(seed, **scenario).run()`."""
+    """Result of shrinking: a short simulation that fails, `SimNet(seed, **scenario).run()`."""
 
     seed: int
     scenario: dict[str, Any]
@@ -39,7 +39,7 @@ class Shrunk:
 
 
 def kind(failure: SimFailure) -> Kind:
-    """Returns class and place of a failure. Failures with the same ones have the same cause, as a rule."""
+    """Returns the class of a failure and its place in the code: failures with equal ones mostly have the same cause."""
     error = failure.__cause__ or failure
     where, trace = ("", 0), error.__traceback__
     while trace is not None:
@@ -50,13 +50,13 @@ def kind(failure: SimFailure) -> Kind:
 
 
 class Story(Protocol):
-    """Runs a whole simulated life."""
+    """A simulation whose `run()` is one whole life."""
 
     def run(self) -> object: ...
 
 
 class Net(Story, Protocol):
-    """A simulated network."""
+    """A simulated network, which can be made again with other arguments."""
 
     @property
     def size(self) -> int: ...

@@ -40,7 +40,8 @@ class _Commit:
 
 
 class ValueLedger:
-    """Last values of one instance over all its lives, and the lists of its peers in its store."""
+    """Checker of last values (P-30): keeps the values that one instance has retained over all its lives, and the lists
+    of its peers in its store, and checks each commit against them."""
 
     def __init__(self) -> None:
         self.newest: dict[Name, bytes] = {}
@@ -58,7 +59,8 @@ class ValueLedger:
         self._number[body] = len(self._number)
 
     def applied(self, operations: Sequence[Operation], may_skip: bool) -> None:
-        """Checks a commit that was applied. `may_skip`: the node has counted values without room."""
+        """Checks a commit that was applied: each peer gets each value as often as it must. `may_skip`: the node has
+        counted values that it did not store, as a peer's quota was used up."""
         newest, last = dict(self.newest), dict(self._last)
         commit = _Commit()
         queued = {peer: {*bodies.values()} for peer, bodies in self._waiting.items()}  # values not to be queued again

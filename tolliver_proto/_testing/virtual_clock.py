@@ -23,7 +23,7 @@ _QUIET = 1.0  # seconds without an event, after which `done` is called
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Result of a run. `trace_hash` is the same for the same seed."""
+    """Result of a simulation. `trace_hash` is the same for the same seed."""
 
     seed: int
     trace_hash: int

@@ -58,7 +58,7 @@ RETRY_INTERVAL = 1.0  # seconds; a short simulation meets it
 
 
 class Copy:
-    """Snapshot of a store, with the messages that it owed to each peer."""
+    """Copy of a store at one moment, with the messages that it owed to each peer."""
 
     def __init__(self, store: MemoryStore, peers: Iterable[UUID]) -> None:
         self.store = store.snapshot()
@@ -99,7 +99,8 @@ class Host(BaseHost):
 
 
 class World(Faults[Host]):
-    """Hosts with ledgers; weather, bounds and policies are drawn at random."""
+    """Simulated instances, with their ledgers of expected messages; severity of faults, limits and policies are drawn
+    at random."""
 
     def __init__(
         self,
@@ -128,7 +129,7 @@ class World(Faults[Host]):
             host.ledger.others = self._ledgers
 
     def _set_policy(self, policy: Policy) -> None:
-        """Sets the policy; with a lossy one, each peer gets a random way of dropping."""
+        """Sets the nodes' policy; with one that may lose messages, each peer gets a random QuotaPolicy."""
         self._policy = policy
         if policy.quota_policy is LOSSY.quota_policy and not policy.quota_policies:
             policies = {host.ledger.uuid: self._rng.choice(tuple(QuotaPolicy)) for host in self._hosts}

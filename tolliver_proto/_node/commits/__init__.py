@@ -1,4 +1,4 @@
-"""Commits: the batch that gathers, the running one, and searches.
+"""Commits: the batch that collects changes, the running one, and searches.
 
 State: the batch that gathers (`Commits.batch`), the one that the store has (`Commits.running`), and two queues of
 searches. While one commit runs, all changes gather in the next batch: group commit for free. The batch has, for each

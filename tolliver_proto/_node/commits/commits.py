@@ -139,7 +139,8 @@ class Commits:
         done: tuple[tuple[str, Callable[[Any], None]], ...],
         undone: tuple[Callable[[Batch], None], ...],
     ) -> None:
-        """Takes the effects in the parts above: of a commit, by what its batch has, and of one that failed."""
+        """Registers functions of the parts above. After a commit each of `done`, (attribute of the batch, function),
+        gets that attribute unless it is empty; after a failed one, each of `undone` gets the batch."""
         self._done, self._undone = done, undone
 
     def take(self) -> Batch:
@@ -149,7 +150,7 @@ class Commits:
         return batch
 
     def remove_now(self) -> None:
-        """Makes the waiting removals due now, without another change to go with."""
+        """Makes the waiting removals due now, so that they need no other change to be committed with."""
         self.removals_due = True
 
     def begin(self, batch: Batch) -> None:
@@ -176,11 +177,12 @@ class Commits:
             self._context.writable[link] = None
 
     def batches(self) -> Sequence[Batch]:
-        """The gathering batch and, if a commit runs, the running one."""
+        """Returns the batch of the next commit and, if a commit runs, that of the running one."""
         return (self.batch,) if self.running is None else (self.batch, self.running[1])
 
     def committed(self, batch_id: int, now: float | None) -> None:
-        """Completes the running commit, which is durable: our own effects, those of the parts above, the calls."""
+        """Completes the running commit, which is durable: its effects here, then those in the parts above, then the
+        calls that wait for it (`then`)."""
         self._context.tick(now)
         if self.running is None or self.running[0] != batch_id:
             return

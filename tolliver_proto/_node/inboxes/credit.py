@@ -193,7 +193,7 @@ class Credit:
                 self.end_bound(bound)
 
     def end_bound(self, bound: Bound) -> None:
-        """Releases the peers that wait for this bound."""
+        """Resumes reading from the peers that wait for this handler's bound."""
         waiting, bound.waiting = bound.waiting, {}
         for uuid, inbox in waiting.items():
             inbox.bounds.pop(bound, None)
@@ -215,7 +215,8 @@ class Credit:
             self.left_inboxes.pop(uuid, None)
 
     def up(self, link: Link, peer: Peer) -> None:
-        """Begins with the peer's credit as it is; the peer resends what was withheld."""
+        """Called when a link is established: reading pauses if the peer's credit is already used up; the peer resends
+        messages that were withheld."""
         peer.inbox.withheld.clear()
         if peer.inbox.exhausted:
             link.hold(Hold.CREDIT)

@@ -96,7 +96,11 @@ class DeadLetters:
     def keep_as_letter(
         self, delivery: Delivery, inbox: Inbox, message_id: int, key: MessageKey, cause: str, said: str
     ) -> None:
-        """Stores the message as a dead letter, and acknowledges it once that is committed (T-47)."""
+        """Stores the message as a dead letter, and acknowledges it once that is committed (T-47).
+
+        `key` is the message in the dedupe cache. The letter keeps `cause`, the reason in the handler's words; `said` is
+        the clause for the operator's notice, such as "failed 3 times".
+        """
         message = delivery.message
         letter = DeadLetter(
             delivery.peer_id,
@@ -157,7 +161,7 @@ class DeadLetters:
         self._commits.batch.undo.setdefault(("letter", number), partial(self.numbers.restore, number, size))
 
     def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
-        """Removes these dead letters, given as letters or by number.."""
+        """Removes these dead letters, given as letters or by number."""
         self._context.tick(now)
         letters = listed("letters", letters)
         for letter in letters:

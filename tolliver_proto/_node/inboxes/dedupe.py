@@ -54,7 +54,7 @@ class DedupeCache:
         self._begun.pop(delivery, None)
 
     def moved(self, delivery: Delivery, to: Delivery) -> None:
-        """Replaces a delivery with its next try."""
+        """Replaces a delivery by `to`, the delivery of the same message's next try."""
         if delivery in self._begun:
             self._begun[to] = self._begun.pop(delivery)
 

@@ -40,7 +40,7 @@ _IN_TIME = 1.0  # seconds added, as the peer counts from when it received the la
 
 
 class Delivering:
-    """The handlers, and what is done with each message that comes."""
+    """Finds the handlers of each received message, and hands the message out, withholds it, or acknowledges it."""
 
     def __init__(
         self,

@@ -199,7 +199,7 @@ class Settling:
         return inbox
 
     def handle_again(self, deliveries: Iterable[Delivery], seconds: float, now: float | None = None) -> None:
-        """Delivers failed messages to all matching handlers again after a pause of `seconds` (P-22).."""
+        """Delivers failed messages to all matching handlers again after a pause of `seconds` (P-22)."""
         self._context.tick(now)
         for delivery in deliveries:
             link = self._context.up.get(delivery.cid)
@@ -246,7 +246,7 @@ class Settling:
             self.end_waiting([one for one in self.again if one.cid == link.cid])
 
     def give_up(self, deliveries: Iterable[Delivery], reason: str, now: float | None = None) -> None:
-        """Makes each message a dead letter, and acknowledges it once that is stored (T-47, P-23).."""
+        """Makes each message a dead letter, and acknowledges it once that is stored (T-47, P-23)."""
         self._context.tick(now)
         for delivery in deliveries:
             message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)

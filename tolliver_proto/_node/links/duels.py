@@ -38,11 +38,11 @@ class Duel(Generic[L]):
         self._replaced = (*self._replaced, now)[-_REPLACED:]
 
     def is_due(self, now: float) -> bool:
-        """True if the next connection must wait."""
+        """Returns True if the next connection must wait, as connections were replaced twice within a minute."""
         return len(self._replaced) == _REPLACED and now - self._replaced[0] < _WITHIN
 
     def is_shut(self, now: float) -> bool:
-        """True if a newer connection is refused: another one waits, or the older one has just shown that it is
+        """Returns True if a newer connection is refused: another one waits, or the older one has just shown that it is
         alive."""
         return self.waiting is not None or now < self._shut_until
 

@@ -355,7 +355,8 @@ class Handshakes:
         return self._dialled_by(old) < self._dialled_by(new)
 
     def _stands_back(self, link: Link, said: HandshakeRequest | HandshakeResponse) -> bool:
-        """True if this link must wait for an older connection of its peer, or was closed because of one."""
+        """Makes this link wait for the check of its peer's older connection, or closes it because of that one. Returns
+        False if the handshake, whose frame is `said`, may go on."""
         peer = peer_of(link)
         duel, older = peer.links.duel, peer.link
         if older is None or peer.derived or older.role is not link.role:
@@ -414,7 +415,7 @@ class Handshakes:
         return self._context.instance_id if link.role is Role.CLIENT else peer_of(link).uuid
 
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
-        """Purges the messages owed to the peer, its subscriptions and its pin (T-77).."""
+        """Purges the messages owed to the peer, its subscriptions and its pin (T-77)."""
         self._context.tick(now)
         check_peer("peer", uuid, or_owner=True)
         receipt = Receipt(0, -1, [])
@@ -489,7 +490,7 @@ class Handshakes:
         self._commits.searches.begin(peer.uuid, take, purged)
 
     def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
-        """Pins this key to the peer, or, if None, the key that it presents next (D-3).."""
+        """Pins this key to the peer, or, if None, the key that it presents next (D-3)."""
         self._context.tick(now)
         check_peer("peer", uuid)
         if spki_sha256 is not None:

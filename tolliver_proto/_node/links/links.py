@@ -316,7 +316,8 @@ class Links(ConnectionTable[Link, Action]):
         self.refuse(link, error)
 
     def refuse_self(self, link: Link, what: str) -> None:
-        """Refuses a peer with our own identity: a dial that leads back, or a copied instance (T-71)."""
+        """Refuses a peer with our own identity: a dial that leads back, or a copied instance (T-71). `what` says in the
+        error which of the two it is."""
         error = SelfConnection(f"{link.identity.address or 'the other end'} {what}: dial somebody else (T-71)")
         self._context.notice(NoticeKind.SELF_CONNECTION, self._context.instance_id, str(error))
         self.refuse(link, error)
@@ -595,7 +596,7 @@ def _is_live(link: Link) -> bool:
 
 
 def look_of(link: Link) -> str:
-    """Text that names the other protocol, if the first bytes are recognized as one."""
+    """Returns a text that names the protocol of the bytes received first, or "" if it is not recognized."""
     cause = DialCause.told_by(link.first)
     return f" ({cause.text})" if cause is not None else ""
 

@@ -63,7 +63,7 @@ class Remotes:
         dialect: Dialect = AS_EVERYBODY,
         keep_trying: bool = True,
     ) -> None:
-        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`.."""
+        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`."""
         self._context.tick(now)
         if self._context.closing:
             raise ConnectionClosing("the instance is closing: make a new one to connect")
@@ -103,7 +103,7 @@ class Remotes:
         return link.peer is not None and self._links.gate.denial(link.role, link.peer.uuid) is not None
 
     def set_acl(self, acl: Acl, now: float | None = None) -> None:
-        """Applies other access rules from now on (D-4, D-5, D-8).."""
+        """Applies other access rules from now on (D-4, D-5, D-8)."""
         self._context.tick(now)
         check_type("acl", acl, Acl, "an Acl")
         self._links.dialer.dial_refused(self._context.now)
@@ -132,7 +132,7 @@ class Remotes:
     def watch_certificate(
         self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
     ) -> None:
-        """Reports a certificate that is valid for `seconds_left`."""
+        """Watches a certificate that is valid for `seconds_left`; `what` is its file, or the name of `peer`."""
         self._context.tick(now)
         if peer is not None and is_derived(peer):
             return

@@ -1,4 +1,4 @@
-"""Our subscriptions, as one connection tells them to the peer (T-29)."""
+"""Announcing our subscriptions to the peer of one connection (T-29)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class ControlSync:
         self._announced |= frozenset(subscriptions)
 
     def has_said(self, subscription: Subscription) -> bool | None:
-        """Returns the last change sent to the peer: True for subscribed, False for unsubscribed, None without one."""
+        """Returns the last change of this subscription that was sent to the peer: True for subscribed, False for
+        unsubscribed, None if none was sent."""
         return self._changed.get(subscription)
 
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:

@@ -286,7 +286,8 @@ class PeerLists:
             self._commits.ack(link, [message_id])
 
     def _obey(self, link: Link, peer: Peer, entries: Sequence[Subscription]) -> None:
-        """Resends early, as a repeated subscribe asks for withheld messages (T-50) and waiting requests (P-13)."""
+        """Resends unacknowledged messages that these entries match, as a repeated subscribe asks for messages that were
+        withheld (T-50) and for waiting requests (P-13)."""
         self._routing.on_move(peer)
         if link.sending.window is None or self._context.now - peer.lists.obeyed_at < OBEYED_WITHIN:
             return
@@ -364,7 +365,7 @@ class PeerLists:
         return self._context.acl.rights(peer.uuid).may_subscribe(subscription)
 
     def hear(self, link: Link, said: Operation) -> None:
-        """Takes a list or a change that the peer announced, and changes the routes at once."""
+        """Takes `said`, the list or the change that the peer announced, and changes the routes at once."""
         self._commits.batch.told.setdefault(link, link.lists.told)
         self._commits.batch.heard.append((link, said))
         self.set_told(link, applied(link.lists.told, [said]), said)
@@ -373,7 +374,7 @@ class PeerLists:
         self.look_for_wildcard(link)
 
     def _removed_by(self, link: Link, said: Operation) -> frozenset[Subscription]:
-        """Returns the subscriptions that end without a hold.
+        """Returns the subscriptions that `said`, the announced list or change, ends at once, without a hold.
 
         A peer that cannot unsubscribe, or is mute, ends those that its non-empty list lacks.
         """
@@ -401,7 +402,8 @@ class PeerLists:
             )
 
     def set_told(self, link: Link, told: frozenset[Subscription], said: Operation | None = None) -> None:
-        """Sets the list announced on the connection; `said` is the only change, if given."""
+        """Sets the list that the peer has announced on the connection to `told`. `said` is the operation by which it
+        differs from the former one; None: the whole list may differ."""
         if isinstance(said, AddPeerSubscription | RemovePeerSubscription):
             link.lists.told_bytes += self._sizes.entry_size(said.subscription) * (len(told) - len(link.lists.told))
         else:

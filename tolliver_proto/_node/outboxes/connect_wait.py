@@ -42,7 +42,7 @@ class ConnectWait:
         self.stop_keeping(remote)
 
     def _on_patience_timeout(self, cid: int) -> None:
-        """Lets sends go on although this connection is still connecting."""
+        """Lets sends continue although the connection `cid` is still connecting: they have waited long enough."""
         if self._ledger.keeping.wait_no_more(self._context.links[cid]):
             self._sender.unblock()
 

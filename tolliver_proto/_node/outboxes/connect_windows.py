@@ -42,7 +42,7 @@ class ConnectWindow:
 
 
 class Keeping:
-    """The windows, the pool of kept messages, and the failed remotes and peers."""
+    """Messages kept for connecting peers: the windows, the pool of messages, and the failed remotes and peers."""
 
     def __init__(self, share: int) -> None:
         self._share = share
@@ -100,7 +100,8 @@ class Keeping:
         return left
 
     def keeps_enough(self, strict: bool) -> bool:
-        """True if a send must wait for a connection: one that holds sends up, and is full or `strict` is set."""
+        """Returns True if a send must wait for a connection: one for which sends may wait, and whose window is full or,
+        with `strict`, any such one."""
         return any(window.holds_up and (strict or self._is_full(window)) for window in self._of_links.values())
 
     def wait_no_more(self, link: Link) -> bool:

@@ -34,7 +34,8 @@ class Oldest:
         self.searching = self.valid = True
 
     def add(self, found: Iterable[Found], excess: Share, is_in_flight: Callable[[Found], bool]) -> bool:
-        """Adds a piece that the search found; returns True if enough deliveries that are not in flight are known."""
+        """Adds deliveries of one piece of the search's result. Returns True to end the search: deliveries that are not
+        in flight are known for `excess`, the (messages, bytes) to drop, and for some sends ahead."""
         self._found.update((one.seq, one) for one in found)
         idle = [one.size for one in self._found.values() if not is_in_flight(one)]
         return len(idle) >= max(AHEAD, excess[0]) and sum(idle) >= excess[1]
@@ -50,13 +51,13 @@ class Oldest:
         self.complete_at = next_seq or 0
 
     def forget(self) -> None:
-        """Forgets all, as other deliveries may be older now."""
+        """Forgets all known deliveries, as others may be older now."""
         self._found.clear()
         self.complete_at = 0
         self.valid = False
 
     def discard(self, first: int, last: int) -> None:
-        """Removes deliveries that are no longer owed."""
+        """Removes deliveries from seq `first` to `last`, which are no longer owed."""
         if not self._found:
             return
         if last - first < len(self._found):
@@ -66,7 +67,8 @@ class Oldest:
             self._found = {seq: one for seq, one in self._found.items() if not first <= seq <= last}
 
     def choose(self, excess: Share, is_in_flight: Callable[[Found], bool], next_seq: int) -> list[Found] | None:
-        """Returns the oldest deliveries that make room for `excess`, or None if a search must find more.
+        """Returns the oldest deliveries that together have `excess` (messages, bytes), or None if a search must find
+        more.
 
         Deliveries in flight come last, and only if the search has found all deliveries.
         """

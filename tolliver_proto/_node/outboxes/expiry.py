@@ -1,4 +1,4 @@
-"""Expiry of messages, by the policy and by their own terms (P-27).
+"""Expiry of messages, by the policy and by their own `expire_after` (P-27).
 
 The store's clock decides when a message expires, across restarts. With `expire_after` in the policy, the node searches
 the store ten times within that time. For messages with an expiry of their own, the store knows each time, and the node

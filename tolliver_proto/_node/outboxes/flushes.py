@@ -19,7 +19,7 @@ from .sender import Sender
 
 
 class Flush:
-    """One call of `flush`."""
+    """State of one call of `flush`, until it is answered."""
 
     __slots__ = ("behind", "links", "mark", "receipt", "seq", "stored")
 

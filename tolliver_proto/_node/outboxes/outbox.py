@@ -44,7 +44,7 @@ Holds = Callable[[str, str], bool] | None
 
 
 class Outbox:
-    """A peer's share of the store, in numbers. `last_seq` is its newest committed delivery."""
+    """Counts of the deliveries that a peer is owed in the store. `last_seq` is its newest committed delivery."""
 
     __slots__ = (
         "calm_below",
@@ -112,7 +112,7 @@ class Outbox:
         self.last_seq = last_seq
 
     def left(self, window: Window) -> None:
-        """Notes what the ended window has got acknowledged, and the first seq that waits."""
+        """Takes over from the ended window how many bytes were acknowledged, and the first seq that still waits."""
         self.proved = window.acked_bytes if window.in_flight else None
         self.waits_from = max(self.waits_from, window.oldest_seq()) if self.pending else self.last_seq + 1
 

@@ -46,7 +46,7 @@ def shares_of(routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, 
 
 
 class Quota:
-    """Bounds of every outbox, and what each peer's policy does at them."""
+    """Quota of every outbox in messages and bytes, and the policy of each peer when it is reached."""
 
     __slots__ = ("_bytes", "_counts", "_messages", "_policy", "_tight_bytes", "_tight_messages")
 
@@ -85,7 +85,8 @@ class Quota:
         return full
 
     def excess(self, outbox: Outbox, share: Share) -> Share:
-        """Returns the messages and bytes above the quota; neither is above zero if there is room."""
+        """Returns by how many messages and bytes the outbox and `share` together exceed the quota; negative where there
+        is room."""
         return outbox.pending + share[0] - self._messages, outbox.pending_bytes + share[1] - self._bytes
 
     def refused(self, outbox: Outbox) -> None:

@@ -1,4 +1,4 @@
-"""Routes: which peer a message is for."""
+"""Routes: the peers that get a message, by its channel and key."""
 
 from __future__ import annotations
 

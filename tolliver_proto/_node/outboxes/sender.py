@@ -352,7 +352,8 @@ class Sender:
         self.unblock()
 
     def _look_at_windows(self, count: int) -> bool:
-        """Reports the windows that cannot keep `count` more messages; returns True if any window is open."""
+        """Reports the windows of connecting peers that have no room for `count` more messages; returns True if any
+        window is open."""
         for owner in self._ledger.keeping.close_full(self._ledger.next_seq):
             self.count_not_kept(owner, count)
         return self._ledger.keeping.open > 0
@@ -425,7 +426,7 @@ class Sender:
 
     @property
     def waits_alone(self) -> bool:
-        """True if messages wait for a commit of their own (D-13), and the next commit may be that."""
+        """Returns True if messages wait for a commit of their own (D-13), and the next commit may be that one."""
         # Checked only while commits are split (disk full): the check is too slow for the idle path.
         if not self._commits.batch.empty:
             return False

@@ -59,7 +59,7 @@ class Exposure:
         return not (self._handed or self._taken)
 
     def at(self, now: float) -> list[int]:
-        """Returns the ids that are exposed now."""
+        """Returns the ids that are exposed at `now`."""
         self._forget_old(now)
         return [*self._handed, *(one for _, ids in self._taken for one in ids)]
 

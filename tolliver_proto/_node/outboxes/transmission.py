@@ -34,7 +34,7 @@ _LOOK_AGAIN = 1.0  # seconds
 
 
 class Transmission:
-    """Moves rows to frames, and acks to removals."""
+    """Sends stored messages over the live connections, and removes the deliveries that peers acknowledge."""
 
     def __init__(self, context: Context, commits: Commits, ledger: Ledger) -> None:
         self._context = context

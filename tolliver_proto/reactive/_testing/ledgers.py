@@ -21,7 +21,8 @@ FAILED, REFUSED = "failed on purpose", "refused on purpose"
 
 
 class Plan(NamedTuple):
-    """Plan of a publication; the publication's name has all of it."""
+    """Plan of a publication: number and sizes of its elements, and its end. The publication's name encodes all of
+    it."""
 
     serial: int  # number of the subscription, so that no two have the same elements
     ending: str  # "complete", "fail", "refuse" or "endless"
@@ -54,7 +55,7 @@ def cost(elements: list[bytes]) -> int:
 
 
 class OutboundStream:
-    """A stream that a host publishes."""
+    """Expected state of a stream that a host publishes."""
 
     def __init__(self, key: Key, plan: Plan, demand: int) -> None:
         self.key = key
@@ -79,7 +80,7 @@ class OutboundStream:
 
 
 class InboundStream:
-    """A stream that a host subscribes to."""
+    """Expected state of a stream that a host subscribes to."""
 
     def __init__(self, key: Key, plan: Plan, window: int, demand: int) -> None:
         self.key = key

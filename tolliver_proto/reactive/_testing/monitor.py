@@ -68,7 +68,8 @@ class _Side:
 
 
 class WireMonitor:
-    """Judge of the bytes of both sides. Raises RuleBroken if a side that is in `checked` breaks a rule."""
+    """Checker of the bytes of both sides of a connection. Raises RuleBroken if a side that is in `checked` breaks a
+    rule."""
 
     def __init__(self, layout: Layout = DRAFT, checked: Collection[Role] = (Role.CLIENT, Role.SERVER)) -> None:
         self.frames: int = 0

@@ -24,7 +24,7 @@ class Network(World):
     """World with transports between its hosts."""
 
     def _opened(self, end: End) -> None:
-        """Called when a transport stands, before the peer's hello has come."""
+        """Called when the transport of `end` is connected, before the peer's hello has come."""
 
     def _dial(self, host: Host, action: Dial) -> None:
         self._at(self._delay(), self._connect, host, host.born, action.cid, action.remote)
@@ -67,7 +67,8 @@ class Network(World):
         self._move(end)
 
     def _with_end(self, do: Callable[[End, Any], None]) -> Callable[[Host, Any], None]:
-        """Makes a handler of actions, which ignores actions of ends that are gone."""
+        """Makes a handler of actions out of `do`, which gets the end of the action's cid; an action of an end that is
+        gone is ignored."""
         return lambda host, action: do(host.ends[action.cid], action) if action.cid in host.ends else None
 
     def _transmit(self, end: End, action: Transmit) -> None:

@@ -158,7 +158,7 @@ class Host:
         self.closing = False
 
     def time(self, now: float) -> float:
-        """Returns its monotonic clock at the world's time `now`."""
+        """Returns this host's monotonic clock, in seconds, at the world's time `now`."""
         return now + self.clock
 
     def check(self) -> None:
@@ -208,7 +208,8 @@ class Host:
 
 
 class World(VirtualClock):
-    """Hosts, and the loop that drives them. `_do` has a function for each class of action."""
+    """Simulated adapters: the hosts, and the loop that carries out their hubs' actions. `_do` has a function for each
+    class of action."""
 
     _do: dict[type, Callable[[Host, Any], None]]
 
@@ -242,7 +243,7 @@ class World(VirtualClock):
     # The loop of an adapter.
 
     def _call(self, host: Host, name: str, *arguments: Any) -> None:
-        """Gives the hub one input, and carries out its actions."""
+        """Calls the method `name` of the host's hub, and carries out the actions."""
         self._watch(host)
         getattr(host.hub, name)(*arguments, now=host.time(self.now))
         self._turn(host)
@@ -306,7 +307,7 @@ class World(VirtualClock):
 
 
 def _line(action: Action) -> str:
-    """Returns an action as a line of the trace."""
+    """Returns the line of the trace for an action."""
     if isinstance(action, Transmit):
         return f"Transmit {action.cid}: {sum(map(len, action.units))} bytes"
     if isinstance(action, Happened) and isinstance(action.event, Elements):
