@@ -139,9 +139,13 @@ proof: $(VENV)/.ready java tshark
 # A wheel and a source archive in dist, built twice, checked and tried, with a bill of materials. AGAINST=COMMIT compares
 # the public interface with that commit, else with the last release. Without [tool.tolliver] repository in pyproject.toml
 # it is a candidate alone.
-.PHONY: release versions docs docs-serve
+.PHONY: release changelog versions docs docs-serve
 release: $(VENV)/.release
 	$(BIN)/python -m scripts.release $(if $(AGAINST),--against $(AGAINST))
+
+# The fragments of changelog.d become the section of this version in CHANGELOG.md, and go.
+changelog: $(VENV)/.release
+	$(BIN)/python -m towncrier build --yes --version "$$($(BIN)/python -c 'from scripts.release.__main__ import version; print(version())')"
 
 # The site, with a reference out of the sources, in build/site; a warning is an error. docs-serve shows it.
 docs: $(VENV)/.docs

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).parents[1] / ".ci" / "run"
+ROOT = Path(__file__).parents[1]
+RUN = ROOT / ".ci" / "run"
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKEFILE = """\
 .PHONY: test suite core check again
 test:
@@ -43,3 +47,19 @@ def test_what_failed_of_the_suite_alone_is_tried_again(
     assert (ended.returncode == 0) is passes, ended.stdout + ended.stderr
     assert "suite was run" in ended.stdout
     assert ("again was run" in ended.stdout) is tried_again
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_names_what_is_there(workflow: Path) -> None:
+    """Neither runs here: paths, targets, extras and groups are all that can be held."""
+    text = workflow.read_text("utf-8")
+    commands = "\n".join(re.findall(r"^      - run: (.+)$", text, re.MULTILINE))
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    extras = [extra for names in re.findall(r'"\.\[([^]]+)\]"', commands) for extra in names.split(",")]
+    assert {*extras} <= {*settings["project"]["optional-dependencies"]}
+    assert {*re.findall(r"--group (\S+)", commands)} <= {*settings["dependency-groups"]}
+    assert [path for path in re.findall(r"\btests/\S+", commands) if not (ROOT / path).exists()] == []
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = re.findall(r"\bmake ([a-z]+)", commands)
+    assert targets
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []

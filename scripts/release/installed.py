@@ -1,7 +1,7 @@
 """First message of README, with a wheel that is installed into an empty environment.
 
-The wheel is installed without an index, so it must need nothing. What the extra `cli` brings is then lent by the
-environment of this process, whose own tolliver is not seen.
+The wheel is installed without an index, so it must need nothing. The environment of this process then lends it the
+libraries of the extra `cli`, and not its own tolliver.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 RESOLUTIONS = ("lowest-direct", "highest")
 EXTRAS = (
     "anyio", "audit", "blocking", "cli", "cloudevents", "msgspec", "otel", "prometheus", "protobuf", "protoc",
