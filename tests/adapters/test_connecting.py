@@ -341,6 +341,36 @@ def test_versions_meet_or_part(
             assert gave_up(left)
 
 
+class NoTruth:
+    """A result whose truth cannot be told."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("odd")
+
+
+@EACH_ADAPTER
+@pytest.mark.parametrize("end", [KeyError(1), SystemExit(1), NoTruth()], ids=lambda end: type(end).__name__)
+def test_a_version_for_which_the_function_raises_is_refused_and_nothing_else(nodes: Nodes, end: Any) -> None:
+    """The peer chooses the version: it must not end the instance."""
+
+    def speaks(_version: int) -> Any:
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    inbox = Inbox()
+    with (
+        nodes.open("right", version=2, speaks=speaks) as right,
+        nodes.open("left") as left,
+        nodes.open("third", version=2) as third,
+    ):
+        right.subscribe("news", handler=inbox)
+        assert isinstance(error_of(left, address(right)), HandshakeRejected)
+        third.new_connection(address(right))
+        third.wait_acked(third.send("news", "", b"and it goes on"))
+        assert inbox.bodies == [b"and it goes on"]
+
+
 # Two at once (T-70).
 
 DUELS = 17  # of one pair of instances; over six kinds, a hundred in all

@@ -40,6 +40,27 @@ def test_bytes_are_fetched_again(nodes: Nodes, certs: Certificates) -> None:
         inbox.holds(1)
 
 
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), SystemExit(1), GeneratorExit()], ids=lambda error: type(error).__name__
+)
+def test_a_function_that_raises_leaves_the_old_certificate(
+    nodes: Nodes, certs: Certificates, error: BaseException
+) -> None:
+    raised: list[BaseException] = []
+
+    def load() -> tuple[bytes, bytes, bytes]:
+        for one in raised:
+            raise one
+        return pem(certs.tls("right"))
+
+    with nodes.pair(right={"tls": TLS.from_bytes(load)}) as (dialler, listener, inbox):
+        raised.append(error)
+        with pytest.raises(CertificateError, match=f"the function of TLS.from_bytes failed: {type(error).__name__}"):
+            listener.reload_tls()
+        dialler.send("news", "k", b"and it goes on")
+        inbox.holds(1)
+
+
 def test_contexts_are_checked_again(nodes: Nodes, certs: Certificates) -> None:
     files = certs.tls("right")
     client, server = client_context(files), server_context(files)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 
 from tolliver_proto import Commit, IdentityConflict, Node
 from tolliver_proto.node import PATTERNS, is_derived
 
+from .._driver import logs
+from .._driver.ends import is_interrupt
 from .._options.instance import InstanceOptions
 from .._options.uuid7 import uuid7
 from .._store.sqlite import SQLiteStore
@@ -57,7 +61,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
         loaded=store.load(),
         version=options.version,
         revision=options.revision,
-        speaks=options.speaks,
+        speaks=partial(_is_spoken, options.speaks),
         retry_interval=options.retry_interval,
         policy=options.policy,
         dialect=options.dialect,
@@ -72,6 +76,18 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
     for kind, detail in store.news():
         node.notice(kind, detail)
     return node, store, pumps
+
+
+def _is_spoken(speaks: Callable[[int], object], version: int) -> bool:
+    """Answer of the application's function. A version for which it raises is not spoken: the peer chose that version,
+    and must not end the instance."""
+    try:
+        return bool(speaks(version))
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        logs.dial.exception("the option speaks raised for version %d, which is refused: correct the function", version)
+        return False
 
 
 def _store_subscriptions(node: Node, store: SQLiteStore) -> None:

@@ -38,6 +38,7 @@ from .._driver import logs
 from .._driver.adapter import Wakeup
 from .._driver.driver import Driver
 from .._driver.endpoint import BaseEndpoint
+from .._driver.ends import is_interrupt
 from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.instance import Remote
@@ -226,7 +227,9 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         assert self.options.on_frame is not None
         try:
             self.options.on_frame(peer, frame)
-        except Exception:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             extra = logs.fields(address=peer.identity.address)
             logs.streams.exception("on_frame failed with %s of %s", type(frame).__name__, peer, extra=extra)
 

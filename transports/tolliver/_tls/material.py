@@ -85,7 +85,9 @@ def called(load: Callable[[], T], name: str) -> T:
     """Result of a user's function. Its exception becomes a CertificateError."""
     try:
         return load()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a SystemExit too: on a thread it would end the instance
         raise CertificateError(f"the function of TLS.{name} failed: {type(error).__name__}: {error}") from error
 
 
