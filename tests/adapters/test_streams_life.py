@@ -263,7 +263,7 @@ def test_frames_of_an_extension_reach_the_application(stage: Stage) -> None:
     def on_frame(peer: Any, frame: Note) -> None:
         heard.append(frame.text)
         if frame.text == "bad":
-            raise RuntimeError("no")
+            raise SystemExit(1)
         if frame.text == "ask":
             peer.send(Note("answer"))
 
