@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from . import house, message, states, terminal
+from . import concepts, house, message, states, terminal
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PICTURES: dict[str, Callable[[], str]] = {
+    "disks": concepts.disks,
+    "dials": concepts.dials,
+    "ack": concepts.ack,
     "message": message.life,
     "kills": message.kills,
     "connection": states.connection,
