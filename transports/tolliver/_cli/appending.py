@@ -85,7 +85,8 @@ class _Writer:
         return is_one_file(self._file, file)
 
     def add(self, run: Run, whose: Destination) -> bool:
-        """Queue a run. True if the caller must call `write`."""
+        """Queue messages of the destination `whose`. Returns True if the caller must call `write`, as nothing else
+        does."""
         self._queue.append((run, whose))
         idle, self._at_work = not self._at_work, True
         return idle
@@ -186,14 +187,14 @@ def _open(file: Path) -> int:
 
 
 def _is_over(found: os.stat_result, coming: int, rotate_size: int | None, rotate_age: float | None) -> bool:
-    """True if so many bytes more are to go to a new file."""
+    """True if `coming` more bytes must go to a new file: the present one, `found`, is full or old."""
     full = rotate_size is not None and found.st_size + coming > rotate_size
     old = rotate_age is not None and found.st_mtime // rotate_age != time.time() // rotate_age
     return found.st_size > 0 and (full or old)
 
 
 def _put_aside(file: Path, last: float) -> None:
-    """Give the file a name with the time of its last line, in UTC, which no other file has."""
+    """Rename a full or old file: a unique name with the time of its last line, `last` in seconds since 1970, in UTC."""
     real = Path(os.path.realpath(file))
     stem = f"{real.stem}.{datetime.fromtimestamp(last, UTC):%Y%m%dT%H%M%S.%fZ}"
     new = real.with_name(f"{stem}{real.suffix}")
@@ -215,7 +216,7 @@ def _lock(fd: int) -> None:
 
 
 def _take_back(fd: int, end: int, written: bytes) -> None:
-    """Cut off what was written after `end`, if there is nothing else."""
+    """Cut the file at byte `end`, if nothing but `written` follows there."""
     if os.fstat(fd).st_size == end + len(written) and os.pread(fd, len(written), end) == written:
         os.ftruncate(fd, end)
 

@@ -45,7 +45,8 @@ def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | No
 
 
 def print_deliveries(found: Tables[str], as_json: bool = False) -> None:
-    """One line for each sender, receiver and channel; "-" (null in JSON) means not recorded."""
+    """Print the table of deliveries: a line for each sender, receiver and channel; "-" (null in JSON) means not
+    recorded."""
     from ..spark.audit._collect import first_rows, silent
 
     table = first_rows(found, "deliveries")

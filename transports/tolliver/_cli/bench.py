@@ -112,8 +112,8 @@ def bench_and_report(
 
 @define(eq=False)
 class Ends:
-    """Options of all instances and streams. `remotes` is the peer elsewhere; or `peer` and `publisher` are the options
-    of the one in this process."""
+    """Options of all instances and streams of a benchmark. `remotes` is the peer elsewhere; or `peer` and `publisher`
+    are the options of the peer in this process."""
 
     senders: Sequence[InstanceOptions] = ()
     subscribers: Sequence[StreamsOptions] = ()

@@ -33,7 +33,7 @@ Taken = Callable[[Delivery], object]
 
 
 class Filler:
-    """Bodies of one size, each with its time of creation if there is space for that."""
+    """Makes bodies of one size in bytes, each with its time of creation if there is space for that."""
 
     def __init__(self, size: int) -> None:
         self._rest = os.urandom(max(0, size - _STAMP.size))

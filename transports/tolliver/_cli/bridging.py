@@ -1,4 +1,4 @@
-"""Messages of an instance as streams: the bridge of `tolliver run`."""
+"""Bridge of `tolliver run`, which publishes messages of an instance as streams."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from . import words
 
 @define(frozen=True)
 class Bridge:
-    """Names and options of streams. `files` has the content of the files that the options name, to detect changes."""
+    """Configuration of a bridge: names and options of the streams. `files` has the content of the files that the
+    options name, to detect changes."""
 
     options: StreamsOptions
     names: tuple[str, ...]

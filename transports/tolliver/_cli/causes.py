@@ -212,18 +212,19 @@ CAUSES = frozenset(name.split(".")[1] for name in ROWS)
 
 
 def ok(check: str, text: str) -> Finding:
-    """The finding of a check that passed."""
+    """Makes the finding of a check that passed, with this text."""
     return Finding(check, Grade.OK, text)
 
 
 def fault(name: str, grade: Grade | None = None, /, **facts: object) -> Finding:
-    """The row of this name, with these facts in its text and advice; optionally of another grade."""
+    """Makes the finding of a failed check: the table's row of this name, with these facts in its text and advice;
+    `grade` replaces the row's own."""
     (usual, text, remedy), (check, cause, *_) = ROWS[name], name.split(".")
     return Finding(check, grade or usual, text.format(**facts), cause, remedy.format(**facts))
 
 
 def no_name(host: str, error: OSError) -> Finding:
-    """A host name without an address."""
+    """Makes the finding of a host name that has no address."""
     if isinstance(error, TimeoutError):
         return fault("name.name.resolver", host=host)
     return fault("name.name", host=host, why=strerror(error))
@@ -239,7 +240,7 @@ _WAYS: tuple[tuple[str, tuple[type[OSError], ...], tuple[int, ...]], ...] = (
 
 
 def unreached(where: object, error: OSError, seconds: float, grade: Grade = Grade.FAIL) -> Finding:
-    """A TCP connection that failed."""
+    """Makes the finding of a TCP connection to `where` that failed after `seconds`."""
     name = next(name for name, kinds, numbers in _WAYS if isinstance(error, kinds) or error.errno in numbers)
     return fault(name, grade, where=where, seconds=seconds, why=strerror(error))
 

@@ -158,7 +158,8 @@ def load(path: Path, in_use: Path | None = None) -> Config:
 
 
 def _check_written(config: Config, in_use: Path | None) -> None:
-    """Raises ValueError if messages would be written into a file that the instance itself uses."""
+    """Raises ValueError if messages would be written into a file that the instance itself uses; `in_use` is its
+    database."""
     written = [("deliver.file", one.file) for one in config.destinations if one.file is not None]
     keylog = config.values.get("tls.keylog")
     written += [] if keylog is None else [("tls.keylog", keylog)]
@@ -193,7 +194,7 @@ def check(path: Path) -> list[str]:
 
 
 def print_options(as_json: bool) -> None:
-    """One line for each option of an instance: flag, key in a file, kind, default, help."""
+    """Print a line for each option of an instance: flag, key in a file, kind, default, help."""
     rows: list[dict[str, Any]] = []
     for key, entry in TABLE.items():
         row = {"flag": flag_of(key), "key": key, "takes": entry.takes, "default": show_default(entry)}

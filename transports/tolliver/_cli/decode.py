@@ -81,7 +81,7 @@ class Source(Protocol):
 
 
 class Placed(NamedTuple):
-    """A frame and its place in bytes; in a recording also its block's header."""
+    """A decoded frame, and its offset and size in bytes; in a recording also its block's header."""
 
     offset: int
     size: int

@@ -42,7 +42,8 @@ _LONGEST_ANSWER = 4096
 
 
 class Deliveries:
-    """Running destinations, which can be replaced. They stop in order when the group is cancelled."""
+    """Delivery to the configured destinations, which can be replaced. It stops in order when the task group is
+    cancelled."""
 
     def __init__(self, instance: Instance, stop_timeout: float, revision: Revision, group: anyio.abc.TaskGroup) -> None:
         self._instance = instance
@@ -261,7 +262,7 @@ class _Socket:
             delivery.fail()
 
     async def keep(self) -> None:
-        """Connect, and reconnect, until `end`."""
+        """Keep a connection to the program, made again after each loss, until `end`."""
         with self._own:
             await self._keep()
 
@@ -300,7 +301,8 @@ class _Socket:
 
 
 class _Line:
-    """A connection, and its unanswered lines."""
+    """One connection of a _Socket: sends a line for each message, and assigns the program's answers to them in
+    order."""
 
     def __init__(self, stream: anyio.abc.ByteStream) -> None:
         self._stream = stream
@@ -309,8 +311,8 @@ class _Line:
         self._reading = anyio.CancelScope()
 
     async def ask(self, line: bytes) -> str | None:
-        """Send a line; returns the answer, None if the connection ended first. Cancelling the wait ends the
-        connection."""
+        """Send a message's line; returns the program's answer, None if the connection ended first. Cancelling the wait
+        ends the connection."""
         asked, answer = anyio.create_memory_object_stream[str](1)
         with asked, answer:
             try:
@@ -326,7 +328,8 @@ class _Line:
                 raise
 
     async def listen(self) -> None:
-        """Read answers until the connection ends."""
+        """Read the program's answers, and pass each to the oldest call of `ask`, until the connection ends or an answer
+        belongs to no message."""
         lines = BufferedByteReceiveStream(self._stream)
         with self._reading:
             while True:

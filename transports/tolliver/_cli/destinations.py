@@ -47,7 +47,7 @@ class Destination:
 
     @property
     def named(self) -> str:
-        """Text that names the destination."""
+        """Returns a text that names the destination."""
         if self.file is not None:
             return str(self.file)
         if self.stage is not None:

@@ -126,7 +126,7 @@ def _made_in_the_future(check: str, whose: str, uuids: Collection[UUID], now: fl
 
 
 def refused_for(remote: Remote, error: Exception) -> Finding:
-    """The peer's certificate was refused for a reason that is not visible in it."""
+    """Finding about a peer's certificate that was refused for a reason that is not visible in it."""
     text = error.verify_message.rstrip(".") if isinstance(error, ssl.SSLCertVerificationError) else str(error)
     return fault("peer.theirs_refused", remote=remote, why=text)
 
@@ -246,7 +246,7 @@ def _unanswered(remote: Remote, error: TolliverError | None, first: bytes, *ours
 
 
 def our_pair(error: CertificateError) -> Finding:
-    """Certificate and key that cannot be loaded together."""
+    """Finding about our certificate and key, which cannot be loaded together."""
     reason = getattr(error.__cause__, "reason", "")
     is_key = reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
     return fault("certificate.key" if is_key else "certificate.unusable", why=error)

@@ -302,7 +302,7 @@ def _papers(der: bytes | None, remote: Remote) -> Papers | Finding:
 
 
 def _handshake(job: Job, line: probe.Line) -> tuple[Finding, TolliverError | None]:
-    """The finding, and the error that ended the connection."""
+    """Do the handshake; returns the finding, and the error that ended the connection."""
     remote = job.remote
     if job.streams:
         hello = probe.ask_streams(line)

@@ -43,7 +43,7 @@ class Exported(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A block, and the number of its connection, counted from 0."""
+    """A block of a recording, and the number of its connection in the capture, counted from 0."""
 
     number: int
     block: Block

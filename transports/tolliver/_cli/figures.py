@@ -34,7 +34,7 @@ def size(value: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A duration."""
+    """Text of a duration in seconds, with a unit."""
     if seconds is None:
         return NOTHING
     sign, left = "-" if seconds < 0 else "", abs(seconds)
@@ -51,8 +51,8 @@ def span(seconds: float | None) -> str:
 
 
 def sparkline(values: Sequence[float | None], width: int, top: float | None = None) -> str:
-    """The last values as bars, newest on the right; an unknown value is a gap. `top` is the value of the highest
-    bar."""
+    """Chart in one line of the last `width` values as bars, newest on the right; an unknown value is a gap. `top` is
+    the value of the highest bar, by default the largest value."""
     shown = list(values)[-width:]
     highest = max((one for one in shown if one is not None), default=0.0) if top is None else top
     bars = "".join(" " if one is None else _bar(one, highest) for one in shown)

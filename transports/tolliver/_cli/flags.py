@@ -18,7 +18,8 @@ from .helping import INSTANCE
 
 
 def flags(keys: Iterable[str]) -> Callable[..., dict[str, Any]]:
-    """A group of options (see `groups`): the given ones, by key."""
+    """Makes a group of command-line options (see `groups`) for these keys; its value are the options that were given,
+    as text by key."""
 
     def given(**values: Any) -> dict[str, Any]:
         return {name.replace("__", "."): one for name, one in values.items() if one not in (None, False, [], ())}

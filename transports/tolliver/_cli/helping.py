@@ -80,7 +80,7 @@ def _write_section(to: Any, title: str, rows: Sequence[tuple[str, str]]) -> None
 
 
 def _first(text: str) -> str:
-    """The first sentence."""
+    """Returns the first sentence of a help text."""
     return " ".join(text.split()).partition(". ")[0].rstrip(".")
 
 

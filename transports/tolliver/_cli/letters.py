@@ -44,13 +44,13 @@ _DONE = {"replay": "replayed", "drop": "dropped"}
 
 @define(frozen=True)
 class Which:
-    """Selection of letters: by numbers and by peer; None selects all."""
+    """Selection of dead letters: by numbers (empty: all) and by the peer that sent them (None: any)."""
 
     numbers: Collection[int] = ()
     peer: UUID | None = None
 
     def of(self, database: Path, bodies: bool = False) -> Iterator[Letter]:
-        """The selected letters. Raises StoreError."""
+        """The selected letters; `bodies` also reads their bodies, which are None otherwise. Raises StoreError."""
         with scan(database) as inside:
             for one in inside.letters(bodies):
                 if self.peer in (None, one.peer) and (not self.numbers or one.number in self.numbers):
@@ -70,7 +70,8 @@ class Which:
 
 
 def print_letters(database: Path, which: Which, bodies: bool, as_json: bool) -> None:
-    """One row for each: number, peer, channel, key, bytes, attempts, time, cause, and optionally the body."""
+    """Print a row for each letter: number, peer, channel, key, bytes, attempts, time, cause, and with `bodies` the
+    body."""
     rows: list[dict[str, Any]] = [
         {
             "number": one.number,
@@ -89,7 +90,7 @@ def print_letters(database: Path, which: Which, bodies: bool, as_json: bool) -> 
 
 
 def export_letters(database: Path, which: Which) -> None:
-    """One line of JSON for each, beginning with the fields of `tolliver listen --json`."""
+    """Print a line of JSON for each letter, beginning with the fields of `tolliver listen --json`."""
     for one in which.of(database, bodies=True):
         line = {
             "time": _time(one),
@@ -121,7 +122,8 @@ def _time(one: Letter) -> str:
 
 
 def replay_letters(database: Path, which: Which, timeout: float, as_json: bool) -> bool:
-    """True if all were handled, or will be delivered when the instance starts. Raises StoreError, OSError."""
+    """Have letters delivered again; returns True if all were handled, or will be delivered when the instance starts.
+    `timeout` is in seconds. Raises StoreError, OSError."""
     numbers = which.found(database)
     if not _is_used(database):
         if numbers:
@@ -150,7 +152,7 @@ def _is_used(database: Path) -> bool:
 
 
 def _ask(database: Path, what: str, numbers: Collection[int]) -> Path:
-    """Write the request, as a file with a unique name."""
+    """Write a request for a running service as a file with a unique name; `what` is "replay" or "drop"."""
     place = database.resolve()
     place = place.with_name(f"{place.name}.letters.{time.time_ns():016x}{secrets.token_hex(4)}")
     with replacing(place) as file:
@@ -160,7 +162,8 @@ def _ask(database: Path, what: str, numbers: Collection[int]) -> Path:
 
 
 def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -> set[int]:
-    """Numbers that still exist when the running service has executed the request, or time is over."""
+    """Request `what` ("replay" or "drop") of a running service; returns the numbers of letters that still exist when it
+    has executed that, or after `timeout` seconds. Raises StoreError if it did not begin."""
     left = {*numbers}
     if not left:
         return left
@@ -179,7 +182,8 @@ def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -
 
 
 def _read(place: Path) -> Mapping[str, Collection[int]]:
-    """The request. Raises OSError, and ValueError where it cannot be understood."""
+    """Read a request's file: numbers of letters, by "replay" or "drop". Raises OSError, and ValueError if the file is
+    no request."""
     with open(place, "rb", opener=open_private) as file:
         data = file.read(_LONGEST + 1)
     try:
@@ -195,7 +199,8 @@ def _read(place: Path) -> Mapping[str, Collection[int]]:
 
 
 def _requests(database: Path) -> list[tuple[str, Collection[int]]]:
-    """All requests, oldest first. Each file is removed, which shows its command that it is being executed."""
+    """Take all requests, oldest first, each ("replay" or "drop", numbers). The files are removed, which shows the
+    commands that wrote them that they are being executed."""
     found: list[tuple[str, Collection[int]]] = []
     place = database.resolve()
     for file in sorted(place.parent.glob(f"{glob.escape(place.name)}.letters.{_NAME * '[0-9a-f]'}")):

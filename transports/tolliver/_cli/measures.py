@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Times:
-    """Durations in seconds."""
+    """Measured durations in seconds, and their percentiles."""
 
     def __init__(self) -> None:
         self._values = array("d")
@@ -72,7 +72,7 @@ class Measure:
             self.ended = perf_counter() if at is None else at
 
     def timed(self, name: str) -> Times:
-        """The durations of this name, to be added to."""
+        """The durations recorded under this name, to which the caller adds."""
         return self.times.setdefault(name, Times())
 
     @property

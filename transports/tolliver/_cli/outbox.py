@@ -32,7 +32,8 @@ _NOBODYS = "jobs of a work queue that no worker has: the peer is the queue"
 
 
 def print_outbox(database: Path, as_json: bool) -> None:
-    """One row for each peer and reason: peer, messages, bytes, oldest, newest (wall clock), reason."""
+    """Print a row for each peer and reason for which messages wait: peer, messages, bytes, oldest, newest (wall clock),
+    reason."""
     with scan(database) as outbox:
         rows = [
             {
@@ -52,8 +53,8 @@ def print_outbox(database: Path, as_json: bool) -> None:
 def print_messages(
     database: Path, peer: UUID | None, channel: str, key: str, older: str | None, limit: int, as_json: bool
 ) -> None:
-    """One row for each message and peer that has not acknowledged it, with its age. Raises ValueError and
-    StoreError."""
+    """Print a row for each message and peer that has not acknowledged it, with its age; at most `limit` for each peer.
+    `older` is the least age, such as "10m". Raises ValueError and StoreError."""
     least = 0.0 if older is None else _older(older)
     now = time.time()
     rows: list[dict[str, Any]] = []
@@ -88,7 +89,7 @@ def _older(text: str) -> float:
 
 
 def print_peers(database: Path, as_json: bool) -> None:
-    """One row for each peer: UUID, subscriptions, waiting messages, pinned key."""
+    """Print a row for each peer: UUID, subscriptions, waiting messages, pinned key."""
     with scan(database) as outbox:
         known = outbox.known()
     rows: list[dict[str, Any]] = [
@@ -152,7 +153,7 @@ def ask_node(database: Path, ask: Callable[[Node], Receipt]) -> int:
 
 
 def _age(age: int) -> str:
-    """An age in its two largest units."""
+    """Text of an age in seconds, in its two largest units."""
     parts = [(age // 86400, "d"), (age // 3600 % 24, "h"), (age // 60 % 60, "m"), (age % 60, "s")]
     first = next((place for place, (number, _) in enumerate(parts) if number), 3)
     return " ".join(f"{number}{unit}" for number, unit in parts[first : first + 2])

@@ -24,7 +24,7 @@ MOST = 60_000
 
 
 def section(comment: str) -> bytes:
-    """Beginning of a file, with the interface of its packets."""
+    """Bytes with which a capture file begins; they describe the interface of its packets."""
     options = _option(_COMMENT, comment.encode()) + _option(_APPLICATION, b"tolliver") + _option(_END, b"")
     head = _block(SECTION, pack("<IHHQ", _ORDER, 1, 0, _NO_LENGTH) + options)
     resolution = _option(_RESOLUTION, bytes([_NANOSECONDS])) + _option(_END, b"")
@@ -32,7 +32,7 @@ def section(comment: str) -> bytes:
 
 
 def names(of: dict[IPv4Address, str]) -> bytes:
-    """Block of host names for addresses."""
+    """Bytes of a block with the host names of these addresses."""
     records = b"".join(_option(_IPV4_NAME, address.packed + name.encode() + b"\0") for address, name in of.items())
     return _block(NAMES, records + _option(_END, b"") + _option(_END, b""))
 
@@ -63,13 +63,13 @@ class Connection:
         self._sent = [0, 0]  # bytes sent by each side modulo 2^32, including its SYN
 
     def opened(self, time_ns: int) -> Iterator[bytes]:
-        """Blocks of its opening."""
+        """Blocks of the packets that open the connection, at this time in nanoseconds since 1970."""
         yield self._packet(time_ns, 0, _SYN)
         yield self._packet(time_ns, 1, _SYN | _ACK)
         yield self._packet(time_ns, 0, _ACK)
 
     def carried(self, time_ns: int, from_server: bool, data: bytes) -> Iterator[bytes]:
-        """Blocks for bytes that one side sends."""
+        """Blocks of the packets with the bytes that one side sends."""
         for start in range(0, len(data), MOST):
             yield self._packet(time_ns, from_server, _PUSH | _ACK, data[start : start + MOST])
 

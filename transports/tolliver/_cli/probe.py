@@ -110,7 +110,7 @@ class Line:
         self._flush()
 
     def end(self) -> None:
-        """End our side."""
+        """End our sending side."""
         self.pump.close_notify()
         self._flush()
         with suppress(OSError):

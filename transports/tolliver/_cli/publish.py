@@ -125,7 +125,7 @@ class Reading:
 
 
 async def _runs(content: Content) -> AsyncGenerator[list[bytes], None]:
-    """Lists of elements. The last line may be without newline."""
+    """Iterate over the content in lists of elements. The last line may be without newline."""
     size, rest = content.record_size, b""
     cut = _lines if size is None else partial(_records, size)
     with content.open() as file:

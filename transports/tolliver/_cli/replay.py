@@ -98,7 +98,7 @@ def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
 
 
 def _name(header: BlockHeader | None, message: Message) -> _Name | None:
-    """Key that identifies a message: who assigned its id, the id and checksum. None for an unreliable one (T-42)."""
+    """Key that identifies a message: its sender, its id and checksum. None for an unreliable one (T-42)."""
     if header is None or message.message_id is None:
         return None
     return (header.local if header.direction is Direction.OUT else header.peer, message.message_id)

@@ -15,7 +15,7 @@ from ..codecs import Protobuf, ProtobufTypes, TypedDelivery
 
 @define(frozen=True)
 class Schema:
-    """A message type and the files that define it, which are read on first use."""
+    """A Protobuf message type and the files that define it, which are read on first use."""
 
     proto: list[Path]
     include: list[Path]

@@ -90,7 +90,7 @@ class _Running:
         self._kept_out: set[Remote] = set()  # remotes refused by access rules: still dialled, but not waited for
 
     def status(self) -> str:
-        """A line for the service manager."""
+        """Returns a line about the instance's state for the service manager."""
         numbers = self._instance.stats()
         to_send = words.count(numbers.pending, "message")
         return f"{words.count(numbers.peers_up, 'peer')} connected, {to_send} to be sent{self._refused}"

@@ -33,14 +33,15 @@ _TICK = 0.5  # seconds between two updates
 
 
 def shown(stats: dict[str, int], held: str | None, pace: Pace) -> str:
-    """Line about the number staged so far, and the rate since the last line."""
+    """Returns a progress line: the number staged so far, the rate since the last line, and `held`, the reason why
+    nothing is taken."""
     (rate,) = pace.look(stats["staged"])
     said = f"{rate:,.0f}/s, {_total(stats)}, {words.count(stats['staged_bytes'], 'byte')} in the stage"
     return f"{said}; waiting: {held}" if held else said
 
 
 def summary(stats: dict[str, int], pace: Pace) -> str:
-    """Line about everything staged."""
+    """Returns the line printed at the end: the numbers of all that was staged."""
     return f"{_total(stats)}, in {pace.seconds:.2f} s"
 
 

@@ -217,7 +217,7 @@ class Output:
 
 
 class _Words:
-    """Queue of lines for standard error, and the thread that writes them."""
+    """Queue of text lines for standard error, and the thread that writes them."""
 
     def __init__(self) -> None:
         self._raw, self._encoding = _raw(sys.stderr), sys.stderr.encoding or "utf-8"

@@ -71,7 +71,7 @@ class Job:
 
 @define
 class Meter:
-    """Counts of elements and bytes."""
+    """Counters of received elements and bytes, and their rates."""
 
     elements: int = 0
     size: int = 0

@@ -93,12 +93,12 @@ class _Order:
 
     @property
     def falls(self) -> bool:
-        """True if the largest comes first, as for numbers; texts are ascending."""
+        """True if rows are sorted in descending order: that of numbers unless reversed, and of texts if reversed."""
         return self.column.right is not self.turned
 
 
 class Help(ModalScreen[None]):
-    """Screen with the keys."""
+    """Help screen: lists the keys of `tolliver top`."""
 
     CSS = "Help { align: center middle; } #help { width: 72; max-height: 100%; height: auto; border: round $primary; }"
 
@@ -216,7 +216,7 @@ class Top(App[None]):
     # Display.
 
     def _gather(self) -> None:
-        """Take the readings of the threads."""
+        """Add the threads' new readings to the histories."""
         news = False
         for at, one in self._watchers.found():
             self._trails[at].add(one)
@@ -289,7 +289,7 @@ class Top(App[None]):
         return rows
 
     def _tellings(self) -> Text:
-        """Text with faults first, then the newest notices."""
+        """Text of the messages pane: faults first, then the newest notices."""
         trails = self._trails if self._only is None else [self._only]
         lines: list[tuple[str, str]] = []
         for trail in trails:
@@ -334,7 +334,7 @@ def _line(view: View, row: Row, named: bool) -> list[Text]:
 
 
 def _fill(table: DataTable[Text], rows: Sequence[Sequence[Text]]) -> None:
-    """Update a table in place, so that cursor and scroll position stay."""
+    """Set the rows of a table in place, so that cursor and scroll position stay."""
     while table.row_count > len(rows):
         table.remove_row(table.coordinate_to_cell_key(Coordinate(table.row_count - 1, 0)).row_key)
     for at, row in enumerate(rows):
@@ -346,7 +346,7 @@ def _fill(table: DataTable[Text], rows: Sequence[Sequence[Text]]) -> None:
 
 
 def _combined(histories: Sequence[Sequence[float | None]], highest: bool) -> list[float | None]:
-    """Sum or maximum of several histories, newest last."""
+    """Sum or, with `highest`, maximum of several histories of values, point by point, newest last."""
     length = max((len(one) for one in histories), default=0)
     combined: list[float | None] = []
     for at in range(-length, 0):

@@ -16,7 +16,7 @@ KEPT = 300
 
 
 class Row:
-    """Part of a status that is shown as a row, and the same part one reading before."""
+    """Part of a status, such as a peer, that is shown as a row of a table, and the same part one reading before."""
 
     def __init__(self, trail: Trail, part: Part, before: Part | None) -> None:
         self.trail = trail
@@ -35,7 +35,7 @@ class Row:
 
 
 class Trail:
-    """History of an endpoint."""
+    """Readings of one status endpoint over time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint

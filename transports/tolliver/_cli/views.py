@@ -26,7 +26,7 @@ class Cell(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A heading, and the functions for a row's cell and sort key (`order`)."""
+    """Column of a table: its heading, and the functions for a row's cell and sort key (`order`)."""
 
     label: str
     cell: Callable[[Row], str | Cell]
@@ -53,7 +53,7 @@ def _of(
     form: Callable[[float | None], str | Cell] = number,
     live: bool = False,
 ) -> Column:
-    """A column with a number, which is also its sort key."""
+    """Makes a column of numbers, by which rows can be sorted."""
     return Column(label, lambda row: form(value(row)), lambda row: value(row) or 0, letter, live=live)
 
 

@@ -56,13 +56,13 @@ class Watch:
         changed.set()
 
     async def somebody(self) -> Peer:
-        """The first connected peer."""
+        """Wait until a peer is connected; returns it."""
         while not self._peers:
             await self._changed.wait()
         return self._peers[0]
 
     async def last_words(self) -> TolliverError:
-        """The error of the last peer's connection, once no peer is connected any more."""
+        """Wait until no peer is connected any more; returns the error of the last peer's connection."""
         while self._peers or self._last_words is None:
             await self._changed.wait()
         return self._last_words

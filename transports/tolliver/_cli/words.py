@@ -32,12 +32,13 @@ _PATTERN = re.compile(r"(^|[./])[*>#+]($|[./])")  # wildcards of other message s
 
 
 def name(text: str) -> str:
-    """A channel or key, escaped."""
+    """Text for a channel or key: escaped, in quotes, cut to 100 characters."""
     return f"{text!r:.100}"
 
 
 def body(data: bytes, most: int = _BODY) -> str:
-    """Text if the body is text, else a bytes literal; control characters are escaped."""
+    """Text for a body: the body if that is text, else a bytes literal, with control characters escaped, and cut to
+    `most` characters."""
     if len(data) <= most:  # the usual case
         try:
             text = data.decode()
@@ -69,7 +70,7 @@ def _escaped(text: str) -> str:
 
 
 def peer(uuid: UUID) -> str:
-    """The end of a UUID. The beginning of a version 7 is a time, which peers may share."""
+    """Text for a peer: the end of its UUID. The beginning of a version 7 is a time, which peers may share."""
     return str(uuid)[-8:]
 
 
@@ -155,7 +156,8 @@ class _OnStandardError(logging.Handler):
 
 
 def tell(as_json: bool, said: str, **facts: object) -> None:
-    """Report a command's result: as text on standard error, or as one JSON object on standard output."""
+    """Report a command's result: as the text `said` on standard error, or `facts` as one JSON object on standard
+    output."""
     if as_json:
         typer.echo(json.dumps(facts))
     else:

@@ -20,7 +20,8 @@ from .tls import TLS
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by key, from the flags of a command line by key. Raises ValueError, which names the flag."""
+    """Parses the texts of command-line flags to typed values, both by the option's key ("tls.cert" for `--tls.cert`).
+    Options not given are left out. Raises KeyError for an unknown key, and ValueError, which names the flag."""
     values = {}
     for key, texts in given.items():
         try:
@@ -31,7 +32,7 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(document: Mapping[str, Any], table: Mapping[str, Entry], base: Path) -> dict[str, Any]:
-    """Values by key, from a TOML document. Its paths are relative to `base`.
+    """Reads the options in a TOML document as typed values by the option's key. Its paths are relative to `base`.
 
     Raises ValueError for an invalid value, and for an unknown key, with the most similar known one.
     """

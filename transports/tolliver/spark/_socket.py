@@ -104,7 +104,7 @@ def _next(line: SocketConnection[Any], end: float) -> Any | None:
 
 
 class _Told:
-    """Subscriptions that we have announced on a connection, read from our output."""
+    """Subscriptions that we have announced on a connection: called with each output, whose frames it reads."""
 
     def __init__(self, connection: Connection) -> None:
         self.subscriptions: dict[Subscription, None] = {}

@@ -84,7 +84,7 @@ class Segment(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Blocks of a file, from byte `start` to byte `end`."""
+    """Whole blocks of a file, from byte `start` to byte `end`."""
 
     file: str
     start: int
@@ -265,7 +265,7 @@ class StageFolder:
         return total
 
     def head(self) -> Position | None:
-        """End of everything that is on disk: the bytes before it never change. None if it is not known.
+        """Position up to which everything is on disk: the bytes before it never change. None if it is not known.
 
         After a crash of the machine it may lie before an earlier answer, until the receiver runs again: a reader must
         then not go back.
@@ -525,7 +525,8 @@ def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
 
 
 def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Size in bytes and number of messages of each block. Reads only headers."""
+    """(size in bytes, number of messages) of each block between the bytes `start`, where a block begins, and `end`.
+    Reads only headers."""
     try:
         with open(segment.path, "rb", buffering=_WINDOW) as file:
             while start < end:

@@ -23,7 +23,7 @@ _CHECKSUM = Struct(">I")
 
 
 class Incarnations:
-    """Notes of incarnations, as read from the file."""
+    """The list of incarnations in a stage's file: from which message on each has written."""
 
     def __init__(self, directory: Path, stage: UUID) -> None:
         """Read the notes; none if the file is missing or damaged. Raises OSError if it cannot be read."""

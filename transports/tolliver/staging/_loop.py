@@ -1,4 +1,4 @@
-"""Staging loop: from a source into a stage, with batched syncs.
+"""Thread that copies items of a source into a stage, in batches.
 
 One thread takes all waiting items, writes and syncs them together, and confirms them to the source; the slower the
 disk, the larger the batches. Items that cannot be written now are held, and no more are taken meanwhile.
@@ -49,15 +49,16 @@ class StageLoop(ABC, Generic[Item]):
 
     @abstractmethod
     def _open(self, writer: StageWriter) -> None:
-        """Open the source. If this raises, `_let_go` is called."""
+        """Called by `start`: opens the source. If this raises, `_let_go` is called."""
 
     @abstractmethod
     def _let_go(self) -> None:
-        """Close the source, also when only partly opened. A second call does nothing."""
+        """Called at the end: closes the source, also when only partly opened. A second call does nothing."""
 
     @abstractmethod
     def _take(self, writer: StageWriter, timeout: float) -> Item | None:
-        """Add the next item to the writer and return it; None after `timeout` seconds without one."""
+        """Called by the thread: adds the next item to the writer and returns it; None after `timeout` seconds without
+        one."""
 
     @abstractmethod
     def _on_synced(self, items: Sequence[Item]) -> None:
@@ -130,7 +131,7 @@ class StageLoop(ABC, Generic[Item]):
 
     @property
     def held(self) -> str | None:
-        """Reason why no items are taken now; None if they are."""
+        """Reason why no items are taken from the source at present, for people; None if items are taken."""
         return self._held
 
     def _started(self) -> StageWriter:

@@ -148,8 +148,8 @@ class Seen:
         return self._closed[0].number if self._closed else None
 
     def take(self, sender: UUID, messages: Sequence[tuple[int | None, int]]) -> list[int]:
-        """Remember messages; returns the indexes of the new ones. A different message under a known id is new, and so
-        is any message without an id."""
+        """Remember messages, each (id, checksum); returns the indexes of the new ones. A different message under a
+        known id is new, and so is any message without an id."""
         add = self._known.add
         fresh: list[int] = []
         for at, (message_id, checksum) in enumerate(messages):
@@ -169,7 +169,7 @@ class Seen:
         ids.count = len(self._known) - before
 
     def close(self, number: int, ids: Ids) -> None:
-        """Note that a segment is closed. Forgets the oldest segments that are no longer needed."""
+        """Called when segment `number` is closed. Forgets the oldest segments that are no longer needed."""
         self._closed.append(_Closed(number, ids.count))
         self._count += ids.count
         while self._closed and self._count - self._closed[0].messages >= self._size:

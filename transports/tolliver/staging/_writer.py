@@ -318,8 +318,8 @@ class StageWriter:
                         other.path.unlink()
 
     def _tell_head(self) -> None:
-        """Write the head file. It is not synced, as it may lie before the end; if writing fails, readers see less for a
-        while."""
+        """Write the head file, which tells readers up to where to read. It is not synced, as its position may lie
+        before the end; if writing fails, readers see less for a while."""
         with suppress(OSError):
             if self._head is None:
                 self._head = open_private(self.folder.directory / HEAD, os.O_WRONLY | os.O_CREAT)

@@ -197,7 +197,7 @@ class Transport(Session, Protocol):
         self.dataReceived(b"")
 
     def writeConnectionLost(self) -> None:
-        """Our sending side is shut."""
+        """Called by Twisted once our sending side is shut, as the machine has asked for; nothing is left to do."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._busy = True

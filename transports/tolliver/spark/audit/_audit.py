@@ -44,16 +44,17 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Engine(Protocol[T_co]):
-    """An engine that runs queries. `named` gives the name of a table in a query's text."""
+    """A database that creates the audit's tables by queries: DuckDB or Spark. `named` gives the name of a table in a
+    query's text."""
 
     def facts(self, recordings: Sequence[Recording]) -> None:
-        """Create the table `facts`, and keep it."""
+        """Create the table `facts` from these recordings, and keep its rows."""
 
     def given(self, name: str, rows: pa.Table) -> None:
         """Create a small table of these rows."""
 
     def made(self, name: str, text: str, *, kept: bool) -> None:
-        """Create a table from a query."""
+        """Create the table `name` from the query `text`. `kept`: its rows are stored, not computed at each use."""
 
     def named(self, name: str) -> str: ...
 
@@ -83,57 +84,60 @@ class Tables(Generic[T_co]):
 
     @property
     def facts(self) -> T_co:
-        """One row for each frame, and for each unreadable place."""
+        """Frames: one row for each recorded frame, and for each unreadable place of a recording."""
         return self._table("facts")
 
     @property
     def recordings(self) -> T_co:
-        """One row for each file."""
+        """Recordings: one row for each file read, with its instance, size, times of first and last frame, and
+        damage."""
         return self._table("recordings")
 
     @property
     def connections(self) -> T_co:
-        """One row for each connection of each instance."""
+        """Connections: one row for each connection as each of its two instances recorded it, with peer, times and
+        counts."""
         return self._table("connections")
 
     @property
     def handshakes(self) -> T_co:
-        """One row for each handshake, as either side recorded it."""
+        """Handshakes: one row for each, as either side recorded it, with versions, outcome and duration."""
         return self._table("handshakes")
 
     @property
     def subscriptions(self) -> T_co:
-        """One row for each subscription in a handshake, and for each change."""
+        """Subscriptions over time: one row for each entry of a handshake's list, and for each later change."""
         return self._table("subscriptions")
 
     @property
     def messages(self) -> T_co:
-        """One row for each reliable message and receiver, with its fate."""
+        """Reliable messages: one row for each message and receiver, with its times, copies and fate."""
         return self._table("messages")
 
     @property
     def deliveries(self) -> T_co:
-        """One row for each sender, receiver and channel."""
+        """Totals: one row for each sender, receiver and channel, with messages sent, delivered, lost, and latencies."""
         return self._table("deliveries")
 
     @property
     def traffic(self) -> T_co:
-        """Messages over time."""
+        """Messages over time: one row for each sender, receiver, channel and step of `step` seconds."""
         return self._table("traffic")
 
     @property
     def latency(self) -> T_co:
-        """Percentiles over time of seconds from sending to acknowledgement."""
+        """Percentiles of the seconds from sending to ack: one row for each sender, receiver and step of `step`
+        seconds."""
         return self._table("latency")
 
     @property
     def gaps(self) -> T_co:
-        """One row for each run of ids that is in no recording."""
+        """Missing message ids: one row for each sender and run of ids that is in no recording."""
         return self._table("gaps")
 
     @property
     def reused(self) -> T_co:
-        """One row for each sender and receiver with ids that were used for more than one message."""
+        """Reused message ids: one row for each sender and receiver with ids that stand for more than one message."""
         return self._table("reused")
 
     @cached_property

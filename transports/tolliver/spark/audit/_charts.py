@@ -64,7 +64,7 @@ class Curves(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A period. `cut`: its end was not recorded; `pale`: a failed attempt."""
+    """A period in a chart, in seconds since 1970. `cut`: its end was not recorded; `pale`: a failed attempt."""
 
     begin: float
     end: float

@@ -1,4 +1,4 @@
-"""Rows of the report: limited, however much was recorded."""
+"""Rows that the audit's report shows, limited in number."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class _Facts:
         return pa.array(ack_ids(self._data, starts, self._revision).view(np.int64))  # no instance uses ids above 2^63
 
     def _irregular(self, columns: Columns, row: int) -> tuple[int, dict[str, Any]]:
-        """Kind and columns of a control message, or of an invalid one (T-10, T-20, T-27)."""
+        """(kind, values by column) of the control message in this row, or of an invalid one (T-10, T-20, T-27)."""
         start, end = int(columns.offsets[row]), int(columns.ends[row])
         try:
             (frame,) = decode(self._data[start:end], self._revision)

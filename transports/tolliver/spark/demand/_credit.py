@@ -1,4 +1,4 @@
-"""Credit of publishers whose elements must fit on a disk.
+"""Flow control of publishers whose elements must fit on a disk.
 
 A granted element may arrive, and may have the maximum size. So a grant reserves that much of the stage until the
 element is written, or cannot arrive any more. Staged and expected elements together never exceed the stage, whatever
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 
 class Credit:
-    """Credit of several publishers, by name. Sizes are in bytes.
+    """Number of elements that each publisher, by name, may send. Sizes are in bytes.
 
     Invariants: used + reserved <= capacity, with `used` as of the last grant; out <= window.
     """

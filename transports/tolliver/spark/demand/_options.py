@@ -1,4 +1,4 @@
-"""Options of `format("tolliver-rs")`. A batch needs one that ends it."""
+"""Options of Spark's data source "tolliver-rs"."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _ELEMENTS_AT_ONCE = 4096  # most elements taken at once
 
 
 class Demand:
-    """Demand of one stream.
+    """Number of elements that one stream has granted to its publisher and received.
 
     Invariants: granted <= planned; granted - taken <= window; while taken < planned, granted > taken.
     """
@@ -117,7 +117,7 @@ class DemandReader(DataSourceReader):
         return [InputPartition(name) for name in self._options.publishers]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Elements of the partition's publisher, which may differ in another try."""
+        """Elements of the partition's publisher as record batches; they may differ in another try of the task."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._schema, timezone="UTC")

@@ -50,7 +50,8 @@ _PASSING = (ConnectionLost, ConnectionClosed, ConnectionClosing, UnexpectedEOF, 
 
 @define(frozen=True, kw_only=True)
 class DemandStageOptions:
-    """The publishers, and the stage. `window` is for each publisher, in elements; times are in seconds."""
+    """Options of a DemandStager: the publishers, and the stage. `window` is the most elements in flight of each
+    publisher; times are in seconds."""
 
     remote: Remote
     streams: StreamsOptions
@@ -72,7 +73,7 @@ class _Arrived(NamedTuple):
 
 
 class _Live:
-    """A stream that runs or is about to."""
+    """State of one publisher's stream, which is running or about to begin."""
 
     subscription: Subscription[bytes]
 
@@ -106,7 +107,8 @@ class DemandStager(StageLoop[_Arrived]):
             thread.join()
 
     def stats(self) -> Mapping[str, int]:
-        """Numbers of elements staged, subscriptions, completed publishers, elements in flight, and staged bytes."""
+        """Counters and gauges by name: elements staged, subscriptions, completed publishers, elements in flight, and
+        staged bytes."""
         staged = self._started().messages
         with self._lock:
             out = sum(self._credit.out.values())
@@ -136,7 +138,7 @@ class DemandStager(StageLoop[_Arrived]):
         return arrived
 
     def _on_synced(self, items: Sequence[_Arrived]) -> None:
-        """Grant as many elements as there is space for."""
+        """Called when elements are on disk: request as many further ones as the stage has space for."""
         with self._lock:
             for one in items:
                 self._credit.settle(one.name, len(one.elements))

@@ -1,4 +1,4 @@
-"""Stream reader of "tolliver-rs", over a stage that publishers fill.
+"""Spark streaming reader of "tolliver-rs": reads publishers' elements from a stage.
 
 Staged elements are a log like any other, with the same offsets, limits and end. So this module only adds the stager and
 the names of columns.

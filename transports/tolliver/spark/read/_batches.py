@@ -46,7 +46,7 @@ def arrow_schema(columns: Mapping[str, str]) -> Any:
 
 
 class Match(NamedTuple):
-    """A test of names: equal to `name`, or with that prefix."""
+    """A test of channels or keys: equal to `name`, or beginning with it."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ def piece_of(file: str | None, block: Block) -> Piece:
 
 @dataclass(slots=True)
 class _Run:
-    """Pieces that become batches together."""
+    """Pieces that are converted together, one after the other, as one run of bytes."""
 
     pieces: list[Piece] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each piece: its offset in the concatenated bytes
@@ -171,7 +171,7 @@ class _Run:
         return payloads[0] if len(payloads) == 1 else b"".join(payloads)
 
     def moments(self) -> Moments:
-        """Times and places of all its frames."""
+        """Times and places in the file of all its frames."""
         return Moments(
             [
                 Part(base, base + len(piece.payload), piece.offset, piece.header.time_ns, piece.columns)
@@ -182,7 +182,7 @@ class _Run:
 
 @dataclass
 class _Batch:
-    """Wanted rows of a run: message numbers, and piece numbers."""
+    """The wanted messages of a run: their row numbers in it, and the number of each one's piece."""
 
     columns: Columns
     rows: Integers
@@ -191,7 +191,7 @@ class _Batch:
 
     @cached_property
     def moments(self) -> tuple[Any, Integers]:
-        """Times and places of the wanted rows."""
+        """Times and places in the file of the wanted rows."""
         return self.run.moments().of(self.columns.offsets[self.rows])
 
     def text(self, column: Any) -> Any:

@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 class Moments:
-    """Times and places of the frames of several parts, none of them empty."""
+    """Times and places in the file of the frames of several parts, none of them empty."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         made = [_alone(part) if part.columns is None else _in_group(part, part.columns) for part in parts]
@@ -39,7 +39,7 @@ class Moments:
         )
 
     def of(self, starts: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """Times in nanoseconds since 1970, and places, of the frames at these starts."""
+        """(times in nanoseconds since 1970, places in the file) of the frames that begin at these bytes."""
         frames = np.searchsorted(self._frame_ends, starts, "right")
         ends = np.where(self._frame_alone[frames], starts + 1, self._frame_ends[frames])
         runs = np.searchsorted(self._ends, ends, "left")

@@ -77,7 +77,7 @@ class Range:
 
 
 class Choice(NamedTuple):
-    """Selection of a directory's files by name, and if subdirectories are included."""
+    """Option of a reader: which files of a directory are read, by name, and whether subdirectories are."""
 
     names: str | None = None
     deep: bool = False
@@ -170,7 +170,7 @@ def _files_at(path: Path, choice: Choice) -> list[str]:
 
 
 class Span(NamedTuple):
-    """Bytes of a file, starting with a block."""
+    """Bytes of a file, from a block's beginning to `end`."""
 
     file: str
     start: int
@@ -257,7 +257,8 @@ def _split(span: Span, most: int, *, settled: bool, since: int, until: int) -> l
 
 
 def _overlaps(entries: Sequence[Entry], start: int, end: int, since: int, until: int) -> Iterator[bool]:
-    """For each stretch of these bytes: True if it may have frames in the time range, as also if nothing is known."""
+    """For each part between two index entries, from byte `start` to `end`: True if it may have frames in the time range
+    (nanoseconds since 1970), as also if nothing is known of it."""
     known = [entry for entry in entries if start <= entry.offset < end]
     if not known or known[0].offset > start:
         yield True
@@ -266,7 +267,8 @@ def _overlaps(entries: Sequence[Entry], start: int, end: int, since: int, until:
 
 
 def own_index(recording: BinaryIO, file: str, length: int) -> Index | None:
-    """Index beside a file, if it belongs to this file. It may be of another length, which `length` limits."""
+    """Index beside a file, if it was made for this file. The file may have had another length then, up to about twice
+    `length` bytes."""
     hint = _sidecar(file, length)
     return hint if hint is not None and hint.fits(hint.length, _read_at(recording, 0, BLOCK.size)) else None
 
@@ -282,7 +284,7 @@ def opened(file: str) -> Iterator[BinaryIO]:
 
 
 def _sidecar(file: str, length: int) -> Index | None:
-    """Index beside a file, if it is complete. Its size is limited by that for a file of twice the length."""
+    """Index beside a file, if it is complete. At most as much is read as a file of twice `length` bytes needs."""
     try:
         with open(file + INDEX_SUFFIX, "rb") as sidecar:
             return Index.decode(sidecar.read(INDEX.size + (length // INDEX_STEP + 512) * 2 * INDEX_ENTRY.size))

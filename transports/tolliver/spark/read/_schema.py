@@ -1,4 +1,4 @@
-"""Columns of messages, and the check of a user's schema.
+"""Columns of messages in Spark, and the check of a user's schema.
 
 A user's schema may leave out columns and reorder them, which is how columns are pruned (Spark does not prune those of a
 Python source by itself). It must not have any others.

@@ -1,4 +1,4 @@
-"""Log of recordings: a directory of growing files, as a stream.
+"""Spark streaming source of recordings: a directory of growing files.
 
 The offset is the position in each file. A file is read up to the end of its last whole block, which the headers give;
 an incomplete block is waited for. Files are read in the order of their names, which are times.
@@ -39,7 +39,8 @@ class _Seen:
 
 
 class Recordings:
-    """The recordings at a path, as a log. Names in offsets are relative to the directory, or to that before a glob."""
+    """The recordings at a path as a `Log` for the stream reader. Names in offsets are relative to the directory, or to
+    that before a glob."""
 
     def __init__(self, options: StreamOptions) -> None:
         [path] = options.read.paths
@@ -98,12 +99,13 @@ class Recordings:
         return found
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """Deletes nothing: recordings are not the stream's. New files are looked at from the positions in the
-        offset."""
+        """Implements `Log.consumed`. Deletes nothing, as recordings are not the stream's; notes the positions, from
+        which files are examined."""
         self._read = read_files(offset)
 
     def _steps(self, name: str, at: int, to: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
-        """Positions at which a batch may end, each with the number of frames since the one before."""
+        """(position in bytes, number of frames since the one before) of each place between `at` and `to` where a batch
+        may end."""
         if at == to:
             return
         if bounds == Bounds():
@@ -174,7 +176,7 @@ class Recordings:
             seen.size = size
 
     def _whole(self, path: str, seen: _Seen, size: int) -> int:
-        """End of the last whole block."""
+        """Position in bytes of the end of the last whole block, in a file that now has `size` bytes."""
         with opened(path) as recording:
             index = own_index(recording, path, size)
         if index is not None and index.length == size:

@@ -1,4 +1,4 @@
-"""Lag of a query: messages that are staged but not read yet.
+"""Lag of a streaming query: messages staged and not read yet.
 
 Each progress report of Spark has both positions, and each of these has the number of messages before it. So the lag is
 their difference, and nothing else has to be asked.

@@ -1,8 +1,8 @@
-"""Log of a stage: messages of peers, as a stream.
+"""Spark streaming source of messages, which a stager has written to files.
 
-After a failure Spark reads the same bytes again, which a connection cannot give. So a stager receives, and this module
-reads what it has written: a batch lies between two positions in files that never change. The stager runs in the process
-that lives as long as the query, or elsewhere as a service.
+After a failure Spark reads the same bytes again, which a connection cannot give. So a stager (`tolliver.staging`)
+receives messages into the files of a stage, and this module reads those: a batch lies between two positions in files
+that never change. The stager runs in the process that lives as long as the query, or elsewhere as a service.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOCK_TIMEOUT = 20.0
 
 
 class Stage:
-    """A stage as a log, with the stager that fills it if that runs here."""
+    """A stage as a `Log` for the stream reader, with the stager that fills it if that runs in this process."""
 
     def __init__(
         self, folder: StageFolder, stager: StageLoop[Any] | None, options: StreamOptions, live: LiveOptions
@@ -77,8 +77,8 @@ class Stage:
             return []
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """Delete the segments before the place, unless another process does that, or they have other messages by
-        now."""
+        """Implements `Log.consumed`: deletes the segments before the offset, unless another process does that, or the
+        stage was replaced meanwhile and has other messages there."""
         place = read_place(offset)
         if self._deletes and place != self._consumed and self._stands(place):
             self._consumed = place
@@ -99,7 +99,8 @@ class Stage:
         return True
 
     def _from(self, place: Place) -> Position:
-        """Position to continue from: the given one, or the stage's first if that is lost."""
+        """Position to continue from: that of `place` or, if its messages are lost and failOnDataLoss is false, the
+        stage's first. Raises StageLost."""
         try:
             self._check(place)
         except StageLost as lost:

@@ -1,4 +1,4 @@
-"""Protocol of a growing log, which a streaming query reads.
+"""Interface of a growing log, which a streaming query reads.
 
 Recordings and a stage are both such a log; each has a module of its own.
 """
@@ -23,19 +23,20 @@ class Bounds(NamedTuple):
 
 
 class Log(Protocol):
-    """Source of a stream. Every method may raise StoreError; places are offsets as Spark stores them."""
+    """Data that a streaming query reads: it only grows at its end. Every method may raise StoreError; places are
+    offsets as Spark stores them."""
 
     def first(self) -> Offset:
-        """The oldest readable place."""
+        """Returns the place of the oldest message that can be read."""
 
     def head(self) -> Offset:
-        """The end of the log now. Called many times a second."""
+        """Returns the present end of the log. Called many times a second."""
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
-        """End of a batch from `start`, at most `end`; equal to `start` if there is nothing to read."""
+        """Returns the end of a batch from `start`, at most `end`; equal to `start` if there is nothing to read."""
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
-        """The bytes between two places."""
+        """Returns the bytes of files between two places."""
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """Note that the query will not read anything before `offset` again."""
+        """Called when the query will not read anything before `offset` again, so that this may be deleted."""

@@ -1,4 +1,4 @@
-"""Stream reader: plans on the driver, reads on workers.
+"""Spark's streaming reader: plans on the driver, reads on workers.
 
 A stream is a log that only grows, and a query has a place in it. The reader works for any kind of log; it has the
 limits, the frozen end of Trigger.AvailableNow, and the plan of tasks. Spark creates it in several processes, one of

@@ -50,9 +50,10 @@ _EVERYTHING = (Subscription("", ""),)
 
 
 class Link(BlockingConnection):
-    """`on_acks` is called with the ids of acks, and must not call back. Call `establish` first.
+    """Blocking connection of a Spark task to its receiver: sends encoded messages and reads their acks.
 
-    `recorder`, if given, records the connection.
+    Call `establish` first. `on_acks` is called with the message ids that the receiver has acknowledged, in the thread
+    of the caller of `wait` or `poll`, and must not call this object. `recorder`, if given, records the connection.
     """
 
     def __init__(
@@ -124,7 +125,8 @@ class Link(BlockingConnection):
         # Messages are not acknowledged, as nothing here handles them.
 
     def _change(self, event: Control) -> None:
-        """Process a control message. It is not answered while the peer does not read; the peer will then repeat it."""
+        """Apply a change of the receiver's subscriptions. It is not acknowledged while the receiver does not read; the
+        receiver will then repeat it."""
         limits = self.machine.limits
         if self.machine.unsent_bytes > limits.high_water:
             return
@@ -142,7 +144,8 @@ class Link(BlockingConnection):
             self.machine.send(Ack(event.message_id))
 
     def _take_in(self, plaintext: bytes) -> bytes:
-        """Remove acks from the plaintext while the machine is between two frames."""
+        """Called with received plaintext: handles the acks in it, and returns the bytes for the connection's
+        machine."""
         if self._recorder is not None:
             self._recorder.received(self._cid, plaintext)
         if self._ack is not None and self.machine.live and not self.machine.buffered_bytes:
@@ -150,7 +153,8 @@ class Link(BlockingConnection):
         return plaintext
 
     def _take_acks(self, plaintext: bytes, ack: np.dtype[np.void]) -> bytes:
-        """Remove leading acks; returns the rest, b"" if it may be the beginning of another ack."""
+        """Handle the acks at the beginning of the plaintext; returns the bytes after them, b"" if those may be the
+        beginning of another ack."""
         code, size = self._layout.codes[Ack], ack.itemsize
         heads = np.frombuffer(plaintext, ack, len(plaintext) // size)
         others = np.flatnonzero(heads["code"] != code)

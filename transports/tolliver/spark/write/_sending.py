@@ -128,8 +128,8 @@ class Sender:
             self._link.close()
 
     def send(self, rows: Rows) -> None:
-        """Send rows; returns when the system has taken them, before their acks. Time spent elsewhere does not count as
-        waiting."""
+        """Send rows; returns when the system has taken them, before their acks. The time between two calls does not
+        count for `ackTimeout`."""
         self._stir()
         for part in cut(rows, self._options.rows_per_send):
             self._send(part)
@@ -254,7 +254,7 @@ class Sender:
         self._outstanding = sum(run.left for run in self._runs)
 
     def _stir(self) -> None:
-        """Restart the time limit for acknowledgements."""
+        """Restart the time limit for acknowledgements, `ackTimeout`."""
         self._progress = time.monotonic()
         self._patience = self._first_patience
         self._resend_at = self._progress + self._patience

@@ -1,4 +1,4 @@
-"""Sink: each row counts once, however often Spark retries.
+"""Spark's sink, in which each row counts once, however often Spark retries.
 
 A task has a derived identity, named after the data that it writes and not after its attempt (T-72a). Its rows have the
 ids 1..n in order, or those of a column. So all attempts of a task, speculative copies, and batches repeated after a

@@ -1,4 +1,4 @@
-"""Batches whose partitions are the same in every try.
+"""Repartitioning of a batch, with the same partitions in every try.
 
 A message of a task is identified by the task's partition and the row's place in it (T-72a). If a batch is computed
 again with other cores, or files are split differently, its partitions differ, and each row becomes a new message. So
