@@ -40,7 +40,7 @@ TOP = {
 SOURCES = "sources"
 """Folder of the site with the files of the repository that pages link to, each as text."""
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?\)")
-_RULINGS = re.compile(r" \(((?:\[[A-Z]-?\d+[a-z]?\](?:, |; | to | and )?)+)\)")
+_RULINGS = re.compile(r"\s+\(((?:\[[A-Z]-?\d+[a-z]?\](?:, |; | to | and )?)+)\)")
 _NAMED = re.compile(r"\[((?:docs/)?[\w-]+\.md)\]\(([^)\s]+)\)")
 _MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FOLDED = '<details markdown="1">\n<summary>The diagram as text</summary>\n\n```text\n\\1```\n\n</details>'
