@@ -65,7 +65,7 @@ BUGS = (
         "who does not work any more acknowledges jobs",
         "tolliver_proto/_patterns/work.py",
         "judges",
-        "Fate.STUCK if is_unwanted and channel in self._worked else verdict",
+        "Fate.STUCK if is_unwanted and channel in self._worked else judgement",
         "verdict",
         ("tests/patterns/test_queues.py",),
     ),

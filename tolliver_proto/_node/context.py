@@ -67,7 +67,7 @@ class Context(TableState[Link, Action]):
         self.flooding: dict[Link, None] = {}  # they cause too many answers; ended before a write
         self.peers: dict[UUID, Peer] = {}
         self.moved: dict[Peer, None] = {}  # came, went or changed subscriptions; not reported yet
-        self.verdicts: dict[tuple[str, str], Judgement] = {}  # by name; cleared when what they depend on changes
+        self.judgements: dict[tuple[str, str], Judgement] = {}  # by name; cleared when what they depend on changes
         self.run: Deliver | None = None  # gathers deliveries until the next action is taken
         self.drops: Drops = Drops(self.timers, self.notice)
         self.tally: NoticeTally = NoticeTally(self.timers, self.tell_sum)

@@ -268,7 +268,7 @@ class Node:
         if known is None:
             known = self._patterns[kind] = kind(self, self._services)
             self._hooks.add(known)
-            self._context.verdicts.clear()
+            self._context.judgements.clear()
         return cast(P, known)
 
     def used(self, kind: PatternKind[P]) -> P | None:

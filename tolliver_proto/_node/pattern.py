@@ -27,11 +27,11 @@ class Pattern:
 
     # Messages.
 
-    def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
+    def judges(self, channel: str, key: str, judgement: Judgement) -> Judgement:
         """Called for the first message of a channel and key; decides which handlers get messages with these names, or
-        their fate. Returns `verdict`, the kernel's decision, or another one. The node keeps the result for these names
-        until handlers, subscriptions or stuck handlers change."""
-        return verdict
+        their fate. Returns `judgement`, the kernel's decision, or another one. The node keeps the result for these
+        names until handlers, subscriptions or stuck handlers change."""
+        return judgement
 
     def leaves(self, link: Link, message: Message, fate: Fate) -> bool:
         """Called with a message that no handler gets. Returns True if the pattern takes the message; else the kernel

@@ -181,7 +181,7 @@ class Services:
         for one in entries:
             self._parts.own.set_own(one, wanted)
             self._parts.own.sync_own(one, None)
-        self._parts.context.verdicts.clear()
+        self._parts.context.judgements.clear()
 
     def has_handler(self, channel: str, key: str) -> bool:
         """True if a handler is registered for exactly these names."""

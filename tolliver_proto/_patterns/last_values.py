@@ -79,7 +79,8 @@ class Retention(Rider):
 
 
 class Giving:
-    """A peer's new entries and the values for them, which are read, then stored with its list."""
+    """State of giving last values to one peer: its new subscriptions, and the values for them, which are read, then
+    stored in the commit of its list."""
 
     __slots__ = ("go_on", "is_ready", "queued", "reading", "storing", "uuid", "waiting", "wanted")
 
@@ -297,7 +298,7 @@ class LastValues(Pattern):
             self._end_giving(giving)
 
     def _end_giving(self, giving: Giving, _error: TolliverError | None = None) -> None:
-        """Ends the delay of the peer's other lists."""
+        """Ends the delay of the peer's later lists, which may be asked about again."""
         del self._givings[giving.uuid]
         giving.reading.bodies.clear()  # up to the peer's quota: the cycle of giving and reading would keep them
         for go_on in giving.waiting:

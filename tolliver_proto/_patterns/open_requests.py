@@ -90,7 +90,7 @@ class OpenRequests:
             self.heard(asked, peer)
 
     def lose(self, peer: Hashable) -> Sequence[Asked]:
-        """The peer's connection has ended. Returns the requests that no other peer may answer."""
+        """Called when the peer's connection has ended. Returns the requests that no other peer may answer."""
         ended = []
         for request_id in sorted(self.by_peer.pop(peer, ())):
             asked = self.by_id[request_id]
@@ -101,7 +101,7 @@ class OpenRequests:
         return ended
 
     def due(self, now: float) -> Sequence[Asked]:
-        """Requests whose deadline has passed."""
+        """Returns the requests whose deadline has passed, each once."""
         due = []
         while (request_id := self.deadlines.pop_due(now)) is not None:
             due.append(self.by_id[request_id])  # type: ignore[index]  # the keys are ids

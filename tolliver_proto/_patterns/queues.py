@@ -191,7 +191,7 @@ class Queues(Pattern):
         return receipt
 
     def numbers(self) -> list[QueueNumbers]:
-        """Numbers of the queues that this instance has declared."""
+        """Statistics of the queues that this instance has declared."""
         return [
             QueueNumbers(
                 one.channel,
@@ -542,7 +542,7 @@ class Queues(Pattern):
     def _note_owner(
         self, queue: WorkQueue | None, before: Peer, after: Peer, jobs: Iterable[StoredMessage | Found]
     ) -> None:
-        """Counts the jobs of workers after a change of owner."""
+        """Takes jobs that moved from the owner `before` to `after` over into the sets of the workers among these."""
         if queue is None:
             return
         seqs = {one.seq for one in jobs}

@@ -452,8 +452,8 @@ class Requests(Pattern):
         self._answer(Delivery(link.cid, link.peer.uuid, message), status, text)
         return True
 
-    def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
-        return Fate.OWN if channel == self._reply_to.channel else verdict
+    def judges(self, channel: str, key: str, judgement: Judgement) -> Judgement:
+        return Fate.OWN if channel == self._reply_to.channel else judgement
 
     # Replies on their way.
 

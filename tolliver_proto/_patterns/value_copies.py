@@ -35,7 +35,7 @@ class _Copies:
 
 
 class ValueCopies:
-    """The copies given in this run."""
+    """Copies of last values that were stored for peers since the start and have not left their outboxes."""
 
     def __init__(self, services: Services) -> None:
         self._kernel = services

@@ -154,7 +154,8 @@ class ValueIndex:
             self._rows = self._kernel.store_for([(owner.alone, len(items))], items, sizes, None)
 
     def _ended(self, changes: Mapping[Name, Change], error: TolliverError | None) -> None:
-        """Has the entries follow a commit with changes; after a failed one, counts without its changes."""
+        """Called at the end of a commit with changes: takes them over into the entries; after a failed one, counts
+        names and bytes without them."""
         if changes is self.changes:
             self.changes = {}  # the commit failed before it began
         else:
@@ -241,7 +242,8 @@ class ValueIndex:
         self._kernel.tell(Fetch(VALUES, missing[0] - 1, min(len(missing), _PIECE), _PIECE_BYTES))
 
     def rows(self, rows: Sequence[Row], error: TolliverError | None) -> None:
-        """Takes a piece. A message that is not there was withdrawn meanwhile."""
+        """Takes the rows of a Fetch, or its error, for the reading that asked for it. A message without a row was
+        withdrawn meanwhile."""
         reading = self._turns.popleft()
         found = {row.seq: row.body for row in rows if isinstance(row, StoredMessage)}
         damaged = [row.seq for row in rows if row.seq not in found]

@@ -83,10 +83,10 @@ class QueueWork(Pattern):
         self._node.unregister(channel, "", work.handler)
         self._kernel.announce(work.announced, False)
 
-    def judges(self, channel: str, key: str, verdict: Judgement) -> Judgement:
+    def judges(self, channel: str, key: str, judgement: Judgement) -> Judgement:
         """Leaves jobs that come after the work has stopped to their producer: an ack would say that they are done."""
-        is_unwanted = verdict is Fate.UNWANTED or verdict is Fate.DOUBTFUL
-        return Fate.STUCK if is_unwanted and channel in self._worked else verdict
+        is_unwanted = judgement is Fate.UNWANTED or judgement is Fate.DOUBTFUL
+        return Fate.STUCK if is_unwanted and channel in self._worked else judgement
 
     def own_changed(self, entry: Subscription) -> None:
         """Keeps an entry that the application subscribes to itself when the work ends."""

@@ -44,7 +44,7 @@ class Job:
 
 @frozen
 class QueueNumbers:
-    """Numbers of a work queue: jobs without a worker, jobs of workers, workers that may get more, and the use of its
+    """Statistics of a work queue: jobs without a worker, jobs of workers, workers that may get more, and the use of its
     quota."""
 
     channel: str
@@ -90,7 +90,7 @@ class Worker:
 
 
 class WorkQueue:
-    """Jobs of one channel."""
+    """A producer's work queue on one channel: its workers, with the jobs of each."""
 
     __slots__ = (
         "changed",
@@ -160,7 +160,7 @@ def _number(key: str) -> int | None:
 
 
 def grouped(workers: Sequence[Worker]) -> dict[Worker, int]:
-    """Number of jobs for each worker."""
+    """Counts the jobs of each worker in the result of `allot`, which has a worker for each job."""
     counts: dict[Worker, int] = {}
     for one in workers:
         counts[one] = counts.get(one, 0) + 1

@@ -75,7 +75,7 @@ class Fields:
 
 
 class Piece(NamedTuple):
-    """Fields, and the parts that follow them."""
+    """Section of a Shape: fields of fixed size, and the names of the parts of variable length that follow them."""
 
     fields: Fields
     parts: tuple[str, ...]

@@ -77,7 +77,7 @@ _S, _E = State, Effect
 
 
 def _live(state: State) -> dict[Signal, Transition]:
-    """Transitions that every live connection has."""
+    """Returns the transitions of this state that every live connection has."""
     return {
         **dict.fromkeys(FROM_WIRE, Transition(state, _E.IGNORE)),
         Signal.TRAFFIC: Transition(state, _E.HAND_OUT),
@@ -97,7 +97,8 @@ _FINALS = (Signal.FINAL_COMPATIBLE, Signal.FINAL_FAILURE)
 
 
 def _waiting(state: State, *unexpected: Signal) -> dict[Signal, Transition]:
-    """Transitions of a state that waits for the peer's next handshake frame (T-63)."""
+    """Returns the transitions of a state that waits for the peer's next handshake frame (T-63); frames in `unexpected`
+    are ignored."""
     return {**dict.fromkeys(unexpected, Transition(state, _E.IGNORE)), **_READING, **_TIMED, **_GIVE_UP}
 
 

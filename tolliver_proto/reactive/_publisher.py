@@ -27,7 +27,7 @@ class _Stream:
 
 
 class Publisher:
-    """The peer's ids, and the demand on each."""
+    """Streams that we publish on one connection: the peer's ids, and the demand on each."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

@@ -143,7 +143,8 @@ class Turn(NamedTuple):
 
 
 def _late(state: Id) -> dict[Step, Turn]:
-    """Signals of a subscription that has ended are dropped (R-08, R-10)."""
+    """Returns the transitions of an id whose subscription has ended: signals that still come are dropped, and the state
+    stays (R-08, R-10)."""
     return dict.fromkeys((Step.ELEMENT, Step.TERMINAL), Turn(state, False))
 
 

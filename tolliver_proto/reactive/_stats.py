@@ -11,7 +11,7 @@ from .._common.records import frozen
 
 @frozen
 class HubStats(Snapshot):
-    """Numbers of a hub: totals since the start, and present sizes (docs/streams.md explains each)."""
+    """Statistics of a hub: totals since the start, and present sizes (docs/streams.md explains each)."""
 
     paused: int = counter()
     rested: int = counter()

@@ -29,7 +29,8 @@ class _Stream:
 
 
 class Subscriber:
-    """Our ids, and the demand on each. `emit` takes the events that this side makes."""
+    """Streams that we subscribe to on one connection: our ids, and the demand on each. `emit` takes the events that
+    this side makes."""
 
     def __init__(self, output: Output, emit: Callable[[OnError], None]) -> None:
         self.sizes: dict[int, int] = {}

@@ -42,7 +42,7 @@ def disks() -> str:
 
 
 def dials() -> str:
-    """Who dials whom, and where messages go then."""
+    """Instances that dial one another, and the ways of messages then."""
     bob, alice, carol = (290, 20), (30, 120), (550, 120)
     parts = []
     for (left, top), name, does in (
@@ -69,7 +69,7 @@ REASONS = ("its handlers have returned well", "bob keeps it as a dead letter", "
 
 
 def ack() -> str:
-    """What the ack of a message may mean, and what the sender does then."""
+    """Possible meanings of the ack of a message, and the answer of the sender."""
     parts = []
     for number, text in enumerate(REASONS):
         top = 16 + 44 * number

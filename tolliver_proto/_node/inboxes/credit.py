@@ -111,7 +111,7 @@ class Credit:
     def _set_stuck(self, handler: Handler, calls: Calls, stuck: bool) -> None:
         calls.stuck = stuck
         (self.stuck.add if stuck else self.stuck.discard)(handler)
-        self._context.verdicts.clear()
+        self._context.judgements.clear()
         for delivery in calls.begun:
             self.inbox_of(delivery).set_exempt(delivery, self._is_with_stuck(delivery))
         if not stuck:

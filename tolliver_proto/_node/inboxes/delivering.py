@@ -1,11 +1,11 @@
 """Messages from the wire to the handlers.
 
-State: the handlers by subscription, and a cache of verdicts by name (`Context.verdicts`), as the fate of a message
-depends on its channel and key alone. A verdict is the tuple of matching handlers, or a `Fate`: wanted without a handler
-yet (no ack, so that the sender resends it, T-46), unwanted (acknowledged and dropped), doubtful (in the first moments
-of an instance, while its subscriptions may still come), stuck, or owned by a pattern.
+State: the handlers by subscription, and a cache of judgements by name (`Context.judgements`), as the fate of a message
+depends on its channel and key alone. A judgement is the tuple of matching handlers, or a `Fate`: wanted without a
+handler yet (no ack, so that the sender resends it, T-46), unwanted (acknowledged and dropped), doubtful (in the first
+moments of an instance, while its subscriptions may still come), stuck, or owned by a pattern.
 
-Invariants: each change of handlers, subscriptions or stuck handlers clears the verdicts. A message counts in its peer's
+Invariants: each change of handlers, subscriptions or stuck handlers clears the cache. A message counts in its peer's
 inbox before handlers see it. Deliveries leave in runs (`Deliver`) of one peer and one tuple of handlers, because one
 action per message costs more.
 
@@ -34,7 +34,7 @@ from .credit import Credit
 from .dedupe import DedupeCache
 from .inbox import Bound, EarlyMessages, Fate, Opening, key_of
 
-_VERDICTS = 4096
+_JUDGEMENTS = 4096
 _BY_ID, _YES = Known.BY_ID, Known.YES
 _IN_TIME = 1.0  # seconds added, as the peer counts from when it received the last request
 
@@ -123,7 +123,7 @@ class Delivering:
         self.handlers.add(subscription, handler)
         if bound is not None:
             self._credit.bounds[handler] = bound
-        self._context.verdicts.clear()
+        self._context.judgements.clear()
         self._hand_out_kept()
         for peer in self._peers.values():
             if any(overlap(one, subscription) for one in peer.inbox.withheld):
@@ -133,35 +133,35 @@ class Delivering:
         """Removes the handler. Messages that it holds must still be settled."""
         self.handlers.discard(self._sizes.checked(channel, key), handler)
         self._once.discard(handler)
-        self._context.verdicts.clear()
+        self._context.judgements.clear()
         if handler in self._credit.bounds:
             self._credit.end_bound(self._credit.bounds.pop(handler))
 
     def unsubscribed(self, channel: str, key: str) -> None:
         """Drops the messages that waited for a subscription which the application has ended."""
         self._opening.unsubscribed(Subscription(channel, key), self._context.now)
-        self._context.verdicts.clear()
+        self._context.judgements.clear()
         self._drop_unwanted()
 
     def judge(self, channel: str, key: str) -> Judgement:
-        """Returns the matching handlers, or the fate of a message without one (T-46, T-21), and remembers the
-        verdict."""
-        if len(self._context.verdicts) >= _VERDICTS:
-            self._context.verdicts.clear()
-        verdict: Judgement
+        """Returns the handlers that get messages with these names or, without any, their fate (T-46, T-21), and keeps
+        this judgement in the cache."""
+        if len(self._context.judgements) >= _JUDGEMENTS:
+            self._context.judgements.clear()
+        judgement: Judgement
         if channel == PROBE_CHANNEL:  # a probe sent before the peer knew of our wildcard is no message either
-            verdict = Fate.UNWANTED
+            judgement = Fate.UNWANTED
         elif any(pair in self._own.entries for pair in matching(channel, key)):
             handlers = self.handlers.match(channel, key)
-            verdict = (handlers or Fate.WANTED) if self._credit.stuck.isdisjoint(handlers) else Fate.STUCK
+            judgement = (handlers or Fate.WANTED) if self._credit.stuck.isdisjoint(handlers) else Fate.STUCK
         elif self._opening.is_unwanted(channel, key, self._context.now):
-            verdict = Fate.UNWANTED
+            judgement = Fate.UNWANTED
         else:
-            verdict = Fate.DOUBTFUL
+            judgement = Fate.DOUBTFUL
         for pattern in self._hooks.judges:
-            verdict = pattern.judges(channel, key, verdict)
-        self._context.verdicts[channel, key] = verdict
-        return verdict
+            judgement = pattern.judges(channel, key, judgement)
+        self._context.judgements[channel, key] = judgement
+        return judgement
 
     def withhold(self, peer: Peer, message: Message) -> None:
         if not peer.derived:
@@ -199,9 +199,9 @@ class Delivering:
     def on_message(self, link: Link, message: Message) -> None:
         if link.sending.window is None:
             return  # a connection that lost against another (T-70): reliable ones are sent again there
-        verdict = self._context.verdicts.get((message.channel, message.key))
-        if verdict is None:
-            verdict = self.judge(message.channel, message.key)
+        judgement = self._context.judgements.get((message.channel, message.key))
+        if judgement is None:
+            judgement = self.judge(message.channel, message.key)
         peer = link.peer
         assert peer is not None
         inbox = peer.inbox
@@ -211,9 +211,9 @@ class Delivering:
                 if not self._hands_out_again(peer, held, message):
                     self._wait(link, peer, message)
                     return
-                verdict = self.handlers.match(message.channel, message.key) or verdict  # stuck or not
-        if not isinstance(verdict, tuple):
-            self._leave(link, message, verdict)
+                judgement = self.handlers.match(message.channel, message.key) or judgement  # stuck or not
+        if not isinstance(judgement, tuple):
+            self._leave(link, message, judgement)
             return
         delivery = Delivery(link.cid, peer.uuid, message)
         if (peer.inbox.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
@@ -222,14 +222,16 @@ class Delivering:
             return
         inbox.add(delivery)
         run, limits = self._context.run, self._limits
-        if run is None or (run.handlers is not verdict and run.handlers != verdict):  # each name has a tuple of its own
-            run = Deliver([], verdict)
+        if run is None or (
+            run.handlers is not judgement and run.handlers != judgement
+        ):  # each name has a tuple of its own
+            run = Deliver([], judgement)
             self._context.gather(run)
         if inbox.count >= limits.inbox_messages or inbox.size >= limits.inbox_bytes:
             self._credit.exhaust_credit(peer)
         run.deliveries.append(delivery)  # type: ignore[attr-defined]  # ours until it is handed out
         if self._credit.bounds:
-            self._credit.count_in_bounds(verdict, delivery, peer)
+            self._credit.count_in_bounds(judgement, delivery, peer)
 
     def _is_overrun(self, link: Link) -> bool:
         """True on an ended connection that brought more than the credit takes: the sender keeps all from there on, in
@@ -291,7 +293,7 @@ class Delivering:
 
     def _on_subscriptions_timeout(self, _subject: None) -> None:
         """Ends the wait for subscriptions: doubtful messages that match none are unwanted."""
-        self._context.verdicts.clear()
+        self._context.judgements.clear()
         self._drop_unwanted()
 
     def _drop_unwanted(self) -> None:

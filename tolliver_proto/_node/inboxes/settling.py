@@ -148,7 +148,7 @@ class Settling:
         self._set_handled_timer()
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """Records a failed try."""
+        """Records that handlers failed with these messages; the last allowed try makes a dead letter (T-47)."""
         self._context.tick(now)
         deliveries = [*deliveries]
         for delivery in deliveries:
@@ -220,7 +220,7 @@ class Settling:
         if peer is None or not peer.inbox.has(delivery):
             return  # settled during the pause
         message = delivery.message
-        handlers = self._context.verdicts.get((message.channel, message.key)) or self._delivering.judge(
+        handlers = self._context.judgements.get((message.channel, message.key)) or self._delivering.judge(
             message.channel, message.key
         )
         if not isinstance(handlers, tuple):

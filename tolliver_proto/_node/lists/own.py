@@ -179,7 +179,7 @@ class OwnList:
             for peer in self._peers.values():
                 peer.inbox.withheld.pop(subscription, None)
         self._bytes += self._sizes.entry_size(subscription) * (1 if wanted else -1)
-        self._context.verdicts.clear()
+        self._context.judgements.clear()
 
     def sync_own(self, subscription: Subscription, _error: TolliverError | None) -> None:
         for link in self._context.up.values():

@@ -513,7 +513,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def _told(self, found: T) -> T:
-        """Raise the store's pending notices; returns `found` unchanged."""
+        """Raise the store's pending notices; returns `found`, the result of a call of the store, unchanged."""
         for kind, detail in self._store.news():
             self.node.notice(kind, detail)
         self.schedule_run()

@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
 
 def requested(head: bytes, anywhere: bool) -> Request:
-    """Parse the head of a request."""
+    """Parse the head of a request. `anywhere` accepts any Host header, not only an IP address or localhost."""
     said, end, _ = head.partition(b"\r\n\r\n")
     if not end:
         return _refused(431, "the head of a request ends within 8 KiB here")

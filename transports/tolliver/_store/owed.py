@@ -61,13 +61,13 @@ _ORPHANS = """
     DELETE FROM expiry WHERE NOT EXISTS (SELECT 1 FROM batch WHERE batch.first_seq = expiry.first_seq)"""
 _REMOVE_SHARE = "DELETE FROM owed WHERE peer = ? AND first_seq = ? AND last_seq = ?"
 _REMOVE_BATCH = "DELETE FROM batch WHERE first_seq = ? AND last_seq = ? AND crc = ?"
-_END = (0, -1)  # key of a row that is not a batch's
-_ZERO_OR_ONE = bytes(byte & 1 for byte in range(256))  # both ASCII digits and numbers, to 0 or 1
+_END = (0, -1)  # peer and first seq of a sentinel behind the last row
+_ZERO_OR_ONE = bytes(byte & 1 for byte in range(256))  # translates the ASCII digits 0 and 1 to the bytes 0 and 1
 
 
 class Share(NamedTuple):
-    """A row of `owed`. `first_id` is None if the batch's ids are not consecutive; `owed` is None if all of it is
-    owed."""
+    """A row of the table `owed`: the messages of one batch that one peer is owed. `first_id` is None if the batch's ids
+    are not consecutive; `owed` is None if all of the batch is owed."""
 
     peer: int
     first_seq: int
@@ -287,7 +287,7 @@ class Deliveries:
         if last > self.newest:
             self.newest, self.numbered = last, first
         self._recent.append(first)
-        first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # ids ascend, except after a jump
+        first_id = ids[0] if ids[-1] - ids[0] == len(ids) - 1 else None  # ids ascend, except where they start over
         size = sum(messages.sizes)
         if not held and owners[0] and owners.count(owners[0]) == len(owners):
             for peer in owners[0]:
@@ -305,7 +305,7 @@ class Deliveries:
             self._put(whole._replace(peer=peer).with_bits(owed, 0))
 
     def _put(self, row: tuple[int, int, int, int | None, int, bytes | None, bytes | None]) -> None:
-        """Insert a share."""
+        """Insert a row of the table `owed`, or replace it."""
         first_id = row[3]
         if first_id is not None and first_id >= 2**63:
             row = (*row[:3], first_id - 2**64, *row[4:])
@@ -345,7 +345,8 @@ class Deliveries:
         self._delete("DELETE FROM owed WHERE peer = ? AND first_seq", gone, peer)
 
     def _delete(self, head: str, gone: Sequence[tuple[Span, int]], *fixed: int) -> None:
-        """Delete rows. Rows covered by one span are neighbours, and are deleted as one range."""
+        """Delete rows: for each, `gone` has the span that covers it and its first seq. Rows covered by one span are
+        neighbours, and are deleted as one range. `head` is the statement up to its last column, `fixed` its values."""
         for _, group in groupby(gone, lambda one: one[0]):
             firsts = [first for _, first in group]
             if len(firsts) == 1:
@@ -689,7 +690,8 @@ class Totals:
             self.last_seq = end - 1
 
     def count(self, peer: int, pending: int, size: int, first: int, bits: int) -> None:
-        """Count the pending messages of a peer's share of a batch."""
+        """Count the pending messages of a peer's share of a batch: `size` is in bytes, `bits` are the messages from seq
+        `first` on."""
         known = self.peers[peer]
         if pending and not known[0]:
             self.firsts[peer] = first + (bits & -bits).bit_length() - 1
@@ -706,7 +708,7 @@ class Totals:
 
 def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
     """Firsts and lasts of the runs of set bits; bit 0 stands for `first`."""
-    if bits & (bits + 1) == 0:  # the usual case: a single run
+    if bits & (bits + 1) == 0:  # the usual case: a single run from `first` on
         return [first], [first + bits.bit_length() - 1]
     numbers = range(first, first + bits.bit_length())
     starts, ends = bits & ~(bits << 1), bits & ~(bits >> 1)

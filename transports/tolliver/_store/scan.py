@@ -107,7 +107,7 @@ class DatabaseScan:
         ]
 
     def letters(self, bodies: bool = False) -> Iterator[Letter]:
-        """All dead letters, oldest first."""
+        """All dead letters, oldest first; `bodies` also reads their bodies."""
         for uuid, size, *row in self._connection.execute(_LETTERS.format("body" if bodies else "NULL")):
             number, _, wire_id, attempts, failed_at, cause, channel, key, crc, body = row
             if body is not None and crc != letter_check(row[:5], cause, channel, key, body):

@@ -10,7 +10,7 @@ from tolliver_proto.reactive import HubStats
 
 @dataclass(frozen=True, slots=True)
 class StreamsStats(HubStats):
-    """Numbers of a program's streams: totals since the start, and current sizes (docs/streams.md)."""
+    """Statistics of a program's streams: totals since the start, and current sizes (docs/streams.md)."""
 
     peers: int = gauge()
     streams_given: int = gauge()

@@ -41,7 +41,7 @@ AnyTransport = CallbackTransport | TaskTransport
 
 
 class Entered(BaseFacade[E]):
-    """`async with` of objects that hold an endpoint."""
+    """Base of `Instance` and `Streams`: `async with` opens and closes their endpoint."""
 
     async def __aenter__(self) -> Self:
         await self._core.open()

@@ -28,7 +28,7 @@ Lost = Callable[[int, TolliverError | None], None]
 
 
 class Reader(Protocol):
-    """The endpoint, which is told about reads."""
+    """The part of an endpoint that a transport calls after reading from its socket."""
 
     reading: bool
 

@@ -49,7 +49,7 @@ class Worker(Protocol):
 
 
 class Entered(BaseFacade[E]):
-    """`with` and `close` of objects that hold an endpoint."""
+    """Base of `Instance` and `Streams`: `with` opens and closes their endpoint, `close` closes it."""
 
     def __enter__(self) -> Self:
         self._core.open()

@@ -157,8 +157,8 @@ def _is_dropped(frame: FrameType | None) -> bool:
 
 
 def _comes_again() -> bool:
-    """Arrange that the signal is sent again once the main thread has left such code. False if no thread is
-    available."""
+    """Arrange that the signal is sent again once the main thread has left code in which Python ignores exceptions
+    (`_is_dropped`). False if no thread is available."""
     with suppress(RuntimeError):
         start_new_thread(_interrupt_when_through, ())  # unlike `Thread.start` it takes no lock
         return True

@@ -49,7 +49,7 @@ _here = _Here()
 
 @contextmanager
 def working(work: Work) -> Iterator[None]:
-    """Context manager: waits of the current thread belong to this work."""
+    """Context manager: inside it the waits of the current thread are part of this work, so that ending it ends them."""
     _here.work = work
     try:
         yield
@@ -58,7 +58,7 @@ def working(work: Work) -> Iterator[None]:
 
 
 def adopt(work: Work) -> None:
-    """Waits of the current thread belong to this work from now on."""
+    """Make the waits of the current thread part of this work from now on, so that ending the work ends them."""
     _here.work = work
 
 

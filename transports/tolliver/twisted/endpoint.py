@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class Entered(BaseFacade[E]):
-    """`async with` and `close` of objects that hold an open endpoint."""
+    """Base of `Instance` and `Streams`, whose endpoint is open: leaving `async with`, or `close`, closes it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -162,7 +162,7 @@ class Endpoint(LoopEndpoint):
         return wait_for(call, self._reactor, timeout)
 
     def answer(self, call: Callable[[], PendingCall[T]], timeout: float | None = None) -> Deferred[T]:
-        """Make a call now; its answer, or the exception that it raised as a failure."""
+        """Make a call now; the Deferred fires with its answer, or fails with the exception that the call raised."""
         try:
             check_timeout(timeout)
             pending = call()

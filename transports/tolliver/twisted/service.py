@@ -23,7 +23,7 @@ from .wire import follow, wait_for
 
 
 class Closing(Protocol):
-    """An instance, or streams."""
+    """The part of an instance, or of streams, that a service uses."""
 
     def close(self) -> Deferred[None]: ...
 

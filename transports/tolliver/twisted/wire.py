@@ -167,7 +167,7 @@ class Transport(Session, Protocol):
     # Called by Twisted, as a protocol.
 
     def unreached(self, failure: Failure, remote: Remote) -> None:
-        """The dial failed or was cancelled."""
+        """Called when the dial has failed or was cancelled: reports the end of the connection."""
         error = unreached(remote, _of_the_system(failure))
         error.__cause__ = failure.value
         self._lost(self.cid, error)

@@ -307,7 +307,7 @@ class Columns:
         self.ends: Integers = cuts[-1]
         """Ends of the frames."""
         bounds = np.stack(cuts, axis=1).astype(np.int32)
-        self._cuts = len(cuts)  # includes the gap before the next frame
+        self._cuts = len(cuts)  # pieces of a frame, with the gap before the next frame
         buffers = [None, pa.py_buffer(bounds if len(bounds) else bytes(4)), pa.py_buffer(data)]
         self._pieces = pa.Array.from_buffers(pa.binary(), max(0, bounds.size - 1), buffers)
 
