@@ -66,7 +66,7 @@ BUGS = (
         "tolliver_proto/_patterns/work.py",
         "judges",
         "Fate.STUCK if is_unwanted and channel in self._worked else judgement",
-        "verdict",
+        "judgement",
         ("tests/patterns/test_queues.py",),
     ),
 )
