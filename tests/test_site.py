@@ -107,3 +107,49 @@ def test_a_link_says_the_title_of_its_page(pages: Path) -> None:
     text = (pages / "messaging.md").read_text("utf-8")
     assert "[Which adapter](adapters.md)" in text
     assert "[adapters.md]" not in text
+
+
+# What the pages are.
+
+MOST_PAGES, MOST_WORDS = 45, 90_000
+WAY = ("first-message.md", "two-machines.md", "config-and-service.md", "watch-it.md", "backup.md")
+"""Pages that take one program from a message to production."""
+
+
+def test_the_pages_are_few() -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")]
+    assert len(texts) <= MOST_PAGES
+    assert sum(len(text.split()) for text in texts) <= MOST_WORDS
+
+
+def test_each_page_of_the_way_promises_its_minutes_and_leads_to_the_next() -> None:
+    texts = [(ROOT / "docs" / page).read_text("utf-8") for page in WAY]
+    assert all(re.search(r" minutes\b", text.split("\n\n")[1]) for text in texts)
+    for text, following in zip(texts, WAY[1:], strict=False):
+        assert re.search(rf"\*\*Next: \[.+\]\({re.escape(following)}\)\.\*\*\n$", text), following
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [
+        ("Retry", "delivery.md"),
+        ("Timeouts", "delivery.md"),
+        ("Order", "delivery.md"),
+        ("Dead letters", "delivery.md"),
+        ("Duplicates", "delivery.md"),
+        ("Exactly once", "delivery.md"),
+        ("FastAPI", "fastapi.md"),
+        ("Kubernetes", "service.md"),
+        ("When something is wrong", "troubles.md"),
+    ],
+)
+def test_a_heading_has_the_word_that_people_search_for(word: str, page: str) -> None:
+    assert re.search(rf"^#+ {word}$", (ROOT / "docs" / page).read_text("utf-8"), re.MULTILINE)
+
+
+def test_ids_of_rulings_show_where_a_reader_asks_for_them(pages: Path) -> None:
+    """They stand behind a sentence in a part that the style of the site hides."""
+    text = (pages / "guarantees.md").read_text("utf-8")
+    assert '<span class="ruling"> ([' in text
+    assert not re.search(r"(?<!ruling\">)\s\(\[[A-Z]-?\d+\]", text)
+    assert ".ruling {\n  display: none;" in (pages / "site.css").read_text("utf-8")
