@@ -1,4 +1,4 @@
-"""Peer and Link, where the parts of the kernel meet.
+"""Peer and Link: records that the parts of the kernel share.
 
 A `Peer` is an identity, a `Link` one of its connections. A peer outlives its connections and has at most one live link.
 State that lives as long as a connection (the window, outstanding acks, control messages in flight) is an attribute of

@@ -1,4 +1,4 @@
-"""Parts of a node, composed.
+"""Composition of a node from its parts.
 
 Each part is given the parts below it: commits, outboxes, lists, inboxes, links. Only `Node` and the services for
 patterns know all of them.

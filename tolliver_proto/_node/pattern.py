@@ -1,4 +1,4 @@
-"""The seam between the kernel and the patterns above it.
+"""Hooks by which the kernel calls the patterns above it.
 
 A pattern is an object with hooks. Patterns are gathered by the hooks that they override, so that a node without
 patterns walks empty tuples. Patterns are called in the order of their first use, and no pattern depends on that order.

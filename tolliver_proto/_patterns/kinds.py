@@ -1,4 +1,4 @@
-"""Patterns that this package has."""
+"""Pattern classes of this package, for `Node(patterns=...)`."""
 
 from __future__ import annotations
 

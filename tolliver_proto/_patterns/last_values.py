@@ -215,7 +215,7 @@ class LastValues(Pattern):
         return owner == VALUES
 
     def forgets(self, peer: Peer) -> None:
-        """Raises LocalProtocolError for the owner of the values."""
+        """Implements `Pattern.forgets`: raises LocalProtocolError for the owner of the values."""
         if peer.uuid == VALUES:
             raise LocalProtocolError(
                 "last_values", f"{peer.uuid} is the owner of the last values: clear names, retain(channel, key, None)"
@@ -224,7 +224,7 @@ class LastValues(Pattern):
     # Values for a peer that subscribes anew.
 
     def before_list(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], go_on: GoOn) -> bool:
-        """Delays the list until the values for its new entries are read (P-31)."""
+        """Implements `Pattern.before_list`: delays the list until the values for its new entries are read (P-31)."""
         giving = self._givings.get(uuid)
         known = self._kernel.peers.get(uuid)
         new = wanted if known is None else wanted - known.lists.subscriptions - known.lists.held.keys()

@@ -447,8 +447,9 @@ class Queues(Pattern):
         take: Callable[[Peer, Sequence[Found]], bool],
         done: Callable[[TolliverError | None], None],
     ) -> None:
-        """Searches all jobs, with their owners: first those of the queue, as jobs go from there to workers. Starts over
-        if jobs returned to the queue meanwhile."""
+        """Searches all jobs, first those of the queue, as jobs go from there to workers. Starts over if jobs returned
+        to the queue meanwhile. `take` gets each owner and some of its jobs, and returns True to end the search of this
+        owner; `done` gets None at the end, or the error."""
         peers, returns = [queue.peer, *queue.workers], queue.returns
 
         failed: list[TolliverError] = []
@@ -517,12 +518,13 @@ class Queues(Pattern):
         return channel in self._queued
 
     def holds(self, entry: Subscription) -> bool | None:
-        """Holds a worker's subscription until its jobs have another owner; never its concurrency entry, which wants
-        nothing."""
+        """Implements `Pattern.holds`: a worker's subscription is held until its jobs have another owner; its
+        concurrency entry, which matches no message, never is."""
         return not entry.key if entry.channel in self._queued else None
 
     def forgets(self, peer: Peer) -> None:
-        """Ends a queue that this run has not declared, for `forget_peer`. Raises LocalProtocolError for one in use."""
+        """Implements `Pattern.forgets`: a queue that this run has not declared ends. Raises LocalProtocolError for one
+        in use."""
         if not is_queue(peer.uuid):
             return
         if peer.outbox.reader is not None:
@@ -571,7 +573,8 @@ class Queues(Pattern):
             self._look_later(queue)
 
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
-        """Returns the jobs among these deliveries to their queues, before their worker is forgotten."""
+        """Implements `Pattern.rescues`: gives the jobs among these deliveries back to their queues, and returns the
+        other deliveries."""
         if peer.is_owner:
             return found
         others: list[Found] = []

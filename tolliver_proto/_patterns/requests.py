@@ -153,7 +153,7 @@ class Requests(Pattern):
         self._kernel.ask_turn(self)
 
     def turn(self) -> None:
-        """Looks for responders among the peers that have moved, for requests without one."""
+        """Implements `Pattern.turn`: looks for responders among the peers that have moved, for requests without one."""
         moved, self._moved = self._moved, {}
         for asked in [*self._open.seeking]:
             asked.not_there.difference_update(moved)
@@ -417,7 +417,8 @@ class Requests(Pattern):
             (self._node.acknowledge if error is None else self._node.let_go)([delivery])
 
     def acknowledges(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
-        """Keeps a durable request until its reply is committed (P-16)."""
+        """Implements `Pattern.acknowledges`: keeps durable requests until their replies are committed (P-16), and
+        returns all other deliveries."""
         return self._keep_replied(deliveries) if self._replied else deliveries
 
     def _keep_replied(self, deliveries: Iterable[Delivery]) -> Iterable[Delivery]:
@@ -428,14 +429,14 @@ class Requests(Pattern):
                 yield one
 
     def unhandled(self, deliveries: Sequence[Delivery]) -> None:
-        """Answers unreliable requests that no handler answers; durable ones are resent."""
+        """Implements `Pattern.unhandled`: answers unreliable requests with a failure; durable ones are resent."""
         for one in deliveries:
             self._replied.pop(_key_of(one), None)
             if one.message.message_id is None and one.channel.startswith(REQUESTS):
                 self._answer(one, Status.FAILED, b"the responder was closed, or is stuck: it was not handled")
 
     def leaves(self, link: Link, message: Message, fate: Fate) -> bool:
-        """Takes replies, and answers requests that have no handler here."""
+        """Implements `Pattern.leaves`: takes replies, and requests without a handler here, which get an answer."""
         if message.channel == self._reply_to.channel:
             self._on_reply(link, message)
             return True

@@ -84,12 +84,14 @@ class QueueWork(Pattern):
         self._kernel.announce(work.announced, False)
 
     def judges(self, channel: str, key: str, judgement: Judgement) -> Judgement:
-        """Leaves jobs that come after the work has stopped to their producer: an ack would say that they are done."""
+        """Implements `Pattern.judges`: jobs that come after the work has stopped are left to their producer, as an ack
+        would say that they are done."""
         is_unwanted = judgement is Fate.UNWANTED or judgement is Fate.DOUBTFUL
         return Fate.STUCK if is_unwanted and channel in self._worked else judgement
 
     def own_changed(self, entry: Subscription) -> None:
-        """Keeps an entry that the application subscribes to itself when the work ends."""
+        """Implements `Pattern.own_changed`: an entry that the application subscribes to itself stays when the work
+        ends."""
         work = self._works.get(entry.channel)
         if work is not None:
             announced = tuple(one for one in work.announced if one != entry)

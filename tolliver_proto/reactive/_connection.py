@@ -340,7 +340,8 @@ class Connection:
         return self._publisher.complete(subscriber_id)
 
     def error(self, subscriber_id: int, text: str) -> bool:
-        """Ends a stream with an error, or refuses it (R-14). The text goes to the peer: give no traceback (R-34)."""
+        """Ends a stream with an error, or refuses it (R-14). The text goes to the peer: give no traceback (R-34).
+        Returns False if the stream has ended already."""
         return self._publisher.error(subscriber_id, text)
 
     def demand(self, subscriber_id: int) -> int:

@@ -36,7 +36,8 @@ class Publisher:
     # Calls. Each returns False or 0 if the stream has ended: the peer may have ended it in the meantime.
 
     def subscribed(self, subscriber_id: int, element_size: int) -> bool:
-        """Accepts the subscription; `element_size` is in bytes, 0 if sizes differ."""
+        """Accepts the subscription; `element_size` is in bytes, 0 if sizes differ. Returns False if the stream has
+        ended."""
         stream = self._streams.get(subscriber_id)
         if stream is None:
             return False
@@ -80,11 +81,12 @@ class Publisher:
         return good
 
     def complete(self, subscriber_id: int) -> bool:
-        """Ends the stream without an error."""
+        """Ends the stream without an error. Returns False if it has ended already."""
         return self._finish(OnComplete(subscriber_id))
 
     def error(self, subscriber_id: int, text: str) -> bool:
-        """Ends the stream with an error, or refuses it if it is not accepted yet (R-14). A long text is cut (R-34)."""
+        """Ends the stream with an error, or refuses it if it is not accepted yet (R-14). A long text is cut (R-34).
+        Returns False if the stream has ended already."""
         return self._finish(OnError(subscriber_id, cut_text(text, self._output.limits.max_text)))
 
     def demand(self, subscriber_id: int) -> int:

@@ -1,4 +1,4 @@
-"""The batch that gathers, the running commit, and searches of the store."""
+"""The batch of the next commit, the running commit, and store searches."""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ class Credit:
         context.due["calls"] = self._on_calls_timeout
 
     def begin(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """Records that the handler works on these deliveries from now on."""
+        """Records that the handler works on these deliveries from now on. Returns True if `next_timeout` may have
+        changed."""
         self._context.tick(now)
         calls = self._calls.get(handler)
         if calls is None:
@@ -72,7 +73,8 @@ class Credit:
         return True
 
     def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """Records that the handler has finished with these deliveries, settled or not."""
+        """Records that the handler has finished with these deliveries, settled or not. Returns True if `next_timeout`
+        may have changed."""
         self._context.tick(now)
         calls = self._calls.get(handler)
         if calls is None:

@@ -179,7 +179,7 @@ class DeadLetters:
             self.count_attempt(self._peers[peer], key, self._limits.max_attempts)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
-        """Delivers dead letters to the handlers that match now."""
+        """Delivers dead letters to the handlers that match now; returns how many."""
         letters = listed("letters", letters)
         for letter in letters:
             check_type("letters", letter, DeadLetter, _LETTERS)

@@ -1,4 +1,4 @@
-"""Messages from the wire to the handlers.
+"""Delivery of received messages to the handlers.
 
 State: the handlers by subscription, and a cache of judgements by name (`Context.judgements`), as the fate of a message
 depends on its channel and key alone. A judgement is the tuple of matching handlers, or a `Fate`: wanted without a

@@ -1,4 +1,4 @@
-"""Remotes to be connected to, access rules, and certificates that end."""
+"""Calls of the application about remotes, access rules and expiring certificates."""
 
 from __future__ import annotations
 

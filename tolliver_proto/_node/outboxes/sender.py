@@ -1,4 +1,4 @@
-"""Messages from the application, to the next commit.
+"""Sends of the application: routed, checked, and put into the next commit.
 
 State: `blocked`, the sends that wait inside, in order. Everything else is in other files: the routes, the quota, the
 ledger, the batch and the windows of connecting peers.
@@ -59,7 +59,7 @@ class Terms(NamedTuple):
 
 
 def terms_of(required: int, to: To, expire_after: float | None) -> Terms:
-    """Checks the arguments of an application. Raises TypeError and ValueError."""
+    """Checks the arguments of a send and returns them as Terms. Raises TypeError and ValueError."""
     check_count("require_recipients", required)
     if expire_after is not None:
         check_seconds("expire_after", expire_after)
@@ -232,8 +232,8 @@ class Sender:
     def _with_foreign(
         self, peers: tuple[Peer, ...], channel: str, key: str, body: bytes, to_all: bool
     ) -> tuple[Peer, ...]:
-        """Adds the peers that take unreliable messages only. Raises OwnLimitExceeded, before anything is sent, if the
-        layout of any peer cannot carry the message."""
+        """Returns `peers` and those that take unreliable messages only. Raises OwnLimitExceeded, before anything is
+        sent, if the layout of any peer cannot carry the message."""
         if to_all:
             peers += self._routing.one_way.match(channel, key).peers
         for link in self._context.foreign:

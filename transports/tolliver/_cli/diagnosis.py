@@ -1,4 +1,4 @@
-"""Diagnosis of a set-up: facts in, findings out.
+"""Diagnosis for `tolliver doctor`: from facts about a set-up to findings.
 
 This module uses no socket, file or clock. `probe` and `endpoints` collect facts about the peer, `doctor` about this
 machine. Texts of faults are in the table of `causes`; this module decides which row applies.
@@ -119,7 +119,7 @@ def _validity(check: str, side: str, whose: str, papers: Papers, now: float) -> 
 
 
 def _made_in_the_future(check: str, whose: str, uuids: Collection[UUID], now: float) -> Iterator[Finding]:
-    """Finding about a UUIDv7 whose time of creation is in the future."""
+    """Finding of the check `check` about a certificate, `whose` in words, with a UUIDv7 made in the future."""
     made = max(((one.int >> 80) / 1000 for one in uuids if one.version == 7), default=0.0)
     if made > now + SKEW:
         yield fault(f"{check}.clock.uuid", whose=whose, made=_when(made), now=_when(now))

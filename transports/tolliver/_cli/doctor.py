@@ -1,4 +1,4 @@
-"""Examination of a set-up, from its files to the handshake.
+"""`tolliver doctor`: examines a set-up, from its files to the handshake.
 
 It prints a line for each check, in the order of causes: the first failure comes first, and checks that depend on it are
 left out.

@@ -1,4 +1,4 @@
-"""Numbers for people: counts, sizes, times, and small charts of one line."""
+"""Text for numbers: counts, sizes, times, and charts of one line."""
 
 from __future__ import annotations
 

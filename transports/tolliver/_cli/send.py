@@ -316,7 +316,8 @@ class _Sender:
         self._interrupted: Interrupted | None = None
 
     async def watch(self, told: Callable[[], Awaitable[None]]) -> None:
-        """Wait for a signal. Raises Interrupted if nothing has been read yet."""
+        """Wait for a signal, at which `told` raises Interrupted; then end reading. Raises Interrupted if nothing has
+        been read yet."""
         try:
             await told()
         except Interrupted as signalled:

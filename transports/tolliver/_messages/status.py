@@ -51,7 +51,7 @@ class StatusCore(Protocol):
 
 
 def status_of(core: StatusCore) -> InstanceStatus:
-    """Take the snapshot."""
+    """Take a snapshot of the instance's status."""
     now, wall = monotonic(), time()
     stats, commits, health = core.node.stats(), core._driver.commits, core._store.health()
     identity = core._pumps.identity

@@ -1,4 +1,4 @@
-"""Table of the metrics.
+"""Table of all metrics, from which exporters and documentation are generated.
 
 It has name, kind, unit, subject, labels and help of every number of a snapshot. Prometheus' text, the table of
 the reference and other exporters are generated from this table, so that a number has the same name everywhere.

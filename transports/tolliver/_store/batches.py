@@ -216,10 +216,11 @@ class Directory:
         channel, key, _ = self.names[self.numbers[at]]
         return channel, key
 
-    def message(self, at: int, frames: bytes) -> StoredMessage | CorruptMessage:
-        """The message at a column index; a CorruptMessage if its checksum is wrong (V9)."""
+    def message(self, at: int, bodies: bytes) -> StoredMessage | CorruptMessage:
+        """The message at the column index `at`, with its body out of the batch's `bodies`; a CorruptMessage if its
+        checksum is wrong (V9)."""
         seq, wire_id, size, place = self.first_seq + self.places[at], self.ids[at], self.sizes[at], self.places[at]
-        body = frames[self.offsets[at] : self.offsets[at] + self.lengths[at]]
+        body = bodies[self.offsets[at] : self.offsets[at] + self.lengths[at]]
         if self.numbers[at] < len(self.names):
             channel, key, mix = self.names[self.numbers[at]]
             if crc32(body, _short(wire_id) ^ size ^ mix ^ place) == self.crcs[at]:
@@ -252,7 +253,8 @@ class Directory:
         return channels, keys, array("I", mixes)
 
     def only(self, indexes: Sequence[int], bodies: bytes) -> tuple[bytes, bytes]:
-        """A batch of only these messages. Checksums are copied, so a damaged message is still detected."""
+        """Directory and bodies of a batch of only these messages, out of the `bodies` of this one. Checksums are
+        copied, so a damaged message is still detected."""
         places, ids, sizes, offsets, lengths, crcs, numbers = self._rows(indexes)
         table = (places, ids, sizes, _offsets(lengths), lengths, crcs, numbers)
         names = b"".join(_name(channel, key)[0] for channel, key, _ in self.names)

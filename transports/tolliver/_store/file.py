@@ -300,7 +300,8 @@ class DatabaseFile:
     # Damage.
 
     def _log_damage(self, connection: sqlite3.Connection, log: Log) -> list[str]:
-        """Check the log before anything is written, while it is as the last use left it."""
+        """Texts about damage of the log, which is checked before anything is written, while it is as the last use left
+        it."""
         if not log.there:
             return []
         [(_, frames, _)] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

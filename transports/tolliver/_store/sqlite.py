@@ -467,7 +467,8 @@ class SQLiteStore:
             raise
 
     def _keep_correction(self) -> int:
-        """Store the clock's correction for the next run (D-10), whose ages would otherwise jump by it."""
+        """Store the clock's correction for the next run (D-10), whose ages would otherwise jump by it; returns it, in
+        seconds."""
         self._clock.now()
         correction = round(self._clock.correction)
         if correction != self._correction:

@@ -1,4 +1,4 @@
-"""Instances and their process: its end, and its forks.
+"""Closing instances when their process ends, and in its forks.
 
 An instance that is still open is closed when the interpreter ends. A forked child has none of its threads, so the
 instance cannot run there (T-79): the child closes what it shares with the parent, without taking any lock, as the

@@ -1,4 +1,4 @@
-"""Protocol of a codec.
+"""Interface of a codec.
 
 Messages and streams accept the same codecs: any object with `encode` and `decode`, or a protobuf message class. Without
 one, bodies and elements are bytes.

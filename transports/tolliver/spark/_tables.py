@@ -1,4 +1,4 @@
-"""Options of tables in a catalog.
+"""Options of tables in Spark's catalog.
 
 They are given in `CREATE TABLE messages USING tolliver OPTIONS (path '...')`. Spark 4.3 asks a source for the columns
 of such a table with all properties of the table, and later for a reader without any of them. It keeps only the columns,

@@ -416,7 +416,7 @@ class _Segment:
     """The open recording at the end of the stage, and its ids. Methods raise OSError."""
 
     def __init__(self, at: Segment) -> None:
-        """Open the file, or create it, with its name on disk."""
+        """Open or create the file of the segment `at`, and sync its name to disk."""
         self.at = at
         self.indexer = Indexer()
         self.ids = Ids()

@@ -197,7 +197,8 @@ class DemandStager(StageLoop[_Arrived]):
                 peer.goodbye()
 
     def _first_grant(self, name: str) -> int:
-        """Wait until the whole window fits, and grant it. Raises ConnectionClosing."""
+        """Wait until the stage has space for the whole window, and reserve it; returns the number of elements to
+        request. Raises ConnectionClosing."""
         with self._lock:
             while not (granted := self._credit.begin(name, self.folder.used_bytes())):
                 if self._stopping.is_set():

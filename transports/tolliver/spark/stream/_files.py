@@ -176,7 +176,8 @@ class Recordings:
             seen.size = size
 
     def _whole(self, path: str, seen: _Seen, size: int) -> int:
-        """Position in bytes of the end of the last whole block, in a file that now has `size` bytes."""
+        """Position in bytes of the end of the last whole block, in a file that now has `size` bytes; `seen` is the
+        file as last looked at."""
         with opened(path) as recording:
             index = own_index(recording, path, size)
         if index is not None and index.length == size:
