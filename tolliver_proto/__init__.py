@@ -1,7 +1,7 @@
 """tolliver: brokerless messaging as a pure state machine, without I/O.
 
 One connection (`Connection`, its frames, which are its events), and the node with a connection to each peer (`Node`,
-its actions, which an adapter carries out). Doors beside this one:
+its actions, which an adapter carries out). Other doors:
 
 - `errors`: all errors
 - `node`: what an adapter of the node needs beyond this, and the patterns

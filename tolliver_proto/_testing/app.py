@@ -283,12 +283,12 @@ class App:
         return self._stage.now
 
     def later(self, seconds: float, function: Callable[..., object], *arguments: object) -> None:
-        """Calls the function after so many seconds, if this life has not ended."""
+        """Calls the function after that many seconds, if this life has not ended."""
         self._check()
         self._stage.later(self, seconds, function, *arguments)
 
     def every(self, seconds: float, function: Callable[..., object], *arguments: object) -> None:
-        """Calls the function every so many seconds, the first time after that time."""
+        """Calls the function every `seconds` seconds, first after as many."""
 
         def again() -> None:
             self.later(seconds, again)

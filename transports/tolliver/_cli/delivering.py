@@ -3,7 +3,7 @@
 A message is acknowledged once its destination has processed it: its line is on disk, the command has ended with status
 0, the socket's program has answered `ok`, the function has returned. If a file cannot be written or no program listens
 at a socket, messages wait, ultimately at their senders. A cancelled delivery continues until its message is done, or
-until the time to stop is over.
+until the time to stop has passed.
 """
 
 from __future__ import annotations

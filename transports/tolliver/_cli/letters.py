@@ -1,7 +1,7 @@
 """Dead letters of a database: shown, replayed, dropped.
 
 Showing reads the file, even while an instance runs. Changes must not be written to a database that another process
-uses. So a request for a change is a file beside the database: a `tolliver run` with this database executes it, at once
+uses. So a request for a change is a file next to the database: a `tolliver run` with this database executes it, at once
 or when it starts. Dropping needs no handlers, so it is done at once if no process uses the database.
 """
 

@@ -30,7 +30,7 @@ class TLS:
     - `ca`: the private CA that signs every member; the system's CAs are never used. `tolliver certs` creates all three.
       For other sources than files see `TLS.from_bytes` and `TLS.from_contexts`.
     - `crl`: a PEM file of revocation lists, one for each CA that signs members. A listed certificate is refused,
-      whoever dials; `reload_tls()` reads the file again and ends the connections of listed peers. An expired list
+      by both sides; `reload_tls()` reads the file again and ends the connections of listed peers. An expired list
       refuses everyone.
     - `insecure_ca_only`: True dials without checking host names: any member of the CA can then pose as any remote
       (D-2).

@@ -205,7 +205,7 @@ class StatusServer:
             self._watch(client, client.events & selectors.EVENT_WRITE)
 
     def _watch(self, client: _Client, events: int) -> None:
-        """Wait for these events of the client, until its time is over."""
+        """Wait for these events of the client, until its time has passed."""
         before, client.events = client.events, events
         if not before and events:
             self._selector.register(client.sock, events)

@@ -1,4 +1,4 @@
-"""Database file: its layout, its transactions, and the files beside it.
+"""Database file: its layout, its transactions, and the files next to it.
 
 Nothing is changed before the file is known to be ours: first a lock is taken, then the header is read without SQLite,
 and only then is the file opened for writing. From then on every failure, of SQLite or the system, becomes a StoreError
@@ -128,7 +128,7 @@ def check_place(given: str | os.PathLike[str]) -> None:
 
 
 def _must_be_files(given: str | os.PathLike[str], path: str) -> None:
-    """Raises NotAFile unless the database and the files beside it, if they exist, are regular files; and OSError."""
+    """Raises NotAFile unless the database and the files next to it, if they exist, are regular files; and OSError."""
     must_be_file(given)  # first, as a descriptor's path may not resolve to a name
     for beside in BESIDE:
         must_be_file(f"{path}{beside}")

@@ -1,6 +1,6 @@
 """Locks of a database file: one process, one instance, one name (T-79).
 
-The first lock is on a file beside the database, as that exists before the database does. The second is on the database
+The first lock is on a file next to the database, as that exists before the database does. The second is on the database
 itself, to detect another name of the same file (a bind mount). SQLite uses POSIX locks, which a process loses when it
 closes any descriptor of the file. So the second is an open file description lock, which belongs to its descriptor, on a
 byte that SQLite never uses; the descriptor is closed after SQLite's. Files that this process uses already are kept in a

@@ -1,4 +1,4 @@
-"""Mark file beside the log, which detects missing commits (D-13).
+"""Mark file next to the log, which detects missing commits (D-13).
 
 A database counts its commits, and after each one its mark gets the number. The mark is not synced: after a loss of
 power it may be older than the database, or empty, and neither means anything. A mark that is newer than the database

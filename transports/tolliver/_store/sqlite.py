@@ -1,8 +1,8 @@
 """Durable store of a node, in one SQLite file.
 
-One commit is one transaction of few statements. Each statement releases the interpreter's lock, and beside a busy event
-loop taking it back can take 5 ms. So statements have many rows each, in a few fixed sizes, so that prepared statements
-are reused; missing rows are padded. The tables of messages and deliveries are managed by `owed`.
+One commit is one transaction of few statements. Each statement releases the interpreter's lock, and taking it back can
+take 5 ms while an event loop is busy. So statements have many rows each, in a few fixed sizes, so that prepared
+statements are reused; missing rows are padded. The tables of messages and deliveries are managed by `owed`.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         return list(self._peers.values())
 
     def read_tls(self) -> Pumps:
-        """Load the certificate files anew. Blocks: run off the loop, and pass the result to `use_tls`."""
+        """Load the certificate files again. Blocks: run off the loop, and pass the result to `use_tls`."""
         return Pumps.renewed(self.options.tls, alpn=ALPN)
 
     def stats(self) -> StreamsStats:

@@ -153,7 +153,7 @@ class InboundStream:
             self._owner.run_actions()
 
     def close(self) -> None:
-        """Cancel the stream, and drop elements that have arrived. Does nothing if the stream is over."""
+        """Cancel the stream, and drop elements that have arrived. Does nothing if the stream has ended."""
         self._drop()
         if not self.closed:
             self.closed = True
@@ -243,7 +243,7 @@ class BaseSubscription(ABC):
 
     @property
     def closed(self) -> bool:
-        """True if the stream is over: no elements come except those that have arrived."""
+        """True if the stream has ended: no elements come except those that have arrived."""
         return self._stream.closed
 
     def request(self, count: int) -> None:
@@ -253,7 +253,7 @@ class BaseSubscription(ABC):
             self._stream.request(count)
 
     def cancel(self) -> None:
-        """Cancel the stream. Does nothing if it is over."""
+        """Cancel the stream. Does nothing if it has ended."""
         with self._core.lock:
             self._forget()
             self._stream.close()

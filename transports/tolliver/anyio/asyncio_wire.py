@@ -166,7 +166,7 @@ class CallbackTransport(SocketSession):
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Close the connection if it is over; else have the loop watch for what it can do next."""
+        """Close the connection if it has ended; else have the loop watch for what it can do next."""
         self._looks_soon = False
         if self._sock is None:
             return

@@ -212,7 +212,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         """Work on jobs: `async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
 
         At most `concurrency` unsettled jobs are handed out, and about as many more are prefetched. `lease` must be the
-        producer's: when a producer has been disconnected for so many seconds, its jobs not handed out are released.
+        producer's: when a producer has been disconnected for that long, its jobs not handed out are released.
         Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError if a worker exists here already.
         """
         return Work(self._core, channel, concurrency, lease)

@@ -107,7 +107,7 @@ class ThreadOutboundStream(OutboundStream):
                 return
 
     def _wanted(self) -> int:
-        """Wait until elements may be pulled; returns their number, 0 when the stream is over."""
+        """Wait until elements may be pulled; returns their number, 0 when the stream has ended."""
         with self._core.lock:
             self.look()
             self._core.run_actions()

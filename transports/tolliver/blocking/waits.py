@@ -1,6 +1,6 @@
 """Waits of threads that can be ended from another thread.
 
-Two kinds of waits must be cut short: that of a thread reading a stream's source, when the stream is over, and that of
+Two kinds of waits must be cut short: that of a thread reading a stream's source, when the stream has ended, and that of
 the main thread, on Ctrl-C. The source is application code, and may itself wait on another subscription, say. So each
 such thread has a `Work`, which knows the lock that the thread waits for; ending the work releases that lock.
 """
@@ -85,7 +85,7 @@ def release(lock: LockType) -> None:
 
 
 def wait_for(lock: LockType, timeout: float | None = None) -> bool:
-    """Wait for the lock's release. False after `timeout` seconds, or when the current thread's work is over."""
+    """Wait for the lock's release. False after `timeout` seconds, or when the current thread's work has ended."""
     work = _here.work
     seconds = limited(timeout)
     return lock.acquire(timeout=seconds) if work is None else work.wait(lock, seconds)

@@ -42,7 +42,7 @@ class Wakeup:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is set, or `timeout` seconds. Call it with the lock held once. False if the thread must stop
-        waiting, because its work is over or Ctrl-C came."""
+        waiting, because its work has ended or Ctrl-C came."""
         waiter = locked()
         self._waiters.append(waiter)
         with undisturbed:
@@ -238,7 +238,7 @@ class Transport(SocketSession):
             self._left = self.busy
 
     def _see(self) -> None:
-        """Close the connection if it is over; else watch the socket for what it can do next."""
+        """Close the connection if it has ended; else watch the socket for what it can do next."""
         if self._sock is None:
             return
         if self.over:

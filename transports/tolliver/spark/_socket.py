@@ -89,7 +89,7 @@ def _talk(
 
 
 def _next(line: SocketConnection[Any], end: float) -> Any | None:
-    """The next event, or None when the time is over."""
+    """The next event, or None when the time has passed."""
     machine = line.machine
     while True:
         now = time.monotonic()

@@ -2,7 +2,7 @@
 
 A resent copy is not staged again, but a different message with the same id is. The set is exact, not a high-water mark,
 because lower ids can arrive later (T-09, T-40, T-51). It covers the last segments: each closed segment has its
-messages' keys in a file beside it, and is forgotten as a whole once later segments have enough. So what is staged and
+messages' keys in a file next to it, and is forgotten as a whole once later segments have enough. So what is staged and
 what is remembered cannot disagree. Ids are nearly ascending, so they form few runs.
 """
 

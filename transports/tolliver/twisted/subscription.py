@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class EndOfStream(Exception):
-    """`Subscription.next` found no more elements: the stream is over, without an error.
+    """`Subscription.next` found no more elements: the stream has ended, without an error.
 
     No other code raises it. A codec could raise one of Python's own exceptions, and StopAsyncIteration would end the
     loops that it passes through.
@@ -31,7 +31,7 @@ class OutboundStream(AsyncOutboundStream):
     """One stream from us to a subscriber."""
 
     def fail(self, error: BaseException) -> None:
-        """Fail the stream. Once it is over, the exception comes from cancelling its source, and is ignored."""
+        """Fail the stream. Once it has ended, the exception comes from cancelling its source, and is ignored."""
         if not (self.over and isinstance(error, CancelledError)):
             super().fail(error)
 

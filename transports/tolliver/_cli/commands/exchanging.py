@@ -117,7 +117,7 @@ def send(
     json: JsonResult = False,
     trio: Trio = False,
 ) -> None:
-    """Send a message, or each line of a file, to whoever subscribes. Exit status 1 if anything reliable was not
+    """Send a message, or each line of a file, to all subscribers. Exit status 1 if anything reliable was not
     stored, or not acknowledged."""
     from .. import send as sending
     from ..connecting import run

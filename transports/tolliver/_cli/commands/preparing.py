@@ -70,7 +70,7 @@ def revoke(
     json: JsonResult = False,
 ) -> None:
     """Write crl.pem, the list of revoked certificates, for --tls.crl: with these and those that it had before. Sign it
-    anew before it expires."""
+    again before it expires."""
     from ...certs import revoke
 
     path = revoke(directory, files or (), days)

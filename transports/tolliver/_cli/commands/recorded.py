@@ -86,7 +86,7 @@ def replay(
     json: JsonResult = False,
     trio: Trio = False,
 ) -> None:
-    """Send the messages of recordings again, to whoever subscribes now: those that went out, or with --direction in
+    """Send the messages of recordings again, to those who subscribe now: those that went out, or with --direction in
     those that came in. Exit status 1 as for `send`, and if a recording is damaged."""
     from .. import send as sending
     from ..connecting import run

@@ -121,7 +121,7 @@ def lines(
 
 
 def _names(series: Sequence[Series], y: Callable[[float], float], floor: float) -> list[str]:
-    """Names of lines beside their ends, in the same order, without overlaps."""
+    """Names of lines next to their ends, in the same order, without overlaps."""
     ends = [next((value for _, value in reversed(one.points) if value is not None), 0.0) for one in series]
     order = sorted(range(len(series)), key=lambda number: y(ends[number]))
     places: list[float] = []

@@ -1,7 +1,7 @@
 """Recordings of an audit: their files, owners, and orderly ends.
 
 A file gets a number in the order of names, which is the order of time. So (file, ordinal) orders everything that an
-instance recorded, even if its clock was set. An index beside a file shows that it was closed, so nothing is missing at
+instance recorded, even if its clock was set. An index next to a file shows that it was closed, so nothing is missing at
 its end.
 """
 
@@ -67,7 +67,7 @@ def _recording(number: int, path: Path) -> Recording:
 
 
 def _has_index(path: Path, size: int, start: bytes) -> bool:
-    """True if the index beside the file is complete and belongs to the file's present content."""
+    """True if the index next to the file is complete and belongs to the file's present content."""
     try:
         with path.with_name(path.name + INDEX_SUFFIX).open("rb") as file:
             data = file.read(INDEX.size + (size // INDEX_STEP + 2) * INDEX_ENTRY.size)

@@ -267,7 +267,7 @@ def _overlaps(entries: Sequence[Entry], start: int, end: int, since: int, until:
 
 
 def own_index(recording: BinaryIO, file: str, length: int) -> Index | None:
-    """Index beside a file, if it was made for this file. The file may have had another length then, up to about twice
+    """Index next to a file, if it was made for this file. The file may have had another length then, up to about twice
     `length` bytes."""
     hint = _sidecar(file, length)
     return hint if hint is not None and hint.fits(hint.length, _read_at(recording, 0, BLOCK.size)) else None
@@ -284,7 +284,7 @@ def opened(file: str) -> Iterator[BinaryIO]:
 
 
 def _sidecar(file: str, length: int) -> Index | None:
-    """Index beside a file, if it is complete. At most as much is read as a file of twice `length` bytes needs."""
+    """Index next to a file, if it is complete. At most as much is read as a file of twice `length` bytes needs."""
     try:
         with open(file + INDEX_SUFFIX, "rb") as sidecar:
             return Index.decode(sidecar.read(INDEX.size + (length // INDEX_STEP + 512) * 2 * INDEX_ENTRY.size))
