@@ -109,7 +109,7 @@ def test_a_link_says_the_title_of_its_page(pages: Path) -> None:
     assert "[adapters.md]" not in text
 
 
-# What the pages are.
+# Bounds of the pages.
 
 MOST_PAGES, MOST_WORDS = 45, 90_000
 WAY = ("first-message.md", "two-machines.md", "config-and-service.md", "watch-it.md", "backup.md")
