@@ -1,11 +1,12 @@
-"""Golden vectors of the Reactive Streams protocol, with element sizes."""
+"""Golden vectors of the Reactive Streams protocol, read from `vectors/streams`."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from tests.cases import Case, cases, number
 from tolliver_proto.reactive import (
-    UNBOUNDED,
     Cancel,
     ClientHello,
     Frame,
@@ -20,28 +21,51 @@ from tolliver_proto.reactive import (
     Subscribed,
 )
 
+_CLASSES: dict[str, Callable[..., Any]] = {
+    "client_hello": ClientHello,
+    "server_hello": ServerHello,
+    "subscribe": Subscribe,
+    "request": Request,
+    "cancel": Cancel,
+    "subscribed": Subscribed,
+    "on_next": OnNext,
+    "on_complete": OnComplete,
+    "on_error": OnError,
+    "on_next_packed": OnNextPacked,
+    "goodbye": Goodbye,
+}
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "version": number,
+    "extensions": lambda ids: tuple(map(number, ids)),
+    "subscriber_id": number,
+    "initial_demand": number,
+    "count": number,
+    "element": bytes.fromhex,
+    "elements": lambda texts: tuple(map(bytes.fromhex, texts)),
+}
+
+
+def made(value: Case) -> Any:
+    """The frame that an object of a case stands for."""
+    frame, *names = value
+    return _CLASSES[value[frame]](**{name: _FIELDS.get(name, lambda same: same)(value[name]) for name in names})
+
+
+def sizes(case: Case) -> dict[int, int]:
+    """Element sizes of streams, by their ids."""
+    return {int(stream): size for stream, size in case.get("sizes", {}).items()}
+
 
 class Vector(NamedTuple):
+    """A frame and its bytes, in streams with these element sizes."""
+
     name: str
     frame: Frame
     data: bytes
     sizes: dict[int, int]
 
 
-FIXED = {1: 4}
-_TABLE: list[tuple[str, Frame, str, dict[int, int]]] = [
-    ("clientHello", ClientHello(0, ()), "010000", {}),
-    ("serverHello", ServerHello(0, (300,)), "020001ac02", {}),
-    ("subscribe", Subscribe("p", 1, 0), "0301700100", {}),
-    ("request without bound", Request(1, UNBOUNDED), "0401ffffffffffffffff7f", {}),
-    ("request of -1", Request(1, -1), "0401ffffffffffffffffff01", {}),
-    ("cancel", Cancel(1), "0501", {}),
-    ("subscribed", Subscribed(1, 4), "060104", {}),
-    ("onNext", OnNext(1, b"hi"), "0701026869", {}),
-    ("onNext of a fixed size", OnNext(1, b"\0\0\0\1"), "070100000001", FIXED),
-    ("onNextPacked", OnNextPacked(1, (b"\0\0\0\1", b"\0\0\0\2")), "0a01020000000100000002", FIXED),
-    ("onComplete", OnComplete(1), "0801", {}),
-    ("onError", OnError(1, "x"), "09010178", {}),
-    ("goodbye", Goodbye(""), "0b00", {}),
+VECTORS = [
+    Vector(case["id"], made(case["frame"]), bytes.fromhex(case["bytes"]), sizes(case))
+    for case in cases("streams", "frame")
 ]
-VECTORS = [Vector(name, frame, bytes.fromhex(text), sizes) for name, frame, text, sizes in _TABLE]
