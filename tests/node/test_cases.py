@@ -11,9 +11,18 @@ import pytest
 from tests.cases import Case
 from tests.wire.test_cases import in_layouts
 from tests.wire.vectors import dialect, listed, made
-from tolliver_proto import Abort, Action, Delivery, Limits, Message, Policy, Revision, ShutdownWrite
+from tolliver_proto import Abort, Action, Delivery, Limits, Message, PeerIdentity, Policy, Revision, ShutdownWrite
 
 from .play import Play, deliveries, every
+
+
+def identity(step: Case) -> PeerIdentity:
+    """What the certificate of a peer names."""
+    certificate = step.get("certificate")
+    if certificate is None:
+        return PeerIdentity(address="a peer")
+    uuids, prefixes = map(UUID, certificate.get("uuids", [])), certificate.get("prefixes", [])
+    return PeerIdentity(frozenset(uuids), b"k" * 32, "a peer", frozenset(prefixes))
 
 
 class Stage:
@@ -39,8 +48,12 @@ class Stage:
     def does(self, step: Case) -> list[Action]:
         wire = self.wires[step["on"] - 1] if isinstance(step.get("on"), int) else self.wires[-1] if self.wires else None
         if "connect" in step:
-            self.wires.append(self.play.accepted(revision=self.revision))
+            self.wires.append(self.play.accepted(identity=identity(step), revision=self.revision))
             return self.receives(self.wires[-1], step["connect"])
+        if "dial" in step:
+            actions = self.play.call("connect", f"remote {len(self.wires)}")
+            self.wires.append(self.play.dialled(actions, revision=self.revision))
+            return self.play.run()
         if "in" in step:
             return self.receives(wire, step["in"])
         if "time" in step:
