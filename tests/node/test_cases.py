@@ -13,7 +13,7 @@ from tests.wire.test_cases import in_layouts
 from tests.wire.vectors import dialect, listed, made
 from tolliver_proto import Abort, Action, Delivery, Limits, Message, PeerIdentity, Policy, Revision, ShutdownWrite
 
-from .play import Play, deliveries, every
+from .play import Play, deliveries
 
 
 def identity(step: Case) -> PeerIdentity:

@@ -7,9 +7,9 @@ from itertools import combinations, pairwise, product
 
 import pytest
 
-from tolliver_proto.reactive import Decoder, decode, encode
+from tolliver_proto.reactive import Decoder, OnNext, OnNextPacked, Subscribed, decode, encode
 
-from .vectors import FIXED, VECTORS, Vector
+from .vectors import VECTORS, Vector
 
 Record = Callable[[str, object], None]
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
@@ -44,15 +44,35 @@ def test_every_cut_in_two_and_three_and_single_bytes(vector: Vector, record_prop
     record_property("V1 cuts of a golden vector", len(places))
 
 
+def needed(vector: Vector) -> dict[int, int]:
+    """The element size by which this frame is read."""
+    frame = vector.frame
+    if not isinstance(frame, OnNext | OnNextPacked):
+        return {}
+    return {frame.subscriber_id: vector.sizes.get(frame.subscriber_id, 0)}
+
+
+def sizes_before(one: Vector, two: Vector) -> dict[int, int] | None:
+    """Element sizes under which these two may follow each other; None if a stream would have two."""
+    sizes = needed(one)
+    for stream, size in needed(two).items():
+        if isinstance(one.frame, Subscribed) and one.frame.subscriber_id == stream:
+            said = one.frame.element_size
+        else:
+            said = sizes.setdefault(stream, size)
+        if said != size:
+            return None
+    return sizes
+
+
 def test_every_pair_of_vectors(record_property: Record) -> None:
-    """But for two in a row that give one stream two element sizes, which no peer can mean."""
-    pairs = 0
-    for one, two in product(VECTORS, VECTORS):
-        says = "onNext" in one.name or one.name == "subscribed"  # which size the stream has
-        after = FIXED if one.name == "subscribed" else one.sizes
-        if says and "onNext" in two.name and after != two.sizes:
+    """One frame of each kind behind one of each, in streams with and without an element size; but for two in a row that
+    give one stream two sizes, which no peer can mean."""
+    pairs, of_each_kind = 0, {(type(vector.frame), bool(vector.sizes)): vector for vector in VECTORS}.values()
+    for one, two in product(of_each_kind, of_each_kind):
+        begin = sizes_before(one, two)
+        if begin is None:
             continue
-        begin = one.sizes if says else two.sizes
         data, frames = one.data + two.data, [one.frame, two.frame]
         assert decode(data, dict(begin)) == frames
         assert read([data[at : at + 1] for at in range(len(data))], begin) == frames
@@ -66,8 +86,8 @@ def test_every_pair_of_vectors(record_property: Record) -> None:
 def test_decode_remembers_the_sizes_that_pass() -> None:
     sizes: dict[int, int] = {7: 2}
     by_name = {vector.name: vector for vector in VECTORS}
-    stream = [by_name[name] for name in ("subscribed", "onNext of a fixed size", "onNextPacked")]
+    stream = [by_name[name] for name in ("subscribed", "on-next-fixed", "on-next-packed")]
     assert decode(b"".join(one.data for one in stream), sizes) == [one.frame for one in stream]
     assert sizes == {7: 2, 1: 4}
-    assert decode(bytes.fromhex("060100") + by_name["onNext"].data, sizes)[1] == by_name["onNext"].frame
+    assert decode(bytes.fromhex("060100") + by_name["on-next"].data, sizes)[1] == by_name["on-next"].frame
     assert sizes == {7: 2}

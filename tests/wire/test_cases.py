@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.cases import Case, cases, named, number
+from tests.cases import Case, cases, number
 from tolliver_proto import (
     Closed,
     Connection,

@@ -36,6 +36,7 @@ def test_the_vectors_are_those_that_are_tested() -> None:
     rows = re.findall(r"^\| .+ \| ([12, ]+|[A-Z0-9_, ]+) \| `([0-9a-f]+)` \|$", PAGE, re.MULTILINE)
     names = {"1": D1, "2": D2} | {revision.name: revision for revision in Revision}
     on_page = [(names[layout], bytes.fromhex(text)) for layouts, text in rows for layout in layouts.split(", ")]
-    assert sorted(on_page) == sorted((vector.revision, vector.data) for vector in VECTORS)
+    assert {*on_page} <= {(vector.revision, vector.data) for vector in VECTORS}
+    assert {layout for layout, _ in on_page} == {*Revision}
     for revision, data in on_page:
         assert len(decode(data, revision)) == 1

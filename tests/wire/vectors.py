@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -85,8 +85,11 @@ class Vector(NamedTuple):
     value: Case
 
 
-VECTORS = [
-    Vector(f"{case['id']}, {layout}", Revision[layout], made(case["frame"]), bytes.fromhex(case["bytes"]), case["frame"])
-    for case in cases("messages", "frame")
-    for layout in case["layouts"]
-]
+def _vectors() -> Iterator[Vector]:
+    for case in cases("messages", "frame"):
+        value, data = case["frame"], bytes.fromhex(case["bytes"])
+        for layout in case["layouts"]:
+            yield Vector(f"{case['id']}, {layout}", Revision[layout], made(value), data, value)
+
+
+VECTORS = [*_vectors()]

@@ -57,8 +57,8 @@ def in_segments(pieces: list[tuple[bool, bytes]], random: Random) -> list[tuple[
 def test_a_key_log_opens_both_protocols(certs: Certificates, tmp_path: Path) -> None:
     keylog, random = tmp_path / "keys.log", Random(3)
     asked = rs.encode(rs.ClientHello()) + rs.encode(rs.Subscribe("p", 1, 9))
-    answer = b"".join(vector.data for vector in VECTORS if vector.name in ("serverHello", "subscribed"))
-    answer += b"".join(vector.data for vector in VECTORS if vector.sizes) * 2
+    answer = b"".join(vector.data for vector in VECTORS if vector.name in ("server-hello", "subscribed"))
+    answer += b"".join(vector.data for vector in VECTORS if vector.sizes == {1: 4}) * 2
     in_parts = in_segments(CONVERSATION, random)
     talks: list[tuple[int, str, list[tuple[bool, bytes]]]] = [
         (OTHER, ALPN, CONVERSATION),
