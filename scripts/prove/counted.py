@@ -2,7 +2,7 @@
 
     python -m scripts.prove.counted ROW [options of pytest, such as -n 2]
 
-    V1   golden vectors in numbers: cut everywhere, put behind one another
+    V1   vectors in numbers: golden ones cut everywhere and put behind one another, and whole connections
     V4   what `make test` leaves out: tests of tests, every planted place, the long way to Spark, and each property with
          500 examples
     V18  TLS that must not work
@@ -47,10 +47,15 @@ class Row(NamedTuple):
 
 ROWS = {
     "V1": Row(
-        ("wire/test_vectors.py", "reactive/test_vectors.py"),
+        (
+            "test_vectors.py",
+            *(f"{room}/{test}.py" for room in ("wire", "reactive") for test in ("test_vectors", "test_cases")),
+            "node/test_cases.py",
+        ),
         (),
-        "{V1 golden vectors} golden vectors of both drafts and of Reactive Streams | {V1 cuts of a golden vector:,} "
-        "cuts in two and three and {V1 ordered pairs:,} ordered pairs cut everywhere, {failed} of {ran} tests differ",
+        "{V1 cases} cases of both protocols, {V1 golden vectors} of them golden vectors of a layout | "
+        "{V1 cuts of a golden vector:,} cuts in two and three and {V1 ordered pairs:,} ordered pairs, "
+        "{failed} of {ran} tests differ",
     ),
     "V4": Row(
         ("",),

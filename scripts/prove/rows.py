@@ -38,7 +38,8 @@ ROWS = (
     Row(
         "V1",
         "Known frames give the same events however their bytes are cut",
-        "every golden vector x every 2-way split, byte by byte, every 3-way split up to 64 bytes, every ordered pair",
+        "every golden vector x every 2-way split, byte by byte, every 3-way split, every ordered pair; every other "
+        "case of vectors/ whole and byte by byte",
         ("python -m scripts.prove.counted V1",),
     ),
     Row(

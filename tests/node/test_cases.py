@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.cases import Case
-from tests.wire.test_cases import in_layouts
+from tests.wire.test_cases import Pieces, cut, in_layouts
 from tests.wire.vectors import dialect, listed, made
 from tolliver_proto import Abort, Action, Delivery, Limits, Message, PeerIdentity, Policy, Revision, ShutdownWrite
 
@@ -28,8 +28,9 @@ def identity(step: Case) -> PeerIdentity:
 class Stage:
     """An instance and its connections, which are counted from 1."""
 
-    def __init__(self, options: Case, revision: Revision) -> None:
+    def __init__(self, options: Case, revision: Revision, pieces: Pieces) -> None:
         self.revision = revision
+        self.pieces = pieces
         peers = {UUID(peer): dialect(habits) for peer, habits in options.get("peers", {}).items()}
         self.play = Play(
             uuid=UUID(options["instance_id"]),
@@ -64,11 +65,14 @@ class Stage:
         return [action for call in step["calls"] for action in self.calls(call)]
 
     def receives(self, wire: Any, data: str) -> list[Action]:
-        self.play.node.receive_data(wire.cid, bytes.fromhex(data), now=self.play.now)
-        return self.play.run()
+        actions = []
+        for piece in self.pieces(bytes.fromhex(data)):
+            self.play.node.receive_data(wire.cid, piece, now=self.play.now)
+            actions += self.play.run()
+        return actions
 
     def calls(self, call: Case) -> list[Action]:
-        names = call.get("channel"), call.get("key")
+        names = call.get("channel", ""), call.get("key", "")
         match call["call"]:
             case "send" | "unreliable_send" as name:
                 return self.play.call(name, *names, bytes.fromhex(call["body"]))
@@ -99,9 +103,10 @@ class Stage:
         return [number for number, wire in enumerate(self.wires, 1) if wire.cid in cids]
 
 
+@cut
 @pytest.mark.parametrize(("case", "revision"), in_layouts("instance"))
-def test_instance(case: Case, revision: Revision) -> None:
-    stage = Stage(case["options"], revision)
+def test_instance(case: Case, revision: Revision, pieces: Pieces) -> None:
+    stage = Stage(case["options"], revision, pieces)
     for place, step in enumerate(case["steps"]):
         actions = stage.does(step)
         handed = deliveries(actions)

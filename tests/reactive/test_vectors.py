@@ -66,17 +66,17 @@ def sizes_before(one: Vector, two: Vector) -> dict[int, int] | None:
 
 
 def test_every_pair_of_vectors(record_property: Record) -> None:
-    """One frame of each kind behind one of each, in streams with and without an element size; but for two in a row that
-    give one stream two sizes, which no peer can mean."""
+    """But for two in a row that give one stream two element sizes, which no peer can mean. Those of two kinds of frames
+    are cut everywhere, for one frame of each kind in streams with and without an element size."""
     pairs, of_each_kind = 0, {(type(vector.frame), bool(vector.sizes)): vector for vector in VECTORS}.values()
-    for one, two in product(of_each_kind, of_each_kind):
+    for one, two in product(VECTORS, VECTORS):
         begin = sizes_before(one, two)
         if begin is None:
             continue
         data, frames = one.data + two.data, [one.frame, two.frame]
         assert decode(data, dict(begin)) == frames
         assert read([data[at : at + 1] for at in range(len(data))], begin) == frames
-        for at in range(len(data) + 1):
+        for at in range(len(data)) if one in of_each_kind and two in of_each_kind else ():
             assert read([data[:at], data[at:]], begin) == frames, (one.name, two.name, at)
         pairs += 1
     record_property("V1 golden vectors", len(VECTORS))

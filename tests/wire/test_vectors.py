@@ -64,17 +64,17 @@ def test_every_two_way_and_three_way_cut(vector: Vector, record_property: Record
 @pytest.mark.search
 @pytest.mark.parametrize("revision", Revision)
 def test_every_ordered_pair(revision: Revision, record_property: Record) -> None:
-    """One frame of each kind behind one of each."""
+    """Those of two kinds of frames are cut everywhere, for one frame of each kind."""
     vectors = [vector for vector in VECTORS if vector.revision is revision]
-    of_each_kind = [*{type(vector.frame): vector for vector in vectors}.values()]
-    for first, second in product(of_each_kind, of_each_kind):
+    of_each_kind = {type(vector.frame): vector for vector in vectors}.values()
+    for first, second in product(vectors, vectors):
         data, frames = first.data + second.data, [first.frame, second.frame]
         assert decode(data, revision) == frames
         assert read(single_bytes(data), revision) == frames
-        for pieces in cuts(data, 2):
+        for pieces in cuts(data, 2) if first in of_each_kind and second in of_each_kind else ():
             assert read(pieces, revision) == frames, (first.name, second.name, pieces)
     record_property("V1 golden vectors", len(vectors))
-    record_property("V1 ordered pairs", len(of_each_kind) ** 2)
+    record_property("V1 ordered pairs", len(vectors) ** 2)
 
 
 @each

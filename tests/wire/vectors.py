@@ -71,7 +71,7 @@ def made(value: Case) -> Any:
 
 def dialect(value: Case) -> Dialect:
     """The habits of a peer; `layout` is its revision."""
-    habits = {name: number(habit) if name == "version" else habit for name, habit in value.items() if name != "layout"}
+    habits = {name: habit for name, habit in value.items() if name != "layout"}
     return Dialect(**habits, revision=Revision[value["layout"]] if "layout" in value else None)
 
 
