@@ -17,7 +17,7 @@ from .play import Play, deliveries
 
 
 def identity(step: Case) -> PeerIdentity:
-    """What the certificate of a peer names."""
+    """The identity that a peer's certificate proves."""
     certificate = step.get("certificate")
     if certificate is None:
         return PeerIdentity(address="a peer")
