@@ -30,7 +30,7 @@ from .bugs import BUGS
 from .place import planted
 
 _PROJECT = Path(__file__).resolve().parents[2]
-_COPIED = ("tolliver_proto", "transports", "tests", "fuzz", "scripts", "docs", "pyproject.toml", "README.md")
+_COPIED = ("tolliver_proto", "transports", "tests", "vectors", "fuzz", "scripts", "docs", "pyproject.toml", "README.md")
 _TIME = 300.0  # seconds for the tests of one bug
 _ALL = 3600.0  # seconds for those of all, one after the other
 _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
