@@ -65,7 +65,8 @@ def drawn(dice: Dice, never: Collection[str], given: Weather | None = None) -> W
 
 
 class BaseHost:
-    """One instance: its store, which survives crashes, and its node, which does not."""
+    """One instance: its store, which survives crashes, and its node, which does not. `born` numbers the lives of the
+    node: functions that get it ignore events of an earlier life."""
 
     def __init__(self, name: str, uuid: UUID, store: MemoryStore, limits: Limits, version: int) -> None:
         self.name = name

@@ -380,7 +380,7 @@ class Settlement:
 
 
 class Ballot:
-    """Verdict of one handler: only the first one counts."""
+    """Verdict of one handler on a delivery that several handlers get: only its first verdict counts."""
 
     def __init__(self, settlement: Settlement, ended: Callable[[Settlement], None]) -> None:
         self._settlement: Settlement | None = settlement

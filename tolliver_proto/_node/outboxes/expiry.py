@@ -80,7 +80,8 @@ class Expiry:
             )
 
     def _give_up_expired(self, found: Sequence[Found]) -> Iterator[tuple[UUID, int]]:
-        """Yields each peer, and the number of its messages that were given up."""
+        """Gives up the deliveries `found`, which have expired by the policy; yields each peer, and the number of its
+        messages."""
         by_peer: dict[UUID, list[Found]] = {}
         for one in found:
             by_peer.setdefault(one.peer, []).append(one)

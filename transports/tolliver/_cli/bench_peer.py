@@ -70,7 +70,7 @@ def stream_name(size: int, count: int) -> str:
 
 
 def publish(streams: Streams) -> None:
-    """Publish the streams that `stream_name` names."""
+    """Publish a stream for each name of the form that `stream_name` makes."""
     streams.publish(f"{STREAM}/*", _elements)
 
 

@@ -109,7 +109,7 @@ class Leading(Group):
 
 
 class App(typer.Typer):
-    """Commands, each with examples and exit statuses in addition to the usual ones."""
+    """Typer application whose commands have examples in their help, and exit statuses besides the usual ones."""
 
     def __init__(self, *, cls: type[TyperGroup] = Group, **more: Any) -> None:
         super().__init__(

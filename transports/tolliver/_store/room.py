@@ -42,7 +42,7 @@ class Room:
         self._checkpoint: int | None = None
 
     def opened(self, connection: sqlite3.Connection) -> None:
-        """Set up a connection that was opened."""
+        """Called when the database's connection was opened: limits the log's length if there is little space."""
         self._look_after, self._checkpoint = 0.0, None
         self.has_plenty(connection)
 

@@ -101,7 +101,8 @@ def _printable(name: str) -> str:
 
 
 def identity_of(der: bytes, uris: Iterable[str], peer: str) -> PeerIdentity:
-    """Identity proved by a certificate in DER, with these URIs among its names. Raises CertificateError."""
+    """Identity proved by a certificate in DER, with these URIs among its names; errors call its owner `peer`. Raises
+    CertificateError."""
     try:
         uuids = frozenset(_uuid(uri) for uri in uris if uri.lower().startswith("urn:uuid:"))
         prefixes = frozenset(check_prefix(uri[len(URN) :]) for uri in uris if uri.lower().startswith(URN))
