@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from tolliver._cli.config import KEYS
 
 from scripts.pages import (
     CITED,
@@ -22,6 +24,7 @@ from scripts.pages import (
     without_rulings,
 )
 from scripts.rooms import ROOT, files, outside, packages
+from tolliver_proto import Limits, Policy
 
 # No page here explains an A: such a citation is of a page outside this repository, and fails.
 ELSEWHERE = re.compile(r"\b(?:ARCHITECTURE|DECISIONS|HOUSE|PROOF)\b")
@@ -66,6 +69,13 @@ def test_every_citation_of_a_page_is_a_link(page: Path) -> None:
 @pytest.mark.parametrize("page", [one for one in pages() if one.name not in CITING], ids=lambda page: page.name)
 def test_a_page_for_users_cites_no_ruling(page: Path) -> None:
     assert sorted(cited(page.read_text("utf-8")) & defined()) == []
+
+
+def test_the_help_of_an_option_cites_no_ruling() -> None:
+    told = [field.metadata["help"] for kind in (Policy, Limits) for field in fields(kind)]
+    told += [entry.help for entry in KEYS.values()]
+    known = defined()
+    assert [text for text in told if cited(text) & known] == []
 
 
 def test_citations_in_parentheses_are_left_out() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from tolliver._cli.config import KEYS
 from tolliver._options.reading import show_default
 
-from scripts.pages import without_rulings
 from tolliver_proto import Limits, Policy
 
 TEXT = """\
@@ -44,7 +43,7 @@ def _table(first: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         kind = one["takes"].replace("|", "\\|") or "true, false"
         whole = "a table, " if "=" in kind or "HABIT" in kind else "a list, " if one.get("repeatable") else ""
         default = f"`{one['default']}`" if one["default"] else ""
-        yield f"| `{one['key']}` | {whole}{kind} | {default} | {without_rulings(one['help'])} | {one['sentence']} |"
+        yield f"| `{one['key']}` | {whole}{kind} | {default} | {one['help']} | {one['sentence']} |"
 
 
 def _fields(kind: type[Policy | Limits]) -> Iterator[Mapping[str, Any]]:

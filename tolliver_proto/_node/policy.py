@@ -38,7 +38,7 @@ class Policy:
     dedupe: int = option(
         "N",
         "handled messages that are remembered, so that a copy is acknowledged and not delivered again; 0: "
-        "every copy is delivered (T-48)",
+        "every copy is delivered",
         "A message must not be handled twice because its ack was lost.",
         default=0,
     )
@@ -50,75 +50,74 @@ class Policy:
     )
     expire_after: float | None = option(
         "SECONDS|none",
-        "after which a stored message that is unacknowledged is given up (D-10)",
+        "after which a stored message that is unacknowledged is given up",
         "My messages are worth nothing after an hour.",
         default=None,
     )
     forget_after: float | None = option(
         "SECONDS|none",
-        "after which a peer that is away is forgotten, with its queue, counted anew from each opening (T-77)",
+        "after which a peer that is away is forgotten, with its queue, counted anew from each opening",
         "Peers come and go under new UUIDs.",
         default=None,
     )
     quota_policy: QuotaPolicy = option(
         "raise|drop_oldest|skip",
-        "what becomes of messages for a peer at its quota (D-10)",
+        "what becomes of messages for a peer at its quota",
         "One peer that is away must not stop what I send to the others.",
         default=QuotaPolicy.RAISE,
     )
     quota_policies: Mapping[UUID, QuotaPolicy] = option(
         "UUID=POLICY",
-        "the same for one peer (D-10)",
+        "the same for one peer",
         "A display wants the newest messages alone, all others want each.",
         factory=dict,
     )
     strict_block: bool = option(
         "",
-        "sends wait while any connection is being made (T-62)",
+        "sends wait while any connection is being made",
         "No message goes out while a peer is just connecting, as draft 1 says literally.",
         default=False,
     )
     probe: Probe = option(
         "off|ack|message",
         "what is said on a connection that is silent: ack, so that TCP notices a dead end; message, which "
-        "the peer must answer (T-80)",
+        "the peer must answer",
         "A peer hangs, or a network forgets idle connections, and I want to know.",
         default="off",
     )
     probe_interval: float = option(
         "SECONDS",
-        'for which nothing was sent on a connection, or for "message" also heard, before a probe (T-80)',
+        'for which nothing was sent on a connection, or for "message" also heard, before a probe',
         "A dead connection must be noticed sooner.",
         default=30.0,
     )
     probe_timeout: float = option(
         "SECONDS",
-        "for an answer to a probe that is a message, else the connection is lost (T-80)",
+        "for an answer to a probe that is a message, else the connection is lost",
         "A peer on a slow line may take longer than 30 seconds to answer a probe.",
         default=30.0,
     )
     max_connection_age: float | None = option(
         "SECONDS|none",
-        "after which, or up to a tenth before, a connection is ended in order and dialled again (D-8)",
+        "after which, or up to a tenth before, a connection is ended in order and dialled again",
         "My certificates are short-lived, and no connection may outlive its own.",
         default=None,
     )
     stuck_after: float | None = option(
         "SECONDS|none",
-        "after which a handler's call counts as stuck: new messages for it are withheld until it ends, "
-        "others go on (D-9)",
+        "after which a handler's call counts as stuck: new messages for it are withheld until it ends, others go on",
         "My handlers take longer than 10 seconds.",
         default=10.0,
     )
     handling_timeout: float | None = option(
         "SECONDS|none",
-        "after which a message that a handler is still at is handed out again; 0: each copy is (T-48)",
+        "after which a message that a handler is still at is handed out again; 0: each copy is",
         "My handlers take longer than 10 minutes, and must not get their message again.",
         default=600.0,
     )
     unsubscribed_hold: float = option(
         "SECONDS",
-        "for which messages wait for a peer whose newer list lacks their subscription; 0 for none (T-61)",
+        "for which messages wait for a peer whose newer list lacks their subscription; 0 for none",
         "A subscriber restarts and subscribes again later, or never.",
         default=3600.0,
     )

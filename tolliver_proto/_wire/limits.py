@@ -19,19 +19,19 @@ class Limits:
     """Bounds of a connection and of a node. Raises ValueError for a count below one or a time below zero."""
 
     # One frame.
-    max_body: int = option("BYTES", "a message's body (T-06)", "My messages are larger than 16 MiB.", default=16 * _MIB)
-    max_name: int = option("BYTES", "a channel or a key, encoded (T-07)", default=4096)
+    max_body: int = option("BYTES", "a message's body", "My messages are larger than 16 MiB.", default=16 * _MIB)
+    max_name: int = option("BYTES", "a channel or a key, encoded", default=4096)
     max_subscriptions: int = option(
-        "N", "subscriptions of a peer (T-08, T-19)", "A peer subscribes to more than 10,000 names.", default=10_000
+        "N", "subscriptions of a peer", "A peer subscribes to more than 10,000 names.", default=10_000
     )
     max_handshake: int = option(
-        "BYTES", "a whole handshake (T-08)", "The names that a peer subscribes to take more than 1 MiB.", default=_MIB
+        "BYTES", "a whole handshake", "The names that a peer subscribes to take more than 1 MiB.", default=_MIB
     )
 
     # One connection.
     handshake_timeout: float = option(
         "SECONDS",
-        "to connect, and for a handshake (T-68)",
+        "to connect, and for a handshake",
         "My lines are slow: connecting takes longer than 10 seconds.",
         default=10.0,
     )
@@ -41,119 +41,117 @@ class Limits:
         "My programs must end sooner than 5 seconds after they are told to.",
         default=5.0,
     )
-    unexpected_per_minute: int = option("N", "handshake frames out of place, in a minute; more wait (T-65)", default=16)
-    handshake_burst: int = option("N", "handshakes of a peer at once, then one a second (T-66)", default=3)
-    high_water: int = option("BYTES", "unsent, above which nothing more is pulled for a connection (D-9)", default=_MIB)
-    low_water: int = option("BYTES", "unsent, below which pulling goes on (D-9)", default=256 * _KIB)
+    unexpected_per_minute: int = option("N", "handshake frames out of place, in a minute; more wait", default=16)
+    handshake_burst: int = option("N", "handshakes of a peer at once, then one a second", default=3)
+    high_water: int = option("BYTES", "unsent, above which nothing more is pulled for a connection", default=_MIB)
+    low_water: int = option("BYTES", "unsent, below which pulling goes on", default=256 * _KIB)
     max_answers: int = option(
         "BYTES",
-        "acks and answers that a peer causes and does not read, before its connection ends (D-12)",
+        "acks and answers that a peer causes and does not read, before its connection ends",
         default=_MIB,
     )
     inbox_messages: int = option(
         "N",
-        "messages of a peer at handlers, over all its connections, before reading pauses (D-9)",
+        "messages of a peer at handlers, over all its connections, before reading pauses",
         "Fewer messages should wait in memory for my handlers.",
         default=1024,
     )
-    inbox_bytes: int = option("BYTES", "the same in bytes (D-9)", default=16 * _MIB)
+    inbox_bytes: int = option("BYTES", "the same in bytes", default=16 * _MIB)
 
     # Strangers.
-    max_handshakes: int = option("N", "connections that came in and are not established yet (D-7)", default=256)
+    max_handshakes: int = option("N", "connections that came in and are not established yet", default=256)
     max_handshakes_per_address: int = option(
-        "N", "the same from one address (D-7)", "All my peers come from one address.", default=16
+        "N", "the same from one address", "All my peers come from one address.", default=16
     )
 
     # One peer.
-    peers_per_key: int = option("N", "UUIDs of one key, where its certificates have none (D-3)", default=1000)
+    peers_per_key: int = option("N", "UUIDs of one key, where its certificates have none", default=1000)
     window_messages: int = option(
         "N",
-        "messages on their way to a peer, unacknowledged (T-52)",
+        "messages on their way to a peer, unacknowledged",
         "A peer should have only a few messages in hand at a time.",
         default=256,
     )
-    window_bytes: int = option("BYTES", "the same in bytes (T-52)", default=8 * _MIB)
+    window_bytes: int = option("BYTES", "the same in bytes", default=8 * _MIB)
     backoff_messages: int = option(
-        "N", "messages for a peer that left the window and wait for their resend (T-52)", default=10_000
+        "N", "messages for a peer that left the window and wait for their resend", default=10_000
     )
     outbox_messages: int = option(
         "N",
-        "messages that wait for a peer: its quota (D-10)",
+        "messages that wait for a peer: its quota",
         "A peer is away for long, and more than 100,000 messages wait for it.",
         default=100_000,
     )
     outbox_bytes: int = option(
         "BYTES",
-        "the same in bytes (D-10)",
+        "the same in bytes",
         "The queue for a peer may take more disk, or less, than 1 GiB.",
         default=1024 * _MIB,
     )
     max_attempts: int = option(
         "N",
-        "failures of a message before it is a dead letter (T-47)",
+        "failures of a message before it is a dead letter",
         "A message that fails should become a dead letter sooner, or later.",
         default=20,
     )
-    attempts_remembered: int = option("N", "messages whose failures are counted in memory (T-47)", default=10_000)
+    attempts_remembered: int = option("N", "messages whose failures are counted in memory", default=10_000)
     max_dead_letters: int = option(
         "N",
-        "dead letters of all peers; at it the oldest goes (T-47)",
+        "dead letters of all peers; at it the oldest goes",
         "More dead letters than 10,000 should be kept.",
         default=10_000,
     )
     max_dead_letter_bytes: int = option(
         "BYTES",
-        "the same in bytes (T-47)",
+        "the same in bytes",
         "Dead letters may take more disk, or less, than 256 MiB.",
         default=256 * _MIB,
     )
     max_retained: int = option(
         "N",
-        "names whose last value is kept for new subscribers (P-35)",
+        "names whose last value is kept for new subscribers",
         "I keep the last value of more than 10,000 names.",
         default=10_000,
     )
     max_retained_bytes: int = option(
         "BYTES",
-        "the same in bytes of channels, keys and bodies (P-35)",
+        "the same in bytes of channels, keys and bodies",
         "My last values take more than 64 MiB.",
         default=64 * _MIB,
     )
-    control_per_second: int = option("N", "control messages of a peer; what is above waits (D-12)", default=100)
+    control_per_second: int = option("N", "control messages of a peer; what is above waits", default=100)
 
     # Sending again.
     resend_max: float = option(
         "SECONDS",
-        "between two resends of a message at most (T-50)",
+        "between two resends of a message at most",
         "A message should be sent again at least every minute.",
         default=300.0,
     )
-    redial_first: float = option(
-        "SECONDS", "before the second dial of a remote, doubling from there (T-73)", default=0.1
-    )
+    redial_first: float = option("SECONDS", "before the second dial of a remote, doubling from there", default=0.1)
     redial_max: float = option(
         "SECONDS",
-        "between two dials of a remote at most (T-73)",
+        "between two dials of a remote at most",
         "A peer that is back should be found within a second.",
         default=30.0,
     )
 
     # The node.
     handler_grace: float = option(
-        "SECONDS", "after the opening, in which what is wanted is kept for its handler (T-46)", default=5.0
+        "SECONDS", "after the opening, in which what is wanted is kept for its handler", default=5.0
     )
     subscription_grace: float = option(
-        "SECONDS", "after the opening, in which what nobody wants is not dropped yet (T-46)", default=30.0
+        "SECONDS", "after the opening, in which what nobody wants is not dropped yet", default=30.0
     )
     keep_bytes: int = option(
         "BYTES",
         "kept for a peer that is connecting; then sends wait, or, if it failed before, it is not kept for "
-        "that peer; four times as much for all remotes that were never up (T-62)",
+        "that peer; four times as much for all remotes that were never up",
         default=4 * _MIB,
     )
     removal_delay: float = option("SECONDS", "for which acknowledged rows wait for a commit to ride with", default=0.05)
     crossing_dial_window: float = option(
-        "SECONDS", "in which two connections of one peer are two dials that crossed (T-70)", default=10.0
+        "SECONDS", "in which two connections of one peer are two dials that crossed", default=10.0
     )
 
     def __post_init__(self) -> None:

@@ -64,7 +64,7 @@ def print_deliveries(found: Tables[str], as_json: bool = False) -> None:
     reused = first_rows(found, "reused")
     if reused.rows:
         who = f"{words.count(len(reused.rows), 'sender')}{' or more' * reused.more}"
-        words.say(f"{who} gave ids to more than one message, the report says whose they are (T-48, T-72a)")
+        words.say(f"{who} gave ids to more than one message, the report says whose they are")
     if table.more:
         words.say(f"these are the first {len(table.rows):,}; --parquet writes all")
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _NO_DATABASE = "no database: give --database FILE (with --certs and --name there is a default)"
 _SECOND = (
-    "a second one beside it would take over what its peers keep for it (T-61). Give --database FILE, that instance's "
+    "a second one beside it would take over what its peers keep for it. Give --database FILE, that instance's "
     "own, while it is not running; or send with a certificate for many senders: tolliver certs DIR NAME --derive"
 )
 

@@ -47,7 +47,7 @@ _seconds_or_none = _check(
 _uuid = validators.optional(
     [
         _is(UUID, 'give a uuid.UUID, such as UUID("01890000-0000-7000-8000-000000000001")'),
-        _check(lambda value: value not in _NO_UUIDS, "nil and max name nobody, give a real one (T-03)"),
+        _check(lambda value: value not in _NO_UUIDS, "nil and max name nobody, give a real one"),
     ]
 )
 
@@ -244,9 +244,7 @@ class EndpointOptions:
     plaintext: bool = field(
         default=False,
         validator=_flag,
-        metadata=_told(
-            "", "no TLS: for a trial on one machine only (D-15)", "I try it on one machine, without certificates."
-        ),
+        metadata=_told("", "no TLS: for a trial on one machine only", "I try it on one machine, without certificates."),
     )
 
     def check_security(self, listen: tuple[str, int] | None) -> None:
@@ -254,7 +252,7 @@ class EndpointOptions:
         if (self.tls is None) is not self.plaintext:
             raise ValueError(
                 f"{type(self).__name__} has {'neither' if self.tls is None else 'both'} of the options tls "
-                "and plaintext: give tls.cert, tls.key and tls.ca, or plaintext for a trial on one machine (D-15)"
+                "and plaintext: give tls.cert, tls.key and tls.ca, or plaintext for a trial on one machine"
             )
         if listen is not None:
             self._require_loopback(*listen)
@@ -345,7 +343,7 @@ class InstanceOptions(EndpointOptions):
         ],
         metadata=_told(
             "BYTES",
-            "free disk below which new messages are refused (D-13)",
+            "free disk below which new messages are refused",
             "Other programs need room on this disk, too.",
         ),
     )
@@ -432,7 +430,7 @@ class InstanceOptions(EndpointOptions):
         ],
         metadata=_told(
             "SECONDS",
-            "before the first resend of an unacknowledged message, doubling from there (T-50)",
+            "before the first resend of an unacknowledged message, doubling from there",
             "A message that was not handled should be sent again sooner, or later.",
         ),
     )
@@ -449,13 +447,13 @@ class InstanceOptions(EndpointOptions):
             _is(int, "give a whole number"),
             _check(lambda value: 0 <= value < 2**64, "it is a 64-bit number on the wire, not negative"),
         ],
-        metadata=_told("N", "the version that we announce (T-02)", "My peers take another version than 1 alone."),
+        metadata=_told("N", "the version that we announce", "My peers take another version than 1 alone."),
     )
     speaks: Callable[[int], bool] = field(
         default=_speaks_no_other,
         validator=_check(callable, "give a function of a version", TypeError),
         metadata=_told(
-            "VERSION", "a peer's version that we can speak beside ours (T-60)", "Some peers announce another version."
+            "VERSION", "a peer's version that we can speak beside ours", "Some peers announce another version."
         ),
     )
     dialect: Dialect = field(
@@ -464,7 +462,7 @@ class InstanceOptions(EndpointOptions):
         metadata=_told(
             "HABIT,...",
             "how everybody speaks: unreliable-id:N, strict-uuid7, accept-either, announce-after-handshake, "
-            "control-messages:0, subscriptions:CHANNEL (C6)",
+            "control-messages:0, subscriptions:CHANNEL",
             "My peers are another program, with habits of its own.",
         ),
     )
@@ -496,7 +494,7 @@ class InstanceOptions(EndpointOptions):
         if revision is not None and LAYOUTS[revision].plaintext and not self.plaintext:
             raise ValueError(
                 f"{whose} speaks {revision.name}, whose programs know no TLS: give them an instance of their own with "
-                "the option plaintext, which stays on this machine (D-15)"
+                "the option plaintext, which stays on this machine"
             )
 
     def __attrs_post_init__(self) -> None:

@@ -65,7 +65,7 @@ class TLS:
         validator=flag,
         metadata=told(
             "",
-            "dial without a check of the host name: any member can pose as any remote (D-2)",
+            "dial without a check of the host name: any member can pose as any remote",
             "My certificates name no hosts.",
         ),
     )
