@@ -8,27 +8,26 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from socket import create_server
+from typing import Any
 from urllib.request import Request, urlopen
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
+from tolliver import TooFewRecipients
 from tolliver.anyio import TLS, InstanceOptions, create_instance
-from tolliver.codecs import Json, TypedDelivery
+from tolliver.codecs import Json
 
 
-def options(name: str, listen: str | None = None) -> InstanceOptions:
+def options(name: str, **more: Any) -> InstanceOptions:
     tls = TLS(f"certs/{name}.pem", f"certs/{name}.key", "certs/ca.pem")
-    return InstanceOptions(database=f"{name}.db", tls=tls, listen=listen)
+    return InstanceOptions(database=f"{name}.db", tls=tls, **more)
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-    async with create_instance(options("alice")) as alice:
+    async with create_instance(options("alice", remotes=[app.state.remote])) as alice:  # dials while the app runs
         app.state.readings = alice.channel("readings", codec=Json())
-        await alice.new_connection(app.state.remote)
-        await alice.wait_subscribed("readings")
         yield
-        await alice.flush()
 
 
 app = FastAPI(lifespan=lifespan)
@@ -36,20 +35,21 @@ app = FastAPI(lifespan=lifespan)
 
 @app.post("/readings/{key}", status_code=202)
 async def post(key: str, celsius: float) -> dict[str, int]:
-    return {"stored for": (await app.state.readings.send(key, celsius)).recipients}  # on disk: 202 is a promise
-
-
-def show(delivery: TypedDelivery[float]) -> None:
-    print("bob handled", delivery.key, delivery.value)
+    try:  # when this returns, the message is on disk: 202 is a promise
+        return {"stored for": (await app.state.readings.send(key, celsius, require_recipients=1)).recipients}
+    except TooFewRecipients as error:  # only before a receiver was ever seen
+        raise HTTPException(503, "no receiver is known yet: try again") from error
 
 
 async def main() -> None:
-    async with create_instance(options("bob", "127.0.0.1:0")) as bob:
-        await bob.channel("readings", codec=Json()).subscribe(handler=show)
+    async with create_instance(options("bob", listen="127.0.0.1:0")) as bob:
+        await bob.channel("readings", codec=Json()).subscribe(handler=lambda one: print("bob has", one.value))
+        arrivals = bob.events()
         app.state.remote = f"127.0.0.1:{bob.port}"
         server, listening = uvicorn.Server(uvicorn.Config(app, log_level="warning")), create_server(("127.0.0.1", 0))
         serving = asyncio.create_task(server.serve([listening]))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/readings/kitchen?celsius=20.5"
+        await anext(arrivals)  # before alice has met a receiver, the service answers 503
         answer = await asyncio.to_thread(urlopen, Request(url, method="POST"))
         print("the service says", answer.read().decode())
         server.should_exit = True

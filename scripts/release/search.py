@@ -22,12 +22,18 @@ FIRST = {
     "order": "delivery.html#order",
     "kubernetes": "service.html#kubernetes",
     "exactly once": "delivery.html#exactly-once",
+    "certificate expired": "questions.html#a-certificate-has-expired",
+    "reconnect": "questions.html#how-soon-does-it-reconnect",
+    "background jobs": "questions.html#background-jobs",
+    "idempotent": "questions.html#how-to-write-each-order-once",
     "create_instance": "reference/tolliver.anyio.html",
 }
 """Words that people type, and the page that answers."""
 _PROGRAM = Path(__file__).with_name("search.js")
 _TAG = re.compile(r"<[^>]+>")
-_BEHIND = ("reference/", "changelog.html", "contributing.html", "proof.html", "dependencies.html")
+_NEVER = ("reference/proofs.html", "proof.html")
+"""Pages whose rows have everybody's words, and answer nobody's question."""
+_BEHIND = ("reference/", "changelog.html", "contributing.html")
 """Pages that answer nobody's first question: their sections are found by their titles alone."""
 
 
@@ -36,6 +42,8 @@ def prefer_guides(path: Path) -> None:
     index = json.loads(path.read_text("utf-8"))
     kept: list[dict[str, Any]] = []
     for item in index["items"]:
+        if item["location"].startswith(_NEVER):
+            continue
         if not item["location"].startswith(_BEHIND):
             kept.append(item)
         elif not item["location"].startswith("reference/"):

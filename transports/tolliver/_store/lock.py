@@ -92,13 +92,13 @@ class Lock:
             lock.close()
             if not isinstance(error, BlockingIOError):
                 raise
-            raise self._in_use() from error
+            raise self._in_use() from None
         return lock
 
     def _in_use(self) -> StoreError:
         return StoreError(
-            f"the database {self._path} is in use by another instance: "
-            "stop that one, or give each instance a database of its own (T-79)"
+            f"the database {self._path} is in use by another instance: stop that one, or give each instance, "
+            "such as each worker of a web server, a database of its own (T-79)"
         )
 
     def take_file(self) -> None:
@@ -112,8 +112,8 @@ class Lock:
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.fcntl(self._file, _SET_LOCK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _PLACE, 1, 0))
-            except (BlockingIOError, PermissionError) as error:
-                raise self._in_use() from error
+            except (BlockingIOError, PermissionError):
+                raise self._in_use() from None
             except OSError:
                 pass  # file systems without such locks: the first lock must do
         self._identity = identity
