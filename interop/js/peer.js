@@ -75,12 +75,12 @@ export class Peer {
     for (const connection of this.live.values()) connection.control(verb, names);
   }
 
-  /** What a peer unsubscribes from is given up; what a handshake's list lacks is held. */
+  /** To unsubscribe from what is on the list leaves what is queued; from anything else gives up what is held (T-61). */
   changeList(uuid, verb, names) {
-    const others = this.outbox.lists.get(uuid).filter((each) => tag(each) !== tag(names));
-    const [before, list] = [this.wanted(uuid), verb === "subscribe" ? [...others, names] : others];
-    const given = before.filter((row) => !some(list, row)).map(({ id }) => ["ack", id, uuid]);
-    this.outbox.commit([["list", uuid, list], ...given]);
+    const [list, rows] = [this.outbox.lists.get(uuid), [...this.outbox.rows.values()]];
+    const next = list.filter((each) => tag(each) !== tag(names)).concat(verb === "subscribe" ? [names] : []);
+    const held = rows.filter((row) => verb === "unsubscribe" && matches(names, row) && !some(list, row));
+    this.outbox.commit([["list", uuid, next], ...held.map(({ id }) => ["ack", id, uuid])]);
   }
 
   /** What this peer is owed and subscribes to, in the order of sending. */

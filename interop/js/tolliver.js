@@ -1,7 +1,7 @@
 // The command: `node tolliver.js listen|send|conform`, with flags of `tolliver listen` and `tolliver send`.
 import fs from "node:fs";
 import readline from "node:readline";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as turn, setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { Outbox } from "./outbox.js";
 import { Peer } from "./peer.js";
@@ -82,8 +82,8 @@ async function send(peer, { file, json, timeout = 30, "no-wait": noWait, ...wher
   const met = async () => { while (peer.live.size < (where.connect.length || 1) && !late()) await sleep(10); };
   await Promise.race([meet(peer, where), met()]);
   for await (const each of bodies(body, file)) {
-    [messages, last] = [messages + 1, Date.now()];
     stored += peer.send(channel, key, Buffer.from(each)) > 0;
+    [messages, last] = [messages + 1, await turn(Date.now())]; // acks are read meanwhile
   }
   for (let owed = 0; !noWait && peer.outbox.rows.size > 0 && !late(); await sleep(10)) {
     if (peer.outbox.rows.size !== owed) [owed, last] = [peer.outbox.rows.size, Date.now()];

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -31,6 +32,7 @@ from tolliver_proto import (
     HandshakeResponse,
     HandshakeStatus,
     Message,
+    Subscribe,
     Subscription,
     Unsubscribe,
     decode,
@@ -269,6 +271,39 @@ def test_a_sender_that_is_killed_loses_nothing_that_it_stored(js: Any, tmp_path:
     assert len({number for number, _ in got}) == 500
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_lost_over_many_kills(js: Any, tmp_path: Path, certs: Certificates, seed: int) -> None:
+    """A sender of a thousand messages is killed again and again, and its receiver closed and opened in between."""
+    random = Random(seed)
+    got: set[bytes] = set()
+    handled, runs, stored = 0, 0, 0
+    due: dict[str, int] = {}
+    running: list[Process] = []
+
+    def note(delivery: Delivery) -> None:
+        nonlocal handled
+        handled += 1
+        got.add(delivery.body)
+        if handled >= due["kill"]:
+            running[-1].process.kill()
+
+    lines = [b"%d" % number for number in range(1000)]
+    file, outbox, address = tmp_path / "lines", tmp_path / "jay.outbox", free_address()
+    while len(got) < len(lines):
+        runs += 1
+        assert runs < 100
+        due["kill"] = handled + random.randrange(1, 400)  # it gets on beyond its window of 256
+        with instance(tmp_path, certs, listen=address) as alice:
+            alice.register_callback("numbers", "", note)
+            alice.subscribe("numbers")
+            file.write_bytes(b"\n".join(lines[stored:]))
+            running.append(js("send", "numbers", "", "--file", file, "--connect", address))
+            until(lambda: running[-1].process.poll() is not None)
+        stored += (b"\n" + outbox.read_bytes()).partition(b'\n["id"')[2].rpartition(b"\n")[0].count(b'\n["add"')
+    assert got == set(lines)
+
+
 def test_a_receiver_that_is_killed_gets_the_rest_in_its_next_life(js: Any, tmp_path: Path, certs: Certificates) -> None:
     certs.tls("bob")
     address = free_address()
@@ -331,7 +366,8 @@ def test_subscriptions_end_on_both_sides(js: Any, tmp_path: Path, certs: Certifi
         until(lambda: list_of_alice() == [])
 
 
-def test_what_a_peer_leaves_is_given_up_and_what_its_list_lacks_is_held(js: Any, tmp_path: Path) -> None:
+def test_what_a_list_lacks_is_held_until_an_unsubscribe_gives_it_up(js: Any, tmp_path: Path) -> None:
+    """As T-61 says; to unsubscribe from what is listed leaves what is queued (T-30)."""
     uuid = uuid4()
     who = ("--plaintext", "--database", tmp_path / "outbox")
     conforming = js("conform", "--listen", "127.0.0.1:0", who=who)
@@ -344,6 +380,11 @@ def test_what_a_peer_leaves_is_given_up_and_what_its_list_lacks_is_held(js: Any,
         assert peer.messages == []
     with raw(conforming.port(), "conform.out", uuid=uuid) as peer:
         assert [message.body for message in peer.receive_messages(1)] == [b"held"]
+        say(peer, Unsubscribe("conform.out", "", 3), Subscribe("conform.out", "", 4))
+        wait_for(peer, Ack, 2)
+    with raw(conforming.port(), "conform.out", uuid=uuid) as peer:
+        assert [message.body for message in peer.receive_messages(1)] == [b"held"]
+    with raw(conforming.port(), uuid=uuid) as peer:
         say(peer, Unsubscribe("conform.out", "", 3))
         wait_for(peer, Ack, 1)
     with raw(conforming.port(), "conform.out", uuid=uuid) as peer:
@@ -386,3 +427,18 @@ def test_its_file_is_cut_at_a_torn_end_refused_where_it_is_damaged_and_one_proce
     file.write_text(f"{file.read_text()}x\n")
     third = js("listen", "--listen", "127.0.0.1:0", who=who)
     assert (third.end(), "is damaged in line" in third.said()) == (1, True)
+
+
+def test_of_two_that_dial_each_other_one_connection_stays(js: Any, tmp_path: Path, certs: Certificates) -> None:
+    """Whichever wins (T-70): what is sent both ways before, between and after arrives."""
+    got: set[str] = set()
+    address = free_address()
+    with instance(tmp_path, certs, listen="127.0.0.1:0", remotes=[address]) as alice:
+        alice.register_callback("conform.out", "", lambda delivery: got.add(delivery.key))
+        alice.subscribe("conform.out")
+        js("conform", "--listen", address, "--connect", f"127.0.0.1:{alice.port}")
+        until(lambda: alice.send("conform.in", "first", b"").recipients)
+        for number in range(200):
+            alice.wait_acked(alice.send("conform.in", f"{number}", b""), timeout=SECONDS)
+        until(lambda: len(got) == 201)
+        assert alice.stats().connections == 1
