@@ -58,15 +58,17 @@ CALM = Weather(
 
 
 def drawn(dice: Dice, never: Collection[str], given: Weather | None = None) -> Weather:
-    """Returns the given weather, or a drawn one, without the faults that never happen."""
+    """Returns `given`, or a severity drawn with `dice`; the chance of each fault that is named in `never` is 0."""
     usual = Weather()
     scaled = {name: getattr(usual, name) * dice.choice((0.0, 0.3, 1.0, 2.0)) for name in Weather.__slots__}
     return replace(given or Weather(**scaled), **{name: 0.0 for name in Weather.__slots__ if name in never})
 
 
 class BaseHost:
-    """One instance: its store, which survives crashes, and its node, which does not. `born` numbers the lives of the
-    node: functions that get it ignore events of an earlier life."""
+    """One simulated instance. It owns a store, which survives crashes, and a node, which is made again at each start.
+    `born` is the number of the present life, the time from a start to the next end: functions that get `born` ignore
+    events of an earlier life.
+    """
 
     def __init__(self, name: str, uuid: UUID, store: MemoryStore, limits: Limits, version: int) -> None:
         self.name = name
@@ -196,7 +198,7 @@ class AdapterLoop(VirtualClock, Generic[H]):
 
 
 def _line(action: Action) -> str:
-    """Returns the line of the trace for an action."""
+    """Returns the line that the trace of the run has for an action of a node."""
     if isinstance(action, Transmit):
         return f"Transmit {action.cid}: {sum(map(len, action.units))} bytes in {len(action.units)}"
     if isinstance(action, Commit):

@@ -56,8 +56,10 @@ class Stage(Protocol):
 
 
 class Calls:
-    """A handler of a program. With `settles` the handler calls `ack` or `fail` of each delivery, now or later, and
-    `lanes` bounds the number of unsettled deliveries."""
+    """One registered handler of a simulated program, with its calls. With `settles` the handler calls `ack` or `fail`
+    of each delivery, now or later; else its result settles the delivery. `lanes` bounds the number of unsettled
+    deliveries.
+    """
 
     def __init__(self, function: Handling, settles: bool, lanes: Lanes[Settlement] | None = None) -> None:
         self.function = function
@@ -69,7 +71,8 @@ class Calls:
 
 
 class App:
-    """One life of an instance. Every call raises ConnectionClosing after the end of this life.
+    """Calls that a simulated program has in one life of its instance, from a start to the next crash or end. After that
+    end every call raises ConnectionClosing.
 
     `disk` is a dict for the program's own data: it survives crashes, and a change is kept at once. Functions that were
     given to `later`, `every`, `when_stored`, `when_acked` and `when_answered` are forgotten with this life.
@@ -104,7 +107,8 @@ class App:
     ) -> Receipt:
         """Stores a message for every peer that subscribes to it; `when_stored` reports the end of that (T-54).
 
-        `to` restricts the recipients to one peer or some, by UUID (see `uuid_of`). Raises like an adapter's `send`.
+        `to` restricts the recipients to one peer or some, by UUID (see `uuid_of`). With fewer than `require_recipients`
+        recipients nothing is stored; `expire_after` is in seconds. Raises like an adapter's `send`.
         """
         terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
         receipt: Receipt = self._call("send_many", [(channel, key, body)], **terms)
@@ -118,7 +122,9 @@ class App:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Gives (channel, key, body) items to be stored in one commit, all or none."""
+        """Gives (channel, key, body) items to be stored in one commit, all or none. The other arguments are those of
+        `send`.
+        """
         terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
         receipt: Receipt = self._call("send_many", list(items), **terms)
         return receipt
@@ -150,8 +156,9 @@ class App:
         return self.node.use(Requests).responders(channel, key)
 
     def subscribe(self, channel: str, key: str = "", handler: Handling | None = None, *, settles: bool = False) -> None:
-        """Subscribes at every peer, now and after a restart; "" is a wildcard (T-24). The handler is registered
-        first."""
+        """Subscribes at every peer, now and after a restart; "" is a wildcard (T-24). `handler` is registered first,
+        with `settles` as in `register_callback`.
+        """
         if handler is not None:
             self.register_callback(channel, key, handler, settles=settles)
         self._call("subscribe", channel, key)
@@ -201,8 +208,10 @@ class App:
         gathers: bool = False,
         wait: bool = True,
     ) -> Asked:
-        """Asks the peers that `respond` to these names; `when_answered` tells the answer. With `gathers` the answers
-        of all of them are awaited. Raises as an adapter's `request` does if no peer was asked."""
+        """Asks the peers that `respond` to these names; `when_answered` tells the answer. `timeout` is in seconds. With
+        `gathers` the answers of all of them are awaited; `durable`, `request_id` and `wait` are those of an adapter's
+        `request`. Raises as that does if no peer was asked.
+        """
         terms = {"to": to, "durable": durable, "request_id": request_id, "gathers": gathers, "wait": wait}
         asked: Asked = self._call("request", channel, key, body, timeout, of=Requests, **terms)
         return asked
@@ -238,7 +247,9 @@ class App:
     # Work queues.
 
     def work_queue(self, channel: str, *, lease: float = 10.0) -> AppQueue:
-        """Makes the channel a work queue, or goes on with the queue after a restart; each job is for one worker."""
+        """Makes the channel a work queue, or goes on with the queue after a restart; each job is for one worker, which
+        has it for `lease` seconds at most.
+        """
         self._call("work_queue", channel, lease, of=Queues)
         return AppQueue(self, channel)
 
@@ -246,7 +257,9 @@ class App:
         self, channel: str, handler: Handling, *, concurrency: int = 1, lease: float = 10.0, settles: bool = False
     ) -> None:
         """Calls `handler(job)` for jobs of the channel, as `register_callback` does. At most `concurrency` jobs are
-        unsettled at a time."""
+        unsettled at a time. `lease` is the longest time for a job, in seconds; `settles` is that of
+        `register_callback`.
+        """
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
         self._call("work", channel, Calls(handler, settles, Lanes(concurrency, None)), concurrency, lease, of=QueueWork)
@@ -312,7 +325,9 @@ class App:
         self.waiting.setdefault((what, receipt), []).append(told)
 
     def tell(self, what: str, receipts: Sequence[Receipt], error: TolliverError | None) -> None:
-        """Calls the functions that wait for these receipts; `what` is "stored" or "acked"."""
+        """Calls the functions that wait for `receipts` to be "stored" or "acked", as `what` says. They get `error`:
+        None for a success.
+        """
         for receipt in receipts:
             for told in self.waiting.pop((what, receipt), ()):
                 told(error)
@@ -332,7 +347,7 @@ class App:
 
 
 class AppQueue:
-    """A work queue of a program."""
+    """Calls with which a simulated program uses one work queue, that of a channel."""
 
     def __init__(self, app: App, channel: str) -> None:
         self._app = app
@@ -349,7 +364,9 @@ class AppQueue:
         return receipt
 
     def pending(self, most: int = 1000) -> JobList:
-        """Asks for the jobs that are not done: after `when_stored` the token has them in `jobs`."""
+        """Asks for at most `most` jobs that are not done. Give the result to `when_stored`: after that it has them in
+        `jobs`.
+        """
         token: JobList = self._app._call("pending_jobs", self.channel, most, of=Queues)
         return token
 
@@ -365,7 +382,9 @@ class AppQueue:
 
 
 class Settlement:
-    """Fate of a delivery: settled when all of its handlers have succeeded, or one has another verdict."""
+    """Fate of one delivery, which is with one handler or several. The delivery is settled when all of them have
+    succeeded, or when one has another verdict.
+    """
 
     def __init__(self, delivery: Delivery, handlers: int, say: Callable[[Delivery, Verdict], None]) -> None:
         self.delivery = delivery

@@ -99,7 +99,9 @@ class Deployments(Simulation):
         return sorted(host.wants)
 
     def _subscribe_late(self, host: Host, born: int) -> None:
-        """Subscribes to all of a host's subscriptions, and tries again if they could not be stored."""
+        """Subscribes to all of a host's subscriptions, and tries again if they could not be stored. Does nothing if the
+        life `born` of the host has ended.
+        """
         if host.born != born or host.node is None or host.closing:
             return
         for subscription in sorted(host.wants.difference(host.node.subscriptions())):
@@ -110,7 +112,8 @@ class Deployments(Simulation):
             self._at(1.0, self._subscribe_late, host, born)
 
     def _change_own(self, host: Host, call: str) -> None:
-        """Changes a host's own subscriptions, except while its list of DRAFT_1 is incomplete.
+        """Makes the node's `call`, "subscribe" or "unsubscribe", for the host's own subscriptions, except while its
+        list of DRAFT_1 is incomplete.
 
         A peer takes such a list as the whole of what the host wants (T-61).
         """
@@ -126,11 +129,15 @@ class Deployments(Simulation):
         self._add_twin(host, MemoryStore(), frozenset())
 
     def _op_move(self, host: Host) -> None:
-        """Starts the instance on another disk while the first still runs."""
+        """Starts a second program of the host's identity, with an empty database and the same subscriptions, while the
+        host's own still runs. Later one of the two ends for good.
+        """
         self._add_twin(host, MemoryStore(), host.wants)
 
     def _op_copy(self, host: Host) -> None:
-        """Clones the instance with its store; both go on (T-70)."""
+        """Starts a second program of the host's identity on a copy of its database, while the host's own still runs
+        (T-70).
+        """
         self._add_twin(host, host.store.snapshot(), host.wants)
 
     def _add_twin(self, host: Host, store: MemoryStore, wants: frozenset[Subscription]) -> None:
@@ -149,7 +156,9 @@ class Deployments(Simulation):
         self._at(self._rng.random() * _LIFE_OF_A_TWIN, self._retire, host, twin)
 
     def _retire(self, host: Host, twin: Host) -> None:
-        """Ends a twin for good, or ends the first instance, which the twin replaces."""
+        """Ends the second program `twin` for good. At times `host` is stopped as well, and goes on with the store of
+        `twin`.
+        """
         if twin.retired:
             return
         host.twin, twin.retired = None, True

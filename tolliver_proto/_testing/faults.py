@@ -7,7 +7,9 @@ from .network import Network
 
 
 class Faults(Network[H]):
-    """Network with faults of hosts and connections."""
+    """Simulated network with faults: broken connections, a split network, full disks, crashes. Each `_op_` method is
+    one fault, which is begun at a random time.
+    """
 
     def _op_break(self, host: H) -> None:
         """Breaks a connection at any byte."""
@@ -47,7 +49,7 @@ class Faults(Network[H]):
         host.store.full = host.store.spent = False
 
     def _halt(self, host: H) -> None:
-        """Crashes a host: the running commit may or may not be applied."""
+        """Crashes a host. A commit that runs at that moment is applied or not, at random."""
         self._trace(f"{host.name} is gone")
         host.node = None
         host.born += 1

@@ -16,7 +16,7 @@ from .world import Host, World
 
 
 class Handlers(World):
-    """Calls of simulated handlers, from the delivery to its settlement."""
+    """World whose hosts have simulated handlers: each call takes a random time, and succeeds or fails at random."""
 
     again_chance: float = 0.0
     """Chance that a failed message is handled again by this instance, after `again_in` seconds (P-22)."""
@@ -45,7 +45,7 @@ class Handlers(World):
             self._call(host, "let_go", gone)
 
     def _begin(self, host: Host, born: int, deliveries: list[Delivery]) -> None:
-        """Begins one handler call, for these deliveries."""
+        """Begins one handler call for these deliveries, in the life `born` of the host."""
         if host.born != born:
             return
         host.queued.remove(deliveries)
@@ -73,7 +73,9 @@ class Handlers(World):
         return True
 
     def _handle(self, host: Host, born: int, deliveries: Sequence[Delivery]) -> None:
-        """Ends one handler call: each message has succeeded, failed, or is to be handled again after a pause."""
+        """Ends one handler call, if the life `born` of the host goes on: each message has succeeded, failed, or is to
+        be handled again after a pause.
+        """
         if host.born != born:
             return
         for one in deliveries:

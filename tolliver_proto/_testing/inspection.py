@@ -10,5 +10,5 @@ from .._node.parts import Parts
 
 
 def inside(node: Node) -> Parts:
-    """Returns the parts of a node."""
+    """Returns the parts of which a node is composed, for checks of its state."""
     return node._parts

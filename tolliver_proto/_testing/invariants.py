@@ -170,7 +170,7 @@ class WireWitness:
         self._in_socket = riding
 
     def taken(self, now: float) -> None:
-        """Notes that the socket has taken the Transmit."""
+        """Notes that the socket has taken the bytes of the action Transmit that is outstanding."""
         for message_id in self._in_socket:
             self._sent_at[message_id] = now
         self._in_socket = []
@@ -324,8 +324,9 @@ class Ledger:
         return given_up
 
     def holds(self, store: MemoryStore, now: float = 0.0) -> None:
-        """Called when the instance goes on with another store, in which a seq may stand for another message, and whose
-        holds are in force (T-61)."""
+        """Notes that the instance goes on with another `store`, a copy or an empty one. A seq of that store may stand
+        for another message; its holds are in force (T-61).
+        """
         self._bodies.update((message.seq, message.body) for message in store.messages)
         self.knows, self._held = {}, {}
         for uuid, peer in store.load().peers.items():
@@ -350,7 +351,9 @@ class Ledger:
         return other
 
     def _gives_up(self, peer: UUID, seq: int, operations: Sequence[Operation], now: float) -> None:
-        """Checks that a delivery which is removed without an ack has a reason: else the message is lost (I3)."""
+        """Checks that the delivery of message `seq` to `peer`, which `operations` remove without an ack, has a reason:
+        else the message is lost (I3).
+        """
         body = self._bodies.get(seq, b"")
         sent = self.sent.get(body)
         reasons = [one for one in UndeliveredReason if sent is not None and self.may_give_up(peer, sent, one, now)]
@@ -403,7 +406,9 @@ class Ledger:
                     self.failed.update((operation.peer, seq) for seq in range(first, last + 1))
 
     def _parks(self, peer: UUID, body: bytes) -> None:
-        """Checks that a message may be parked: it cannot be read, or is too large for its peer (T-09, V9)."""
+        """Checks that the message `body` may be parked for `peer`: its row is damaged, or the peer refuses its size
+        (T-09, V9).
+        """
         is_refused = peer in self.others and len(body) > self.others[peer].largest
         check(self.sent[body].damaged or is_refused, f"{body!r} is set aside for {peer}, which refuses it not (T-09)")
         self.set_aside.add((peer, body))
@@ -420,7 +425,9 @@ class Ledger:
         return not self.is_skipped(peer, sent) and (peer, sent.body) not in self.given_up and peer not in sent.lost_for
 
     def delivery(self, delivery: Delivery, senders: dict[UUID, Ledger]) -> None:
-        """Checks a message that a node hands to its application."""
+        """Checks a message that the node hands to its application. `senders` has the ledgers of all instances by
+        UUID.
+        """
         message, body = delivery.message, delivery.body
         sender = senders.get(delivery.peer_id)
         entry = sender.sent.get(body) if sender else None
@@ -446,7 +453,9 @@ class Ledger:
 
 
 def audit(node: Node, store: MemoryStore) -> None:
-    """Compares the node's numbers with its store, while no commit is on its way between the two."""
+    """Compares the numbers that a node has of its messages with the rows of its store, while no commit is on its way
+    between the two. Raises SimFailure for a difference.
+    """
     loaded = store.load()
     stored = {message.seq for message in store.messages}
     owed = Counter({seq: number for first, last, number in loaded.owed for seq in range(first, last + 1)})

@@ -182,7 +182,9 @@ class MemoryStore:
         self.commits += 1
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
-        """Returns the peer's deliveries with a higher seq that are not parked, in order. Raises StoreError."""
+        """Returns the peer's deliveries above `after_seq` that are not parked, in order: at most `max_count`, and their
+        bodies at most `max_bytes`, but for the first. Raises StoreError.
+        """
         error, self.fail_next_fetch = self.fail_next_fetch, None
         if error is not None:
             raise error
@@ -200,7 +202,9 @@ class MemoryStore:
         return rows
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
-        """Returns deliveries to one peer or to all peers, by seq."""
+        """Returns deliveries to `peer`, or with None to all peers, by seq: at most `max_count`, those above `after_seq`
+        that were stored `min_age` seconds ago or before.
+        """
         if self.age < min_age:
             return []
         rows = [
@@ -216,7 +220,7 @@ class MemoryStore:
         ]
 
     def expiring(self, max_count: int) -> list[Found]:
-        """Returns the deliveries with an expiry of their own, the soonest first."""
+        """Returns the deliveries with an expiry of their own, at most `max_count`, the soonest first."""
         rows = sorted(
             (self._due[seq], seq, uuid) for uuid, known in self._peers.items() for seq in known.seqs if seq in self._due
         )
@@ -227,13 +231,13 @@ class MemoryStore:
         ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
-        """Returns the dead letters with a higher number, in order."""
+        """Returns the dead letters with a number above `after_number`, at most `max_count`, in order."""
         return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
 
     # For a test.
 
     def corrupt(self, seq: int) -> None:
-        """Damages a row: its checksum is wrong from now on (V9)."""
+        """Damages the row of the message `seq`: its checksum is wrong from now on (V9)."""
         self._corrupt.add(seq)
 
     def reopen(self) -> MemoryStore:

@@ -57,7 +57,9 @@ class Network(AdapterLoop[H]):
             check(len(dials) - at <= most + _LATE, text, host.name, remote, len(dials) - at, now - since)
 
     def _reached(self, remote: tuple[int, int]) -> H:
-        """Returns the instance that answers at this address."""
+        """Returns the instance that a dial reaches now; `remote` is its address: its number in the world, and a number
+        that tells further addresses of the same instance apart.
+        """
         return self._hosts[remote[0]]
 
     def _connect(self, host: H, born: int, cid: int, remote: tuple[int, int]) -> None:
@@ -159,7 +161,7 @@ class Network(AdapterLoop[H]):
         self._finish(end)
 
     def _finish(self, end: End[H]) -> None:
-        """Ends the transport in order once both halves have ended."""
+        """Ends the transport of `end` in order once both sides have closed their sending halves."""
         if end.shut and end.eof and end.alive:
             self._at(self._delay(), self._lose, end, None)
 
@@ -169,7 +171,7 @@ class Network(AdapterLoop[H]):
         self._lose_later(end.other)
 
     def _lose_later(self, end: End[H]) -> None:
-        """Loses an end whose other end is gone: soon, or much later if the connection is half-open."""
+        """Ends the transport of `end`, whose other side is gone: soon, or much later if the connection is half-open."""
         end.broken = True
         late = self._chance(self._weather.half_open)
         wait = self._rng.random() * (self._weather.half_open_for if late else 0.5)

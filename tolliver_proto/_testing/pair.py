@@ -67,7 +67,9 @@ class ConnectionPair:
         self._decide = decide or (_accept if accept else None)
 
     def run(self, max_rounds: int = 1000) -> ConnectionPair:
-        """Moves bytes until none are left. Raises RuntimeError if that does not end."""
+        """Moves bytes until none are left; returns itself. Raises RuntimeError if that takes more than `max_rounds`
+        rounds.
+        """
         for _ in range(max_rounds):
             if not (self._move(self.client, self.server) | self._move(self.server, self.client)):
                 return self

@@ -66,7 +66,7 @@ class NoWitness:
 
 
 class Actor(BaseHost):
-    """An instance with a user's program."""
+    """A simulated instance with a user's program, and the connections, handlers and calls of its present life."""
 
     def __init__(self, name: str, uuid: UUID, program: Program, limits: Limits, policy: Policy, crashes: bool) -> None:
         super().__init__(name, uuid, MemoryStore(), limits, 1)
@@ -147,8 +147,10 @@ class Programs(Faults[Actor]):
         policy: Policy | None = None,
         crashes: bool = True,
     ) -> None:
-        """Adds an instance. `program(app)` is called at each start, before the instance dials `remotes`, the names of
-        other instances, which may be added later. With `crashes=False` it has faults of connections and disk alone."""
+        """Adds an instance called `name`. `program(app)` is called at each start, before the instance dials `remotes`,
+        the names of other instances, which may be added later. `subscriptions` are (channel, key) pairs. With
+        `crashes=False` it has faults of connections and disk alone.
+        """
         check(all(name != one.name for one in self._hosts), "there are two instances with the name {}", name)
         uuid = UUID(f"01890000-0000-7000-8000-{len(self._hosts):012x}")
         actor = Actor(name, uuid, program, limits or Limits(), policy or Policy(), crashes)
@@ -157,7 +159,7 @@ class Programs(Faults[Actor]):
         self._hosts.append(actor)
 
     def disk(self, name: str) -> dict[Any, Any]:
-        """Returns the `disk` of an instance: data that its program keeps apart from the store."""
+        """Returns the `disk` of the instance called `name`: data that its program keeps apart from the store."""
         return self._actor(name).disk
 
     # The run.
@@ -237,7 +239,7 @@ class Programs(Faults[Actor]):
             self._at(self._rng.random() * _DOWN, self._start, actor)
 
     def _end_program(self, actor: Actor) -> None:
-        """Ends a life: its functions and its handlers are called no more."""
+        """Ends the present life of an instance: functions and handlers of its program are called no more."""
         assert actor.app is not None
         actor.app.over = True
         actor.calls.clear()
@@ -344,18 +346,20 @@ class Programs(Faults[Actor]):
         self._call(actor, "let_go", [one.delivery for one in gone])
 
     def _handle(self, actor: Actor, born: int) -> None:
-        """Makes the next queued call."""
+        """Makes the next queued call of a handler, if the life `born` goes on."""
         if actor.born == born and actor.calls:
             self._handle_one(actor, born, *actor.calls.popleft())
 
     def _begin_calls(self, actor: Actor, born: int, calls: Calls) -> None:
-        """Makes all calls that may begin for a handler with `lanes`."""
+        """Makes all calls that may begin for a handler with `lanes`, if the life `born` goes on."""
         assert calls.lanes is not None
         while actor.born == born and (settlement := calls.lanes.begin()) is not None:
             self._handle_one(actor, born, settlement, calls)
 
     def _handle_one(self, actor: Actor, born: int, settlement: Settlement, calls: Calls) -> None:
-        """Calls a handler. An exception is a failed attempt (T-45), but a test's own AssertionError ends the run."""
+        """Calls a handler for one delivery in the life `born`; the result is a verdict for `settlement`. An exception
+        is a failed attempt (T-45), but a test's own AssertionError ends the run.
+        """
         ballot = Ballot(settlement, partial(self._end, actor, born, calls))
         delivery = replace(settlement.delivery, settler=ballot)
         assert actor.app is not None

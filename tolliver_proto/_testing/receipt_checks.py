@@ -20,7 +20,9 @@ _DROPPED = ("unwanted", "refused_messages")
 
 
 class Answers:
-    """Checker of the answers to receipts (`Acked`), for one life of an instance."""
+    """Checker of the answers to receipts (the action `Acked`) in one life of an instance: each comes once, when all is
+    settled, and says what was given up.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -36,12 +38,16 @@ class Answers:
         return len(self._asked)
 
     def ask(self, receipt: Receipt, batch: list[Sent]) -> None:
-        """Calls `watch` for a receipt, whose messages in `batch` are stored; `take` checks the answer."""
+        """Asks the node to tell the end of a receipt, whose messages in `batch` are stored; `take` checks the
+        answer.
+        """
         self._asked[receipt] = batch
         self._receipts.update((sent.body, receipt) for sent in batch)
 
     def take(self, receipt: Receipt, error: Undelivered | None, now: float) -> None:
-        """Checks the answer of a receipt: None if all was acknowledged, or which messages were given up."""
+        """Checks the answer of a receipt: `error` is None if all was acknowledged, or tells which messages were given
+        up.
+        """
         batch = self._asked.pop(receipt, None)
         check(batch is not None, "{} is answered, and nobody waits for it (T-54)", receipt)
         assert batch is not None
@@ -72,7 +78,9 @@ class Answers:
             check(settled, "{} is answered as acknowledged: {} has not handled it (T-54)", sent.body, peer)
 
     def given_up(self, peer: UUID, body: bytes) -> None:
-        """Checks that a receipt has the delivery, which was removed without an ack."""
+        """Checks that the answer of a receipt names the delivery, which was removed without an ack. A message without a
+        receipt is right.
+        """
         receipt = self._receipts.get(body)
         told = receipt is None or any(one.peer == peer for one in receipt.undelivered)
         check(told, "{} for {} is given up, and its receipt does not say so (T-54)", body, peer)

@@ -39,7 +39,9 @@ class Shrunk:
 
 
 def kind(failure: SimFailure) -> Kind:
-    """Returns the class of a failure and its place in the code: failures with equal ones mostly have the same cause."""
+    """Returns the class of a failure, and the function and line that raised it: failures with equal ones mostly have
+    the same cause.
+    """
     error = failure.__cause__ or failure
     where, trace = ("", 0), error.__traceback__
     while trace is not None:
@@ -50,7 +52,7 @@ def kind(failure: SimFailure) -> Kind:
 
 
 class Story(Protocol):
-    """A simulation whose `run()` is one whole life."""
+    """A simulation; `run()` carries it out from start to end."""
 
     def run(self) -> object: ...
 
@@ -65,7 +67,10 @@ class Net(Story, Protocol):
 def shrink_seed(
     net: Callable[..., Net], seed: int, seconds: float, lives: int, faults: Collection[str] = tuple(FAULTS)
 ) -> Shrunk | None:
-    """Returns a short life that fails as `net(seed)` does, or None if that does not fail."""
+    """Returns a short simulation that fails as `net(seed)` does, or None if that does not fail.
+
+    Arguments are those of `shrink`; `seconds` is how long the faults last in `net(seed)`.
+    """
     start = {"nodes": net(seed).size, "operations": 80, "seconds": seconds, "never": ()}
     return shrink_from(net, seed, start, lives, faults)
 
@@ -73,7 +78,9 @@ def shrink_seed(
 def shrink_from(
     net: Callable[..., Story], seed: int, start: dict[str, Any], lives: int, faults: Collection[str]
 ) -> Shrunk | None:
-    """Returns a short life that fails as `net(seed)` does, from the scenario `start` on, or None."""
+    """Returns a short simulation that fails as `net(seed)` does, or None if that does not fail. The search begins with
+    the arguments `start`; the others are those of `shrink`.
+    """
 
     def live(seed: int, scenario: dict[str, Any]) -> SimFailure | None:
         try:
@@ -96,7 +103,10 @@ def shrink(
     lives: int,
     faults: Collection[str] = tuple(FAULTS),
 ) -> Shrunk:
-    """Returns the shortest failing life that `lives` tries find; `live` runs a life and returns its failure."""
+    """Returns the shortest simulation found that fails as `failure` does. `live(seed, scenario)` runs one simulation,
+    and returns its failure or None; at most `lives` are run. `faults` names the faults that the search tries to leave
+    out.
+    """
     wanted = kind(failure)
     best = Shrunk(seed, scenario, failure, 0)
     tried = 0

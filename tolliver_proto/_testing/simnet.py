@@ -122,7 +122,7 @@ class Simulation(Handlers):
         self._operate_by = [(weight, do) for weight, do in self._by_weight() if do.__name__ not in unwanted]
 
     def _by_weight(self) -> list[tuple[int, Callable[[Host], None]]]:
-        """Returns the operations of instances with their weights."""
+        """Returns the operations that may happen to an instance, each after its weight: how often it is drawn."""
         operations: list[tuple[int, Callable[[Host], None]]] = [
             (12, self._op_send),
             (5, self._op_send_many),
@@ -162,7 +162,7 @@ class Simulation(Handlers):
     # The run.
 
     def run(self) -> Report:
-        """Runs faults, calm and the comparison; returns the report."""
+        """Runs a time with faults and a calm time, then compares all stores and ledgers; returns the report."""
         try:
             for host in self._hosts:
                 self._start(host)
@@ -229,11 +229,11 @@ class Simulation(Handlers):
             self._ask_for(host, remote)
 
     def _is_late(self, host: Host) -> bool:
-        """True if a host registers its handlers after its connections."""
+        """True if a host registers its handlers after its connections are made."""
         return not host.ledger.ordered and not self._calm
 
     def _given(self, _host: Host) -> Sequence[Subscription] | None:
-        """Returns the subscriptions that a host is given at its opening."""
+        """Returns the subscriptions that a host is given at its opening; None leaves those of its store."""
         return None
 
     def _store_given(self, host: Host, node: Node) -> None:
@@ -303,8 +303,9 @@ class Simulation(Handlers):
         host.ledger.said_gone = {one for one in host.ledger.said_gone if one[0] != peer}  # the peer is not told
 
     def _peer_up(self, host: Host, action: PeerUp) -> None:
-        """Promises kept messages to the peer (T-62): those sent since its request was queued; for a remote that was
-        never up, those sent since `connect`, within 20 s."""
+        """Notes that messages which are kept for a peer are owed to it (T-62): those sent since its request was queued;
+        for a remote that was never up, those sent since `connect`, within 20 s.
+        """
         since, not_kept = host.opening.pop(action.cid, (0, -1))
         asked = host.asked.pop(action.remote, None) if not_kept >= 0 else None
         if asked is not None and host.time(self.now) < asked[0] + _WINDOW:
@@ -460,7 +461,9 @@ class Simulation(Handlers):
             self._call(host, "disconnect", remote)
 
     def _op_restrict(self, host: Host) -> None:
-        """Changes the access rules for a peer (D-4). Permission to publish stays, as those messages are promised."""
+        """Changes the access rules for a random peer (D-4). Permission to publish stays, as messages that the peer has
+        sent were promised.
+        """
         uuid = self._rng.choice(sorted(self._ledgers.keys() - {host.ledger.uuid}))
         rights = self._rng.choice(_RIGHTS)
         self.counts["restrictions"] += 1
@@ -699,7 +702,8 @@ class Simulation(Handlers):
 
     def _nothing_is_forgotten(self, host: Host) -> None:
         """Checks that each message stored for a peer is acknowledged, given up for a reason, lost with a store, or
-        stored still."""
+        stored still. Raises SimFailure else.
+        """
         ledger = host.ledger
         owed = {uuid: host.store.owed(uuid) for uuid in self._ledgers}
         for body, peers in ledger.stored_for.items():

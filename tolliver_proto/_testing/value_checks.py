@@ -59,8 +59,9 @@ class ValueLedger:
         self._number[body] = len(self._number)
 
     def applied(self, operations: Sequence[Operation], may_skip: bool) -> None:
-        """Checks a commit that was applied: each peer gets each value as often as it must. `may_skip`: the node has
-        counted values that it did not store, as a peer's quota was used up."""
+        """Checks a commit that was applied: each peer gets each value as often as it must. With `may_skip` some may be
+        missing: the node has counted values that it did not store, as a peer's quota was used up.
+        """
         newest, last = dict(self.newest), dict(self._last)
         commit = _Commit()
         queued = {peer: {*bodies.values()} for peer, bodies in self._waiting.items()}  # values not to be queued again

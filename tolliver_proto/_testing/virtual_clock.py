@@ -23,7 +23,7 @@ _QUIET = 1.0  # seconds without an event, after which `done` is called
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Result of a simulation. `trace_hash` is the same for the same seed."""
+    """Result of a simulation. `trace_hash` is the hash of all lines of its trace: the same for the same seed."""
 
     seed: int
     trace_hash: int
@@ -35,7 +35,9 @@ class Report:
 
 
 class VirtualClock:
-    """Virtual time, random choices, events, and the trace of them."""
+    """Base of the simulations. It owns the virtual time in seconds, the functions that are due at a time, the random
+    generator, and the trace: a line for each thing that happens.
+    """
 
     def __init__(self, seed: int, dice: Dice, trace: bool) -> None:
         self.seed = seed

@@ -155,7 +155,9 @@ class World(Faults[Host]):
         return WireWitness(host.ledger, is_client, self._revision)
 
     def _reached(self, remote: tuple[int, int]) -> Host:
-        """Returns the host at an address; a second instance has an address of its own."""
+        """Returns the host that a dial of this address reaches; a second program of the same identity has an address of
+        its own.
+        """
         host = self._hosts[remote[0]]
         return host.twin if remote[1] and host.twin is not None else host
 

@@ -63,7 +63,7 @@ class Fields:
         return self.names.index(name)
 
     def maximum(self, name: str) -> int:
-        """The largest unsigned number that the field holds."""
+        """The largest unsigned number that the field called `name` holds."""
         kind = self.spec.split(",")[self.index(name)].split()[0]
         return int(2 ** (8 * Struct(">" + kind).size) - 1)
 
@@ -82,7 +82,7 @@ class Piece(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Fields and parts as far as they are in sight.
+    """Result of `Shape.read`: the fields, and where each part stands, as far as the bytes have them.
 
     `end` is the end of the frame if that is `known`, else the end of its next fields.
     """
@@ -95,7 +95,8 @@ class Reading(NamedTuple):
 
 @frozen
 class Shape:
-    """Fields and parts in the order of the wire: `Shape("I channel, I key, *channel, *key")`.
+    """Layout of one kind of frame: fields of fixed size, and parts of variable length, in the order of the wire, such
+    as `Shape("I channel, I key, *channel, *key")`.
 
     A part is marked with a star; the field of the same name, which stands before the part, has its length in bytes. In
     `Shape("Q channel, *channel, Q key, *key")` each length stands right before its part.
@@ -123,21 +124,23 @@ class Shape:
 
     @property
     def head(self) -> Fields:
-        """Fields before the first part."""
+        """The fields that stand before the first part."""
         return self.pieces[0].fields
 
     @property
     def is_flat(self) -> bool:
-        """True if the head has all lengths."""
+        """True if all lengths stand before the first part."""
         return len(self.pieces) == 1
 
     def maximum(self, name: str) -> int:
-        """The largest unsigned number that the field holds."""
+        """The largest unsigned number that the field called `name` holds."""
         return next(piece.fields.maximum(name) for piece in self.pieces if name in piece.fields.names)
 
     def read(self, data: bytes | bytearray | memoryview, pos: int, end: int) -> Reading:
-        """Reads fields and places of parts from `pos` on, as far as `data` has them before `end`. A length takes no
-        memory."""
+        """Reads the frame that begins at `data[pos]`, as far as its bytes are there, before `end`: the values of its
+        fields, and the offsets of its parts. No part is copied, so a length takes no memory, however large. The result
+        says whether the frame is whole.
+        """
         values: dict[str, Any] = {}
         places: dict[str, tuple[int, int]] = {}
         for fields, parts in self.pieces:
@@ -153,7 +156,9 @@ class Shape:
         return Reading(values, places, pos, True)
 
     def write(self, values: Mapping[str, Any], parts: Mapping[str, bytes]) -> list[bytes]:
-        """Returns the bytes in pieces, which the caller joins."""
+        """Returns the bytes of a frame in pieces, which the caller joins. `values` are those of the fields; the lengths
+        come from `parts`.
+        """
         written: list[bytes] = []
         for fields, names in self.pieces:
             written.append(fields.pack(values))

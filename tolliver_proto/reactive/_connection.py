@@ -155,7 +155,9 @@ class Connection:
         self._end(Signal.TIMEOUT, late, late)
 
     def _read_ahead(self) -> None:
-        """Takes the frames that came in time, up to the awaited one; their events come before the end."""
+        """Parses the frames that came before the deadline, up to the awaited hello or goodbye; `next_event` gives their
+        events before that of the end.
+        """
         waiting, events = self.state, list(self._queue)
         self._queue.clear()
         while self.state is waiting and (event := self.next_event()) is not None:
@@ -194,7 +196,7 @@ class Connection:
 
     @property
     def has_events(self) -> bool:
-        """True if a call has made an event, which needs no further input."""
+        """True if a call, not received bytes, has made an event that `next_event` has not given yet."""
         return bool(self._queue)
 
     def events(self) -> Iterator[Event | Any]:
@@ -221,7 +223,7 @@ class Connection:
         return event
 
     def _take(self, frame: Any) -> Any | None:
-        """Applies a frame; returns its event, or None."""
+        """Applies a received frame to the streams; returns its event for the application, or None if there is none."""
         signal = _SIGNALS.get(type(frame), Signal.TRAFFIC)
         step = TRANSITIONS[self.state].get(signal)
         if step is None:
@@ -276,7 +278,7 @@ class Connection:
         return step.effect
 
     def _end(self, signal: Signal, cause: TolliverError, error: TolliverError | None) -> None:
-        """Ends the streams with `cause`, and the connection with `error`.
+        """Ends the streams with `cause`, and the connection with `error`, None if in order; `signal` moves the state.
 
         Both errors lose their traceback: the frames of the stack would hold this connection in a circle.
         """
@@ -369,8 +371,10 @@ class Connection:
         self._output.write(frame)
 
     def change(self, *, reading: Iterable[Form] = (), writing: Iterable[Form] = ()) -> None:
-        """Changes the forms of frames from the next frame on: for the `take` of an extension whose frames have agreed
-        on the change (R-27). Raises LocalProtocolError for an unknown frame, before anything changes."""
+        """Changes the layout of some kinds of frames from the next frame on, of received and of written ones: for the
+        `take` of an extension whose frames have agreed on the change (R-27). Raises LocalProtocolError for an unknown
+        frame, before anything changes.
+        """
         read, written = self._reading.changed(reading), self._output.layout.changed(writing)
         self._reading, self._output.layout = read, written
         self._decoder.use(read)
@@ -378,7 +382,8 @@ class Connection:
 
     def goodbye(self, reason: str = "", now: float | None = None) -> None:
         """Ends the connection in order: all streams end now, queued bytes go out, Closed follows the peer's goodbye
-        (R-28). A second call does nothing."""
+        (R-28). The peer gets `reason`. A second call does nothing.
+        """
         self._tick(now)
         reason = cut_text(reason, self.limits.max_text)
         if self.state not in ENDING:

@@ -107,7 +107,9 @@ _WRITERS: dict[Kind, Callable[[Any, str, int], bytes]] = {
 
 
 def text_bytes(value: Any, name: str) -> bytes:
-    """Returns the text as UTF-8. Raises LocalProtocolError if that is not possible."""
+    """Returns the text as UTF-8. Raises LocalProtocolError, with the field `name`, for a value that is no text or that
+    UTF-8 cannot carry.
+    """
     try:
         return bytes(value.encode())
     except (UnicodeEncodeError, AttributeError):
@@ -161,7 +163,8 @@ class _List:
 
 
 class Decoder:
-    """Bytes in, frames out, one at a time: no frame is read before it is asked for.
+    """Parser of one direction of a connection: bytes in, frames out, one at a time. No frame is read before it is asked
+    for.
 
     `known(subscriber_id)` is True for ids that were ever subscribed: a signal for another id raises UnexpectedFrame
     before the bytes behind the id are here (R-08). After an error `next_frame` raises the same error again.

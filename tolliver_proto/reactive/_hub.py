@@ -43,7 +43,9 @@ ELEMENT_COST = 128
 
 
 class _Link(BaseLink):
-    """One transport with its connection, and what its application has not taken."""
+    """Record of one connection of a hub: its transport, its machine, and the elements that its application has not
+    taken.
+    """
 
     __slots__ = ("above_high_water", "full", "reason", "share", "told", "unread", "up")
 
@@ -161,7 +163,9 @@ class Hub(ConnectionTable[_Link, Action]):
             connection.cancel(subscriber_id)
 
     def took(self, cid: int, size: int, count: int) -> bool:
-        """Marks `count` handed-out elements, of `size` bytes in all, as taken; returns True if reading resumes."""
+        """Notes that the application has taken `count` elements, of `size` bytes in all; returns True if reading, which
+        was paused, goes on.
+        """
         link = self._links.get(cid)
         if link is None:
             return False
@@ -240,7 +244,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return self._actions.popleft()
 
     def _read(self, link: _Link) -> None:
-        """Reads one event, if the link has a share of this turn left."""
+        """Takes the next event of a connection, if it has not had its share of this turn: an upper bound of events."""
         if not link.share:
             self._rest(link)
             return
@@ -269,7 +273,9 @@ class Hub(ConnectionTable[_Link, Action]):
         self._actions.append(Happened(link.cid, event))
 
     def _count(self, link: _Link, run: Elements) -> None:
-        """Counts a run as unread; pauses reading if that is too much: a peer may have more demand than we can hold."""
+        """Counts elements that the application has not taken yet; pauses reading if they are too many: a peer may have
+        more demand than we can hold.
+        """
         link.unread += sum(map(len, run.elements)) + ELEMENT_COST * len(run.elements)
         if link.unread > self.limits.max_unread and not link.full:
             link.full = True
@@ -284,7 +290,7 @@ class Hub(ConnectionTable[_Link, Action]):
         self._leave(link)
 
     def _leave(self, link: _Link) -> None:
-        """Ends the link's reading for now: it has no event, or no share left in this turn."""
+        """Goes on to the next connection: this one has no event, or no share left in this turn."""
         self._readable.pop(link, None)
         self._writable[link] = None
         self._pace(link)

@@ -21,13 +21,15 @@ _DOUBTFUL = (_varint.Short, _varint.TooLong, IndexError)
 
 
 class Heads(NamedTuple):
-    """First bytes of frames with one element, and with several: the type number; for one stream, its id follows."""
+    """First bytes of a stream's frames, all before the element: those of a frame with one element (`plain`), and of one
+    with several (`packed`). Without a stream they are the type numbers alone; for one stream, its id follows.
+    """
 
     plain: bytes
     packed: bytes
 
     def of(self, subscriber_id: int) -> Heads:
-        """Returns the heads of one stream, from the heads of all."""
+        """Returns a copy whose first bytes also have the id of one stream, from those with the type numbers alone."""
         number = _varint.write(subscriber_id)
         return Heads(self.plain + number, self.packed + number)
 
@@ -52,7 +54,9 @@ def _free_parts(head: bytes, elements: Sequence[bytes]) -> list[bytes]:
 
 
 def _fixed_parts(heads: Heads, elements: Sequence[bytes], most: int) -> list[bytes]:
-    """Makes packed frames of at most `most` elements of one size; a frame for a single element is not packed."""
+    """Returns the pieces of packed frames, each of at most `most` elements of one size; a frame for a single element is
+    not packed.
+    """
     parts: list[bytes] = []
     for start in range(0, len(elements), most):
         some = elements[start : start + most]
@@ -65,7 +69,9 @@ def _fixed_parts(heads: Heads, elements: Sequence[bytes], most: int) -> list[byt
 
 
 def read(heads: Heads, data: bytes, pos: int, size: int, room: int, limits: Limits) -> tuple[list[bytes], int]:
-    """Returns the whole elements of a stream at `data[pos:]`, at most `room`, and the end of the last one."""
+    """Returns the whole elements of a stream that stand one after the other at `data[pos:]`, at most `room`, and the
+    offset behind the last one. `size` is the stream's element size in bytes; with 0 each element has a length.
+    """
     if size:
         return _read_fixed(heads, data, pos, size, room, limits.max_packed)
     return _read_free(heads.plain, data, pos, room, limits.max_element)
@@ -119,7 +125,7 @@ def _read_fixed(heads: Heads, data: bytes, pos: int, size: int, room: int, most:
 
 
 def cut(data: bytes, start: int, end: int, size: int) -> list[bytes]:
-    """Cuts `data[start:end]` into elements of one size."""
+    """Cuts `data[start:end]` into elements of `size` bytes each."""
     found: list[bytes] = []
     stride = size * _AT_ONCE
     while end - start >= stride:

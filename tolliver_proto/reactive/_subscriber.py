@@ -49,7 +49,7 @@ class Subscriber:
     # Calls.
 
     def subscribe(self, name: str, initial_demand: int) -> int:
-        """Asks for a stream; returns its id."""
+        """Asks for `initial_demand` elements of the publisher `name`; returns the id of the new stream."""
         demand = max(0, min(_whole(initial_demand, "initial_demand"), MAX_LONG))
         self._check_room(name)
         highest = self._ids.highest
@@ -85,7 +85,7 @@ class Subscriber:
             self._ids.cancelled(subscriber_id)
 
     def told(self, subscriber_id: int) -> None:
-        """Frees the id of a stream that this side has failed, now that the application has the error."""
+        """Frees the id of a stream that this side has ended with an error, now that the application has that error."""
         if subscriber_id in self._untold:
             self._untold.remove(subscriber_id)
             self._ids.cancelled(subscriber_id)
@@ -135,7 +135,7 @@ class Subscriber:
         return stream.requested - stream.received if stream is not None and stream.state in TAKING else 0
 
     def took(self, subscriber_id: int, count: int) -> None:
-        """Counts received elements, which the caller has compared with `room`."""
+        """Counts `count` received elements of a stream; the caller has compared the number with `room`."""
         self._streams[subscriber_id].received += count
 
     def _step(self, frame: Frame, stream: _Stream | None) -> Step:
@@ -155,7 +155,9 @@ class Subscriber:
             del self._streams[subscriber_id]
 
     def _count(self, frame: Frame, stream: _Stream) -> bool:
-        """Counts received elements; returns True if there are any (R-22), and all of them were requested (R-18)."""
+        """Counts the received elements of a frame; returns True if there are any (R-22), and all of them were requested
+        (R-18).
+        """
         count = len(frame.elements) if isinstance(frame, OnNextPacked) else 1
         self.empty_packs += not count
         stream.received += count
@@ -169,7 +171,7 @@ class Subscriber:
         return count > 0
 
     def _give_up(self, subscriber_id: int, stream: _Stream, text: str) -> None:
-        """Cancels the stream, and gives the application an error (R-16, R-18)."""
+        """Cancels the stream, and gives the application an OnError with `text` (R-16, R-18)."""
         self._leave(subscriber_id, stream)
         self._untold.add(subscriber_id)
         self._emit(OnError(subscriber_id, text))

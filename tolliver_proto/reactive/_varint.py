@@ -36,7 +36,7 @@ def write(number: int) -> bytes:
 
 
 def read(data: bytes, pos: int) -> tuple[int, int]:
-    """Returns the number at `pos` and its end. Raises Short or TooLong."""
+    """Returns the number that is written at `data[pos:]`, and the offset behind it. Raises Short or TooLong."""
     number = shift = 0
     try:
         byte = data[pos]

@@ -70,7 +70,9 @@ class ConnectionPair:
         self._react = react
 
     def run(self, max_rounds: int = 10_000) -> ConnectionPair:
-        """Moves bytes until none are left. Raises RuntimeError if that does not end, RuleBroken from the monitor."""
+        """Moves bytes until none are left; returns itself. Raises RuntimeError if that takes more than `max_rounds`
+        rounds, RuleBroken from the monitor.
+        """
         for _ in range(max_rounds):
             moved = [self.deliver(side) for side in (self.client, self.server)]
             if not any(moved):

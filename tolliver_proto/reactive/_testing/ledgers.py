@@ -45,7 +45,7 @@ class Plan(NamedTuple):
         return b"" if index % 11 == 5 else text + b"." * (index * 7 % 40)
 
     def left(self, index: int) -> int:
-        """Returns the number of elements from `index` on."""
+        """Returns the number of elements of the plan from number `index`, counted from 0, to its end."""
         return MAX_LONG if self.ending == "endless" else self.length - index
 
 
@@ -55,7 +55,7 @@ def cost(elements: list[bytes]) -> int:
 
 
 class OutboundStream:
-    """Expected state of a stream that a host publishes."""
+    """Expected state of a stream that a host publishes: its plan, and the elements that were requested and sent."""
 
     def __init__(self, key: Key, plan: Plan, demand: int) -> None:
         self.key = key
@@ -69,7 +69,7 @@ class OutboundStream:
         self.granted = min(self.granted + count, MAX_LONG)
 
     def next(self, count: int) -> list[bytes]:
-        """Returns the next elements, and counts them as sent."""
+        """Returns the next `count` elements of the plan, and counts them as sent."""
         check(
             self.granted == MAX_LONG or self.sent + count <= self.granted,
             f"{self.key} is pulled for {count} more than the {self.sent} of {self.granted} (rule 1.1)",
@@ -80,7 +80,9 @@ class OutboundStream:
 
 
 class InboundStream:
-    """Expected state of a stream that a host subscribes to."""
+    """Expected state of a stream that a host subscribes to: its plan, and the elements that were requested and have
+    come.
+    """
 
     def __init__(self, key: Key, plan: Plan, window: int, demand: int) -> None:
         self.key = key
@@ -117,7 +119,9 @@ class InboundStream:
         self.unread.extend(event.elements)
 
     def on_end(self, event: OnComplete | OnError, *, excused: bool = False) -> None:
-        """Checks the end of the stream. `excused`: its publisher sends more than was requested (R-18)."""
+        """Checks the end of the stream. `excused`: its publisher sends more than was requested (R-18). An end that the
+        plan does not have is allowed then.
+        """
         check(not self.over, f"{self.key} ends twice (rule 1.7)")
         self.over = True
         if isinstance(event, OnError) and event.cause is not None:

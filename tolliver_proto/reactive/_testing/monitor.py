@@ -46,7 +46,9 @@ class RuleBroken(AssertionError):
 
 @dataclass(slots=True)
 class _Ledger:
-    """Demand and progress of a stream, as its publisher has to know them."""
+    """Demand and progress of one stream, as its publisher knows them from the bytes that it has processed. `generation`
+    is the number of the subscription on the connection.
+    """
 
     generation: int
     demand: int
@@ -54,7 +56,9 @@ class _Ledger:
 
 
 class _Side:
-    """Frames that one side has emitted and processed."""
+    """State of one side of the connection: the frames that it has emitted and the other has not processed, its streams,
+    and its offset in bytes.
+    """
 
     def __init__(self, role: Role, layout: Layout) -> None:
         self.role = role
@@ -96,7 +100,9 @@ class WireMonitor:
         self._checked.discard(role)
 
     def emitted(self, by: Role, data: bytes) -> None:
-        """Judges bytes that `by` emits; `processed` was called before for all input that it has processed."""
+        """Judges `data`, bytes that the side `by` emits; `processed` was called before for all input that it has
+        processed.
+        """
         side, checked = self._sides[by], by in self._checked
         side.decoder.feed(data)
         try:
@@ -108,7 +114,7 @@ class WireMonitor:
                 self._broken("R-02", side, f"sends what is no frame: {error}")
 
     def processed(self, by: Role, upto: int) -> None:
-        """Notes that `by` has processed the other side's first `upto` bytes."""
+        """Notes that the side `by` has processed the other side's first `upto` bytes."""
         side, other = self._sides[by], self._sides[_OTHER[by]]
         while other.emitted and other.emitted[0][0] <= upto:
             _, frame, generation = other.emitted.popleft()
@@ -121,7 +127,8 @@ class WireMonitor:
 
     def _generation_of(self, side: _Side, frame: Any, checked: bool) -> int:
         """Returns the number of the subscription that a frame begins or belongs to; 0 if there is none, or if a side
-        that is not judged breaks a rule."""
+        that is not judged breaks a rule. `checked` is True if `side` is judged.
+        """
         try:
             return self._emit(side, frame)
         except RuleBroken:
@@ -225,7 +232,9 @@ class WireMonitor:
             self._refuse(side, frame.subscriber_id)
 
     def _refuse(self, side: _Side, subscriber_id: int) -> None:
-        """Ends the ledger of a stream that must end with an error now (rule 3.9)."""
+        """Notes that the stream of this id must end with an error now: its subscriber has requested less than 1 (rule
+        3.9).
+        """
         generation = side.ledgers[subscriber_id].generation
         self._close(side, subscriber_id)
         side.owed[subscriber_id].append((OnError, generation))

@@ -124,7 +124,7 @@ class Network(World):
         self._finish(end)
 
     def _finish(self, end: End) -> None:
-        """Ends the transport in order once both halves have ended."""
+        """Ends the transport of `end` in order once both sides have closed their sending halves."""
         if end.shut and end.eof and end.alive:
             self._at(self._delay(), self._lose, end, None)
 
@@ -134,7 +134,7 @@ class Network(World):
         self._lose_later(end.other)
 
     def _lose_later(self, end: End) -> None:
-        """Loses an end whose other end is gone: soon, or much later if the connection is half-open."""
+        """Ends the transport of `end`, whose other side is gone: soon, or much later if the connection is half-open."""
         end.broken = True
         late = self._chance(self._weather.half_open)
         wait = self._rng.random() * (self._weather.half_open_for if late else 0.5)

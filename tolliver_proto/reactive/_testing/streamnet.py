@@ -109,7 +109,7 @@ class Simulation(Network):
     # The run.
 
     def run(self) -> Report:
-        """Runs faults, calm and closing; returns the report."""
+        """Runs a time with faults and a calm time, then closes all hubs; returns the report."""
         try:
             for host in self._hosts:
                 self._start(host)
@@ -229,7 +229,7 @@ class Simulation(Network):
         self._pump(host, feed)
 
     def _pump(self, host: Host, feed: OutboundStream) -> None:
-        """Pulls the source while elements are wanted and the source has some."""
+        """Sends elements of a publication while the subscriber wants some and the source has some."""
         if host.feeds.get(feed.key) is not feed or feed.busy or not feed.accepted:
             return
         more = True
@@ -244,7 +244,7 @@ class Simulation(Network):
         self._turn(host)
 
     def _overreach(self, host: Host, feed: OutboundStream) -> None:
-        """Checks that one element more than the demand is refused, without any change (rule 1.1)."""
+        """Checks that the hub refuses one element more than the demand, and changes nothing (rule 1.1)."""
         connection = host.hub._links[feed.key[0]].connection
         assert connection is not None
         demand = connection.demand(feed.key[1])
@@ -359,7 +359,7 @@ class Simulation(Network):
             self._subscribe(host, self._rng.choice(cids))
 
     def _opened(self, end: End) -> None:
-        """Lets a client subscribe, request and cancel before the peer's hello (R-25)."""
+        """Lets the client whose transport `end` is subscribe, request and cancel before the peer's hello (R-25)."""
         if end.role is Role.CLIENT and not self._calm and self._chance(_EAGER):
             for _ in range(self._rng.randint(1, 3)):
                 self._subscribe(end.host, end.cid)
@@ -431,7 +431,7 @@ class Simulation(Network):
                 self._lose_later(side)
 
     def _op_cut(self, host: Host) -> None:
-        """Ends a host's input at any byte, without a goodbye (R-30); its output goes on."""
+        """Ends a host's input after any byte, without a goodbye (R-30); its output goes on."""
         if host.ends:
             self.counts["cuts"] += 1
             end = self._rng.choice(list(host.ends.values()))
@@ -456,7 +456,9 @@ class Simulation(Network):
             self._drain_later(host, self._rng.random() * _HELD_UP)
 
     def _op_overreach(self, host: Host) -> None:
-        """Makes a source send more than was requested (R-18): its hub, which would refuse that, gets a false demand."""
+        """Makes a source send more than was requested (R-18). Its hub would refuse that, so its count of requested
+        elements is raised first.
+        """
         given = [
             (feed, end, stream)
             for feed in host.feeds.values()

@@ -249,7 +249,7 @@ class World(VirtualClock):
         self._turn(host)
 
     def _turn(self, host: Host) -> None:
-        """Carries out the hub's actions now, or a little later."""
+        """Carries out the actions that the host's hub has, now or a little later."""
         if host.turning or host.waiting:
             return
         if self._chance(self._weather.late_drain):
