@@ -22,8 +22,9 @@ _ANYTHING: tuple[Pattern, ...] = (("*", "*"),)
 
 
 def _is_covered(patterns: Iterable[Pattern], channel: str, key: str) -> bool:
-    """True if one pattern covers both names. Only "*" covers the empty name, which is the wildcard of a
-    subscription."""
+    """True if one of the patterns covers all that a subscription to these names matches. Only "*" covers the empty
+    name, which is the wildcard of a subscription.
+    """
     return any(_has(pattern[0], channel) and _has(pattern[1], key) for pattern in patterns)
 
 
@@ -79,7 +80,7 @@ class Rights:
         return _is_covered(self.publish, channel, key)
 
     def granted(self, subscriptions: frozenset[Subscription]) -> frozenset[Subscription]:
-        """The subscriptions among these that the peer may have."""
+        """Returns those of the subscriptions that the peer may have."""
         if self == _EVERYTHING:
             return subscriptions
         return frozenset(filter(self.may_subscribe, subscriptions))

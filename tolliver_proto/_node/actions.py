@@ -94,7 +94,9 @@ class Delivery:
         self.settler.settle((self,), False if retry_in is None else HandleAgain(retry_in))
 
     def give_up(self, reason: str) -> None:
-        """Marks the message as never to be handled: it is kept as a dead letter, and acknowledged (T-47, P-23)."""
+        """Marks the message as never to be handled: it is kept as a dead letter, and acknowledged (T-47, P-23).
+        `reason` is a text for the operator.
+        """
         if self.settler is None:
             raise _no_settler()
         self.settler.settle((self,), GiveUp(reason))
@@ -160,7 +162,9 @@ class Receipt:
         return tuple(Undelivered(peer, reason, count) for (peer, reason), count in given_up.items())
 
     def give_up(self, peer: UUID | None, reason: UndeliveredReason, count: int) -> None:
-        """For the node: records that the peer will not acknowledge `count` of the messages."""
+        """For the node: records that the peer, or no recipient for None, will not acknowledge `count` of the messages,
+        for this reason.
+        """
         given_up = self._given_up = self._given_up or {}
         given_up[peer, reason] = given_up.get((peer, reason), 0) + count
 
@@ -169,7 +173,7 @@ class Receipt:
 
 
 class Rider(Receipt):
-    """Receipt of a send in whose commit a pattern stores data of its own."""
+    """Receipt of a send in whose commit a pattern, such as a work queue, stores data of its own."""
 
     __slots__ = ()
 
@@ -193,8 +197,9 @@ class Reply:
 
 
 class Asked:
-    """A request in progress, until Answered names it. A `durable` one is stored, one that `gathers` collects all
-    answers."""
+    """A request in progress, until the action Answered names it. A `durable` one is stored, one that `gathers` collects
+    all answers.
+    """
 
     __slots__ = (
         "body",
@@ -372,7 +377,8 @@ class Stored:
 @record
 class Acked:
     """Every recipient has acknowledged all messages of these receipts, for which `watch` was called; with an error,
-    some messages were given up (T-54)."""
+    some messages were given up (T-54).
+    """
 
     tokens: Sequence[Receipt]
     error: Undelivered | None = None

@@ -28,7 +28,7 @@ from .policy import Policy
 
 
 class Context(TableState[Link, Action]):
-    """Time, timers, actions, connections, peers, options."""
+    """State that all parts of a node share: time, timers, actions, connections, peers, options."""
 
     def __init__(
         self,
@@ -90,7 +90,9 @@ class Context(TableState[Link, Action]):
         remote: Remote | None = None,
         cause: DialCause | None = None,
     ) -> None:
-        """Reports to an operator; of a frequent kind the first at once, then a sum each minute."""
+        """Reports an event to the operator; of a frequent kind the first at once, then a sum each minute. `peer`,
+        `remote` and `cause` say what it is about, as far as they are known.
+        """
         self.counts[f"notices_{kind}"] += 1
         if kind not in THROTTLED or self.tally.is_first(kind, peer, detail, self.now):
             self.actions.append(Notice(kind, peer, detail, remote, cause))
@@ -106,7 +108,7 @@ class Context(TableState[Link, Action]):
         self.drops.fall_due(subject, self.now)
 
     def begin_to_close(self) -> None:
-        """Makes and takes no connections from now on."""
+        """Notes that the node closes: it makes and takes no connections from now on."""
         self.closing = True
 
     def rule(self, acl: Acl) -> None:
@@ -125,10 +127,12 @@ class Context(TableState[Link, Action]):
         self.actions.append(run)
 
     def end_run(self) -> None:
-        """Ends the current run: deliveries from now on go into another Deliver."""
+        """Ends the action Deliver that is being collected: deliveries from now on go into another one."""
         self.run = None
 
     def go_on_reading(self, link: Link, reason: Hold) -> None:
-        """Ends this reason to wait: buffered messages are read first, then the socket."""
+        """Ends one reason for which the link waits. Without another one messages are read again: buffered ones first,
+        then those of the socket.
+        """
         link.release(reason)
         self.readable[link] = None

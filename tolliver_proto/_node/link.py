@@ -64,7 +64,7 @@ class PeerSubscriptions:
         self.obeyed_at: float = -inf  # time of the last resend that the peer asked for
 
     def holds(self, channel: str, key: str) -> bool:
-        """True if such a message waits until the peer's live connection wants it (T-61, T-70)."""
+        """True if a message of these names waits until the peer's live connection wants it (T-61, T-70)."""
         if not self.kept_back:
             return False
         pairs = matching(channel, key)
@@ -123,7 +123,9 @@ class Peer:
 
 
 class Recipients:
-    """The peers that get a message, each once (T-25), and their UUIDs."""
+    """The peers that get a message, each once (T-25), and their UUIDs. Messages in a row for the same peers share one
+    object.
+    """
 
     __slots__ = ("ids", "peers")
 
@@ -229,7 +231,7 @@ class Link(BaseLink):
         self.answers: int = 0  # bytes of answers caused by the peer, behind the outstanding Transmit
 
     def hold(self, reason: Hold) -> None:
-        """Adds a reason to take no events from the link."""
+        """Takes no events from the link until `release` with the same reason."""
         self.holding |= reason
 
     def release(self, reason: Hold) -> None:
@@ -237,7 +239,9 @@ class Link(BaseLink):
         self.holding &= ~reason
 
     def bear_fruit(self) -> None:
-        """Records that a message was acknowledged on the link, which resets the backoff of its remote (T-76)."""
+        """Records that a message was acknowledged on the link, so that the next dial of its remote after a loss comes
+        soon (T-76).
+        """
         self.fruitful = True
 
     @property

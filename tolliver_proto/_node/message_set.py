@@ -35,7 +35,7 @@ _PEERS_UNSEEN = 512  # numbers that may be in use without a row
 
 
 def checksum_of(message: Message) -> int:
-    """The crc32 of the lengths of channel and key, four bytes each, then channel, key and body."""
+    """Returns the crc32 of the lengths of channel and key, four bytes each, then channel, key and body."""
     return crc32(message.body, _names_checksum(message.channel, message.key))
 
 
@@ -57,7 +57,9 @@ _NOT, _BY_ID, _YES = Known
 
 
 class MessageSet:
-    """Messages, oldest first. `room` is the expected number of messages: up to it the index is never rebuilt."""
+    """Set of messages that were received, each as sender, wire id and checksum, oldest first. `room` is the expected
+    number of messages: up to it the index is never rebuilt.
+    """
 
     def __init__(self, room: int = 0, messages: Iterable[Handled] = ()) -> None:
         self.room = room
@@ -102,7 +104,9 @@ class MessageSet:
         return list(self._numbers)
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
-        """Returns whether the set has this message, another one of its id, or neither."""
+        """Looks a message up by sender, wire id and checksum. Returns whether the set has this message, another one of
+        its id, or neither.
+        """
         number = self._numbers.get(peer)
         if number is None:
             return _NOT
@@ -115,7 +119,9 @@ class MessageSet:
         return _NOT
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
-        """Adds the message as the newest, unless it is known. Returns what was known before."""
+        """Adds the message as the newest, unless it is known; a `checksum` of None stands for any. Returns what was
+        known before.
+        """
         while self._count == self._size:
             self._grow()
         number = self._numbers.get(peer)

@@ -237,7 +237,7 @@ class Node:
         self._commits.begin(batch)
 
     def committed(self, batch_id: int, now: float | None = None) -> None:
-        """Reports that the Commit is durable."""
+        """Reports that the action Commit with this id is durable."""
         self._commits.committed(batch_id, now)
         if self._sender.blocked or self._hooks.room_is_back:
             self._sender.unblock()
@@ -253,7 +253,9 @@ class Node:
         self._sender.unblock()
 
     def notice(self, kind: NoticeKind, detail: str, peer: UUID | None = None, now: float | None = None) -> None:
-        """Reports something of a store or an adapter to the operator: counted, and handed out as a Notice."""
+        """Reports an event of this kind, of a store or an adapter, to the operator: counted, and handed out as a
+        Notice.
+        """
         self._context.tick(now)
         self._context.notice(kind, peer, detail)
 
@@ -272,7 +274,7 @@ class Node:
         return cast(P, known)
 
     def used(self, kind: PatternKind[P]) -> P | None:
-        """The node's pattern of this kind, if it is in use."""
+        """The node's pattern of this kind, None if it is not in use."""
         return cast("P | None", self._patterns.get(kind))
 
     def close(self, now: float | None = None) -> None:
@@ -426,7 +428,7 @@ class Node:
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
     ) -> None:
-        """Takes the result of a Find."""
+        """Takes the result of the action Find with this id: its rows, or the error of the store."""
         self._commits.found(search_id, rows, error, now)
 
     def subscribed(self, channel: str, key: str, is_connected: bool = False) -> int:
@@ -468,7 +470,9 @@ class Node:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Stores a message for every peer that subscribes to it; like `send_many` with one item."""
+        """Stores a message for every peer that subscribes to it. The arguments are those of `send_many`, which gets one
+        item.
+        """
         return self._sender.send(
             channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
         )
@@ -507,7 +511,7 @@ class Node:
         return self._sender.unreliable_send(channel, key, body, now, to=to)
 
     def fetched(self, peer: UUID, rows: Sequence[Row], now: float | None = None) -> None:
-        """Takes the result of a Fetch; in the order of the fetches."""
+        """Takes the rows that the action Fetch for this peer has read; in the order of the fetches."""
         self._transmission.fetched(peer, rows, now)
 
     def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
@@ -621,7 +625,9 @@ class Node:
         self._settling.give_up(deliveries, reason, now)
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
-        """Begins the handshake: the transport stands, and `identity` is what its certificate proves."""
+        """Begins the handshake of the connection, whose transport stands; `identity` is what its certificate proves,
+        None for a plain connection.
+        """
         self._links.opened(cid, role, identity, now)
 
     @property
@@ -642,15 +648,17 @@ class Node:
         self._links.receive_data(cid, data, now)
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
-        """Reports that the peer has ended its half in order."""
+        """Reports that the peer has closed its sending half of the connection in order."""
         self._links.receive_eof(cid, now)
 
     def sent(self, cid: int, now: float | None = None) -> None:
-        """Reports that the socket has taken the outstanding Transmit."""
+        """Reports that the socket has taken all bytes of the connection's outstanding Transmit."""
         self._links.sent(cid, now)
 
     def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
-        """Reports the end of the transport. Bytes received before are still handled."""
+        """Reports that the transport of the connection has ended: with `error`, or in order for None. Bytes received
+        before are still handled.
+        """
         self._links.lost(cid, error, now)
 
     def next_timeout(self) -> float | None:

@@ -47,7 +47,9 @@ class NoticeTally:
         self._untold: defaultdict[NoticeKind, dict[UUID | None, tuple[int, str]]] = defaultdict(dict)
 
     def add(self, kind: NoticeKind, peer: UUID | None, count: int, text: str, now: float) -> None:
-        """Counts events; reports the first ones at once. `text` is the notice's text after the count."""
+        """Counts `count` events of this kind at a peer; reports the first ones at once. `text` is the notice's text
+        after the count.
+        """
         if self._is_first(kind, peer, count, text):
             self._say(kind, self._place(kind, peer), count, text, now)
 
@@ -108,7 +110,7 @@ class Drops:
         self._untold: dict[Subject, Counter[str]] = {}
 
     def add(self, kind: NoticeKind, peer: UUID | None, name: str, now: float) -> None:
-        """Counts a dropped message. `name` is a channel or a reason."""
+        """Counts a message that was dropped, with the kind of its notice. `name` is a channel or a reason."""
         subject = kind, peer
         counts = self._untold.get(subject)
         if counts is None:

@@ -25,7 +25,7 @@ class EndCause(StrEnum):
 
     @staticmethod
     def of(error: TolliverError | None) -> EndCause:
-        """The cause for the error of PeerDown."""
+        """Returns the cause that the error of the action PeerDown stands for."""
         if error is None:
             return EndCause.IN_ORDER
         if isinstance(error, RemoteProtocolError):

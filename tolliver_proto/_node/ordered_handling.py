@@ -16,7 +16,9 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Lanes(Generic[T]):
-    """Items that wait, and items that have begun. `lane` returns the lane of an item; None: each item has its own."""
+    """Items that wait, and items that have begun; at most one of a lane at a time, such as the messages of one key.
+    `lane` returns the lane of an item; None: each item has its own.
+    """
 
     __slots__ = ("_at_work", "_lane", "_most", "_ready", "_waiting")
 

@@ -70,7 +70,9 @@ class Kept:
         self.excluded.add(peer)
 
     def claim(self, peer: Peer) -> bool:
-        """Adds the peer to the recipients; returns True if all recipients before had acknowledged the message."""
+        """Adds the peer to the recipients. Returns True if all recipients before had acknowledged the message, so that
+        it has an owner again.
+        """
         self.exclude(peer)
         self.owed += 1
         self.owners += 1
@@ -85,7 +87,9 @@ class Kept:
 
 
 class Batch:
-    """One commit in the making."""
+    """Changes that wait for the next commit, or for the running one to end: the operations for the store, and what is
+    to be done after it.
+    """
 
     def __init__(self) -> None:
         # Messages to store, with their recipients, and the receipts that tell of the commit.
@@ -113,7 +117,9 @@ class Batch:
 
     @property
     def urgent(self) -> bool:
-        """True if something waits for this commit. Removals alone are not urgent: they go with the next commit."""
+        """True if something waits for this commit, so that it begins at once. Removals alone are not urgent: they go
+        with the next commit.
+        """
         return bool(self.stored or self.operations or self.tokens or self.acks or self.then)
 
     @property
@@ -167,7 +173,7 @@ class Batch:
         return operations
 
     def follow(self, failed: Batch) -> None:
-        """Takes over the removals of the failed commit, and undoes its other changes.
+        """Takes over the removals of the batch whose commit has failed, and undoes its other changes.
 
         A change that this batch has made again is not undone now: this batch inherits the older `undo`.
         """

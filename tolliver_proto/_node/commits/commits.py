@@ -78,7 +78,9 @@ class OutboxSearch:
             self._when_stored(self._go_on)
 
     def _go_on(self, error: TolliverError | None) -> None:
-        """Asks for the next piece or, at the end of this search, begins the next search."""
+        """Asks the store for the next piece. At the end of this search, which `error` ends too, begins the next
+        search.
+        """
         search = self._searches[0]
         if error is None and not search.over:
             self._last_id = next(self._ids)
@@ -93,7 +95,9 @@ class OutboxSearch:
             self._when_stored(self._go_on)
 
     def found(self, search_id: int, rows: Sequence[Found], error: TolliverError | None) -> None:
-        """Takes the result of a Find; ignores a Find of another queue."""
+        """Takes the result of the action Find with this id: its rows, or the error of the store. Ignores a Find of
+        another queue.
+        """
         if search_id != self._last_id or not self._asked:
             return
         self._asked = False
@@ -115,7 +119,9 @@ STORE_RETRY = 1.0
 
 
 class Commits:
-    """The gathering batch, at most one running commit, and at most one running search of each queue."""
+    """Owner of the batch that collects changes, of at most one running commit, and of at most one running search of
+    each queue.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -144,13 +150,13 @@ class Commits:
         self._done, self._undone = done, undone
 
     def take(self) -> Batch:
-        """Returns the gathered batch, with all removals, and starts an empty one."""
+        """Returns the batch of changes collected so far, with all removals, and starts an empty one."""
         self.removals_due = False
         batch, self.batch = self.batch, Batch()
         return batch
 
     def remove_now(self) -> None:
-        """Makes the waiting removals due now, so that they need no other change to be committed with."""
+        """Has the removals that wait for another change committed now, without one."""
         self.removals_due = True
 
     def begin(self, batch: Batch) -> None:
@@ -181,8 +187,9 @@ class Commits:
         return (self.batch,) if self.running is None else (self.batch, self.running[1])
 
     def committed(self, batch_id: int, now: float | None) -> None:
-        """Completes the running commit, which is durable: its effects here, then those in the parts above, then the
-        calls that wait for it (`then`)."""
+        """Completes the running commit, which has this id and is durable: its effects here, then those in the parts
+        above, then the calls that wait for it (`then`).
+        """
         self._context.tick(now)
         if self.running is None or self.running[0] != batch_id:
             return
@@ -202,8 +209,9 @@ class Commits:
             go_on(None)
 
     def failed(self, batch_id: int, error: TolliverError, now: float | None) -> bool:
-        """Undoes the running commit, which was not applied. Returns True if even a commit without messages failed while
-        the disk is full."""
+        """Undoes the running commit, which has this id and was not applied because of `error`. Returns True if even a
+        commit without messages failed while the disk is full.
+        """
         self._context.tick(now)
         if self.running is None or self.running[0] != batch_id:
             return False
@@ -235,7 +243,9 @@ class Commits:
     def found(
         self, search_id: int, rows: Sequence[Found], error: TolliverError | None = None, now: float | None = None
     ) -> None:
-        """Takes the result of a Find, for the queue that asked."""
+        """Takes the result of the action Find with this id, for the queue that asked: the rows, or the error of the
+        store.
+        """
         self._context.tick(now)
         for searches in (self.room_searches, self.searches):
             searches.found(search_id, rows, error)

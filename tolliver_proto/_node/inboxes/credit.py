@@ -34,12 +34,14 @@ class Calls:
         self.armed = False  # a timer is set to check the calls
 
     def oldest(self) -> tuple[Delivery, float] | None:
-        """The oldest call and its start, in seconds of the node's clock."""
+        """The delivery of the oldest call, and its start in seconds of the node's clock; None without a call."""
         return next(iter(self.begun.items()), None)
 
 
 class Credit:
-    """Credit of the peers, bounds of the handlers, and calls in progress."""
+    """Flow control of received messages: what each peer has used of its credit (the messages and bytes that it may have
+    unsettled here), the bounds of single handlers, and the calls in progress.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -101,7 +103,9 @@ class Credit:
             del self._calls[handler]
 
     def _look_at_calls(self, handler: Handler, calls: Calls, stuck_after: float) -> None:
-        """Marks the handler as stuck or not by its oldest call; a handler that is not stuck is checked again later."""
+        """Marks the handler as stuck if its oldest call runs for `stuck_after` seconds, else as not stuck; a handler
+        that is not stuck is checked again later.
+        """
         oldest = calls.oldest()
         due = stuck_after + (self._context.now if oldest is None else oldest[1])
         is_stuck = due <= self._context.now
@@ -153,8 +157,9 @@ class Credit:
             self._actions.append(TakeBack(handler, peer.uuid))
 
     def _exhaust_all(self) -> None:
-        """Stops reading from peers whose credit is used up, now that deliveries of a stuck handler take credit
-        again."""
+        """Stops reading from the peers whose credit is used up now, as the deliveries of a handler that is no longer
+        stuck count again.
+        """
         for peer in self._peers.values():
             if not peer.inbox.exhausted and self._is_exhausted(peer.inbox):
                 self.exhaust_credit(peer)
@@ -168,8 +173,9 @@ class Credit:
             self._context.go_on_reading(link, Hold.CREDIT)
 
     def _is_exhausted(self, inbox: Inbox, share: int = 1) -> bool:
-        """True if the peer's unsettled messages or bytes reach 1/`share` of the limits or of a handler's bound
-        (D-9)."""
+        """True if the peer's unsettled messages or bytes reach the limits or the bound of a handler, divided by `share`
+        (D-9).
+        """
         if any(bound.is_full(share) and bound.handler not in self.stuck for bound in inbox.bounds):
             return True
         return inbox.count * share >= self._limits.inbox_messages or inbox.size * share >= self._limits.inbox_bytes
@@ -202,7 +208,9 @@ class Credit:
             self.give_back_credit(inbox, uuid)
 
     def take_settled(self, delivery: Delivery, inbox: Inbox) -> bool:
-        """Marks the delivery as settled and frees its credit; returns False if it was settled before."""
+        """Marks the delivery as settled and frees its credit; returns False if it was settled before. The inbox is that
+        of the sender.
+        """
         if not inbox.remove(delivery):
             return False
         self.uncount(delivery)
@@ -210,28 +218,33 @@ class Credit:
         return True
 
     def give_back_credit(self, inbox: Inbox, uuid: UUID) -> None:
-        """Resumes reading from the peer where enough was settled; forgets a derived identity's empty inbox."""
+        """Resumes reading from the peer `uuid` if enough was settled; forgets a derived identity's empty inbox."""
         if inbox.exhausted and not self._is_exhausted(inbox, 2):
             self._release_credit(inbox, self._peers.get(uuid))
         if self.left_inboxes and not inbox.held:
             self.left_inboxes.pop(uuid, None)
 
     def up(self, link: Link, peer: Peer) -> None:
-        """Called when a link is established: reading pauses if the peer's credit is already used up; the peer resends
-        messages that were withheld."""
+        """Called when a link is established: reading pauses if the peer's credit is already used up; the list of
+        withheld messages begins again, as the peer resends them.
+        """
         peer.inbox.withheld.clear()
         if peer.inbox.exhausted:
             link.hold(Hold.CREDIT)
 
     def down(self, link: Link) -> None:
-        """Drops the waiting copies of a lost connection: an ack belongs to its message's connection (T-49)."""
+        """Forgets the copies of messages that came on a lost connection and wait for the verdict on the first: an ack
+        belongs to its message's connection (T-49).
+        """
         link.inbox.early = None
         link.release(Hold.CREDIT)
         if link.peer is not None:
             link.peer.inbox.lose(link.cid)
 
     def take_copies(self, delivery: Delivery, inbox: Inbox) -> list[tuple[Link, int]]:
-        """Removes the waiting copies of this delivery; returns their open connections and the copies on each."""
+        """Removes the copies of this message that wait for the same verdict. Returns the open connections that they
+        came on, each with the number of copies, so that each copy gets its ack.
+        """
         if not inbox.waiting:
             return []
         waited = inbox.waiting.pop(key_of(delivery.message), {})

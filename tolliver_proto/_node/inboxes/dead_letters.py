@@ -21,7 +21,7 @@ from .inbox import Inbox, MessageKey
 
 
 class Letters:
-    """Number and size in bytes of each stored letter."""
+    """Number and size in bytes of each stored dead letter."""
 
     __slots__ = ("_bytes", "_next_number", "_sizes")
 
@@ -34,7 +34,7 @@ class Letters:
         return len(self._sizes)
 
     def add(self, size: int) -> int:
-        """Adds a letter of this size in bytes; returns its number."""
+        """Adds a dead letter of this size in bytes; returns its number."""
         number = self._next_number
         self._next_number += 1
         self._sizes[number] = size
@@ -42,7 +42,9 @@ class Letters:
         return number
 
     def beyond(self, count: int, size: int) -> list[int]:
-        """Numbers of the oldest letters beyond `count` letters and `size` bytes; never includes the newest letter."""
+        """Returns the numbers of the oldest dead letters that must go so that at most `count` letters of `size` bytes
+        in all are left; never the newest one.
+        """
         letters, total = len(self._sizes), self._bytes
         gone: list[int] = []
         for number, its_size in sorted(self._sizes.items()):
@@ -60,7 +62,7 @@ class Letters:
         return gone
 
     def restore(self, number: int, size: int | None) -> None:
-        """Restores what the store has under this number: a letter of this size, or none."""
+        """Restores what the store has under this number: a dead letter of this size in bytes, or none (None)."""
         self.take_out((number,))
         if size is not None:
             self._sizes[number] = size
@@ -72,7 +74,7 @@ _LETTERS = "dead letters, as `dead_letters` returns them"
 
 
 class DeadLetters:
-    """Dead letters in the store, and those being replayed."""
+    """Owner of the dead letters: those in the store, and those that are being delivered again."""
 
     def __init__(
         self, context: Context, commits: Commits, credit: Credit, delivering: Delivering, loaded: Loaded

@@ -38,15 +38,17 @@ class DedupeCache:
         return self._known.peers()
 
     def find(self, peer: UUID, message_id: int, checksum: int) -> Known:
-        """Returns whether this message was handled, another one was under its id, or neither."""
+        """Looks a message up by sender, wire id and checksum. Returns whether this message was handled, another one was
+        under its id, or neither.
+        """
         return self._known.find(peer, message_id, checksum)
 
     def begin(self, delivery: Delivery, message_id: int, checksum: int) -> None:
-        """Records that the message is handed out."""
+        """Records that the message of `delivery`, with this wire id and checksum, is handed out."""
         self._begun[delivery] = delivery.peer_id, message_id, checksum
 
     def is_storing(self, peer: UUID, message_id: int, checksum: int) -> bool:
-        """True if the message was handled and the commit of that is outstanding."""
+        """True if this message was handled, and the commit that remembers that is still outstanding."""
         return (peer, message_id, checksum) in self._storing
 
     def failed(self, delivery: Delivery) -> None:
@@ -72,7 +74,9 @@ class DedupeCache:
         return handled
 
     def add(self, peer: UUID, message_id: int, checksum: int | None) -> Known:
-        """Remembers the message, whose copies are duplicates from now on. Returns what was known before."""
+        """Remembers a handled message, whose copies are duplicates from now on; with a `checksum` of None, all of its
+        id. Returns what was known before.
+        """
         self._storing.discard((peer, message_id, checksum))
         known = self._known.add(peer, message_id, checksum)
         if len(self._known) > self._size:
@@ -89,7 +93,9 @@ class DedupeCache:
     # Derived identities.
 
     def use(self, peer: UUID, now: float) -> None:
-        """Restarts the day of a derived identity; ignores other peers."""
+        """Notes a message of a derived identity, whose messages are forgotten a day after its last one; ignores other
+        peers.
+        """
         if is_derived(peer):
             self._used.pop(peer, None)
             self._used[peer] = now

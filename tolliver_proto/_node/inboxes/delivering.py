@@ -82,14 +82,15 @@ class Delivering:
         self._once.add(handler)
 
     def _wait(self, link: Link, peer: Peer, message: Message) -> None:
-        """Counts a copy of a message being handled: it is not delivered, and shares the answer on its own
-        connection."""
+        """Counts a copy of a message that is being handled: the copy is not delivered, and gets the ack of that message
+        on its own connection.
+        """
         waits = peer.inbox.wait(key_of(message), link.cid)
         self._counts["waited" if waits else "withheld"] += 1
 
     def _hands_out_again(self, peer: Peer, held: Delivery, copy: Message) -> bool:
-        """True if this copy is delivered although handlers hold the message: their call is overdue (T-48), or the
-        application wants each copy.
+        """True if `copy` is delivered although handlers hold the same message as `held`: their call is overdue (T-48),
+        or the application wants each copy.
 
         The bound counts the exempt messages of stuck handlers too, so that copies cannot grow without limit.
         """
@@ -118,7 +119,9 @@ class Delivering:
         return self._once.isdisjoint(self.handlers.match(copy.channel, copy.key))
 
     def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
-        """Delivers matching messages to this handler."""
+        """Delivers matching messages to this handler, at most `pending` unsettled ones (None: the credit alone is the
+        bound).
+        """
         subscription, bound = self._sizes.checked(channel, key), None if pending is None else Bound(handler, pending)
         self.handlers.add(subscription, handler)
         if bound is not None:
@@ -170,14 +173,16 @@ class Delivering:
             }
 
     def _ask_soon(self, peer: Peer) -> None:
-        """Schedules the next resend request: one entry at a time, and not before the peer has obeyed the last one."""
+        """Schedules the next request to the peer to send withheld messages again: for one subscription at a time, and
+        not before the peer has obeyed the last one.
+        """
         due = peer.inbox.asked_at + max(self._context.retry_interval, OBEYED_WITHIN + _IN_TIME)
         self._timers.set_earlier(("withheld", peer.uuid), max(self._context.now, due))
 
     def _on_withheld_timeout(self, uuid: UUID) -> None:
-        """Asks the peer to resend messages of the first entry that has a handler now.
+        """Asks the peer to resend the withheld messages of the first subscription that has a handler now.
 
-        Entries of which the peer has just sent a message are postponed, as it would not send that again so soon.
+        Subscriptions of which the peer has just sent a message are postponed, as it would not send that again so soon.
         """
         peer = self._peers.get(uuid)
         link = None if peer is None else peer.link
@@ -241,14 +246,18 @@ class Delivering:
         return link.inbox.overrun
 
     def _leave(self, link: Link, message: Message, fate: Fate) -> None:
-        """Handles a message without a handler: a pattern takes it, or its sender keeps it."""
+        """Ends the way of a message that no handler gets: a pattern takes it, or `leave_to_sender` decides by
+        `fate`.
+        """
         for pattern in self._hooks.leaves:
             if pattern.leaves(link, message, fate):
                 return
         self.leave_to_sender(link, message, fate)
 
     def leave_to_sender(self, link: Link, message: Message, fate: Fate) -> None:
-        """Acknowledges an unwanted message; leaves any other to its sender, who resends it (T-46)."""
+        """Acknowledges the message if its `fate` is to be unwanted, so that its sender forgets it. Any other gets no
+        ack: it waits here for a handler, or its sender resends it (T-46).
+        """
         message_id = message.message_id
         if fate is Fate.DOUBTFUL and self._context.now >= self._opening.subscriptions_due:
             self._on_subscriptions_timeout(None)
@@ -272,7 +281,9 @@ class Delivering:
             self._timers.set_earlier("subscriptions", self._opening.subscriptions_due)
 
     def keep_early(self, link: Link, message: Message) -> bool:
-        """Keeps the message for a handler that may come yet; returns False if its sender must resend it."""
+        """Keeps a message that came before its handler; returns False if there is no room, so that its sender must
+        resend it.
+        """
         if self._context.now >= self._opening.handlers_due:
             return False
         link.inbox.early = link.inbox.early or EarlyMessages(self._limits)
@@ -292,12 +303,12 @@ class Delivering:
         self._hand_out_kept()
 
     def _on_subscriptions_timeout(self, _subject: None) -> None:
-        """Ends the wait for subscriptions: doubtful messages that match none are unwanted."""
+        """Ends the wait for subscriptions after the opening: messages that match none until now are unwanted."""
         self._context.judgements.clear()
         self._drop_unwanted()
 
     def _drop_unwanted(self) -> None:
-        """Acknowledges doubtful messages that are certainly unwanted now."""
+        """Acknowledges those messages that were kept for a later subscription, and that no subscription will match."""
         for link in self._context.up.values():
             if link.inbox.early is not None and link.peer is not None:
                 self._drop_doubtful(link, link.peer, link.inbox.early)
@@ -323,7 +334,9 @@ class Delivering:
             self._context.drops.add(NoticeKind.REFUSED, peer.uuid, message.channel, self._context.now)
 
     def _is_new(self, link: Link, peer: Peer, delivery: Delivery) -> bool:
-        """True if the message is to be delivered; acknowledges a dead letter (T-47) and a known copy (T-48)."""
+        """True if the message is to be delivered. Else it was handled before, and is acknowledged: as a dead letter
+        (T-47) or as a copy (T-48).
+        """
         message_id = delivery.message.message_id
         if message_id is None:
             return True

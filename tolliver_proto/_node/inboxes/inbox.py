@@ -39,7 +39,9 @@ class Fate(Enum):
 
 
 class Opening:
-    """Time since the opening. `given`: the instance knew its subscriptions from the start."""
+    """Time since the opening of the node, by which it knows whether subscriptions may still come. `given`: the instance
+    knew its subscriptions from the start.
+    """
 
     def __init__(self, limits: Limits, given: bool, now: float) -> None:
         self.handlers_due = now + limits.handler_grace
@@ -67,8 +69,9 @@ class EarlyMessages:
         self._doubtful: dict[int, Names] = {}
 
     def keep(self, message: Message, messages: int, size: int) -> bool:
-        """Keeps the message for its handler; returns False if there is no room next to `messages` and `size` bytes
-        handed out."""
+        """Keeps the message for its handler. Returns False if there is no room within the credit, of which `messages`
+        with `size` bytes are handed out.
+        """
         limits, size = self._limits, size + self._kept_bytes + len(message.body)
         if len(self._kept) + messages >= limits.inbox_messages or size > limits.inbox_bytes:
             return False
@@ -82,12 +85,16 @@ class EarlyMessages:
         return kept
 
     def doubt(self, message_id: int, channel: str, key: str) -> None:
-        """Remembers the message by its names; without room for it, its sender resends it."""
+        """Remembers id and names of a message that may be unwanted, without its body; without room for that, its sender
+        resends it.
+        """
         if len(self._doubtful) < self._limits.inbox_messages:
             self._doubtful[message_id] = channel, key
 
     def take_doubtful(self, is_certain: Callable[[str, str], bool]) -> dict[int, Names]:
-        """Removes and returns the messages whose fate is certain, by id."""
+        """Removes and returns the names of the remembered messages for which `is_certain(channel, key)` is True, by
+        id.
+        """
         certain = {names for names in set(self._doubtful.values()) if is_certain(*names)}
         taken = {message_id: names for message_id, names in self._doubtful.items() if names in certain}
         for message_id in taken:
@@ -107,7 +114,9 @@ def key_of(message: Message) -> MessageKey:
 
 
 class Inbox:
-    """Deliveries handed out and not settled, and the copies that wait for them."""
+    """Received messages of one sender that were handed out and are not settled, and the copies that wait for the same
+    verdict.
+    """
 
     __slots__ = (
         "aside",
@@ -154,7 +163,7 @@ class Inbox:
         return self._key(delivery) is not None
 
     def add(self, delivery: Delivery) -> None:
-        """Adds a delivery whose message is not held, or held as overdue only."""
+        """Adds a delivery whose message is not handed out already, or only as overdue."""
         message = delivery.message
         key: Hashable = message.message_id
         if key is None:
@@ -184,7 +193,9 @@ class Inbox:
         self.held[delivery] = delivery
 
     def set_exempt(self, delivery: Delivery, exempt: bool) -> None:
-        """Sets whether a held delivery takes no credit, as its handler is stuck; ignores one that is not held."""
+        """Sets whether a delivery takes no credit (`exempt`), as its handler is stuck; ignores one that is not in the
+        inbox.
+        """
         if exempt is (delivery in self.exempt) or self._key(delivery) is None:
             return
         (self.exempt.add if exempt else self.exempt.remove)(delivery)
@@ -206,7 +217,7 @@ class Inbox:
         return True
 
     def _key(self, delivery: Delivery) -> Hashable | None:
-        """Key of a held delivery, or None."""
+        """Returns the key under which a delivery is held here; None if it is not."""
         message = delivery.message
         keys = (message.message_id, delivery, key_of(message)) if self.aside else (message.message_id, delivery)
         return next((key for key in keys if self.held.get(key) is delivery), None)
@@ -214,7 +225,9 @@ class Inbox:
     # Copies.
 
     def wait(self, key: MessageKey, cid: int) -> bool:
-        """Counts a copy that came on this connection; returns False above the limit of waiting copies."""
+        """Counts a copy that came on the connection `cid` and waits for the verdict on the first; returns False above
+        the limit of such copies.
+        """
         counts = self.waiting.setdefault(key, {})
         counts[cid] = counts.get(cid, 0) + 1
         if counts[cid] > COPIES:
@@ -223,14 +236,17 @@ class Inbox:
         return True
 
     def lose(self, cid: int) -> None:
-        """Forgets the waiting copies of a lost connection, as an ack can only be sent on the message's connection
-        (T-49)."""
+        """Forgets the waiting copies that came on the lost connection `cid`, as an ack can only be sent on the
+        message's connection (T-49).
+        """
         for counts in self.waiting.values():
             counts.pop(cid, None)
 
 
 class Bound:
-    """Bound of one handler's unsettled messages, of all senders, and the peers that wait for it (P-24)."""
+    """Bound of one handler's unsettled messages, of all senders, with their number and the peers that wait until it has
+    room (P-24).
+    """
 
     __slots__ = ("count", "handler", "most", "waiting")
 
@@ -243,5 +259,5 @@ class Bound:
         self.waiting: dict[UUID, Inbox] = {}
 
     def is_full(self, share: int) -> bool:
-        """True if the messages reach 1/`share` of the bound."""
+        """True if the unsettled messages reach the bound divided by `share`."""
         return self.count * share >= self.most

@@ -45,7 +45,9 @@ class Settling:
         context.due.update({"handled": self._on_handled_timeout, "again": self._on_again_timeout})
 
     def _on_id_reused(self, peer: UUID, message_id: int) -> None:
-        """Reports a reused message id, rate limited: a copied database may reuse any number of ids."""
+        """Reports that a peer used a message id for another message, rate limited: a copied database may reuse any
+        number of ids.
+        """
         self._counts["ids_reused"] += 1
         why = (
             "Rows of a batch came again in another shape, so some may have come twice: write the batch with "
@@ -123,7 +125,7 @@ class Settling:
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
     def learn(self, messages: Iterable[Handled]) -> None:
-        """Adds handled messages to the dedupe cache, after the commit where one is needed."""
+        """Adds handled messages to those whose copies are duplicates, after the commit where one is needed."""
         for peer, message_id, checksum in messages:
             if self._delivering.dedupe.add(peer, message_id, checksum) is _BY_ID:
                 self._on_id_reused(peer, message_id)
@@ -184,7 +186,9 @@ class Settling:
             pattern.unhandled(deliveries)
 
     def _take_unhandled(self, delivery: Delivery) -> Inbox | None:
-        """Removes the delivery unhandled and returns its inbox; None if it was settled before."""
+        """Takes out a delivery that was not handled, without an ack. Returns the inbox that had it; None if the
+        delivery was settled before.
+        """
         self._letters.replayed.pop(delivery, None)
         self._delivering.dedupe.failed(delivery)
         inbox = self._credit.inbox_of(delivery)
@@ -246,7 +250,7 @@ class Settling:
             self.end_waiting([one for one in self.again if one.cid == link.cid])
 
     def give_up(self, deliveries: Iterable[Delivery], reason: str, now: float | None = None) -> None:
-        """Makes each message a dead letter, and acknowledges it once that is stored (T-47, P-23)."""
+        """Makes each message a dead letter with this reason, and acknowledges it once that is stored (T-47, P-23)."""
         self._context.tick(now)
         for delivery in deliveries:
             message_id, peer = delivery.message.message_id, self._peers.get(delivery.peer_id)

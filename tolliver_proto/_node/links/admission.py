@@ -28,7 +28,9 @@ class HandshakeGate:
         self._blocked.pop(remote, None)
 
     def conflict(self, proved: PeerIdentity, claimed: UUID) -> str | None:
-        """Reason why the certificate contradicts this claim to a UUID, or None (D-3, T-72, T-72a)."""
+        """Returns the reason for which the certificate `proved` contradicts a peer's claim to the UUID `claimed`, None
+        without one (D-3, T-72, T-72a).
+        """
         known = self._peers.get(claimed)
         if not proved.may_be(claimed):
             return (
@@ -41,8 +43,9 @@ class HandshakeGate:
         return None
 
     def _excess(self, proved: PeerIdentity) -> str | None:
-        """Reason why this key may not be pinned to one more peer, or None. A key whose certificate names UUIDs has no
-        limit."""
+        """Returns the reason for which the key of `proved` may not be pinned to one more peer, or None. A key whose
+        certificate names UUIDs has no limit.
+        """
         key = proved.spki_sha256
         if key is None or proved.uuids or proved.prefixes:
             return None
@@ -54,7 +57,7 @@ class HandshakeGate:
         )
 
     def denial(self, role: Role, peer: UUID) -> str | None:
-        """Reason why this peer may not connect, or None (D-4, T-77). `role` is ours."""
+        """Returns the reason for which this peer may not connect, or None if it may (D-4, T-77). `role` is ours."""
         if not self._context.acl.rights(peer).connect:
             return "the access rules keep it out: set other ones if it is to connect (D-4)"
         if role is Role.SERVER and peer in self._blocked.values():
@@ -62,7 +65,8 @@ class HandshakeGate:
         return None
 
     def denied(self, proved: PeerIdentity) -> tuple[UUID, str] | None:
-        """The dialled peer and the reason why it may not connect, if its certificate names one peer only; else None.
+        """Returns the UUID of a dialled peer and the reason for which it may not connect, if its certificate names that
+        UUID alone; None if it may, or is not known yet.
 
         The peer then does not get to see our request.
         """

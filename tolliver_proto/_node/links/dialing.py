@@ -78,7 +78,7 @@ class RemoteInfo:
 
 
 class Dialled:
-    """State of one remote."""
+    """State of one remote: the address, its connection or last try, and when to dial again."""
 
     __slots__ = (
         "again",
@@ -156,7 +156,9 @@ class Dialer:
         return dialled.peer if dialled else None
 
     def add(self, remote: Remote, dialect: Dialect, keep_up: bool, now: float) -> bool:
-        """Adds a remote and dials it; returns False if it was there. A refused remote is dialled at once."""
+        """Adds a remote and dials it; returns False if it was there. `keep_up` dials again after a refusal too. A
+        refused remote is dialled at once.
+        """
         is_new = remote not in self._remotes
         dialled = self._remotes.setdefault(remote, Dialled(remote))
         dialled.dialect = dialect
@@ -179,7 +181,9 @@ class Dialer:
         self._wait(dialled.remote, max(seconds, dialled.bucket.pause(now)))
 
     def control_messages(self, peer: UUID) -> bool | None:
-        """False if the dialect of any remote of this peer disables control messages (`Dialect.control_messages`)."""
+        """False if the dialect of any remote of this peer disables control messages (`Dialect.control_messages`), None
+        if they leave that open.
+        """
         said = {dialled.dialect.control_messages for dialled in self._remotes.values() if dialled.peer == peer}
         return False if False in said else True if True in said else None
 
@@ -215,7 +219,9 @@ class Dialer:
         return self._remotes.pop(remote, None)
 
     def retry(self, remote: Remote, now: float) -> None:
-        """Dials the remote; parks it if its peer is connected already."""
+        """Dials the remote. If its peer is connected already over another connection, the dial waits for the end of
+        that.
+        """
         dialled = self._remotes[remote]
         assert dialled.cid is None
         if dialled.peer is not None and self._is_live(dialled.peer):
@@ -244,8 +250,8 @@ class Dialer:
     def ended(
         self, remote: Remote, cid: int, error: TolliverError | None, first: bytes, fruitful: bool, now: float
     ) -> Ending | None:
-        """Records the end of a connection or a try, and schedules the next one. Returns None if `cid` is not the
-        remote's last.
+        """Records the end, with `error` or in order, of a connection or a try, and schedules the next one. Returns None
+        if `cid` is not the remote's last.
 
         `first` are the first bytes that came; `fruitful` if a message was acknowledged on the connection, in either
         direction.
@@ -270,7 +276,7 @@ class Dialer:
         return Ending(failure, dialled.peer, is_final, is_news, ends_calls)
 
     def _pause(self, dialled: Dialled, is_refused: bool) -> float:
-        """Seconds until the next try."""
+        """Seconds until the next try, which are more if a side has refused the other (`is_refused`)."""
         if is_refused:
             return 0.0 if dialled.again else _REFUSED_FIRST + _REFUSED_SPREAD * self._jitter()
         ceiling = min(self._limits.redial_max, self._limits.redial_first * 2.0 ** min(dialled.failures, 30))
@@ -290,7 +296,7 @@ class Dialer:
         return failure
 
     def peer_left(self, peer: UUID, now: float) -> None:
-        """Dials the remotes that were parked on this peer's live connection, which has ended."""
+        """Dials the remotes that waited for the end of this peer's live connection, which has come."""
         for remote in self._parked.pop(peer, ()):
             dialled = self._remotes.get(remote)
             if dialled is not None and dialled.parked_on == peer:
@@ -299,5 +305,7 @@ class Dialer:
 
 
 def _is_no_handshake(error: TolliverError | None) -> bool:
-    """True if the other end answered against the protocol. The end of the connection alone is no answer (T-67)."""
+    """True if the dial ended with an `error` of this class: the other end answered, and not by this protocol. The end
+    of the connection alone is no answer (T-67).
+    """
     return isinstance(error, RemoteProtocolError) and not isinstance(error, UnexpectedEOF)

@@ -21,7 +21,9 @@ _STALE = 1.0  # seconds after the question; a later frame was not in flight befo
 
 
 class Duel(Generic[L]):
-    """Connections of one peer that replace each other. `waiting` is the newer one that waits for the answer."""
+    """State of two connections of one peer, of which the newer replaces the older. `waiting` is the newer one, while
+    the older one is asked whether it is alive.
+    """
 
     __slots__ = ("_asked_at", "_replaced", "_shut_until", "answered", "brief_ends", "waiting")
 
@@ -38,12 +40,15 @@ class Duel(Generic[L]):
         self._replaced = (*self._replaced, now)[-_REPLACED:]
 
     def is_due(self, now: float) -> bool:
-        """Returns True if the next connection must wait, as connections were replaced twice within a minute."""
+        """True if the next connection must wait for a check of the older one, as connections were replaced twice within
+        a minute.
+        """
         return len(self._replaced) == _REPLACED and now - self._replaced[0] < _WITHIN
 
     def is_shut(self, now: float) -> bool:
-        """Returns True if a newer connection is refused: another one waits, or the older one has just shown that it is
-        alive."""
+        """True if a newer connection is refused: another one waits, or the older one has just shown that it is
+        alive.
+        """
         return self.waiting is not None or now < self._shut_until
 
     def begin(self, newer: L, said: HandshakeRequest | HandshakeResponse, now: float) -> None:

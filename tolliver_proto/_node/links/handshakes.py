@@ -60,7 +60,9 @@ _A_PIN = "the SHA-256 of a key, 32 bytes, or None for the key that it shows next
 
 
 class Handshakes:
-    """Admits, stores, establishes and forgets peers."""
+    """Carries handshakes through: admits a peer, stores its list and its key, establishes the link; and forgets
+    peers.
+    """
 
     def __init__(
         self,
@@ -183,7 +185,8 @@ class Handshakes:
 
     def _store_list(self, link: Link, subscriptions: tuple[Subscription, ...]) -> None:
         """Changes the routes now; the handshake goes on once the list is stored (T-30, T-61), with what patterns store
-        for the peer."""
+        for the peer. The list is `subscriptions`.
+        """
         peer, batch = peer_of(link), self._commits.batch
         if peer.derived:
             self._let_write(link, peer, subscriptions)
@@ -217,7 +220,9 @@ class Handshakes:
         batch.then.append(partial(self._on_list_stored, link))
 
     def _note_list(self, link: Link, peer: Peer, listed: frozenset[Subscription]) -> None:
-        """Keeps the list only in memory, while the peer is connected: for a peer without acks nothing is stored."""
+        """Keeps the list `listed` only in memory, while the peer is connected: for a peer without acks nothing is
+        stored.
+        """
         self._peer_lists.set_told(link, listed)
         self._peer_lists.look_for_wildcard(link)
         self._peer_lists.want_while_connected(peer)
@@ -227,8 +232,9 @@ class Handshakes:
     def _store_list_later(
         self, link: Link, subscriptions: tuple[Subscription, ...], error: TolliverError | None
     ) -> None:
-        """Stores the list after patterns were ready for it; admits the peer again, as much may have changed
-        meanwhile."""
+        """Stores the list once the patterns that delayed it are ready, unless they met `error`; admits the peer again,
+        as much may have changed meanwhile.
+        """
         if link.state is LinkState.FORGOTTEN:
             return
         self._context.go_on_reading(link, Hold.LIST)
@@ -264,8 +270,9 @@ class Handshakes:
         return said == peer.lists.subscriptions and self._new_pin(peer, link.identity) is None
 
     def _new_pin(self, peer: Peer, proved: PeerIdentity) -> bytes | None:
-        """The key to pin: the one that the certificate binds to this UUID, or the first one seen; None if no pin
-        changes (D-3)."""
+        """Returns the SHA-256 of the public key to pin to the peer: that of the certificate bound to this UUID, or the
+        first one seen; None if no pin changes (D-3).
+        """
         key, known = proved.spki_sha256, peer.links.spki_sha256
         return None if key == known or (known is not None and not proved.uuids) else key
 
@@ -321,7 +328,9 @@ class Handshakes:
         self._routing.on_move(peer)
 
     def _replaces(self, link: Link, old: Link) -> bool:
-        """Closes one of two connections to one peer; returns True if the newer one stays (T-70)."""
+        """Closes one of the connections `link`, the newer, and `old` to one peer; returns True if the newer one stays
+        (T-70).
+        """
         peer, loser = peer_of(link), link if self._keeps(old, link) else old
         if old.role is link.role:
             peer.links.duel.replaced(self._context.now)
@@ -355,8 +364,9 @@ class Handshakes:
         return self._dialled_by(old) < self._dialled_by(new)
 
     def _stands_back(self, link: Link, said: HandshakeRequest | HandshakeResponse) -> bool:
-        """Makes this link wait for the check of its peer's older connection, or closes it because of that one. Returns
-        False if the handshake, whose frame is `said`, may go on."""
+        """True if the new connection `link`, whose first frame is `said`, does not go on: it waits for the check of its
+        peer's older connection, or is closed because of that one.
+        """
         peer = peer_of(link)
         duel, older = peer.links.duel, peer.link
         if older is None or peer.derived or older.role is not link.role:

@@ -24,7 +24,8 @@ _AGE_JITTER = 0.1  # share of the age: connections that began together do not en
 
 
 class KeepAlive:
-    """Probes and ages. Sets the timers "probe" and "age" of each link; `look` is called when the first is due.
+    """Timers that find out whether a quiet connection is alive: a probe is a message that the peer acknowledges at
+    once. Sets the timers "probe" and "age" of each link; `look` is called when the first is due.
 
     `asks`: whether probes may take a message id. A derived identity's ids must be the same in every try of its job
     (T-72a).
@@ -54,7 +55,9 @@ class KeepAlive:
         self._timers.set_earlier(("probe", link.cid), link.sent_at + self._policy.probe_interval)
 
     def look(self, link: Link, now: float) -> bool:
-        """Returns False if the link is taken for dead. After a silence sends a probe, which the caller writes."""
+        """Called when a timer is due. After a silence sends a probe, which the caller writes. Returns False if the link
+        is taken for dead.
+        """
         control = _control(link)
         if control.probing and not self._may_be_unheard(link):
             if control.overdue:
@@ -91,11 +94,13 @@ class KeepAlive:
             self._timers.set(("probe", link.cid), now + self._policy.probe_timeout * (1.0 - _GRACE))
 
     def _may_be_unheard(self, link: Link) -> bool:
-        """True if the answer may have arrived but not been read, or the peer now subscribes to the probe channel."""
+        """True if the lack of an answer proves nothing: it may have arrived but not been read, or the peer now
+        subscribes to the probe channel.
+        """
         return bool(link.holding) or link.paused or self._wants_probes(link)
 
     def _probe(self, link: Link) -> float:
-        """Sends a probe; returns the seconds until the next look."""
+        """Sends a probe; returns the seconds until `look` is due again."""
         assert link.connection is not None
         self._counts["probes"] += 1
         if self._must_answer(link) and not _control(link).probing:
@@ -112,7 +117,9 @@ class KeepAlive:
         return self._asks and not self._wants_probes(link)
 
     def _wants_probes(self, link: Link) -> bool:
-        """True if the peer would hand a probe to its application, or withhold the ack (T-46), or sends no acks."""
+        """True if no ack of a probe is to be expected: the peer would hand it to its application, or withhold the ack
+        (T-46), or sends no acks.
+        """
         assert link.peer is not None
         if not link.peer.outbox.takes_reliable:
             return True

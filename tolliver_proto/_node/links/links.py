@@ -63,7 +63,7 @@ _EVENTS_A_TURN = 256  # events of one connection before the next one has its tur
 
 
 class Links(ConnectionTable[Link, Action]):
-    """The table of connections, each peer's live link, and the dials."""
+    """The table of connections, each peer's live link, and the dials of remotes."""
 
     _CLOSED = State.CLOSED
     write: ClassVar[Callable[[Links, Link], None]] = ConnectionTable._write
@@ -178,7 +178,9 @@ class Links(ConnectionTable[Link, Action]):
         )
 
     def _on_other_ack(self, link: Link, wire_id: int) -> None:
-        """Handles an ack of no message of the outbox: of a control message, of a probe, or a stray one."""
+        """Handles an ack of this wire id that belongs to no message of the outbox: it is of a control message, of a
+        probe, or of nothing.
+        """
         subscription = link.lists.control.acked(wire_id) if link.lists.control is not None else None
         if subscription is not None:
             assert link.lists.control is not None
@@ -213,8 +215,9 @@ class Links(ConnectionTable[Link, Action]):
         return peer is not None and peer.link is not None and not peer.derived  # they may have several links (T-72a)
 
     def mute(self, control: ControlSync, peer: UUID) -> None:
-        """Sets whether control messages go to the peer; known once the link is up, as a remote's peer is unknown
-        before."""
+        """Decides whether control messages go to the peer, and tells `control`; known once the link is up, as a
+        remote's peer is unknown before.
+        """
         control.mute = self.is_mute(peer)
 
     def is_mute(self, peer: UUID) -> bool:
@@ -229,8 +232,9 @@ class Links(ConnectionTable[Link, Action]):
         return said.over(known).over(self._context.dialect)
 
     def _dialect_on(self, remote: Remote | None, prefixes: Collection[str], claimed: UUID) -> Dialect:
-        """Dialect of a peer that has sent its UUID. A derived identity has no UUIDv7: its certificate binds it
-        (T-03)."""
+        """Returns the dialect of a peer that has sent the UUID `claimed`; `prefixes` are the derive prefixes of its
+        certificate. A derived identity has no UUIDv7: its certificate binds it (T-03).
+        """
         dialect = self.dialect(remote, claimed)
         if is_derived(claimed) and prefix_of(claimed) in prefixes:
             return Dialect(strict_uuid7=False).over(dialect)
@@ -243,8 +247,8 @@ class Links(ConnectionTable[Link, Action]):
         self._end_dial(link)  # now, so that a connect under other rules starts a new dial
 
     def _look_at_brief_end(self, link: Link, in_order: bool) -> None:
-        """Reports a possible clone of this instance: the peer has ended several of our dials right after they were
-        established.
+        """Reports a possible clone of this instance: the peer has ended several of our dials, each `in_order`, right
+        after they were established.
 
         A peer that dialled us may just have had no more to send.
         """
@@ -265,7 +269,7 @@ class Links(ConnectionTable[Link, Action]):
         self._actions.append(PeerUp(link.cid, peer_of(link).uuid, link.version, remote))
 
     def attach(self, link: Link, peer: Peer) -> None:
-        """Makes the link its peer's live one."""
+        """Makes the link the live one of its peer: the one on which messages are sent."""
         link.up_since = self._context.now
         peer.link = link
         peer.lists.keep_back(link)
@@ -344,7 +348,9 @@ class Links(ConnectionTable[Link, Action]):
             self._timers.set(("duel", link.peer.uuid), self._context.now)
 
     def take_down(self, link: Link, error: TolliverError | None) -> None:
-        """Drops all state that belongs to the link as its peer's live one (T-49)."""
+        """Drops all state that belongs to the link as its peer's live one (T-49); `error` is None after an orderly
+        end.
+        """
         was_up = link.up
         for effect in self._down:
             effect(link)
@@ -381,7 +387,7 @@ class Links(ConnectionTable[Link, Action]):
                 self.drop_derived(peer)
 
     def count_absence(self, peer: Peer) -> None:
-        """Starts the time after which an absent peer is forgotten, if the peer is known (T-77)."""
+        """Starts the timer after which the peer, which is away now, is forgotten, if it is in the store (T-77)."""
         after = self._policy.forget_after
         if after is not None and self._peers.get(peer.uuid) is peer and not (peer.derived or peer.is_owner):
             self._timers.set(("away", peer.uuid), self._context.now + after)
@@ -541,7 +547,9 @@ class Links(ConnectionTable[Link, Action]):
                 self._rearm(link)
 
     def end_flood(self, link: Link) -> None:
-        """Refuses a link that owes more answers than allowed; reading never waits for writing (D-9)."""
+        """Ends a link whose peer has caused more answers than it may leave unread; reading never waits for writing
+        (D-9).
+        """
         if link.answers > self._limits.max_answers and _is_live(link):
             self._refuse_flood(link)
 
@@ -596,7 +604,9 @@ def _is_live(link: Link) -> bool:
 
 
 def look_of(link: Link) -> str:
-    """Returns a text that names the protocol of the bytes received first, or "" if it is not recognized."""
+    """Returns a text that names the protocol which the first bytes received on the link belong to, or "" if it is not
+    recognized.
+    """
     cause = DialCause.told_by(link.first)
     return f" ({cause.text})" if cause is not None else ""
 

@@ -63,7 +63,9 @@ class Remotes:
         dialect: Dialect = AS_EVERYBODY,
         keep_trying: bool = True,
     ) -> None:
-        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`."""
+        """Keeps a connection to this remote, after each loss too (T-76), until `disconnect`. `keep_trying` is explained
+        at `Node.connect`.
+        """
         self._context.tick(now)
         if self._context.closing:
             raise ConnectionClosing("the instance is closing: make a new one to connect")
@@ -81,7 +83,7 @@ class Remotes:
         return None if self._links.link_to(remote) is None else self._links.dialer.peer_of(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:
-        """Stops dialling and closes the connection to its peer."""
+        """Stops dialling and closes the connection to its peer. `block` is explained at `Node.disconnect`."""
         self._context.tick(now)
         dialled = self._links.dialer.remove(remote)
         if dialled is None:

@@ -10,7 +10,7 @@ from ..outboxes.ids import IdAllocator
 
 
 class ControlSync:
-    """Brings the peer's view of our subscriptions in line, one message per subscription at a time (T-29).
+    """Tells one peer the changes of our subscriptions by control messages, one for each subscription at a time (T-29).
 
     The peer knows the list of the last handshake and the changes sent since. A change of a subscription whose last
     change is unacknowledged waits for that acknowledgement; the latest change wins.
@@ -63,7 +63,9 @@ class ControlSync:
         return set(self._announced) ^ set(own)
 
     def sync(self, subscription: Subscription, wanted: bool) -> int | None:
-        """Sends a control message if one is needed and none is in flight; returns the wire id, or None."""
+        """Sends a control message if the peer does not know that the subscription is `wanted` (or not), and none for it
+        is in flight; returns its wire id, or None if none was sent.
+        """
         told = self._changed.get(subscription, subscription in self._announced)
         kind = Subscribe if wanted else Unsubscribe
         if told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind):
@@ -86,7 +88,9 @@ class ControlSync:
         return self._frames.keys()
 
     def repeat(self, subscription: Subscription) -> int | None:
-        """Sends the subscribe again if the peer knows the subscription; returns the wire id, or None."""
+        """Sends the subscribe message again if the peer knows the subscription; returns its wire id, or None if it was
+        not sent.
+        """
         if not self._changed.get(subscription, subscription in self._announced):
             return None
         self._changed[subscription] = False
@@ -95,7 +99,9 @@ class ControlSync:
         return wire_id
 
     def acked(self, wire_id: int) -> Subscription | None:
-        """Takes an acknowledgement; returns the subscription of the acknowledged control message, or None."""
+        """Takes the ack of this wire id; returns the subscription of the control message, or None if the id is of
+        none.
+        """
         frame = self._frames.pop(wire_id, None)
         if frame is None:
             return None
@@ -115,7 +121,7 @@ class ControlSync:
         return self.probe_id is not None
 
     def answered(self, wire_id: int) -> bool:
-        """Takes an acknowledgement; returns True if the id is that of the probe."""
+        """Takes the ack of this wire id; returns True if the id is that of the probe."""
         if wire_id != self.probe_id:
             return False
         self._drop_probe()

@@ -32,7 +32,7 @@ _MOST_UNSAID = 10_000
 
 
 class OwnList:
-    """The subscriptions that we want from every peer, and the bounds of their list."""
+    """The subscriptions of this instance, which every peer is told, and the bounds of their list."""
 
     def __init__(self, context: Context, sizes: Sizes, commits: Commits, expiry: Expiry, loaded: Loaded) -> None:
         self._context = context
@@ -78,7 +78,7 @@ class OwnList:
             self._more_for_head, self._more_for_entry = more_for_head, more_for_entry
 
     def _keep_unsubscribe(self, subscription: Subscription) -> None:
-        """Remembers the unsubscribe for every peer that may know the entry, until that peer acknowledges."""
+        """Stores, for every peer that may know the subscription, that it has ended, until that peer acknowledges."""
         known = [peer for peer in self._peers.values() if peer.lists.stored and not peer.links.forgotten]
         peers = [peer for peer in known if not (peer.derived or peer.is_owner)]
         room = _MOST_UNSAID - sum(len(peer.lists.unsaid) for peer in peers)

@@ -49,7 +49,7 @@ _ALWAYS_HOLD = 3600.0  # seconds of a hold that a pattern asks for, where the po
 
 
 class PeerLists:
-    """Changes of the peers' lists: memory, routes, commit, ack."""
+    """Changes of the peers' subscriptions, each in this order: memory, routes, commit, ack."""
 
     def __init__(
         self,
@@ -136,7 +136,9 @@ class PeerLists:
         return not self._is_mute(peer.uuid) and any(LAYOUTS[revision].loses_lists for revision in spoken)
 
     def _held_for_long(self, peer: Peer, held: dict[Subscription, float]) -> dict[Subscription, float]:
-        """Returns the holds, each extended once to a day."""
+        """Returns the held subscriptions with the time of each until which it is held, in seconds: that in `held`,
+        extended once to a day.
+        """
         more = max(0.0, _LONG_HOLD - self._policy.unsubscribed_hold)
         long = peer.lists.held_long.intersection(peer.lists.held)
         peer.lists.held_long = frozenset(held)
@@ -156,7 +158,9 @@ class PeerLists:
             self._commits.batch.then.append(partial(self._read_all_again, peer.link, peer.link.sending.window))
 
     def _read_all_again(self, link: Link, window: Window, _error: TolliverError | None) -> None:
-        """Has the window read all rows again, in order, once the store knows the changed holds."""
+        """Has the window read all rows of the peer again, in order, once the store knows which subscriptions are
+        held.
+        """
         window.lists_under_way -= 1
         window.go_back(0)
         self._context.sendable[link] = None
@@ -231,11 +235,13 @@ class PeerLists:
                 self._context.actions.append(SubscriptionsChanged(peer.uuid, peer.lists.subscriptions))
 
     def keep_list(self, link: Link, listed: tuple[Subscription, ...]) -> None:
-        """Keeps the list of a handshake until the handshake is complete (T-61)."""
+        """Keeps the subscriptions `listed` of a handshake until the handshake is complete (T-61)."""
         link.lists.held_list = listed
 
     def end_voice(self, link: Link, peer: Peer) -> None:
-        """Drops what the ended connection announced. The last one's list stays: messages queue for the peer (T-32)."""
+        """Forgets the subscriptions announced on the ended connection. Those of the peer's last connection stay:
+        messages queue for the peer (T-32).
+        """
         del peer.lists.voices[link]
         if peer.derived:
             return
@@ -311,7 +317,9 @@ class PeerLists:
     def _change_list(
         self, link: Link, peer: Peer, entries: Sequence[Subscription], wanted: bool, message_id: int | None
     ) -> None:
-        """Changes the list, unless a pattern must act before; patterns may store messages in the same commit."""
+        """Makes the `entries` wanted or not, unless a pattern must act before. Patterns may store messages in the same
+        commit; the ack of `message_id`, if not None, goes out after that.
+        """
         later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
         new = frozenset(entries if wanted and peer.outbox.takes_reliable else ())
         if self.waits_for_patterns(link, peer.uuid, new, later):
@@ -347,7 +355,9 @@ class PeerLists:
         message_id: int | None,
         error: TolliverError | None,
     ) -> None:
-        """Changes the list after the delay; after an error there is no ack, so the peer resends the change."""
+        """Carries out the `_change_list` that a pattern has delayed; after an error there is no ack, so the peer
+        resends the change.
+        """
         self._go_on_reading(link)
         if link.up and error is None:
             self._change_list(link, peer, entries, wanted, message_id)
