@@ -44,7 +44,9 @@ const WRITERS = {
 export const encode = ({ type, ...rest }) => Buffer.concat([number(1, TYPES.indexOf(type)), ...WRITERS[type](rest)]);
 const lengths = (head) => [0, 4].map((at) => limited("a name", head.readUInt32BE(at), LIMITS.name));
 function* readByte(what, limit) { return limited(what, (yield 1)[0], limit); }
-function* readHead() { return { version: (yield 8).readBigUInt64BE(), uuid: uuidText(yield 16) }; }
+const nobody = (uuid) => { throw new RangeError(`${uuid} is nobody (T-03)`); };
+const somebody = (uuid) => (/^[0-]+$|^[f-]+$/.test(uuid) ? nobody(uuid) : uuid);
+function* readHead() { return { version: (yield 8).readBigUInt64BE(), uuid: somebody(uuidText(yield 16)) }; }
 function* readList() {
   const list = [];
   const count = limited("a list", (yield 4).readUInt32BE(), LIMITS.entries);

@@ -41,7 +41,7 @@ export class Connection {
     socket.on("error", (error) => this.end(error.message, isRefusal(error)));
     this.closed = new Promise((resolve) => socket.on("close", () => resolve(this.end("the connection broke"))));
     this.timer = setTimeout(() => this.end("no handshake within 10 s (T-68)"), 10_000);
-    if (dialled) this.#write({ type: "request", version: VERSION, uuid: peer.uuid, list: peer.list() });
+    if (dialled) this.#write({ type: "request", version: VERSION, uuid: peer.uuid, list: (this.said = peer.list()) });
   }
 
   /** Our half ends once all that was written is out; then the peer's is read. `refused`: to dial again is no use. */
@@ -109,7 +109,7 @@ export class Connection {
   /** What follows a response waits until that is written: it is a TLS record of its own (T-69). */
   #respond(status, theirs, then) {
     if (status !== 2) this.peer.outbox.commit([["list", this.uuid, theirs]]);
-    const list = status === 2 ? [] : this.peer.list();
+    const list = (this.said = status === 2 ? [] : this.peer.list());
     this.#write({ type: "response", version: VERSION, uuid: this.peer.uuid, status, list }, then);
   }
 
@@ -134,6 +134,7 @@ export class Connection {
     Object.assign(this, { state: "live", since: Date.now() });
     if (!this.peer.admit(this)) return;
     this.timer = setInterval(() => this.#resend(), Math.min(1000, this.peer.options.retry / 4));
+    for (const names of this.peer.list()) if (!this.said.includes(names)) this.control("subscribe", names); // new since
     for (const names of this.peer.outbox.gone.values()) this.control("unsubscribe", names); // it holds them (T-61)
     this.offer(this.peer.wanted(this.uuid));
   }

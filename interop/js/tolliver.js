@@ -69,11 +69,6 @@ async function conform(peer, flags) {
   await meet(peer, flags);
 }
 
-async function* bodies(body, file) {
-  if (file === undefined && body !== "-") return yield* body === undefined ? [] : [body];
-  yield* readline.createInterface({ input: file === undefined ? process.stdin : fs.createReadStream(file) });
-}
-
 /** Send, and wait until all that is stored is acknowledged. */
 async function send(peer, { file, json, timeout = 30, "no-wait": noWait, ...where }, channel, key, body) {
   if (key === undefined) wrong("send CHANNEL KEY [BODY]");
@@ -81,7 +76,9 @@ async function send(peer, { file, json, timeout = 30, "no-wait": noWait, ...wher
   const late = () => Date.now() - last > timeout * 1000;
   const met = async () => { while (peer.live.size < (where.connect.length || 1) && !late()) await sleep(10); };
   await Promise.race([meet(peer, where), met()]);
-  for await (const each of bodies(body, file)) {
+  const input = file === undefined ? process.stdin : fs.createReadStream(file);
+  const lines = file !== undefined || body === "-";
+  for await (const each of lines ? readline.createInterface({ input }) : body === undefined ? [] : [body]) {
     stored += peer.send(channel, key, Buffer.from(each)) > 0;
     [messages, last] = [messages + 1, await turn(Date.now())]; // acks are read meanwhile
   }
