@@ -1,6 +1,6 @@
 // One connection: handshake, frames in their turn, messages in flight, messages that wait for their handler.
 //
-// A server awaits a `request`, has `answered` or awaits a `final`; a client awaits a `response`. Then the connection is
+// A server awaits a `request` and, after status 3, a `final`; a client awaits a `response`. Then the connection is
 // `live`, and at last `ended`: our half is closed, and acks that are on their way still count. Invariants: an ack
 // goes out on the connection that brought its message, or never (T-49). A message that the peer is owed is `waiting`,
 // in `flight`, or held, as the peer does not subscribe to it now. Only messages in their first try fill the window.
@@ -15,7 +15,6 @@ const cost = ({ each }, { channel, key, body }) => each + channel.length + key.l
 // Which method takes what may come in which state. A response or final out of turn is ignored (T-65), all else ends it.
 const TURNS = {
   request: { request: "answer" },
-  answered: { request: "again" },
   response: { response: "responded" },
   final: { request: "again", final: "finished" },
   live: { request: "again", final: "finished", message: "message", ack: "acknowledged" },
@@ -96,21 +95,23 @@ export class Connection {
   answer(request) {
     if (!this.#identify(request)) return;
     const status = request.version === VERSION ? 0 : request.version < VERSION ? 2 : 3;
-    this.state = status === 3 ? "final" : "answered";
-    this.#respond(status, request.list, () => this.state === "answered" && this.#live());
-    if (status === 2) this.#refuse(`HandshakeRejected: version ${request.version}`);
+    this.#respond(status, request.list);
+    if (status === 0) this.#live();
+    else if (status === 2) this.#refuse(`HandshakeRejected: version ${request.version}`);
+    else this.state = "final";
   }
 
   again({ version, uuid, list }) {
     if (uuid !== this.uuid || version !== this.version) return this.end("another identity (T-66)");
-    this.#respond(version > VERSION ? 3 : 0, list, () => this.state === "live" && this.offer(this.peer.wanted(uuid)));
+    this.#respond(version > VERSION ? 3 : 0, list);
+    if (this.state === "live") this.offer(this.peer.wanted(uuid));
   }
 
-  /** What follows a response waits until that is written: it is a TLS record of its own (T-69). */
-  #respond(status, theirs, then) {
+  /** A socket writes its first bytes at once, so that the response is a TLS record of its own (T-69). */
+  #respond(status, theirs) {
     if (status !== 2) this.peer.outbox.commit([["list", this.uuid, theirs]]);
     const list = (this.said = status === 2 ? [] : this.peer.list());
-    this.#write({ type: "response", version: VERSION, uuid: this.peer.uuid, status, list }, then);
+    this.#write({ type: "response", version: VERSION, uuid: this.peer.uuid, status, list });
   }
 
   responded(response) {

@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from tolliver import Delivery
 from tolliver.blocking import Instance, InstanceOptions, create_instance
 
-from tests.cases import cases
+from tests.cases import cases, named
 from tests.certificates import Certificates
 from tests.cli.commands import SECONDS, listener, until
 from tests.ports import free_address
@@ -52,10 +52,10 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
 class Process:
     """A run of `tolliver.js`, with its output in files."""
 
-    def __init__(self, directory: Path, *arguments: object) -> None:
+    def __init__(self, directory: Path, *arguments: object, code: Path = JS) -> None:
         name = f"{arguments[0]}-{uuid4().hex[:8]}"
         self._output, self._errors = directory / f"{name}.out", directory / f"{name}.err"
-        command = [NODE or "node", JS / "tolliver.js", *arguments]
+        command = [NODE or "node", code / "tolliver.js", *arguments]
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [str(word) for word in command], stdin=subprocess.PIPE, stdout=output, stderr=errors
@@ -95,8 +95,8 @@ def js(tmp_path: Path, certs: Certificates) -> Iterator[Any]:
     who = ("--certs", certs.directory, "--name", "jay", "--database", tmp_path / "jay.outbox")
     with ExitStack() as running:
 
-        def run(*arguments: object, who: tuple[object, ...] = who) -> Process:
-            made = Process(tmp_path, *arguments, *who)
+        def run(*arguments: object, who: tuple[object, ...] = who, code: Path = JS) -> Process:
+            made = Process(tmp_path, *arguments, *who, code=code)
             running.enter_context(made.process)
             running.callback(made.process.kill)
             return made
@@ -156,6 +156,7 @@ SAME, NEWER, OLDER = HandshakeStatus.SAME_VERSION, HandshakeStatus.NEWER_INCOMPA
 SOMEBODY = UUID("01890000-0000-7000-8000-000000000001")
 UNREADABLE = bytes.fromhex("0300000008000000000000000100000002") + b"tolliver\x07"  # a control message
 OURS = (Subscription("a", ""),)
+CASE_OPTIONS = {"instance_id", "version", "subscriptions"}
 
 
 @pytest.mark.parametrize(
@@ -207,6 +208,58 @@ def test_a_server_answers_as_the_table_of_versions_says(js: Any, sent: list[Fram
     assert [
         (frame.status, frame.subscriptions) if isinstance(frame, HandshakeResponse) else frame for frame in frames
     ] == answers
+
+
+ITS_OWN = {"server-accepts-with-another-list"}
+"""Cases in which the program does something that no flag of the command does."""
+
+CONNECTIONS = [
+    case
+    for case in cases("messages", "connection")
+    if "DRAFT_2" in case["layouts"] and case["level"] != "ours" and case["options"].keys() <= CASE_OPTIONS
+    if case["options"]["version"] == 2 and case["id"] not in ITS_OWN
+    if {call["call"] for step in case["steps"] for call in step.get("calls", [])} <= {"accept", "ack"}
+]
+
+
+def without_acks(data: bytes) -> list[Any]:
+    return [frame for frame in decode(data, D2) if not isinstance(frame, Ack)]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CONNECTIONS, ids=named)
+def test_a_connection_is_as_its_vector_says(js: Any, tmp_path: Path, case: Any) -> None:
+    """In both roles, as one that speaks version 2. The vectors are of a machine that acknowledges nothing by itself."""
+    copy = shutil.copytree(JS, tmp_path / "js")
+    text = (copy / "connection.js").read_text("utf-8").replace("const VERSION = 1n", "const VERSION = 2n")
+    (copy / "connection.js").write_text(text, "utf-8")
+    outbox = tmp_path / "outbox"
+    outbox.write_text(json.dumps(["uuid", case["options"]["instance_id"]]) + "\n", "utf-8")
+    who = ("--plaintext", "--database", outbox, "--channel", "mine")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        if case["role"] == "client":
+            js("listen", "--connect", f"127.0.0.1:{server.getsockname()[1]}", who=who, code=copy)
+            server.settimeout(SECONDS)
+            stream = server.accept()[0]
+        else:
+            port = js("listen", "--listen", "127.0.0.1:0", who=who, code=copy).port()
+            stream = socket.create_connection(("127.0.0.1", port))
+    with stream:
+        stream.settimeout(SECONDS)
+        for step in case["steps"]:
+            if "in" in step:
+                stream.sendall(bytes.fromhex(step["in"]))
+            if "end" in step:
+                stream.shutdown(socket.SHUT_WR)
+            got, expected = b"", without_acks(bytes.fromhex("".join(step.get("out", []))))
+            ended = False
+            while not ended and (len(without_acks(got)) < len(expected) or "closes" in step):
+                piece = b""
+                with suppress(ConnectionResetError):
+                    piece = stream.recv(65536)
+                got, ended = got + piece, not piece
+            assert without_acks(got) == expected
+            assert not ended or "closes" in step
 
 
 @pytest.mark.parametrize("dials", [True, False], ids=["it dials", "it listens"])
