@@ -158,7 +158,9 @@ _FROM_ZERO = ("handling_timeout", "unsubscribed_hold")  # times that may be 0
 
 
 def _remedy(value: object, takes: str, from_zero: bool) -> str:
-    """Value to give instead of this one; "" if it can be meant."""
+    """Returns the value to give instead of this one, "" if it may be meant. `takes` says which values the option takes,
+    `from_zero` whether 0 is one.
+    """
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else -1
     if takes == "" and not isinstance(value, bool):
         return "True or False"

@@ -76,7 +76,9 @@ class Services:
         self._parts.commits.batch.then.append(go_on)
 
     def at_commit(self, call: Callable[[], None], stores: bool) -> None:
-        """Calls `call` once, as the gathering commit begins, to add operations; `stores` if those store messages."""
+        """Calls `call` once, as the commit that collects changes begins, to add operations; `stores` is True if those
+        store messages.
+        """
         calls = self._parts.commits.batch.at_begin
         calls[call] = calls.get(call, False) or stores
 
@@ -94,13 +96,15 @@ class Services:
         self._parts.context.writable[link] = None
 
     def leave(self, link: Link, message: Message, fate: Fate) -> None:
-        """Handles a message without a handler as the kernel does without patterns."""
+        """Treats a message that no handler gets as the kernel does without patterns: by its `fate` it is acknowledged,
+        or left to its sender.
+        """
         self._parts.delivering.leave_to_sender(link, message, fate)
 
     # Owners that are no peers, and their messages.
 
     def owner(self, uuid: UUID) -> Peer:
-        """The owner with this UUID, known or new."""
+        """Returns the owner of messages with this UUID, known or new: a peer, or what a pattern has in place of one."""
         return self.peers.setdefault(uuid, Peer(uuid, LoadedPeer()))
 
     def operate(self, operation: Operation) -> None:
@@ -109,11 +113,11 @@ class Services:
 
     @property
     def apart(self) -> bool:
-        """True while the disk is too full for messages, which wait for `room_is_back` (D-13)."""
+        """True while the disk is too full for messages: they wait for the hook `room_is_back` (D-13)."""
         return self._parts.commits.apart
 
     def size_for(self, channel: str, key: str, body: bytes) -> int:
-        """Size in bytes of a message to an owner. Raises the error that forbids the message."""
+        """Returns the size in bytes of a message's frame for an owner. Raises the error that forbids the message."""
         self.check_body(channel, body)
         return self._parts.sizes.around(channel, key) + len(body)
 
@@ -124,8 +128,9 @@ class Services:
         sizes: Sequence[int],
         receipt: Receipt | None,
     ) -> Sequence[StoredMessage]:
-        """Stores messages with the next commit: for each share the next `number` items, for its owners. The receipt
-        covers all."""
+        """Stores messages with the next commit: each of the `shares`, (owners, number), takes the next `number` of
+        `items`. The receipt covers all.
+        """
         parts = self._parts
         first = parts.ledger.next_seq
         if receipt is not None:
@@ -146,11 +151,11 @@ class Services:
         return rows
 
     def is_owned_once(self, seq: int) -> bool:
-        """True if a stored message has exactly one owner."""
+        """True if the stored message `seq` has exactly one owner."""
         return self._parts.ledger.refcounts.count_of(seq) == 1
 
     def peers_with(self, subscription: Subscription) -> Iterable[Peer]:
-        """Peers with exactly this entry."""
+        """Returns the peers that subscribe to exactly this channel and key."""
         return self._parts.routing.routes.of(subscription)
 
     def refuse_names(self) -> None:

@@ -351,14 +351,17 @@ class Store(Protocol):
         """Apply all operations, in order, durably, or none."""
 
     def fetch(self, peer: UUID, after_seq: int, max_count: int, max_bytes: int) -> list[Row]:
-        """The peer's unparked deliveries with a higher seq, in order, until a bound is met; at least one if any.
+        """The peer's unparked deliveries above `after_seq`, in order: at most `max_count`, with bodies of at most
+        `max_bytes` in all, and at least one if any.
 
         Deliveries that match held subscriptions (T-61) and no other are left out.
         """
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
-        """Deliveries, parked ones too, to one peer or to all, with a higher seq and at least `min_age` seconds old, by
-        seq. All peers are those whose messages wait for somebody: no keepers (`is_keeper`)."""
+        """Deliveries, parked ones too, to one peer or to all (None), by seq: at most `max_count` above `after_seq` that
+        are at least `min_age` seconds old. All peers are those whose messages wait for somebody: no keepers
+        (`is_keeper`).
+        """
 
     def expiring(self, max_count: int) -> list[Found]:
         """Deliveries of messages stored with an `expire_after`, parked ones too: soonest first (P-27).
@@ -368,4 +371,4 @@ class Store(Protocol):
         """
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
-        """Dead letters with a higher number, in order (T-47)."""
+        """Dead letters with a number above `after_number`, in order, at most `max_count` (T-47)."""

@@ -53,11 +53,11 @@ class Routes(Generic[T, R]):
         self._matches.clear()
 
     def has(self, subscription: Subscription) -> bool:
-        """True if a target has exactly this entry."""
+        """True if a target has a subscription to exactly this channel and key."""
         return subscription in self._targets
 
     def of(self, subscription: Subscription) -> Iterable[T]:
-        """Targets of exactly this entry."""
+        """The targets that have a subscription to exactly this channel and key."""
         return self._targets.get(subscription, ())
 
     def match(self, channel: str, key: str) -> R:
@@ -65,7 +65,7 @@ class Routes(Generic[T, R]):
         return found if found is not None else self._look_up(channel, key)
 
     def match_all(self, items: Iterable[tuple[str, str, object]]) -> list[R]:
-        """Matches each item like `match`: channel and key come first."""
+        """Matches each item, of which channel and key come first, like `match`."""
         matches = self._matches
         return [matches.get((channel, key)) or self.match(channel, key) for channel, key, _ in items]
 
@@ -98,15 +98,16 @@ def removed_by(operations: Iterable[Operation]) -> frozenset[Subscription]:
 
 
 def overlap(one: Subscription, other: Subscription) -> bool:
-    """True if a message can match both."""
+    """True if one message can match both subscriptions."""
     if one.channel != other.channel and any(map(is_envelope, (one.channel, other.channel))):
         return False  # as `matching` has it
     return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
 
 
 def matching(channel: str, key: str) -> tuple[Subscription, ...]:
-    """The subscriptions that such a message matches, exact first (T-24). A request or a reply matches no wildcard of
-    channels: a subscriber of everything does not want envelopes (P-11)."""
+    """The subscriptions that a message of these names matches, exact first (T-24). A request or a reply matches no
+    wildcard of channels: a subscriber of everything does not want envelopes (P-11).
+    """
     if is_envelope(channel):
         return Subscription(channel, key), Subscription(channel, "")
     return Subscription(channel, key), Subscription(channel, ""), Subscription("", key), Subscription("", "")

@@ -19,7 +19,7 @@ _REPLY = Struct(">QB")
 
 
 class Status(IntEnum):
-    """The byte after a reply's id."""
+    """Result of a request: the byte that follows the id in a reply."""
 
     ANSWER = 0
     FAILED = 1  # the body is the reason, in UTF-8
@@ -39,17 +39,17 @@ def reply_body(request_id: int, status: Status, body: bytes) -> bytes:
 
 
 def id_in(body: bytes) -> int | None:
-    """The id of a request; None if the body is too short for one."""
+    """Returns the id in the body of a request; None if the body is too short for one."""
     return int.from_bytes(body[: _REQUEST.size], "big") if len(body) >= _REQUEST.size else None
 
 
 def body_in(body: bytes) -> bytes:
-    """A request's body without its envelope."""
+    """Returns the application's body of a request, without the id before it."""
     return body[_REQUEST.size :]
 
 
 def read_reply(body: bytes) -> tuple[int, int, bytes] | None:
-    """Id, status and body of a reply; None if it is too short for one."""
+    """Returns id, status and body of a reply; None if it is too short for one."""
     if len(body) < _REPLY.size:
         return None
     request_id, status = _REPLY.unpack_from(body)

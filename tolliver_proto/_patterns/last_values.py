@@ -52,7 +52,7 @@ class RetainedValue:
 
 
 class ValueList(Receipt):
-    """Token of a call that lists values: `values` is set once Stored names the token."""
+    """Result of a call that lists values: `values` is set once the action Stored names this object."""
 
     __slots__ = ("values",)
 
@@ -107,7 +107,7 @@ def _matcher(wanted: Collection[Subscription]) -> Callable[[Name], bool]:
 
 
 class LastValues(Pattern):
-    """Keeps values and gives them to new subscribers."""
+    """Pattern that keeps the newest value of each channel and key, and gives it to new subscribers."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel, self._limits = node, services, services.limits
@@ -119,7 +119,7 @@ class LastValues(Pattern):
 
     @staticmethod
     def is_stored(services: Services) -> bool:
-        """True if values of an earlier run are kept."""
+        """True if the store has values that an earlier opening of the database has kept."""
         return VALUES in services.peers and services.peers[VALUES].outbox.pending > 0
 
     def stats(self) -> Mapping[str, int]:
@@ -250,7 +250,9 @@ class LastValues(Pattern):
         self.copies.left(peer, seqs)
 
     def _room_of(self, peer: Peer | None) -> tuple[int, int]:
-        """Number and bytes of the messages that fit the peer's outbox; none while the disk is full."""
+        """Returns number and bytes of the messages that fit the peer's outbox now (None: of a new peer); none while the
+        disk is full.
+        """
         if self._kernel.apart:
             return 0, 0
         pending, size = (0, 0) if peer is None else (peer.outbox.pending, peer.outbox.pending_bytes)
@@ -283,7 +285,9 @@ class LastValues(Pattern):
         return names[: min(bisect_right([*sizes], room), most)]
 
     def _give(self, giving: Giving, error: TolliverError | None) -> None:
-        """Continues the delayed list in the next turn: with nothing to read, this is called before the list waits."""
+        """Continues with the list that was delayed until values were read, in the next turn: with nothing to read, this
+        is called before the list waits.
+        """
         self._ready.append((giving, error))
         self._kernel.ask_turn(self)
 
@@ -298,7 +302,7 @@ class LastValues(Pattern):
             self._end_giving(giving)
 
     def _end_giving(self, giving: Giving, _error: TolliverError | None = None) -> None:
-        """Ends the delay of the peer's later lists, which may be asked about again."""
+        """Lets later lists of the peer be delayed again, as this one is done."""
         del self._givings[giving.uuid]
         giving.reading.bodies.clear()  # up to the peer's quota: the cycle of giving and reading would keep them
         for go_on in giving.waiting:

@@ -29,7 +29,7 @@ class WaitingFrames:
         self.size += len(frame)
 
     def take(self) -> tuple[int | None, bytes]:
-        """Removes and returns the oldest frame and its request id."""
+        """Removes the oldest frame; returns the id of its request, None for a reply, and the frame."""
         request_id, frame = self._frames.popleft()
         self.size -= len(frame)
         return request_id, frame
@@ -52,8 +52,9 @@ class OpenRequests:
         return len(self.by_id)
 
     def new_id(self) -> int:
-        """An id that is not in use. Ids start at random at each opening, so that late replies to an earlier run match
-        none."""
+        """Returns an id that is not in use. Ids start at random at each opening, so that late replies to an earlier one
+        match none.
+        """
         request_id = self._next_id
         if request_id is None:
             request_id = int(self._rng.random() * _HALF) * _HALF + int(self._rng.random() * _HALF)

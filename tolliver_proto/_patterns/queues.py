@@ -44,7 +44,7 @@ _RETRY = 1.0  # seconds after a failure of the store
 
 
 class Queues(Pattern):
-    """The queues of this instance, their workers, and the jobs of each."""
+    """Pattern of a producer: the work queues of this instance, their workers, and the jobs of each."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel = node, services
@@ -61,7 +61,7 @@ class Queues(Pattern):
 
     @staticmethod
     def is_stored(services: Services) -> bool:
-        """True if jobs of an earlier run may wait, in a queue or with workers."""
+        """True if jobs of an earlier opening may wait, in a queue or with workers."""
         return any(map(is_queue, services.peers))
 
     # Calls of the application.
@@ -238,7 +238,9 @@ class Queues(Pattern):
             self._kernel.tell(Stored([receipt]))
 
     def _check_room(self, queue: WorkQueue, sizes: Sequence[int]) -> None:
-        """Raises OutboxFull above the quota, whatever the policy: jobs that no worker has must not be lost (D-10)."""
+        """Raises OutboxFull if jobs of these sizes in bytes exceed the quota, whatever the policy: jobs that no worker
+        has must not be lost (D-10).
+        """
         waiting, limits = queue.peer.outbox, self._limits
         count, size = waiting.pending + len(sizes), waiting.pending_bytes + sum(sizes)
         if sizes and (count > limits.outbox_messages or size > limits.outbox_bytes):
@@ -376,7 +378,9 @@ class Queues(Pattern):
         return queue.subscription in peer.lists.served and queue.subscription in peer.outbox.routed
 
     def _must_return(self, queue: WorkQueue, worker: Worker) -> bool:
-        """True if the worker's jobs must go back to the queue."""
+        """True if the worker's jobs must go back to the queue: it is away for longer than the lease, or takes no jobs
+        any more.
+        """
         link = worker.peer.link
         if link is None:
             return worker.lease_over
@@ -385,7 +389,9 @@ class Queues(Pattern):
     # The owners.
 
     def _jobs_of(self, queue: WorkQueue, peer: Peer, found: Iterable[Found]) -> list[Found]:
-        """The jobs of this queue among the found deliveries, without those that are leaving their owner."""
+        """Returns the jobs of this queue among the deliveries `found` of one owner, without those that are leaving that
+        owner.
+        """
         if peer is queue.peer:
             return [one for one in found if one.seq not in peer.outbox.leaving]
         return [one for one in found if one.channel == queue.channel and self._is_job(peer, one)]
@@ -537,7 +543,7 @@ class Queues(Pattern):
     # Jobs that get another owner.
 
     def _give(self, queue: WorkQueue | None, source: Peer, target: Peer, jobs: Sequence[StoredMessage | Found]) -> None:
-        """Moves jobs to the target with the next commit; they count as the target's from now on."""
+        """Moves jobs from one owner to the other with the next commit; they count as those of `target` from now on."""
         self._note_owner(queue, source, target, jobs)
         self._kernel.move(source, target, jobs, partial(self._given, queue, source, target, jobs))
 
@@ -573,8 +579,9 @@ class Queues(Pattern):
             self._look_later(queue)
 
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
-        """Implements `Pattern.rescues`: gives the jobs among these deliveries back to their queues, and returns the
-        other deliveries."""
+        """Implements `Pattern.rescues`: gives the jobs among the deliveries `found` back to their queues, and returns
+        the other deliveries.
+        """
         if peer.is_owner:
             return found
         others: list[Found] = []
@@ -586,7 +593,8 @@ class Queues(Pattern):
         return others
 
     def _is_job(self, peer: Peer, one: Found) -> bool:
-        """True if the message belongs to a queue and to that peer alone. A message sent before the queue existed, to
-        several peers, is no job."""
+        """True if the delivery `one` belongs to a queue and to that peer alone. A message sent before the queue
+        existed, to several peers, is no job.
+        """
         is_of_queue = one.channel in self._queued
         return is_of_queue and one.seq not in peer.outbox.leaving and self._kernel.is_owned_once(one.seq)

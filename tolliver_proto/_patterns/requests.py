@@ -56,7 +56,7 @@ _RequestKey = tuple[UUID, int | None]
 
 
 class Requests(Pattern):
-    """Requests of the application, and its replies to requests of peers."""
+    """Pattern of requests: those of the application, and its replies to requests of peers."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel = node, services
@@ -77,7 +77,7 @@ class Requests(Pattern):
 
     @staticmethod
     def is_stored(services: Services) -> bool:
-        """True if an earlier run has sent or answered requests: late replies or requests may be in flight."""
+        """True if an earlier opening has sent or answered requests: late replies or requests may be in flight."""
         return any(is_envelope(one.channel) for one in services.own)
 
     def stats(self) -> Mapping[str, int]:
@@ -287,7 +287,7 @@ class Requests(Pattern):
             self._end_request(asked)
 
     def _end_request(self, asked: Asked, error: TolliverError | TimeoutError | None = None) -> None:
-        """Removes the request from the table and reports its end."""
+        """Removes the request from the table and reports its end: with its replies, or with `error`."""
         self._open.end(asked)
         if error is None and not asked.replies:
             error = asked.error or (ConnectionLost(_LOST) if asked.lost else _nobody(asked))
@@ -369,7 +369,9 @@ class Requests(Pattern):
         return self._answer(delivery, Status.ANSWER, body)
 
     def refuse(self, delivery: Delivery, text: str, now: float | None = None) -> bool:
-        """Like `reply`, for a handler that failed: the requester gets RequestFailed with this text."""
+        """Like `reply`, for a handler that failed: the requester gets RequestFailed with this text. The result is that
+        of `reply`.
+        """
         self._kernel.tick(now)
         return self._answer(delivery, Status.FAILED, text.encode(errors="replace"))
 
@@ -467,7 +469,9 @@ class Requests(Pattern):
         self._counts["replies" if is_said else "replies_dropped"] += 1
 
     def _say(self, link: Link, frame: bytes, request_id: int | None, most: int) -> bool:
-        """Sends the frame, or queues it in order. Returns False if more than `most` bytes would wait."""
+        """Sends the frame, of a request with this id or of a reply (None), or queues it in order. Returns False if more
+        than `most` bytes would wait.
+        """
         connection = link.connection
         assert connection is not None
         if link not in self._waiting:

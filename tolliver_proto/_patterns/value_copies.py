@@ -77,7 +77,7 @@ class ValueCopies:
         self._kernel.search(peer.uuid, take, then)
 
     def is_queued(self, peer: Peer, name: Name, seq: int) -> bool:
-        """True if this copy still waits, and is of the newest value."""
+        """True if the copy with this seq still waits for the peer, and is of the newest value of `name`."""
         return self._waits(peer, seq) and seq >= self._changed_at.get(name, 0)
 
     def rerouted(self, peer: Peer) -> None:

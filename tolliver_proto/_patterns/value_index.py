@@ -61,7 +61,9 @@ class Reading:
 
 
 class ValueIndex:
-    """The values of all names, their number and their bytes."""
+    """Index of the last values by channel and key: those in the store, with their number and their bytes, and the
+    changes that are not stored yet.
+    """
 
     def __init__(self, services: Services) -> None:
         self._kernel = services
@@ -105,7 +107,9 @@ class ValueIndex:
     # Changes.
 
     def check(self, name: Name, new: int | None) -> None:
-        """Raises OwnLimitExceeded if there is no room for a value of this size in bytes."""
+        """Raises OwnLimitExceeded if a value of `new` bytes has no room at this name; None, which clears the name, has
+        always.
+        """
         if new is None:
             return
         before, limits = self._size_of(name), self._kernel.limits
@@ -135,14 +139,14 @@ class ValueIndex:
             self.bytes += sign * size
 
     def _size_of(self, name: Name) -> int | None:
-        """Bytes of the newest value, as the limits count them."""
+        """Returns the bytes of the newest value of this name, as the limits count them; None without a value."""
         for changes in (self.changes, self._running):
             if name in changes:
                 return None if changes[name].body is None else changes[name].size - self._overhead
         return self.entries[name].size - self._overhead if name in self.entries else None
 
     def _begin(self) -> None:
-        """Adds the changes to the commit that begins."""
+        """Adds the changes made since the last commit to the one that begins."""
         self._running, self.changes, self._rows = self.changes, {}, ()
         owner = self._kernel.owner(VALUES)
         old = [self.entries[name] for name in self._running if name in self.entries]
@@ -205,13 +209,13 @@ class ValueIndex:
         return sorted(name for name in names if self.body_of(name, reading, b"") is not None)
 
     def body_of(self, name: Name, reading: Reading, unread: bytes | None = None) -> bytes | None:
-        """The newest value: `unread` if it was not read, None if it is damaged or cleared."""
+        """Returns the newest value of this name, `unread` if it was not read, None if it is damaged or cleared."""
         if name in self.changes:
             return self.changes[name].body
         return reading.bodies.get(self.entries[name].seq, unread)
 
     def message_size(self, name: Name) -> int:
-        """Bytes of the message with the newest value."""
+        """Returns the bytes of the message with the newest value of this name."""
         return self.changes[name].size if name in self.changes else self.entries[name].size
 
     def begin(self, reading: Reading) -> None:
@@ -220,7 +224,9 @@ class ValueIndex:
         self.when_known(partial(self._go_on, reading))
 
     def _go_on(self, reading: Reading, error: TolliverError | None = None) -> None:
-        """Reads what is missing. Waits for a running commit that changes such a value, as the newest counts."""
+        """Reads the values that the reading still lacks. Waits for a running commit that changes such a value, as the
+        newest counts. `error` ends the reading.
+        """
         if error is None and any(map(reading.wants, self._running)):
             self._readings[reading] = None
             self._until_stored.append(partial(self._go_on, reading))

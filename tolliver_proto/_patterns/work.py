@@ -33,7 +33,7 @@ class _Work:
 
 
 class QueueWork(Pattern):
-    """Work on the queues of other instances."""
+    """Pattern of a worker: the work of this instance on the queues of others."""
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel = node, services
@@ -90,8 +90,9 @@ class QueueWork(Pattern):
         return Fate.STUCK if is_unwanted and channel in self._worked else judgement
 
     def own_changed(self, entry: Subscription) -> None:
-        """Implements `Pattern.own_changed`: an entry that the application subscribes to itself stays when the work
-        ends."""
+        """Implements `Pattern.own_changed`: a subscription that the application has made itself stays when the work
+        ends.
+        """
         work = self._works.get(entry.channel)
         if work is not None:
             announced = tuple(one for one in work.announced if one != entry)

@@ -63,7 +63,7 @@ def check_queue(channel: str, lease: float) -> None:
 
 
 class JobList(Receipt):
-    """Token of a call that lists jobs: `jobs` is set once Stored names the token."""
+    """Result of a call that lists jobs: `jobs` is set once the action Stored names this object."""
 
     __slots__ = ("jobs",)
 
@@ -148,7 +148,9 @@ class WorkQueue:
 
 
 def limit_of(channel: str, subscriptions: Iterable[Subscription], most: int) -> int:
-    """Jobs that a peer with these subscriptions may have at a time: twice its announced concurrency, or twice one."""
+    """Returns how many jobs a peer with these subscriptions may have at a time: twice the concurrency that they
+    announce, or twice one, and no more than `most`.
+    """
     said = [_number(one.key) for one in subscriptions if one.channel == channel and one.key.startswith(CONCURRENCY)]
     known = [number for number in said if number is not None]
     return min(_AHEAD * (max(known) if known else 1), most)

@@ -17,7 +17,9 @@ from .sender import Sender
 
 
 class ConnectWait:
-    """Begins, claims and ends the windows of connecting peers."""
+    """Windows of connecting peers: what is sent while a connection is being made is kept for its peer, which may
+    subscribe to it. Begins, claims and ends these windows.
+    """
 
     def __init__(self, context: Context, routing: Routing, ledger: Ledger, sender: Sender) -> None:
         self._context = context
@@ -29,12 +31,12 @@ class ConnectWait:
         context.due.update({"patience": self._on_patience_timeout, "window": self._on_window_timeout})
 
     def begin(self, link: Link) -> None:
-        """Begins the window of a connection whose transport stands."""
+        """Begins to keep messages for a connection whose transport stands."""
         self._ledger.keeping.begin(link, self._ledger.next_seq)
         self._timers.set_earlier(("patience", link.cid), self._context.now + self._limits.handshake_timeout)
 
     def begin_for(self, remote: Remote) -> None:
-        """Begins the window of a requested remote that was never up."""
+        """Begins to keep messages for a remote that the application asked for, and that was never up."""
         self._ledger.keeping.begin(remote, self._ledger.next_seq)
         self._timers.set(("window", remote), self._context.now + 2 * self._limits.handshake_timeout)
 
@@ -47,7 +49,9 @@ class ConnectWait:
             self._sender.unblock()
 
     def claim_kept(self, link: Link, peer: Peer) -> bool:
-        """Gives the peer the kept messages that its list, now in the routes, matches; returns False without any."""
+        """Makes the peer a recipient of the kept messages that its list, now in the routes, matches; returns False if
+        there are none.
+        """
         match = self._routing.routes.match
         claimed = [
             kept
@@ -65,7 +69,9 @@ class ConnectWait:
         return bool(claimed)
 
     def on_linked(self, linked: Iterable[tuple[Peer, Sequence[Kept]]]) -> None:
-        """Has the windows read messages that their peers have claimed, once the claims are stored."""
+        """Has the connections of these peers send the kept messages that each has claimed, once the claims are
+        stored.
+        """
         for peer, claimed in linked:
             self._ledger.read_again(peer, claimed[0].message.seq, claimed[-1].message.seq)
 
@@ -90,14 +96,18 @@ class ConnectWait:
                 self._tell_unowned([kept])
 
     def lose(self, link: Link) -> None:
-        """Ends the window of a failed connection; reports its messages that the full window of its remote lacks."""
+        """Ends the window of a failed connection. Reports the messages that the next connection to its remote will not
+        get, as that window was full.
+        """
         count = self._ledger.keeping.lose(link)
         if count:
             self._sender.count_not_kept(link, count)
         self.stop_keeping(link)
 
     def stop_keeping(self, *owners: Link | Remote) -> None:
-        """Ends these windows. Kept messages without an owner then leave the store."""
+        """Keeps no more messages for these connections or remotes. Kept messages without an owner then leave the
+        store.
+        """
         for owner in owners:
             if owner not in self._ledger.keeping:
                 continue

@@ -27,7 +27,7 @@ Owner = Hashable
 
 
 class ConnectWindow:
-    """The range of seqs that one connection, or one remote, keeps of the pool."""
+    """The first and the last seq of the messages that are kept for one connection, or for one remote."""
 
     __slots__ = ("holds_up", "since", "size", "until")
 
@@ -42,7 +42,9 @@ class ConnectWindow:
 
 
 class Keeping:
-    """Messages kept for connecting peers: the windows, the pool of messages, and the failed remotes and peers."""
+    """Messages kept for connecting peers (T-62): the window of each connection or remote, the messages in any of them,
+    and the remotes and peers that have failed.
+    """
 
     def __init__(self, share: int) -> None:
         self._share = share
@@ -112,7 +114,7 @@ class Keeping:
         return window is not None
 
     def close_full(self, next_seq: int) -> list[Owner]:
-        """Closes the full windows that block no send.
+        """Closes the full windows that block no send; `next_seq` is the seq after their last message.
 
         Returns the owners of all closed windows, one for each remote or peer that has no open window.
         """
@@ -162,7 +164,9 @@ class Keeping:
         ]
 
     def released(self, first: int, last: int) -> Iterator[int]:
-        """Takes one owner off the kept messages of this span; yields the seqs that no peer is owed now."""
+        """Takes one owner off the kept messages from seq `first` to `last`; yields the seqs that no peer is owed
+        now.
+        """
         for seq in range(max(first, self.first()), min(last, self._last) + 1):
             kept = self._kept.get(seq)
             if kept is not None:

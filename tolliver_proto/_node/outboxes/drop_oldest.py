@@ -68,7 +68,7 @@ class Oldest:
 
     def choose(self, excess: Share, is_in_flight: Callable[[Found], bool], next_seq: int) -> list[Found] | None:
         """Returns the oldest deliveries that together have `excess` (messages, bytes), or None if a search must find
-        more.
+        more. `next_seq` is the seq of the next message.
 
         Deliveries in flight come last, and only if the search has found all deliveries.
         """

@@ -19,7 +19,9 @@ from .sender import Sender
 
 
 class Flush:
-    """State of one call of `flush`, until it is answered."""
+    """One call of `flush` until it is answered: its receipt, its last message, and the connections that it waits
+    for.
+    """
 
     __slots__ = ("behind", "links", "mark", "receipt", "seq", "stored")
 
@@ -33,7 +35,7 @@ class Flush:
 
 
 class Flushes:
-    """The flushes that wait for sockets."""
+    """The calls of `flush` that wait until sockets have taken messages."""
 
     def __init__(self, context: Context, commits: Commits, ledger: Ledger, sender: Sender) -> None:
         self._context = context

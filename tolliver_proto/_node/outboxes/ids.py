@@ -42,7 +42,9 @@ class Randomness(Protocol):
 
 
 class IdAllocator:
-    """Gives out wire ids. `live` are the ids of messages with an owner, and of control messages in flight."""
+    """Gives out wire ids, the numbers of messages on the wire. `live` are the ids in use: of messages that a peer is
+    owed, and of control messages in flight.
+    """
 
     __slots__ = ("_clear_until", "_first", "_keep", "_laps", "_next", "_older", "_reserved", "live")
 
@@ -88,7 +90,7 @@ class IdAllocator:
         return taken
 
     def take_many(self, count: int) -> Sequence[int]:
-        """Returns `count` free ids. Raises OutboxFull, and takes none, if there are fewer (T-41)."""
+        """Returns `count` free ids. Raises OutboxFull, and takes none, if fewer are free (T-41)."""
         first = self._next
         if first + count <= self._clear_until:  # the usual case: a run
             self._next += count
@@ -131,7 +133,7 @@ class IdAllocator:
             self.live.discard(first, last)
 
     def forget_reserve(self) -> None:
-        """Has the next commit reserve again, as the last reservation may have failed."""
+        """Has the next commit record again which ids may be handed out, as the last record may not be stored."""
         self._reserved = 0
 
     @property
@@ -141,17 +143,19 @@ class IdAllocator:
 
     @property
     def needs_reserve(self) -> bool:
-        """True if an id was used, and less than half a block is reserved ahead."""
+        """True if an id was used, and less than half a block of the recorded ids is left."""
         return 0 < self._passed > self._reserved - RESERVE // 2
 
     def reserve(self) -> ReserveIds:
-        """Returns the operation that reserves the next block; the caller must store the operation."""
+        """Returns the operation that records the next block of ids as handed out; the caller must store the
+        operation.
+        """
         self._reserved = self._passed + RESERVE
         return ReserveIds(self._first, self._reserved, self._keep)
 
 
 class _HandedOut:
-    """The ids of some spans, looked up by bisection."""
+    """Ids that were handed out, as spans in order; one id is looked up by bisection."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -209,7 +213,7 @@ def _behind(spans: Sequence[IdSpan]) -> int:
 
 
 def _ahead(number: int, count: int) -> int:
-    """Returns the id that follows `number` by `count`; after the highest id the lowest follows."""
+    """Returns the id that is `count` steps after `number`; after the highest id the lowest follows."""
     return FIRST_ID + (number - FIRST_ID + count) % LAST_ID
 
 

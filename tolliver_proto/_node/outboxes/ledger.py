@@ -64,7 +64,7 @@ class HeldReceipts:
 
     @property
     def places(self) -> int:
-        """Number of remembered receipts, dropped ones included."""
+        """Number of receipts in memory, with those that the application has dropped."""
         return len(self._firsts)
 
     def add(self, receipt: Receipt) -> None:
@@ -83,7 +83,7 @@ class HeldReceipts:
         self._most = 2 * len(held) + _GONE
 
     def within(self, first: int, last: int) -> Iterator[tuple[Receipt, int]]:
-        """Yields the receipts with messages in this span, each with the number of those messages."""
+        """Yields the receipts with messages from seq `first` to `last`, each with the number of those messages."""
         firsts, place = self._firsts, bisect_right(self._firsts, first)
         for at in range(max(place - 1, 0), len(firsts)):
             if firsts[at] > last:
@@ -107,7 +107,7 @@ _MARKS = 4096
 
 
 class StoredTimes:
-    """Marks of when all messages up to a seq were stored. `known` has the marks of earlier openings."""
+    """Times at which messages were stored, one for all up to a seq. `known` has those of earlier openings."""
 
     __slots__ = ("_seqs", "_times")
 
@@ -132,7 +132,9 @@ class StoredTimes:
             self._seqs[:half], self._times[:half] = self._seqs[1:half:2], self._times[0:half:2]
 
     def of(self, seq: int) -> float | None:
-        """Returns the time at which the message was stored; None if the message is newer than all marks."""
+        """Returns the time at which the message `seq` was stored, in seconds of the node; None if the message is newer
+        than all known times.
+        """
         at = bisect_left(self._seqs, seq)
         return self._times[at] if at < len(self._times) else None
 
@@ -141,7 +143,9 @@ Moved = Callable[[TolliverError | None, bool], None]
 
 
 class Ledger:
-    """Counts the owners of each message, and completes the receipts of messages that lose their last owner."""
+    """Counts the owners of each message: the peers that are owed it, and the windows that keep it. A message without an
+    owner leaves the store, and completes its receipt.
+    """
 
     def __init__(self, context: Context, commits: Commits, loaded: Loaded) -> None:
         self._context = context
@@ -161,8 +165,9 @@ class Ledger:
         self.receipts: HeldReceipts = HeldReceipts(self.keeping.first)
 
     def release(self, spans: Iterable[tuple[int, int]], ids: Mapping[int, int]) -> None:
-        """Takes one owner off each of these messages. Messages without an owner leave the store with the next commit;
-        those that a window keeps stay (T-62)."""
+        """Takes one owner off the messages of these spans, (first seq, last seq) each; `ids` has their wire ids by seq.
+        Messages without an owner leave the store with the next commit; those that a window keeps stay (T-62).
+        """
         for first, last in spans:
             for gone in self.let_go(first, last, ids):
                 self.tell_watchers(*gone)
@@ -171,7 +176,9 @@ class Ledger:
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
 
     def let_go(self, first: int, last: int, ids: Mapping[int, int]) -> list[tuple[int, int]]:
-        """Takes one owner off these messages, and removes those without any; returns the removed spans."""
+        """Takes one owner off the messages from seq `first` to `last`, and removes those without any; returns the spans
+        of the removed ones.
+        """
         gone = self.refcounts.take(first, last)
         self._commits.batch.gone.extend(gone)
         for gone_first, gone_last in gone:
@@ -179,7 +186,9 @@ class Ledger:
         return gone
 
     def tell_watchers(self, first: int, last: int) -> None:
-        """Counts these messages as settled, and answers the watched receipts that are now complete."""
+        """Counts the messages from seq `first` to `last` as settled, and answers the watched receipts that are now
+        complete.
+        """
         well, ill = [], []
         for receipt, number in self.receipts.within(first, last):
             receipt.unacked -= number
@@ -199,7 +208,9 @@ class Ledger:
         self._watched.discard(receipt)
 
     def _tell_given_up(self, peer: UUID, seqs: Iterable[int], reason: UndeliveredReason) -> None:
-        """Notes on the receipts that the peer will not acknowledge these; answers the watched ones (T-54)."""
+        """Notes on the receipts that the peer will not acknowledge these messages, for this reason; answers the watched
+        ones (T-54).
+        """
         for receipt, number in self.receipts.of(seqs).items():
             receipt.give_up(peer, reason, number)
             if receipt in self._watched:
@@ -208,7 +219,7 @@ class Ledger:
                 self._actions.append(Acked([receipt], told))
 
     def remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
-        """Gives up deliveries of the peer, for this reason."""
+        """Gives up these deliveries of the peer with the next commit, for this reason."""
         outbox, ids, found = peer.outbox, {}, [*found]
         being_parked = self._being_parked(peer)
         for one in found:
@@ -262,7 +273,7 @@ class Ledger:
         return {one.seq for one in operations if isinstance(one, ParkDelivery)}
 
     def park(self, outbox: Outbox, peer: UUID, seq: int, size: int) -> None:
-        """Sets a delivery aside with the next commit; the row stays."""
+        """Sets a delivery of the message `seq`, of `size` bytes, aside with the next commit; the row stays."""
         outbox.park(seq, size)
         self._commits.batch.put_away.append(ParkDelivery(peer, seq))
         self._timers.set_earlier("removals", self._context.now + self._limits.removal_delay)
@@ -270,7 +281,7 @@ class Ledger:
             pattern.left(self._peers[peer], (seq,))
 
     def move(self, source: Peer, target: Peer, messages: Sequence[StoredMessage | Found], then: Moved) -> None:
-        """Moves these, ordered by seq, to the target with the next commit.
+        """Moves these messages, ordered by seq, from the owner `source` to `target` with the next commit.
 
         `then` gets None or the error, and True if the target's connection has taken the messages.
         """
@@ -315,7 +326,9 @@ class Ledger:
         return False
 
     def read_again(self, peer: Peer, first: int, last: int) -> None:
-        """Has the window read from `first` again, as deliveries were added below the rows already read."""
+        """Has the connection's window read rows of the store again from seq `first` on, as deliveries up to `last` were
+        added below the rows already read.
+        """
         peer.outbox.last_seq = max(peer.outbox.last_seq, last)
         peer.outbox.oldest.forget()
         window = peer.window
@@ -344,8 +357,9 @@ class Ledger:
         is_kept: bool,
         expire_after: float | None = None,
     ) -> None:
-        """Adds new messages to the next commit, with an owner for each recipient, and one for the windows if
-        `is_kept`."""
+        """Adds new messages to the next commit, with an owner for each recipient, and one for the windows if `is_kept`.
+        They expire after `expire_after` seconds, with None never.
+        """
         self._commits.batch.store(messages, recipients, is_kept, expire_after)
         self.refcounts.add(self.next_seq, len(recipients.peers) + is_kept, len(messages))
         self.next_seq += len(messages)
@@ -412,7 +426,7 @@ class Ledger:
 
 
 def _move(source: Outbox, target: Outbox, messages: Sequence[StoredMessage | Found], sign: int) -> None:
-    """Moves the messages in the numbers of the outboxes; back with a `sign` of -1."""
+    """Moves the messages from one outbox to the other in the counts of both; with a `sign` of -1 back."""
     parked = [one.size for one in messages if isinstance(one, Found) and one.parked]
     count, size = sign * len(messages), sign * sum(one.size for one in messages)
     parked_count, parked_size = sign * len(parked), sign * sum(parked)

@@ -44,7 +44,9 @@ Holds = Callable[[str, str], bool] | None
 
 
 class Outbox:
-    """Counts of the deliveries that a peer is owed in the store. `last_seq` is its newest committed delivery."""
+    """Counts of the deliveries that one peer is owed in the store, whether it is connected or not. `last_seq` is its
+    newest committed delivery.
+    """
 
     __slots__ = (
         "calm_below",
@@ -98,7 +100,7 @@ class Outbox:
             self.calm_below = None
 
     def leave(self, spans: Iterable[Span]) -> None:
-        """Marks deliveries that the next commit removes or sets aside."""
+        """Marks deliveries, spans of seqs, that the next commit removes or sets aside."""
         for first, last in spans:
             self.leaving.add(first, last)
             self.oldest.discard(first, last)
@@ -106,7 +108,7 @@ class Outbox:
                 self.waits_from = last + 1
 
     def stored(self, first_seq: int, last_seq: int) -> None:
-        """Notes new deliveries that no window reads."""
+        """Notes new deliveries from `first_seq` to `last_seq` while no window reads them, as the peer is away."""
         if self.waits_from > self.last_seq:
             self.waits_from = first_seq
         self.last_seq = last_seq
@@ -121,7 +123,7 @@ class Outbox:
         self.parked_bytes += size
 
     def park(self, seq: int, size: int) -> None:
-        """Sets the delivery aside, from pending to parked (V9, T-09)."""
+        """Counts the delivery of the message `seq`, of `size` bytes, as parked and no longer as pending (V9, T-09)."""
         self.add_parked(1, size)
         self.add(-1, -size)
         self.leave(((seq, seq),))
@@ -133,7 +135,7 @@ class Outbox:
 
 
 class _Resend:
-    """A message that left the window, acknowledged late or never. The body is on disk."""
+    """A sent message that the window no longer counts: its ack is late or does not come. The body is on disk."""
 
     __slots__ = ("attempts", "message_size", "name", "queued", "seq")
 
@@ -228,7 +230,9 @@ class Window:
         self._loaded_to = max(self._loaded_to, outbox.last_seq)
 
     def next_fetch(self) -> tuple[int, int, int] | None:
-        """Returns the next rows to read as (after_seq, max_count, max_bytes), or None."""
+        """Returns the next rows to read from the store as (after_seq, max_count, max_bytes), or None if none are to be
+        read now.
+        """
         limits = self._limits
         self._asked = 0
         if self._wanted:
@@ -248,8 +252,9 @@ class Window:
             self._fresh_bytes = sum(message.size for message in self._fresh)
 
     def fetched(self, rows: Sequence[Row], after_seq: int, holds: Holds) -> list[CorruptMessage]:
-        """Takes the rows of the fetch that began after `after_seq`, except held ones (T-61); returns the unreadable
-        rows (V9)."""
+        """Takes the rows of the Fetch that began after `after_seq`, except held ones (T-61); returns the unreadable
+        rows (V9).
+        """
         if self._asked:
             return self._fetched_again(rows, after_seq, holds)
         corrupt: list[CorruptMessage] = []
@@ -296,7 +301,9 @@ class Window:
         self.full = False
 
     def acked(self, wire_id: int) -> tuple[int, int] | None:
-        """Removes the acknowledged message; returns its (seq, size), or None for an unknown id (T-44)."""
+        """Removes the message with this wire id, which is acknowledged; returns its (seq, size in bytes), or None for
+        an unknown id (T-44).
+        """
         message = self._unacked.pop(wire_id, None)
         if message is not None:
             self._unacked_bytes -= message.size
@@ -309,7 +316,9 @@ class Window:
         return resend.seq, resend.message_size
 
     def take_acked(self, wire_ids: Iterable[int], acked: dict[int, tuple[int, int]]) -> list[int]:
-        """Removes the acknowledged messages, and adds their (seq, size) to `acked`; returns the unknown ids."""
+        """Removes the acknowledged messages; adds (seq, size in bytes) of each to `acked`, by wire id; returns the
+        unknown ids.
+        """
         take, others, size = self._unacked.pop, [], 0
         for wire_id in wire_ids:
             message = take(wire_id, None)
@@ -375,7 +384,8 @@ class Window:
     def transmitted(self, wire_ids: Sequence[int], control_ids: Collection[int], now: float) -> None:
         """Starts the time to the resend of messages that the socket has taken (T-50).
 
-        `control_ids` are unacknowledged control messages; an id of neither kind is acknowledged already.
+        `wire_ids` are all ids that it has taken, `control_ids` the unacknowledged control messages; an id of neither
+        kind is acknowledged already.
         """
         self._drop_settled()
         if wire_ids and all(map(self._unacked.__contains__, wire_ids)):  # the usual case
@@ -408,7 +418,9 @@ class Window:
         return min(doubled, max(self._limits.resend_max, self._retry_interval)) * (1.0 + 0.2 * self._jitter())
 
     def refused(self, wire_id: int) -> bool:
-        """Moves a refused message out of the window, until its resend; returns False if the id is not in flight."""
+        """Moves the message with this wire id, which the peer has refused, out of the window until its resend; returns
+        False if the id is not in flight.
+        """
         message = self._unacked.get(wire_id)
         if message is not None and len(self._backoff) < self._limits.backoff_messages:
             del self._unacked[wire_id]
@@ -421,7 +433,9 @@ class Window:
         return self._due[0][0] if self._due else None
 
     def hurry(self, wanted: Callable[[str, str], bool], before: float, now: float) -> None:
-        """Makes the wanted messages due now, except those sent after `before` (T-50)."""
+        """Makes the messages in flight for which `wanted(channel, key)` is True due for a resend now, except those sent
+        after `before`, in seconds (T-50).
+        """
         due, early = [], list[int]()
         for when, is_ours, ids, sent in self._due:
             if is_ours and sent <= before:
@@ -435,7 +449,7 @@ class Window:
             heapify(self._due)
 
     def _name_of(self, wire_id: int) -> tuple[str, str] | None:
-        """Returns channel and key of a message in flight, or None."""
+        """Returns channel and key of the message in flight with this wire id, or None if there is none."""
         message = self._unacked.get(wire_id)
         if message is not None:
             return message.channel, message.key
@@ -443,7 +457,9 @@ class Window:
         return None if resend is None else resend.name
 
     def fall_due(self, now: float) -> list[int]:
-        """Queues the resends that are due; returns the other ids, which are control messages."""
+        """Queues the messages whose resend is due; returns the other ids that are due, which are of control
+        messages.
+        """
         others: list[int] = []
         while self._due and self._due[0][0] <= now:
             for wire_id in heappop(self._due)[2]:
@@ -456,7 +472,8 @@ class Window:
         return others
 
     def _leave_window(self, wire_id: int, now: float) -> None:
-        """Moves a message to `_backoff` at its first resend, so that it blocks no other (T-52).
+        """Counts the message with this wire id no longer in the window, at its first resend, so that it blocks no other
+        (T-52).
 
         The line has stood so long that the small start of the window (T-76) is no longer needed.
         """
@@ -490,11 +507,11 @@ class Window:
         return sizes
 
     def is_in_flight(self, wire_id: int) -> bool:
-        """True if it was sent and is unacknowledged."""
+        """True if the message with this wire id was sent and is unacknowledged."""
         return wire_id in self._unacked or wire_id in self._backoff
 
     def oldest(self) -> tuple[int, tuple[str, str]] | None:
-        """Returns wire id and (channel, key) of the oldest message in flight, or None."""
+        """Returns wire id and (channel, key) of the oldest message in flight, or None if there is none."""
         waiting = [(one.seq, wire_id, one.name) for wire_id, one in self._backoff.items()]
         waiting += [(one.seq, wire_id, (one.channel, one.key)) for wire_id, one in self._unacked.items()]
         return min(waiting)[1:] if waiting else None
@@ -529,7 +546,7 @@ class Window:
 
     @property
     def in_window(self) -> tuple[int, int]:
-        """Number and bytes of the messages that were sent and whose first resend is not due."""
+        """Returns number and bytes of the messages that were sent and whose first resend is not due."""
         return len(self._unacked), self._unacked_bytes
 
     @property

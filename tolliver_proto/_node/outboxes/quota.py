@@ -29,7 +29,9 @@ _FILLING, _CALM = 80, 60  # per cent of the quota: reported at the first; again 
 
 
 def shares_of(routed: Sequence[Recipients], sizes: Sequence[int]) -> dict[Peer, Share]:
-    """Returns for each peer the number and the bytes of its messages."""
+    """Returns for each peer the number and the bytes of its messages. `routed` has the recipients of each message,
+    `sizes` its bytes.
+    """
     wanted: dict[Recipients, Share] = {}
     start = 0
     for recipients, run in groupby(routed):  # mostly one
@@ -90,7 +92,7 @@ class Quota:
         return outbox.pending + share[0] - self._messages, outbox.pending_bytes + share[1] - self._bytes
 
     def refused(self, outbox: Outbox) -> None:
-        """Notes a refused send. A send too large for an empty outbox does not mark the outbox as full."""
+        """Marks the outbox as full, as a send was refused for it; not for a send too large for an empty outbox."""
         self._counts["refused_sends"] += 1
         outbox.full = outbox.pending > 0
 
@@ -103,7 +105,7 @@ class Quota:
         )
 
     def left_out(self, routed: Sequence[Recipients], sizes: Sequence[int], full: Iterable[Peer]) -> list[set[Peer]]:
-        """Returns for each message, in order, the full peers without room for that message."""
+        """Returns for each message, in order, the full peers without room for that message. `sizes` are in bytes."""
         waiting = {peer: [peer.outbox.pending, peer.outbox.pending_bytes] for peer in full}
         without: list[set[Peer]] = []
         for recipients, size in zip(routed, sizes, strict=True):
@@ -118,7 +120,7 @@ class Quota:
         return without
 
     def begins_to_fill(self, outbox: Outbox) -> bool:
-        """True if the outbox has just passed the share of the quota that is reported."""
+        """True if the outbox has just passed the share of its quota from which the operator is told."""
         if outbox.calm_below is not None:
             return False
         if outbox.pending < self._tight_messages and outbox.pending_bytes < self._tight_bytes:
@@ -156,7 +158,7 @@ _DROPPED = "messages, the oldest for this peer, were given up to make room for n
 
 
 class QuotaRoom:
-    """Makes room in the outboxes for a send."""
+    """Drops the oldest deliveries of full outboxes where the policy says so, to make room for a send."""
 
     def __init__(self, context: Context, commits: Commits, ledger: Ledger) -> None:
         self._context = context
@@ -215,7 +217,8 @@ class QuotaRoom:
                 )
 
     def _oldest_of(self, peer: Peer, share: Share, then: GoOn) -> list[Found] | None:
-        """Returns deliveries that make room for the share, or None: a search begins, and `then` is called at its end.
+        """Returns the peer's oldest deliveries, which make room for `share` more messages and bytes. None: a search
+        begins, and `then` is called at its end.
 
         Raises OutboxFull if the peer has too few deliveries to drop.
         """

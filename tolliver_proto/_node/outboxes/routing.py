@@ -13,7 +13,7 @@ from ..subscriptions import Routes, matching
 
 
 class Routing:
-    """The permitted subscriptions of the peers, by channel and key (I6)."""
+    """Finds the recipients of a message: the permitted subscriptions of the peers, by channel and key (I6)."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -44,7 +44,9 @@ class Routing:
             pattern.rerouted(peer)
 
     def set_takes_reliable(self, peer: Peer, takes: bool) -> None:
-        """Sets whether the layout that the peer speaks now has acks, and moves the peer's routes."""
+        """Sets whether the layout that the peer speaks now has acks (`takes`), and moves the peer to the routes of
+        reliable or of unreliable messages.
+        """
         if peer.outbox.takes_reliable is takes:
             return
         routes, others = (self.one_way, self.routes) if takes else (self.routes, self.one_way)
@@ -67,7 +69,9 @@ class Routing:
         return len(connected(recipients, channel, key)) if is_connected else count_subscribed(recipients, channel, key)
 
     def narrow(self, channel: str, key: str, to: frozenset[UUID], unreliable: bool = False) -> Recipients:
-        """Returns those of the peers `to` that subscribe: one step for each of `to`, not for each subscriber."""
+        """Returns those of the peers `to` that subscribe to reliable, or with `unreliable` to unreliable, messages of
+        these names: one step for each of `to`, not for each subscriber.
+        """
         pairs, known = matching(channel, key), self._peers
         peers = [known[uuid] for uuid in to if uuid in known and not known[uuid].outbox.routed.isdisjoint(pairs)]
         if not unreliable:

@@ -59,7 +59,9 @@ class Terms(NamedTuple):
 
 
 def terms_of(required: int, to: To, expire_after: float | None) -> Terms:
-    """Checks the arguments of a send and returns them as Terms. Raises TypeError and ValueError."""
+    """Checks the arguments of a send, `required` recipients among them, and returns them as Terms; `expire_after` is in
+    seconds. Raises TypeError and ValueError.
+    """
     check_count("require_recipients", required)
     if expire_after is not None:
         check_seconds("expire_after", expire_after)
@@ -117,7 +119,7 @@ class Sender:
         to: To = None,
         expire_after: float | None = None,
     ) -> Receipt:
-        """Stores one message for every subscriber, as `send_many` with one item."""
+        """Stores one message for every subscriber; the arguments are those of `send_many`, which gets one item."""
         self._context.tick(now)
         has_terms = require_recipients != 0 or to is not None or expire_after is not None
         if (
@@ -232,8 +234,9 @@ class Sender:
     def _with_foreign(
         self, peers: tuple[Peer, ...], channel: str, key: str, body: bytes, to_all: bool
     ) -> tuple[Peer, ...]:
-        """Returns `peers` and those that take unreliable messages only. Raises OwnLimitExceeded, before anything is
-        sent, if the layout of any peer cannot carry the message."""
+        """Returns `peers` and those whose layout has unreliable messages only; `to_all` is False for a send with a
+        `to`. Raises OwnLimitExceeded, before anything is sent, if the layout of any peer cannot carry the message.
+        """
         if to_all:
             peers += self._routing.one_way.match(channel, key).peers
         for link in self._context.foreign:
@@ -345,7 +348,7 @@ class Sender:
         )
 
     def _on_room(self, receipt: Receipt, error: TolliverError | None) -> None:
-        """Stores the blocked sends after the search for room; after an error the send of `receipt` fails."""
+        """Stores the sends that waited for a search for room; after an error the send of `receipt` fails."""
         if error is not None and self.blocked and self.blocked[0][1] is receipt:
             self.blocked.popleft()
             self._actions.append(Stored([receipt], error))
@@ -426,7 +429,7 @@ class Sender:
 
     @property
     def waits_alone(self) -> bool:
-        """Returns True if messages wait for a commit of their own (D-13), and the next commit may be that one."""
+        """True if messages wait for a commit of their own (D-13), and the next commit may be that one."""
         # Checked only while commits are split (disk full): the check is too slow for the idle path.
         if not self._commits.batch.empty:
             return False

@@ -21,7 +21,8 @@ _AFTERWARDS = 2.0  # seconds, on top of the round trip, that a peer may take to 
 
 
 class Exposure:
-    """Exposed messages of one connection, by their ids.
+    """Exposed messages of one connection, by id: the socket has them, or has taken them so shortly before that an end
+    of the connection may be due to one of them.
 
     `round_trip` is in seconds: that of the handshake, until an ack is quicker.
     """
@@ -74,7 +75,9 @@ STRIKES = 5
 
 
 class PoisonDetector:
-    """Suspicion of the head of a peer's queue, drawn from how its connections end."""
+    """Finds a message at which a peer closes the connection again and again, from what was unacknowledged at each
+    end.
+    """
 
     __slots__ = ("_ends", "_seq", "_strikes", "alone")
 
@@ -90,7 +93,9 @@ class PoisonDetector:
         self.alone = False
 
     def ended(self, exposed: list[int]) -> int | None:
-        """Counts an orderly end while these seqs were exposed; returns the seq to set aside, or None."""
+        """Counts an orderly end of the connection while these seqs were exposed; returns the seq of the message to set
+        aside, or None if none is suspect enough.
+        """
         if not exposed:
             return None
         self._ends += 1
@@ -107,7 +112,9 @@ class PoisonDetector:
 
 
 class AckWatch:
-    """Clock of one connection, which needs at most one timer, however many messages go. Times are in seconds."""
+    """Clock for the silence of one peer that owes acks, which needs at most one timer, however many messages go. Times
+    are in seconds.
+    """
 
     __slots__ = ("_after", "_since", "_told")
 
@@ -117,20 +124,26 @@ class AckWatch:
         self._told = False
 
     def sent(self, now: float) -> float | None:
-        """Starts the clock, as a message waits for an ack; returns when to `look`, None without need of a timer."""
+        """Starts the clock, as a message waits for an ack; returns the time at which to call `look`, None if no new
+        timer is needed.
+        """
         if self._since is not None or self._after is None:
             return None
         self._since, self._told = now, False
         return now + self._after
 
     def acked(self, now: float, waits: bool) -> float | None:
-        """Restarts the clock after an ack, if messages wait; returns when to `look`, None without need of a timer."""
+        """Starts the clock again after an ack, if `waits`: messages still wait for theirs. Returns the time at which to
+        call `look`, None if no new timer is needed.
+        """
         was_told, self._told = self._told, False
         self._since = now if waits and self._after is not None else None
         return now + self._after if was_told and waits and self._after is not None else None
 
     def look(self, now: float) -> tuple[float | None, float | None]:
-        """Returns the seconds of silence, if they are to be reported now, and when to look again."""
+        """Called at the time that was returned. Returns the seconds of silence if they are to be reported now, else
+        None; and when to call this again, None for not.
+        """
         if self._since is None or self._after is None or self._told:
             return None, None
         due = self._since + self._after

@@ -60,7 +60,7 @@ class Transmission:
         )
 
     def on_stored(self, runs: Iterable[tuple[Recipients, Sequence[StoredMessage]]]) -> None:
-        """Hands stored messages to the windows of their recipients."""
+        """Hands stored messages, in runs with the same recipients, to the windows of these."""
         for recipients, messages in runs:
             for peer in recipients.peers:
                 link, lists = peer.link, peer.lists
@@ -102,14 +102,16 @@ class Transmission:
         return window
 
     def _on_deferred_timeout(self, cid: int) -> None:
-        """Sends the suspected head, as the peer has been up for long enough (T-09)."""
+        """Sends the first message of the connection `cid`, at which its peer may have ended earlier ones, as the peer
+        has been up for long enough (T-09).
+        """
         link = self._context.links[cid]
         assert link.sending.window is not None
         link.sending.window.deferred = False
         self._context.sendable[link] = None
 
     def pump(self, link: Link) -> None:
-        """Encodes the messages that the connection may send now, and asks for more rows."""
+        """Encodes the messages that the connection may send now, and asks the store for more rows."""
         window, connection, peer = link.sending.window, link.connection, link.peer
         if (
             window is None
@@ -217,7 +219,7 @@ class Transmission:
         self._context.writable[link] = None
 
     def settle(self, link: Link, acked: Mapping[int, tuple[int, int]]) -> None:
-        """Ends the deliveries that a run of acks names: wire id -> (seq, size)."""
+        """Ends the deliveries that a run of acks names; `acked` has (seq, size in bytes) by wire id."""
         peer = link.peer
         assert peer is not None
         ids, total = {}, 0
@@ -251,7 +253,9 @@ class Transmission:
             self._timers.set(("unacked", link.cid), due)
 
     def suspect(self, link: Link) -> None:
-        """Counts a strike after an orderly end; the last strike sets a message aside (T-09)."""
+        """Counts an orderly end against the first unacknowledged message; the last such end allowed sets the message
+        aside (T-09).
+        """
         peer = peer_of(link)
         sizes = (
             link.sending.window.sizes_of(link.sending.exposure.at(self._context.now))
@@ -325,7 +329,9 @@ class Transmission:
         self._context.sendable[self._context.links[cid]] = None
 
     def _on_unacked_timeout(self, cid: int) -> None:
-        """Reports a silent peer. While we do not read, our own handlers being full, the peer's acks may be unread."""
+        """Reports that the peer of the connection `cid` owes acks and is silent. While we do not read, our own handlers
+        being full, the acks may be unread.
+        """
         link = self._context.links[cid]
         oldest = link.sending.window.oldest() if link.sending.window is not None else None
         if oldest is None or link.sending.window is None:
