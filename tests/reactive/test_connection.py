@@ -14,7 +14,6 @@ from tolliver_proto import (
     LocalProtocolError,
     MalformedFrame,
     OwnLimitExceeded,
-    UnexpectedEOF,
     UnexpectedFrame,
 )
 from tolliver_proto.reactive import (
@@ -69,17 +68,6 @@ def test_the_client_says_hello_first_and_may_go_on() -> None:
     assert raw(conn) == encode(ClientHello()) + encode(Subscribe("p", 1, 5))
 
 
-def test_the_server_waits_for_the_client() -> None:
-    conn = Connection(Role.SERVER)
-    assert raw(conn) == b""
-    with pytest.raises(LocalProtocolError, match="not possible yet"):
-        conn.subscribe("p")
-    conn.receive_data(encode(ClientHello()))
-    assert list(conn.events()) == [ClientHello()]
-    conn.subscribe("p")
-    assert raw(conn) == encode(ServerHello()) + encode(Subscribe("p", 1, 0))
-
-
 def test_an_eager_server_says_hello_once_and_nothing_else() -> None:
     engine = Engine(Role.SERVER, eager=True, silent=True)
     assert engine.said() == [ServerHello()]
@@ -118,17 +106,6 @@ def test_a_goodbye_for_a_hello_is_a_refusal(role: Role) -> None:
     assert error.reason == "speak version 1"
     assert "'speak version 1'" in str(error)
     assert [type(frame) for frame in engine.said()][-1] is Goodbye
-
-
-@roles
-def test_the_wrong_hello_and_a_second_one(role: Role) -> None:
-    wrong = Engine(role, silent=True)
-    wrong.feed(HELLOS[role]())
-    assert isinstance(wrong.closed.error, UnexpectedFrame)
-    twice = Engine(role)
-    twice.feed(HELLOS[OTHER[role]]())
-    assert isinstance(twice.closed.error, UnexpectedFrame)
-    assert twice.closed.error.state == "OPEN"
 
 
 @roles
@@ -280,12 +257,6 @@ def test_extensions_that_cannot_be_announced() -> None:
         Connection(Role.SERVER, extensions=[Extension(2**64)])
 
 
-def test_too_many_extensions_of_the_peer() -> None:
-    engine = Engine(Role.SERVER, silent=True)
-    engine.feed(ClientHello(0, tuple(range(1025))))
-    assert isinstance(engine.closed.error, LimitExceeded)
-
-
 # Goodbyes.
 
 
@@ -312,47 +283,6 @@ def test_our_goodbye(role: Role) -> None:
     assert engine.feed(Goodbye("you too")) == [Goodbye("you too"), Closed()]
     assert engine.said() == []
     assert engine.conn.wants_write_shutdown
-
-
-@roles
-def test_the_peers_goodbye(role: Role) -> None:
-    engine = Engine(role)
-    taken, given = both_directions(engine)
-    events = engine.feed(Goodbye("enough"), b"\xff" * 20)
-    assert events == [
-        Goodbye("enough"),
-        OnError(taken, str(ConnectionClosed("enough"))),
-        Cancel(given),
-        Closed(),
-    ]
-    assert isinstance(events[1].cause, ConnectionClosed)
-    assert engine.said() == [Goodbye("")]
-    assert not engine.conn.next(given, b"late")
-    assert engine.conn.demand(given) == 0
-
-
-def test_crossing_goodbyes_answer_each_other() -> None:
-    pair = pair_of(Connection(Role.CLIENT), Connection(Role.SERVER)).run()
-    pair.client.connection.goodbye("one")
-    pair.server.connection.goodbye("two")
-    pair.run()
-    assert pair.client.events[-2:] == [Goodbye("two"), Closed()]
-    assert pair.server.events[-2:] == [Goodbye("one"), Closed()]
-    assert pair.client.closed
-    assert pair.client.error is None
-
-
-def test_a_goodbye_before_the_hello_of_the_peer() -> None:
-    engine = Engine(Role.SERVER, silent=True)
-    engine.conn.goodbye("no")
-    assert engine.said() == [ServerHello(), Goodbye("no")]
-    assert engine.feed(ClientHello(), Goodbye()) == [Goodbye(), Closed()]
-
-
-def test_a_long_reason_is_cut_on_a_character() -> None:
-    engine = Engine()
-    engine.conn.goodbye("x" + "é" * 40_000)
-    assert engine.said() == [Goodbye("x" + "é" * 32_767)]
 
 
 def test_a_reason_that_is_no_text() -> None:
@@ -404,45 +334,12 @@ def test_the_end_without_a_goodbye(role: Role) -> None:
     assert engine.said() == []
 
 
-@roles
-def test_the_end_inside_a_frame(role: Role) -> None:
-    engine = Engine(role)
-    taken = engine.joined()
-    engine.peer.say(b"\7\1\5ab")
-    engine.peer.wants_write_shutdown = True
-    events = engine.feed()
-    assert isinstance(engine.closed.error, UnexpectedEOF)
-    assert engine.closed.error.frame == "OnNext"
-    assert events[0].cause is engine.closed.error
-    assert events[0].subscriber_id == taken
-
-
 def test_the_end_while_leaving() -> None:
     engine = Engine()
     engine.conn.goodbye()
     engine.peer.wants_write_shutdown = True
     engine.feed()
     assert isinstance(engine.closed.error, ConnectionLost)
-
-
-def test_what_came_before_the_end_is_handed_out_first() -> None:
-    engine = Engine()
-    taken = engine.joined(demand=1)
-    engine.peer.say(OnNext(taken, b"last"), OnComplete(taken))
-    engine.peer.wants_write_shutdown = True
-    events = engine.feed()
-    assert events[:2] == [OnNext(taken, b"last"), OnComplete(taken)]
-    assert isinstance(events[2], Closed)
-
-
-def test_garbage_while_leaving_is_answered_with_nothing() -> None:
-    engine = Engine()
-    engine.conn.goodbye()
-    engine.said()
-    engine.feed(b"\xff\xff")
-    engine.feed(b"\0")
-    assert isinstance(engine.closed.error, MalformedFrame)
-    assert engine.said() == []
 
 
 # Clocks.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tolliver_proto import LimitExceeded, LocalProtocolError, MalformedFrame, RemoteProtocolError, UnexpectedEOF
+from tolliver_proto import LimitExceeded, LocalProtocolError, MalformedFrame, RemoteProtocolError
 from tolliver_proto.reactive import (
     DRAFT,
     Cancel,
@@ -119,40 +119,9 @@ def test_unknown_type(code: int) -> None:
     assert (caught.value.offset, caught.value.frame) == (2, None)
 
 
-@pytest.mark.parametrize("data", [b"\3\1\xff\1\0", b"\x09\1\1\xff", b"\x0b\1\xff"], ids=bytes.hex)
-def test_text_that_is_not_utf8(data: bytes) -> None:
-    with pytest.raises(MalformedFrame, match="UTF-8"):
-        decode(data)
-
-
 def test_packed_without_an_element_size() -> None:
     with pytest.raises(MalformedFrame, match="R-21"):
         decode(b"\x0a\1\0")
-
-
-def test_a_bad_number_in_a_list_shows_at_once() -> None:
-    """However the bytes are cut, and though the list is not whole."""
-    data = b"\1\0\x05" + b"\2" + b"\xff" * 10
-    for size in (1, 3, len(data)):
-        decoder = Decoder()
-        for at in range(0, len(data), size):
-            assert decoder.next_frame() is None
-            decoder.feed(data[at : at + size])
-        with pytest.raises(MalformedFrame, match="64 bits"):
-            decoder.next_frame()
-
-
-def test_packed_of_none() -> None:
-    assert decode(b"\x0a\2\0", {2: 4}) == [OnNextPacked(2, ())]
-
-
-def test_the_end_inside_a_frame() -> None:
-    data = encode(Subscribe("name", 1, 1))
-    for size in range(1, len(data)):
-        with pytest.raises(UnexpectedEOF) as caught:
-            decode(b"\5\1" + data[:size])
-        assert caught.value.offset == 2
-    decode(data)
 
 
 CANNOT: list[tuple[Any, dict[int, int]]] = [

@@ -37,7 +37,6 @@ from tolliver_proto import (
     Role,
     Subscribe,
     Subscription,
-    UnexpectedEOF,
     UnexpectedFrame,
     Unsubscribe,
     decode,
@@ -585,14 +584,6 @@ def test_the_handshake_has_ten_seconds_from_the_start(role: Role) -> None:
     assert conn.next_timeout() is None
 
 
-@pytest.mark.parametrize("state", [State.DECIDING, State.AWAITING_FINAL])
-def test_deciding_and_waiting_for_the_final_count_too(state: State) -> None:
-    server = reach(state, Role.SERVER, NEWER)
-    assert server.next_timeout() == 10.0
-    server.handle_timeout(10.0)
-    assert [type(error_of(event)) for event in server.events()] == [ConnectionLost]
-
-
 def test_the_limit_counts_from_the_first_time_that_is_known() -> None:
     server = Connection(Role.SERVER, instance_id=ME)
     assert server.next_timeout() is None
@@ -719,56 +710,6 @@ def test_the_offset_of_a_fault_counts_from_the_opening_of_the_connection() -> No
     [
         (State.AWAITING_REQUEST, Role.SERVER),
         (State.AWAITING_RESPONSE, Role.CLIENT),
-        (State.AWAITING_FINAL, Role.SERVER),
-    ],
-)
-def test_the_end_of_the_stream_in_a_handshake_is_an_error(state: State, role: Role) -> None:
-    conn = reach(state, role, NEWER)
-    conn.receive_eof()
-    [closed] = conn.events()
-    error = error_of(closed)
-    assert isinstance(error, UnexpectedEOF)
-    assert error.code == "eof_in_handshake"
-
-
-def test_the_end_of_the_stream_inside_a_frame_is_an_error_after_the_whole_ones() -> None:
-    for part in (encode(HELLO)[:1], encode(HELLO)[:-1], encode(Ack(1))[:3], encode(request())[:-1]):
-        conn = live()
-        conn.receive_data(encode(HELLO) + part)
-        conn.receive_eof()
-        hello, closed = conn.events()
-        assert hello == HELLO
-        error = error_of(closed)
-        assert isinstance(error, UnexpectedEOF)
-        assert error.code == "eof_in_frame"
-
-
-def test_the_end_of_the_stream_waits_for_the_decision() -> None:
-    """A peer may say hello, send and shut its side at once: it still gets its answer."""
-    server = connection(Role.SERVER)
-    server.receive_data(encode(request()) + encode(HELLO))
-    server.receive_eof()
-    assert list(server.events()) == [request()]
-    server.accept()
-    _, hello, closed = server.events()
-    assert (hello, closed) == (HELLO, Closed())
-    assert len(server.data_to_send()) == 1
-
-    client = connection(Role.CLIENT)
-    client.receive_data(encode(response(HandshakeStatus.OLDER, OLDER)))
-    client.receive_eof()
-    assert len(list(client.events())) == 1
-    client.accept()
-    established, closed = client.events()
-    assert isinstance(established, Established)
-    assert closed == Closed()
-
-
-@pytest.mark.parametrize(
-    ("state", "role"),
-    [
-        (State.AWAITING_REQUEST, Role.SERVER),
-        (State.AWAITING_RESPONSE, Role.CLIENT),
         (State.DECIDING, Role.SERVER),
         (State.CONFIRMING, Role.CLIENT),
     ],
@@ -881,13 +822,6 @@ def test_a_speaks_that_raises_leaves_the_decision_open() -> None:
         assert conn.state is state
         conn.reject()
         assert conn.state is State.CLOSED
-
-
-def test_control_bodies_of_draft_1_are_read_on_request() -> None:
-    """T-22."""
-    body = encode(Subscribe("a", "b", 5), Revision.DRAFT_1)
-    assert feed(live(), body) == [Ignored(5, IgnoreReason.BAD_CONTROL)]
-    assert feed(live(dialect=Dialect(accept_either=True)), body) == [Subscribe("a", "b", 5)]
 
 
 def test_the_answer_is_known_before_it_is_given() -> None:

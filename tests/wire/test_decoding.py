@@ -1,4 +1,4 @@
-"""Decoding of single frames (T-03 to T-12, T-20 to T-28, T-42)."""
+"""Decoding, beside the cases of `vectors/`: text, control messages, runs, buffers."""
 
 from __future__ import annotations
 
@@ -79,24 +79,6 @@ def test_every_unknown_type_is_fatal_at_its_first_byte() -> None:
 # T-10, T-11: text.
 
 
-@pytest.mark.parametrize("bad", BAD_UTF8)
-@revisions
-def test_text_that_is_not_utf8_in_a_message_is_ignored_with_its_id(bad: bytes, revision: Revision) -> None:
-    for data in (regular(bad, b"key", b"x"), regular(b"channel", bad, b"x")):
-        assert decode(data + encode(Ack(1)), revision) == [Ignored(7, IgnoreReason.BAD_TEXT), Ack(1)]
-    assert decode(regular(bad, b"", b"", UNRELIABLE), revision) == [Ignored(None, IgnoreReason.BAD_TEXT)]
-
-
-@pytest.mark.parametrize("bad", BAD_UTF8)
-@revisions
-def test_text_that_is_not_utf8_in_a_handshake_is_fatal(bad: bytes, revision: Revision) -> None:
-    for entry in (names(bad, b""), names(b"", bad)):
-        with pytest.raises(MalformedFrame) as raised:
-            decode(request(entry), revision)
-        assert raised.value.code == "bad_text"
-        assert raised.value.frame == "handshake_request"
-
-
 @pytest.mark.parametrize(
     "name", ["é", "e\u0301", "TOLLIVER", "Tolliver", "tolliver ", "a\0b", "\ufeff", "𝄞" * 64, "x" * 300]
 )
@@ -121,53 +103,7 @@ def test_text_that_utf8_cannot_carry_is_not_encoded(bad: str) -> None:
         assert raised.value.code == "bad_text"
 
 
-# T-03: ids of instances.
-
-
-@pytest.mark.parametrize("nobody", [UUID(int=0), UUID(int=2**128 - 1)])
-@revisions
-def test_nil_and_max_name_nobody(nobody: UUID, revision: Revision) -> None:
-    with pytest.raises(MalformedFrame) as raised:
-        decode(request(count=0, peer=nobody), revision)
-    assert raised.value.code == "bad_uuid"
-    for frame in (HandshakeRequest(1, nobody), HandshakeResponse(1, nobody, HandshakeStatus.SAME_VERSION)):
-        with pytest.raises(LocalProtocolError) as local:
-            encode(frame, revision)
-        assert local.value.code == "bad_uuid"
-    with pytest.raises(LocalProtocolError):
-        encode(HandshakeRequest(1, str(ONE)), revision)  # type: ignore[arg-type]  # that is the test
-
-
-def test_any_other_id_stands_in_network_order() -> None:
-    odd = UUID(bytes=bytes(range(1, 17)))
-    data = encode(HandshakeRequest(1, odd))
-    assert data[9:25] == bytes(range(1, 17))
-    assert decode(data) == [HandshakeRequest(1, odd)]
-
-
 # T-12, T-20 to T-22, T-27, T-28: control messages.
-
-BAD_BODIES_D2 = [
-    b"",
-    b"\x00",
-    b"\x00" + b"\x00" * 7,
-    b"\x02" + names(b"test", b"key"),  # unknown code
-    b"\xff" + names(b"test", b"key"),
-    b"\x00" + names(b"test", b"key") + b"!",  # trailing byte (T-12)
-    b"\x01" + names(b"test", b"key")[:-1],
-    b"\x00" + struct.pack(">II", 2**32 - 1, 4) + b"key",  # a u32 sum would wrap to 3
-    b"\x00" + struct.pack(">II", 2**31, 2**31) + b"",
-    b"\x00" + names(b"\xff", b""),
-    b"\x01" + names(b"", b"\xed\xa0\x80"),
-    names(b"test", b"key"),  # the body of draft 1
-]
-
-
-@pytest.mark.parametrize("body", BAD_BODIES_D2)
-def test_a_control_body_that_makes_no_sense_is_ignored_with_its_id(body: bytes) -> None:
-    """T-20: closing would make the peer reconnect, resend and loop."""
-    assert decode(control(body) + encode(Ack(1))) == [Ignored(7, IgnoreReason.BAD_CONTROL), Ack(1)]
-    assert decode(control(body, UNRELIABLE)) == [Ignored(None, IgnoreReason.BAD_CONTROL)]
 
 
 def test_every_code_but_two_is_ignored() -> None:
@@ -175,17 +111,6 @@ def test_every_code_but_two_is_ignored() -> None:
         [frame] = decode(control(bytes([code]) + names(b"test", b"key")))
         expected = {0: Subscribe("test", "key", 7), 1: Unsubscribe("test", "key", 7)}
         assert frame == expected.get(code, Ignored(7, IgnoreReason.BAD_CONTROL))
-
-
-def test_every_control_message_of_draft_1_is_a_subscription() -> None:
-    """T-21: there is no code, so a repeated one must not toggle."""
-    data = control(names(b"test", b"key"))
-    assert decode(data * 2, D1) == [Subscribe("test", "key", 7)] * 2
-    for body in (b"", b"\x00" + names(b"test", b"key"), b"\x01" + names(b"", b""), names(b"a", b"b") + b"!"):
-        assert decode(control(body), D1) == [Ignored(7, IgnoreReason.BAD_CONTROL)]
-    with pytest.raises(LocalProtocolError) as raised:
-        encode(Unsubscribe("test", "key", 1), D1)
-    assert raised.value.code == "not_expressible"
 
 
 def test_a_tolerant_reader_takes_the_body_of_draft_1() -> None:
@@ -208,15 +133,6 @@ def test_a_tolerant_reader_takes_the_body_of_draft_1() -> None:
 
 
 @revisions
-def test_a_control_message_with_a_key_is_not_interpreted(revision: Revision) -> None:
-    """T-27: room for extensions."""
-    body = encode(Subscribe("a", "b", 7), revision)[17 + 8 :]
-    for key in (b"k", b"tolliver", b"\xff"):
-        assert decode(control(body, key=key), revision) == [Ignored(7, IgnoreReason.CONTROL_KEY)]
-        assert decode(control(b"anything", key=key), revision) == [Ignored(7, IgnoreReason.CONTROL_KEY)]
-
-
-@revisions
 def test_the_reserved_channel_is_exact_and_forbidden_to_messages(revision: Revision) -> None:
     for message in (Message("tolliver", "", b"", 1), Message("tolliver", "key", b"", None)):
         with pytest.raises(ReservedChannel):
@@ -226,39 +142,6 @@ def test_the_reserved_channel_is_exact_and_forbidden_to_messages(revision: Revis
     # A key of that name must not teach the reader that the channel is an ordinary one.
     control_frame = encode(Subscribe("a", "b", 2), revision)
     assert decode(data + control_frame + data, revision) == [*near, Subscribe("a", "b", 2), *near]
-
-
-@revisions
-def test_an_unreliable_subscription_is_processed(revision: Revision) -> None:
-    """T-28."""
-    frame = Subscribe("a", "b", None)
-    assert decode(encode(frame, revision), revision) == [frame]
-    assert encode(frame, revision)[13:17] == b"\x7f\xff\xff\xff"
-
-
-# T-40, T-42: ids of messages.
-
-
-@pytest.mark.parametrize("message_id", [0, 1, UNRELIABLE - 1, UNRELIABLE + 1, 2**32 - 1])
-@revisions
-def test_every_id_but_one_is_reliable(message_id: int, revision: Revision) -> None:
-    message = Message("a", "b", b"", message_id)
-    assert message.reliable
-    for frame in (message, Ack(message_id), Subscribe("a", "b", message_id)):
-        assert decode(encode(frame, revision), revision) == [frame]
-
-
-@revisions
-def test_the_id_that_means_unreliable(revision: Revision) -> None:
-    message = Message("a", "b", b"x", None)
-    assert not message.reliable
-    assert decode(encode(message, revision), revision) == [message]
-    assert decode(regular(b"a", b"b", b"x", UNRELIABLE), revision) == [message]
-    for frame in (Message("a", "b", b"", UNRELIABLE), Subscribe("a", "b", UNRELIABLE)):
-        with pytest.raises(LocalProtocolError) as raised:
-            encode(frame, revision)
-        assert raised.value.code == "reserved_id"
-    assert decode(encode(Ack(UNRELIABLE), revision), revision) == [Ack(UNRELIABLE)]  # the probe of T-80
 
 
 # Values that cannot be encoded.

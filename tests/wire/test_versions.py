@@ -16,11 +16,9 @@ from tolliver_proto import (
     HandshakeRequest,
     HandshakeResponse,
     HandshakeStatus,
-    MalformedFrame,
     Revision,
     Role,
     Subscription,
-    UnexpectedFrame,
     encode,
 )
 from tolliver_proto.layouts import State
@@ -194,46 +192,6 @@ def test_reject_closes_without_a_frame(revision: Revision) -> None:
     client.reject()
     assert list(client.events()) == [Closed()]
     assert client.data_to_send() == []
-
-
-CONTRADICTIONS = [
-    (HandshakeStatus.SAME_VERSION, OURS - 1),
-    (HandshakeStatus.SAME_VERSION, OURS + 1),
-    (HandshakeStatus.NEWER_COMPATIBLE, OURS - 1),
-    (HandshakeStatus.NEWER_COMPATIBLE, OURS),
-    (HandshakeStatus.NEWER_INCOMPATIBLE, OURS - 1),
-    (HandshakeStatus.NEWER_INCOMPATIBLE, OURS),
-    (HandshakeStatus.OLDER, OURS),
-    (HandshakeStatus.OLDER, OURS + 1),
-]
-
-
-@pytest.mark.parametrize(("status", "version"), CONTRADICTIONS, ids=str)
-@revisions
-def test_a_status_that_contradicts_the_versions(revision: Revision, status: HandshakeStatus, version: int) -> None:
-    client = connection(Role.CLIENT, revision)
-    client.data_to_send()
-    [closed] = feed(client, response(status, version))
-    assert isinstance(closed, Closed)
-    assert isinstance(closed.error, UnexpectedFrame)
-    assert closed.error.code == "status_contradicts_versions"
-    expected = FINAL[revision, False] if status is HandshakeStatus.OLDER else b""
-    assert sent(client) == expected
-    assert shutting(client)
-
-
-@pytest.mark.parametrize("code", [4, 5, 127, 128, 255])
-@revisions
-def test_a_status_without_a_meaning(revision: Revision, code: int) -> None:
-    client = connection(Role.CLIENT, revision)
-    client.data_to_send()
-    data = bytearray(encode(response(HandshakeStatus.SAME_VERSION, OURS, ()), revision))
-    data[25] = code
-    [closed] = feed(client, bytes(data))
-    assert isinstance(closed, Closed)
-    assert isinstance(closed.error, MalformedFrame)
-    assert closed.error.code == "unknown_status"
-    assert sent(client) == b""
 
 
 @revisions
