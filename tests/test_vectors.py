@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 from tests.cases import VECTORS
 from tests.test_rulings import cited, defined
+from tolliver_proto import Limits, reactive
 
 FILES = sorted(VECTORS.glob("*/*.json"))
 SCHEMA = json.loads((VECTORS / "schema.json").read_text("utf-8"))
@@ -101,3 +103,19 @@ def test_the_page_names_every_file() -> None:
     for path in FILES:
         assert f"`*/{path.name}`" in page or f"`{path.parent.name}/{path.name}`" in page
     assert cited(page) <= defined()
+
+
+def test_the_page_has_the_limits_and_habits() -> None:
+    page = (VECTORS / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\d*) ?\| (\d*) ?\| ", page, re.MULTILINE)
+    told: dict[str, dict[str, int]] = {"messages": {}, "streams": {}}
+    for name, of_messages, of_streams in rows:
+        for protocol, default in (("messages", of_messages), ("streams", of_streams)):
+            if default:
+                told[protocol][name] = int(default)
+    for protocol, limits in (("messages", Limits()), ("streams", reactive.Limits())):
+        assert told[protocol] == {name: getattr(limits, name) for name in told[protocol]}
+    for path in FILES:
+        for case in content(path)["cases"]:
+            assert case.get("options", {}).get("limits", {}).keys() <= told[path.parent.name].keys()
+    assert set(SCHEMA["$defs"]["dialect"]["properties"]) <= set(re.findall(r"`(\w+)`", page))
