@@ -159,7 +159,7 @@ OF_MORE = re.compile(
 
 @pytest.mark.thorough
 def test_the_kernels_tests_are_green_with_patterns_taken_away(tmp_path: Path) -> None:
-    for name in ("tolliver_proto", "transports", "tests", "scripts", "pyproject.toml"):
+    for name in ("tolliver_proto", "transports", "tests", "vectors", "scripts", "pyproject.toml"):
         source = ROOT / name
         (shutil.copytree if source.is_dir() else shutil.copy2)(source, tmp_path / name)
     shutil.rmtree(tmp_path / "tolliver_proto" / "_patterns")

@@ -144,6 +144,10 @@ def test_the_reserved_channel_is_exact_and_forbidden_to_messages(revision: Revis
     assert decode(data + control_frame + data, revision) == [*near, Subscribe("a", "b", 2), *near]
 
 
+def test_a_message_without_an_id_is_unreliable() -> None:
+    assert [Message("a", "b", b"", message_id).reliable for message_id in (0, 1, None)] == [True, True, False]
+
+
 # Values that cannot be encoded.
 
 
