@@ -43,7 +43,7 @@ _BATCH = 2**20  # most bytes of bodies in one write, except a larger single run
 
 
 class Files:
-    """Writers in use, one for each file."""
+    """The files to which a service writes messages, with one _Writer for each."""
 
     def __init__(self, group: anyio.abc.TaskGroup) -> None:
         self._group = group
@@ -71,7 +71,7 @@ class Files:
 
 
 class _Writer:
-    """The only writer of a file."""
+    """The only writer of one file: a queue of runs of messages, which are acknowledged once they are on disk."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -85,8 +85,9 @@ class _Writer:
         return is_one_file(self._file, file)
 
     def add(self, run: Run, whose: Destination) -> bool:
-        """Queue messages of the destination `whose`. Returns True if the caller must call `write`, as nothing else
-        does."""
+        """Queue a run of messages for the destination `whose`. Returns True if the caller must call `write`, as no
+        other task does so.
+        """
         self._queue.append((run, whose))
         idle, self._at_work = not self._at_work, True
         return idle
@@ -119,7 +120,9 @@ class _Writer:
             self._at_work = False
 
     async def _try(self) -> OSError | None:
-        """Write and acknowledge the first batch of the queue; returns the error if it could not be written."""
+        """Write and acknowledge the first batch of the queue; returns the error if it could not be written, else
+        None.
+        """
         sizes = accumulate(sum(len(one.body) for one in run) for run, _ in self._queue)
         count = 1 + sum(size < _BATCH for size in sizes)
         batch, self._queue = self._queue[:count], self._queue[count:]
@@ -174,7 +177,9 @@ def append(
 
 
 def _open(file: Path) -> int:
-    """Open and lock the file of this name. Raises BlockingIOError where another process has it, or has renamed it."""
+    """Open and lock the file of this name; returns its descriptor. Raises BlockingIOError where another process has it,
+    or has renamed it.
+    """
     fd = open_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         _lock(fd)
@@ -187,7 +192,9 @@ def _open(file: Path) -> int:
 
 
 def _is_over(found: os.stat_result, coming: int, rotate_size: int | None, rotate_age: float | None) -> bool:
-    """True if `coming` more bytes must go to a new file: the present one, `found`, is full or old."""
+    """True if `coming` more bytes must go to a new file: the present one, whose state is `found`, has `rotate_size`
+    bytes by then, or is of an earlier period of `rotate_age` seconds. None is no limit.
+    """
     full = rotate_size is not None and found.st_size + coming > rotate_size
     old = rotate_age is not None and found.st_mtime // rotate_age != time.time() // rotate_age
     return found.st_size > 0 and (full or old)
@@ -205,7 +212,9 @@ def _put_aside(file: Path, last: float) -> None:
 
 
 def _lock(fd: int) -> None:
-    """Lock the file until its descriptor is closed. Raises BlockingIOError if another process has the lock."""
+    """Lock the file of the descriptor `fd` until that is closed. Raises BlockingIOError if another process has the
+    lock.
+    """
     if fcntl is not None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,7 +225,9 @@ def _lock(fd: int) -> None:
 
 
 def _take_back(fd: int, end: int, written: bytes) -> None:
-    """Cut the file at byte `end`, if nothing but `written` follows there."""
+    """Cut the file of the descriptor `fd` at byte `end`, after a failed write, if nothing but `written` follows
+    there.
+    """
     if os.fstat(fd).st_size == end + len(written) and os.pread(fd, len(written), end) == written:
         os.ftruncate(fd, end)
 

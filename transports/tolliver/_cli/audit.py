@@ -22,9 +22,11 @@ _TIMES = ("p50", "p95", "p99", "max")
 
 
 def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | None, as_json: bool) -> int:
-    """Print the deliveries and write what is asked for; returns the number of lost messages.
+    """Print the deliveries, and write the report and the tables if their paths are given; returns the number of lost
+    messages.
 
-    Raises ModuleNotFoundError if a library is missing, and errors of `local_audit` and of the writers.
+    `as_json` prints JSON lines. Raises ModuleNotFoundError if a library is missing, and errors of `local_audit` and of
+    the writers.
     """
     needed("audit", "duckdb", "pyarrow", "numpy")
     if html is not None:
@@ -45,8 +47,9 @@ def run_audit(directories: Sequence[Path], html: Path | None, parquet: Path | No
 
 
 def print_deliveries(found: Tables[str], as_json: bool = False) -> None:
-    """Print the table of deliveries: a line for each sender, receiver and channel; "-" (null in JSON) means not
-    recorded."""
+    """Print the table of deliveries of an audit, with `as_json` as JSON lines: a line for each sender, receiver and
+    channel; "-" (null in JSON) means not recorded.
+    """
     from ..spark.audit._collect import first_rows, silent
 
     table = first_rows(found, "deliveries")

@@ -52,7 +52,9 @@ _OF_MESSAGES = (Kind.PUBLISH, Kind.SEND, Kind.REQUEST)
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """Work to measure: each kind at each size, `messages` of each (None: the kind's default)."""
+    """Work that a benchmark measures: each kind of work at each size of a body in bytes, with `messages` of each (None: the
+    kind's default). `timeout` is in seconds.
+    """
 
     kinds: Sequence[Kind]
     sizes: Sequence[int]
@@ -69,7 +71,9 @@ class Job:
 
 
 def kinds_of(typed: Sequence[Kind], place: Place) -> list[Kind]:
-    """Kinds to measure. Raises ValueError if they cannot all be measured with one peer."""
+    """Kinds to measure: those typed, or all that the peer of `place` has. Raises ValueError if they cannot all be
+    measured with one peer.
+    """
     if not place.meeting.connect:
         return list(typed or Kind)
     if Kind.STREAM in typed and len(set(typed)) > 1:
@@ -82,7 +86,9 @@ def kinds_of(typed: Sequence[Kind], place: Place) -> list[Kind]:
 def bench_and_report(
     job: Job, place: Place, run: Callable[[Callable[[], Awaitable[None]]], None], *, as_json: bool
 ) -> None:
-    """Measure, and print the results, also after an error or interrupt."""
+    """Measure with the peer of `place`, and print the results, also after an error or interrupt. `run` runs a coroutine
+    function on a loop.
+    """
     measures = [
         Measure(kind, size, job.messages or COUNTS[kind], job.senders, job.batch if kind is Kind.SEND else 1)
         for kind in job.kinds
@@ -112,8 +118,9 @@ def bench_and_report(
 
 @define(eq=False)
 class Ends:
-    """Options of all instances and streams of a benchmark. `remotes` is the peer elsewhere; or `peer` and `publisher`
-    are the options of the peer in this process."""
+    """Options of all instances and streams of a benchmark: `remotes` is the peer elsewhere; or `peer` and `publisher`
+    are the options of the peer in this process.
+    """
 
     senders: Sequence[InstanceOptions] = ()
     subscribers: Sequence[StreamsOptions] = ()
@@ -123,7 +130,9 @@ class Ends:
 
 
 def _ends(job: Job, place: Place, directory: Path) -> Ends:
-    """Options for the job. Raises ValueError if something is missing or invalid."""
+    """Options of both ends, for the job and the peer of `place`; databases go into the directory. Raises ValueError if
+    something is missing or invalid.
+    """
     meeting = place.meeting
     if not meeting.connect:
         return _both_ends(job, place, directory)
@@ -267,7 +276,7 @@ class _Messages:
         await sender.flush(timeout=self._job.timeout)
 
     async def _arrive(self, measure: Measure, keys: Sequence[str]) -> None:
-        """Wait until all messages have arrived, or no more do."""
+        """Wait until all messages of `measure` have arrived, or no more do."""
         before, grown = -1, perf_counter()
         while True:
             if not self._here:
@@ -282,7 +291,7 @@ class _Messages:
         measure.end(self._last or None)
 
     async def _count(self, measure: Measure, keys: Sequence[str]) -> None:
-        """Ask the peer how many messages have arrived."""
+        """Ask the peer how many messages with these keys have arrived, and note that in `measure`."""
         replies = [
             await sender.request(COUNT, b"", key, timeout=self._job.timeout)
             for sender, key in zip(self._senders, keys, strict=True)

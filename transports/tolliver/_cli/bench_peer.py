@@ -44,7 +44,7 @@ class Filler:
 
 
 def age(body: bytes) -> float | None:
-    """Seconds since the body was created, in this process."""
+    """Seconds since the body was created, in this process; None if it has no time of creation."""
     return perf_counter() - _STAMP.unpack_from(body)[0] if len(body) >= _STAMP.size else None
 
 

@@ -26,7 +26,9 @@ class Bridge:
 
 
 class Bridging:
-    """A bridge running in a task group, which can be replaced: subscribers then connect again."""
+    """A bridge from messages to streams that runs in a task group. It can be replaced: subscribers then connect
+    again.
+    """
 
     def __init__(self, instance: Instance, group: anyio.abc.TaskGroup) -> None:
         self._instance = instance

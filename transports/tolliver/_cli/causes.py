@@ -217,14 +217,15 @@ def ok(check: str, text: str) -> Finding:
 
 
 def fault(name: str, grade: Grade | None = None, /, **facts: object) -> Finding:
-    """Makes the finding of a failed check: the table's row of this name, with these facts in its text and advice;
-    `grade` replaces the row's own."""
+    """Makes the finding of a failed check: the row `name` of the table, with these facts in its text and advice;
+    `grade`, if given, replaces the row's own.
+    """
     (usual, text, remedy), (check, cause, *_) = ROWS[name], name.split(".")
     return Finding(check, grade or usual, text.format(**facts), cause, remedy.format(**facts))
 
 
 def no_name(host: str, error: OSError) -> Finding:
-    """Makes the finding of a host name that has no address."""
+    """Makes the finding of a host name that has no address; `error` is the resolver's."""
     if isinstance(error, TimeoutError):
         return fault("name.name.resolver", host=host)
     return fault("name.name", host=host, why=strerror(error))
@@ -240,7 +241,7 @@ _WAYS: tuple[tuple[str, tuple[type[OSError], ...], tuple[int, ...]], ...] = (
 
 
 def unreached(where: object, error: OSError, seconds: float, grade: Grade = Grade.FAIL) -> Finding:
-    """Makes the finding of a TCP connection to `where` that failed after `seconds`."""
+    """Makes the finding of a TCP connection to `where` that failed with `error` after `seconds`."""
     name = next(name for name, kinds, numbers in _WAYS if isinstance(error, kinds) or error.errno in numbers)
     return fault(name, grade, where=where, seconds=seconds, why=strerror(error))
 

@@ -28,7 +28,9 @@ def make(
     derive: bool,
     as_json: bool = False,
 ) -> None:
-    """Create the certificates. Raises ValueError and CertificateError; those created before are shown, and stay."""
+    """Create the certificates, valid for `days`, and print them, with `as_json` as JSON lines. With `derive` identities
+    may be derived from each. Raises ValueError and CertificateError; those created before are shown, and stay.
+    """
     if uuid is not None and len(names) > 1:
         raise ValueError(f"one UUID cannot name {len(names)} instances: give --uuid with a single name")
     made: dict[str, Member] = {}

@@ -17,7 +17,9 @@ Mark = tuple[int, int, int] | None
 async def when_changed(
     files: Callable[[], Collection[Path]], seconds: float, then: Callable[[], Awaitable[None]]
 ) -> None:
-    """Poll for ever: `then` is called after each poll that finds a change, perhaps in the middle of an update."""
+    """Poll the files every `seconds` for ever: `then` is called after each poll that finds a change, perhaps in the
+    middle of an update.
+    """
     known = _marks(files())
     while True:
         await anyio.sleep(seconds)

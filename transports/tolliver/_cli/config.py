@@ -69,8 +69,9 @@ _SHOWN = {
 
 @define(frozen=True)
 class Config:
-    """A file that was read: `given` is its content and `values` the parsed values, both by key; and the
-    destinations."""
+    """A configuration file that was read: `given` is its content and `values` the parsed values, both by key; and the
+    destinations.
+    """
 
     path: Path
     given: Mapping[str, Any]
@@ -79,7 +80,7 @@ class Config:
 
     @property
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
-        """All subscriptions."""
+        """All subscriptions as (channel, key): those of the file, and those of its destinations."""
         return subscribed(self.value("subscriptions") or (), self.destinations)
 
     def value(self, key: str) -> Any:

@@ -42,7 +42,7 @@ _SECOND = (
 
 @define(frozen=True)
 class Identity:
-    """Identity of an instance, as given on the command line."""
+    """Certificate, key and CA of an instance, or that it uses plaintext, as given on the command line."""
 
     certs: Path | None
     name: str | None
@@ -57,7 +57,7 @@ class Identity:
         return any((self.certs, self.name, self.cert, self.key_file, self.ca, self.plaintext))
 
     def tls(self) -> TLS | None:
-        """TLS options. Raises ValueError if something is missing or given twice."""
+        """TLS options, None for plaintext. Raises ValueError if something is missing or given twice."""
         files = self._files()
         more = {key.removeprefix("tls."): value for key, value in parse(self.tls_flags).items()}
         if files is None:
@@ -85,7 +85,9 @@ class Identity:
 
 @define(frozen=True)
 class Meeting:
-    """Identity and peers of an instance, as given on the command line."""
+    """The options of a command that connects, as given on the command line: identity, and the peers to dial or listen
+    for.
+    """
 
     identity: Identity
     listen: str | None
@@ -118,7 +120,7 @@ class Meeting:
 
 @define(frozen=True, kw_only=True)
 class Place:
-    """Identity, peers and database of an instance, as given on the command line."""
+    """The options of a command that opens an instance, as given on the command line: identity, peers and database."""
 
     meeting: Meeting
     database: Path | None
@@ -197,7 +199,8 @@ class Interrupted(Exception):
 
 
 def run(work: Callable[[], Awaitable[T]], trio: bool, *, watches: bool = False, ends_refused: bool = False) -> T:
-    """Run the work on a loop; returns its result. Raises Interrupted after a signal, and the work's own errors.
+    """Run the work on a loop of asyncio, or of trio if that is True; returns its result. Raises Interrupted after a
+    signal, and the work's own errors.
 
     With `watches` signals do not cancel the work, which handles them. With `ends_refused` the work ends with the error
     of the first refused dial, so that need not be logged.
@@ -214,7 +217,9 @@ _REFUSALS = frozenset(str(cause) for cause in DialCause if cause.is_refusal)
 
 
 def _ends_the_command(record: LogRecord, ends_refused: bool) -> bool:
-    """True for log records about a failure that the command itself reports at its end."""
+    """True for a log record about a failure that the command itself reports at its end: with `ends_refused` also that
+    of a refused dial.
+    """
     ends = (NoticeKind.DIAL_GAVE_UP, NoticeKind.NO_RECIPIENTS)
     if ends_refused and getattr(record, "cause", None) in _REFUSALS:  # others may have the field, too
         return True
@@ -235,8 +240,9 @@ async def reread_rules(acl: Path, apply: Callable[[Acl], object]) -> None:
 
 
 async def alongside(main: Callable[[], Awaitable[T]], others: Iterable[Callable[[], Awaitable[None]]]) -> T:
-    """Result of `main`, with the others running meanwhile. Raises the first exception of any, not wrapped in a
-    group."""
+    """Result of `main`, with the other coroutine functions running meanwhile. Raises the first exception of any, not
+    wrapped in a group.
+    """
     results: list[T] = []
     failures: list[Exception] = []
 

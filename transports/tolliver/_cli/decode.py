@@ -145,14 +145,16 @@ def _until_error(rows: Iterator[Placed], start: int, failures: list[str]) -> Ite
 
 
 def open_file(path: Path) -> tuple[BufferedReader, str]:
-    """The open file and its name; "-" is standard input."""
+    """The open file, and its name for texts; "-" is standard input."""
     if str(path) == "-":
         return BufferedReader(standard_input()), "standard input"
     return path.open("rb"), str(path)
 
 
 def print_file(path: Path, revision: Revision, as_json: bool, wanted: Filter) -> bool:
-    """Print the wanted frames, and errors to standard error. Returns True if there were no errors."""
+    """Print the wanted frames, with `as_json` as JSON lines, and errors to standard error. Returns True if there were
+    no errors.
+    """
     with ExitStack() as stack:
         file, title = open_file(path)
         stack.enter_context(file)

@@ -42,8 +42,9 @@ _LONGEST_ANSWER = 4096
 
 
 class Deliveries:
-    """Delivery to the configured destinations, which can be replaced. It stops in order when the task group is
-    cancelled."""
+    """Delivery of an instance's messages to the configured destinations, which can be replaced. It stops in order when
+    the task group is cancelled.
+    """
 
     def __init__(self, instance: Instance, stop_timeout: float, revision: Revision, group: anyio.abc.TaskGroup) -> None:
         self._instance = instance
@@ -194,7 +195,7 @@ def named(delivery: Delivery) -> str:
 
 
 async def _run(command: tuple[str, ...], delivery: Delivery) -> None:
-    """Run the command in a process for this message; status 0 means success."""
+    """Run the command in a process for this message. An exit status other than 0 fails the delivery."""
     try:
         status = await _status(command, delivery)
     except OSError as error:
@@ -311,8 +312,9 @@ class _Line:
         self._reading = anyio.CancelScope()
 
     async def ask(self, line: bytes) -> str | None:
-        """Send a message's line; returns the program's answer, None if the connection ended first. Cancelling the wait
-        ends the connection."""
+        """Send `line`, which has a message; returns the program's answer, None if the connection ended first.
+        Cancelling the wait ends the connection.
+        """
         asked, answer = anyio.create_memory_object_stream[str](1)
         with asked, answer:
             try:

@@ -59,7 +59,7 @@ class Destination:
         return f"{self.python}"
 
     def takes(self, channel: str, key: str) -> bool:
-        """True if it takes all messages of this subscription."""
+        """True if the destination takes all messages of a subscription to these names."""
         return self.channel in ("", channel) and self.key in ("", key)
 
 
@@ -120,7 +120,9 @@ def _check_stage(directory: Path, max_staged: int) -> None:
 
 
 def _program(words: tuple[str, ...], base: Path) -> tuple[str, ...]:
-    """The command, with a program's path made relative to the file. Raises ValueError."""
+    """Command of a destination, with a program's path made relative to the directory `base` of the file. Raises
+    ValueError.
+    """
     program = words[0] if words else ""
     if "/" in program:
         program = str((base / program).absolute())
@@ -146,7 +148,7 @@ def _function(named: str, base: Path) -> Callable[..., object]:
 
 
 def check_all_go_somewhere(subscriptions: Iterable[tuple[str, str]], chosen: Iterable[Destination]) -> None:
-    """Raises ValueError for a subscription without a destination."""
+    """Raises ValueError for a subscription, (channel, key), that no destination matches."""
     for channel, key in subscriptions:
         if not any(one.takes(channel, key) for one in chosen):
             named = f"{channel!r:.100}{f' {key!r:.100}' if key else ''}"

@@ -40,7 +40,7 @@ _NAMES = (62, 64)
 
 @dataclass(frozen=True, slots=True)
 class Papers:
-    """Names and times of a certificate. Times are seconds since 1970."""
+    """Names and period of validity that a certificate has. Times are seconds since 1970."""
 
     name: str
     issuer: str
@@ -56,8 +56,9 @@ class Papers:
 
 
 def names_in(certificate: x509.Certificate, peer: str) -> tuple[PeerIdentity, list[str]]:
-    """Identity that a certificate proves, and its host names and addresses. Raises CertificateError for invalid
-    names."""
+    """Identity that the peer's certificate proves, and the host names and addresses in it. Raises CertificateError for
+    invalid names.
+    """
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
@@ -91,8 +92,9 @@ def our_certificate(papers: Papers, path: object, now: float) -> Iterator[Findin
 def their_certificate(
     papers: Papers, remote: Remote, now: float, *, code: int | None = None, verified: bool = False
 ) -> Iterator[Finding]:
-    """Findings about the peer's certificate. `code` is OpenSSL's X509_V_ERR_ number if it refused it; `verified` means
-    that it accepted it."""
+    """Findings about the peer's certificate. `code` is OpenSSL's X509_V_ERR_ number if OpenSSL refused the certificate;
+    `verified` is True if OpenSSL accepted it.
+    """
     whose = f"the certificate of {remote}, {papers},"
     found: list[Finding] = []
     if code in _OTHER_CA:
@@ -126,13 +128,13 @@ def _made_in_the_future(check: str, whose: str, uuids: Collection[UUID], now: fl
 
 
 def refused_for(remote: Remote, error: Exception) -> Finding:
-    """Finding about a peer's certificate that was refused for a reason that is not visible in it."""
+    """Finding about a peer's certificate that was refused with `error`, for a reason that is not visible in it."""
     text = error.verify_message.rstrip(".") if isinstance(error, ssl.SSLCertVerificationError) else str(error)
     return fault("peer.theirs_refused", remote=remote, why=text)
 
 
 def is_named(host: str, names: Collection[str]) -> bool:
-    """True if one of the names matches the host by TLS's rules (RFC 6125)."""
+    """True if one of the names of a certificate stands for the host by TLS's rules (RFC 6125), with wildcards."""
     bare = host.partition("%")[0]
     address = _address(bare)
     if address is not None:
@@ -153,8 +155,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def tls_failed(remote: Remote, error: TolliverError | TimeoutError, first: bytes) -> Finding:
-    """Finding about a failed TLS handshake whose reason is not a certificate that we refuse. `first` are the first
-    bytes received."""
+    """Finding about a TLS handshake that failed with `error`, and not for a certificate that we refuse. `first` are the
+    first bytes received.
+    """
     told = DialCause.told_by(first)
     cause = error.cause if isinstance(error, ConnectionLost) else None
     if told is DialCause.HTTP:
@@ -175,7 +178,10 @@ def tls_failed(remote: Remote, error: TolliverError | TimeoutError, first: bytes
 
 
 def shaken(remote: Remote, version: str | None, error: TolliverError | TimeoutError | None) -> Finding:
-    """Finding after the TLS handshake: if the peer accepts our certificate, as far as its last bytes show."""
+    """Finding whether the peer accepts our certificate, which it tells only after the TLS handshake. `version` is that
+    of TLS, None without TLS; `error` is what the peer or the network said then, None for nothing: the certificate is
+    accepted.
+    """
     if error is None:
         return ok("tls", f"{version} with {remote}, which takes our certificate")
     refused = "ours_refused" if isinstance(error, CertificateError) else "tls.later"
@@ -184,7 +190,9 @@ def shaken(remote: Remote, version: str | None, error: TolliverError | TimeoutEr
 
 
 def spoken(remote: Remote, alpn: str | None, wanted: str, other: str, streams: bool) -> Finding:
-    """Finding about the protocol that the peer chose by ALPN, of the two offered (R-35)."""
+    """Finding about the protocol that the peer chose by ALPN, of `wanted` and `other`, which were offered (R-35).
+    `alpn` is its choice, None without one; `streams` is True if `wanted` is that of streams.
+    """
     what, others = ("streams", "messages") if streams else ("messages", "streams")
     if alpn == wanted:
         return ok("protocol", f"{what}, by ALPN {alpn}")
@@ -197,7 +205,9 @@ def spoken(remote: Remote, alpn: str | None, wanted: str, other: str, streams: b
 def answered(
     answer: HandshakeResponse | None, error: TolliverError | None, first: bytes, remote: Remote, version: int
 ) -> Finding:
-    """Finding about the handshake of messages. `first` are the first bytes of the answer."""
+    """Finding about the handshake of messages: the peer's `answer`, or None and the `error`. `first` are the first
+    bytes received, `version` is our protocol version.
+    """
     if answer is None:
         return _unanswered(remote, error, first)
     uuid, theirs = answer.instance_id, answer.version
@@ -211,7 +221,9 @@ def answered(
 
 
 def greeted(hello: ServerHello | None, error: TolliverError | None, first: bytes, remote: Remote) -> Finding:
-    """Finding about the handshake of streams."""
+    """Finding about the handshake of streams: the peer's `hello`, or None and the `error`. `first` are the first bytes
+    received.
+    """
     if hello is not None:
         return ok("handshake", f"{remote} says hello in version {hello.version} of the streams")
     if isinstance(error, VersionMismatch):
@@ -246,14 +258,16 @@ def _unanswered(remote: Remote, error: TolliverError | None, first: bytes, *ours
 
 
 def our_pair(error: CertificateError) -> Finding:
-    """Finding about our certificate and key, which cannot be loaded together."""
+    """Finding about our certificate and key, which `error` says cannot be loaded together."""
     reason = getattr(error.__cause__, "reason", "")
     is_key = reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
     return fault("certificate.key" if is_key else "certificate.unusable", why=error)
 
 
 def disk(directory: object, free: int, min_free: int) -> Finding:
-    """Finding about free disk for a database. `min_free` is the option of that name."""
+    """Finding about a database's directory, with `free` bytes of disk. `min_free` is the option of that name, in
+    bytes.
+    """
     size = f"{free / _GIB:,.1f} GiB" if free >= _GIB else f"{free / 2**20:,.1f} MiB"
     if free >= min_free + _GIB:
         return ok("disk", f"the disk of {directory} has {size} free")
@@ -262,7 +276,9 @@ def disk(directory: object, free: int, min_free: int) -> Finding:
 
 
 def spark_python(name: str, path: str | None, missing: Collection[str] | None) -> Finding:
-    """Finding about the Python that Spark uses. `missing` is None if it could not be run."""
+    """Finding about the Python that Spark uses: called `name`, at `path`, None if it was not found. `missing` are the
+    packages that it lacks, None if it could not be run.
+    """
     if path is None:
         return fault("python.python", python=f"there is no {name} on the PATH, which Spark runs")
     if missing is None:
@@ -273,7 +289,9 @@ def spark_python(name: str, path: str | None, missing: Collection[str] | None) -
 
 
 def clocks(where: object, theirs: float, ours: float, precision: float) -> Finding:
-    """Finding about two clocks at one moment. The difference is known to within `precision` seconds."""
+    """Finding about the clock of `where` and ours, both read at one moment, in seconds since 1970. The difference is
+    known to within `precision` seconds.
+    """
     apart = max(abs(theirs - ours) - precision, 0.0)
     if apart <= SKEW:
         return ok("clock", f"that of {where} and ours are {math.ceil(apart)} s apart at most")

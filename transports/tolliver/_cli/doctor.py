@@ -48,7 +48,7 @@ _FIND = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.f
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """The set-up to examine. Without `tls`, the peer is only probed, or asked without TLS if `plaintext`.
+    """Set-up that `tolliver doctor` examines. Without `tls`, the peer is only probed, or asked without TLS if `plaintext`.
 
     `handshake=None`: do the handshake only with peers that name the expected protocol by ALPN. With others it is needed
     to see another layout or version, but only those are known to end an incomplete handshake without a change.
@@ -68,7 +68,7 @@ class Job:
 
 
 def examine_and_print(job: Job, as_json: bool) -> int:
-    """Print each finding immediately; returns the exit status for the worst."""
+    """Print each finding immediately, with `as_json` as JSON lines; returns the exit status for the worst."""
     worst = 0
     for finding in examine(job):
         worst = max(worst, finding.grade.status)
@@ -302,7 +302,9 @@ def _papers(der: bytes | None, remote: Remote) -> Papers | Finding:
 
 
 def _handshake(job: Job, line: probe.Line) -> tuple[Finding, TolliverError | None]:
-    """Do the handshake; returns the finding, and the error that ended the connection."""
+    """Do the handshake of the protocol; returns the finding, and the error that ended the connection, None without
+    one.
+    """
     remote = job.remote
     if job.streams:
         hello = probe.ask_streams(line)

@@ -62,7 +62,7 @@ class NoStatus(ValueError):
 
 
 class Part:
-    """Part of a response, with access by name. A value of another type counts as missing."""
+    """Part of a status as received, with access by name. A value of another type counts as missing."""
 
     def __init__(self, data: object) -> None:
         self._data: dict[str, Any] = data if isinstance(data, dict) else {}
@@ -119,7 +119,7 @@ class Look:
 
 
 def look(endpoint: Endpoint, seconds: float) -> Look:
-    """Read an endpoint within `seconds`. Never raises."""
+    """Read an endpoint within `seconds`. Never raises: a failure is in the Look."""
     try:
         return Look(endpoint, read(endpoint, seconds))
     except NoStatus as error:
@@ -127,7 +127,7 @@ def look(endpoint: Endpoint, seconds: float) -> Look:
 
 
 def look_at_all(endpoints: Sequence[Endpoint], seconds: float) -> list[Look]:
-    """Read all endpoints in parallel; results are in their order."""
+    """Read all endpoints in parallel, each within `seconds`; results are in their order."""
     looks: dict[Endpoint, Look] = {}
 
     def put(endpoint: Endpoint) -> None:
@@ -145,7 +145,7 @@ def look_at_all(endpoints: Sequence[Endpoint], seconds: float) -> list[Look]:
 
 
 def read(endpoint: Endpoint, seconds: float) -> Part:
-    """Status from the endpoint. Raises NoStatus."""
+    """Status from the endpoint, which has `seconds` to answer. Raises NoStatus."""
     answer = _ask(endpoint, seconds)
     code = answer.head.split(b" ", 2)[1:2]
     if code != [b"200"]:
@@ -214,7 +214,7 @@ class _Answer(NamedTuple):
 
 
 def _ask(endpoint: Endpoint, seconds: float) -> _Answer:
-    """The first response from one of the endpoint's addresses. Raises NoStatus."""
+    """The first response from one of the endpoint's addresses, within `seconds` in all. Raises NoStatus."""
     deadline = time.monotonic() + seconds
     try:
         addresses = probe.resolve(endpoint.host, endpoint.port, seconds)
@@ -242,7 +242,7 @@ def _ask(endpoint: Endpoint, seconds: float) -> _Answer:
 
 
 def split(answer: bytes) -> tuple[bytes, bytes]:
-    """Head and body. Raises NoStatus if it is not HTTP."""
+    """Head and body of an HTTP response. Raises NoStatus for anything else."""
     if not answer.startswith(b"HTTP/"):
         raise NoStatus(f"it does not speak HTTP: is that the port of messages? {_OPEN}")
     head, _, body = answer.partition(b"\r\n\r\n")

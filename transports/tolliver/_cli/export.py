@@ -50,8 +50,9 @@ class _Part(NamedTuple):
 
 
 def _parts(files: Iterable[Path], failures: list[str]) -> Iterator[_Part]:
-    """Blocks in order. A handshake request starts a new connection, as a restarted instance numbers them from 1
-    again."""
+    """Blocks of the recordings in order. A handshake request starts a new connection, as a restarted instance numbers
+    them from 1 again. Texts about damage are appended to `failures`.
+    """
     numbers: dict[tuple[UUID, int], int] = {}
     begun = 0
     for path in files:
@@ -70,7 +71,7 @@ def _parts(files: Iterable[Path], failures: list[str]) -> Iterator[_Part]:
 
 
 class _Addresses:
-    """An address for each instance, and for each peer that never identified itself."""
+    """Invented IPv4 addresses in a capture: one for each instance, and for each peer that never identified itself."""
 
     def __init__(self) -> None:
         self._of: dict[object, IPv4Address] = {}

@@ -13,7 +13,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def number(value: float | None) -> str:
-    """A number in at most six characters, unless it is very large."""
+    """Text of `value` in at most six characters, unless it is very large; of None a dash."""
     if value is None:
         return NOTHING
     for least, unit in ((1e9, "G"), (1e6, "M"), (1e5, "k")):
@@ -23,7 +23,7 @@ def number(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """A number of bytes, with a unit."""
+    """Text of `value` bytes, with a unit; of None a dash."""
     if value is None:
         return NOTHING
     unit = 0
@@ -78,7 +78,7 @@ class Pace:
         return max(time.monotonic() - self.begun, 1e-6)
 
     def look(self, *counts: int) -> list[float]:
-        """Growth of each counter per second, since the last call."""
+        """Growth per second of each of the counters, whose values are `counts`, since the last call."""
         now, (then, before) = time.monotonic(), self._before or (self.begun, (0,) * len(counts))
         self._before = now, counts
         return [(new - old) / max(now - then, 1e-6) for new, old in zip(counts, before, strict=True)]

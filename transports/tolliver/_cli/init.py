@@ -28,8 +28,9 @@ COMMANDS = {
 
 
 def make(directory: Path, as_json: bool) -> None:
-    """Write all files. Raises ValueError before anything is written if some exist already, which it names;
-    CertificateError and OSError."""
+    """Write all files of an example. Raises ValueError before anything is written if some exist already, which it
+    names; CertificateError and OSError. `as_json` prints the result as JSON.
+    """
     certs = directory / "certs"
     pairs = [certs / f"{name}.{end}" for name in ("ca", *MEMBERS) for end in ("pem", "key")]
     made = [*pairs, *(directory / name for name in WRITTEN)]
@@ -50,7 +51,7 @@ def make(directory: Path, as_json: bool) -> None:
 
 
 def text_of(name: str) -> bytes:
-    """Content of a file of `WRITTEN`."""
+    """Content of the file `name`, one of `WRITTEN`."""
     return files(__package__).joinpath("first", name).read_bytes()
 
 

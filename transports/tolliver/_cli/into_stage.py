@@ -58,7 +58,9 @@ class FedStage(StageLoop[Run]):
 
 
 async def open_stage(directory: Path, max_staged: int, local: UUID, revision: Revision) -> FedStage:
-    """A started stage. Raises the errors of starting it."""
+    """A started stage in the directory, of at most `max_staged` bytes, for the instance `local`. Raises the errors of
+    starting it.
+    """
     in_loop = loop_caller()
     options = FolderOptions(directory=directory, max_staged_bytes=max_staged)
     fed = FedStage(options, local, revision, lambda runs: in_loop(partial(_acknowledge, runs)))

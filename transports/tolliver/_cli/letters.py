@@ -70,8 +70,9 @@ class Which:
 
 
 def print_letters(database: Path, which: Which, bodies: bool, as_json: bool) -> None:
-    """Print a row for each letter: number, peer, channel, key, bytes, attempts, time, cause, and with `bodies` the
-    body."""
+    """Print a row for each dead letter, with `as_json` as JSON lines: number, peer, channel, key, bytes, attempts,
+    time, cause, and with `bodies` the body.
+    """
     rows: list[dict[str, Any]] = [
         {
             "number": one.number,
@@ -140,7 +141,9 @@ def replay_letters(database: Path, which: Which, timeout: float, as_json: bool) 
 
 
 def drop_letters(database: Path, which: Which, timeout: float) -> int:
-    """Delete letters; returns their number. Raises StoreError, OSError."""
+    """Delete the selected dead letters, in a running service within `timeout` seconds; returns their number. Raises
+    StoreError, OSError.
+    """
     numbers = which.found(database)
     if not _is_used(database):
         return ask_node(database, lambda node: node.drop_dead_letters(numbers))
@@ -182,8 +185,9 @@ def _left(database: Path, what: str, numbers: Collection[int], timeout: float) -
 
 
 def _read(place: Path) -> Mapping[str, Collection[int]]:
-    """Read a request's file: numbers of letters, by "replay" or "drop". Raises OSError, and ValueError if the file is
-    no request."""
+    """Read a request from the file at `place`: numbers of dead letters, by "replay" or "drop". Raises OSError, and
+    ValueError if the file is no request.
+    """
     with open(place, "rb", opener=open_private) as file:
         data = file.read(_LONGEST + 1)
     try:

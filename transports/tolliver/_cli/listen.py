@@ -30,7 +30,7 @@ _AT_ONCE = 100  # most messages printed before they are acknowledged
 
 
 def as_text(run: Iterable[Delivery], value: Values | None = None) -> str:
-    """One line for each message: time, peer, channel, key, and body or decoded value."""
+    """One line for each message of the run: time, peer, channel, key, and body or decoded value."""
     now = datetime.now().astimezone().strftime("%H:%M:%S.%f")[:-3]
     heads = _Heads(lambda peer, channel, key: f"{now} {words.peer(peer)} {words.name(channel)} {words.name(key)} ")
     return "".join(
@@ -43,7 +43,7 @@ def as_text(run: Iterable[Delivery], value: Values | None = None) -> str:
 
 
 def as_json(run: Iterable[Delivery], value: Values | None = None) -> str:
-    """One JSON object for each message, with nothing cut."""
+    """One JSON object for each message of the run, with nothing cut."""
     now = datetime.now().astimezone().isoformat(timespec="milliseconds")
     heads = _Heads(
         lambda peer, channel, key: (
@@ -87,7 +87,8 @@ async def listen(
     acl: Path | None = None,
     codec: Codec[Any] | None = None,
 ) -> None:
-    """Print messages until `count` of them, or for ever. The access rules in the file `acl` are loaded again at SIGHUP.
+    """Print messages until `count` of them, or for ever (None). `only` ends all stored subscriptions but the wanted
+    ones. The access rules in the file `acl` are loaded again at SIGHUP.
 
     With a codec, a message that does not decode is failed, with a line on standard error.
     """

@@ -19,7 +19,9 @@ _STATUS_EVERY = 10.0  # seconds between two status lines
 
 
 class ServiceManager:
-    """The service manager of this process, if there is one."""
+    """Connection to the service manager that started this process, such as systemd; without one, its calls do
+    nothing.
+    """
 
     def __init__(self) -> None:
         path = os.environ.get("NOTIFY_SOCKET", "")

@@ -72,12 +72,12 @@ class Measure:
             self.ended = perf_counter() if at is None else at
 
     def timed(self, name: str) -> Times:
-        """The durations recorded under this name, to which the caller adds."""
+        """Durations recorded under `name`, in seconds; the caller adds to them."""
         return self.times.setdefault(name, Times())
 
     @property
     def seconds(self) -> float:
-        """Duration so far, or in all."""
+        """Duration so far, or in all, in seconds."""
         return 0.0 if self.begun is None else (self.ended or perf_counter()) - self.begun
 
     @property

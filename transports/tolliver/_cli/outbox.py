@@ -32,8 +32,9 @@ _NOBODYS = "jobs of a work queue that no worker has: the peer is the queue"
 
 
 def print_outbox(database: Path, as_json: bool) -> None:
-    """Print a row for each peer and reason for which messages wait: peer, messages, bytes, oldest, newest (wall clock),
-    reason."""
+    """Print a row for each peer and reason for which messages wait, with `as_json` as JSON lines: peer, messages,
+    bytes, oldest, newest (wall clock), reason.
+    """
     with scan(database) as outbox:
         rows = [
             {
@@ -54,7 +55,8 @@ def print_messages(
     database: Path, peer: UUID | None, channel: str, key: str, older: str | None, limit: int, as_json: bool
 ) -> None:
     """Print a row for each message and peer that has not acknowledged it, with its age; at most `limit` for each peer.
-    `older` is the least age, such as "10m". Raises ValueError and StoreError."""
+    `older` is the least age, such as "10m"; `as_json` prints JSON lines. Raises ValueError and StoreError.
+    """
     least = 0.0 if older is None else _older(older)
     now = time.time()
     rows: list[dict[str, Any]] = []
@@ -89,7 +91,7 @@ def _older(text: str) -> float:
 
 
 def print_peers(database: Path, as_json: bool) -> None:
-    """Print a row for each peer: UUID, subscriptions, waiting messages, pinned key."""
+    """Print a row for each peer, with `as_json` as JSON lines: UUID, subscriptions, waiting messages, pinned key."""
     with scan(database) as outbox:
         known = outbox.known()
     rows: list[dict[str, Any]] = [
@@ -123,7 +125,9 @@ def say_restored(database: Path) -> None:
 
 
 def change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
-    """Change the messages of a peer; returns their number. Raises StoreError, also for an unknown peer."""
+    """Make the call `ask` of a node opened on the database, for messages of a peer; returns their number. Raises
+    StoreError, also for an unknown peer.
+    """
     with scan(database) as outbox:  # checks the file before a lock is taken on it
         known = peer in outbox.peers().values()
     if not known:
@@ -132,7 +136,9 @@ def change(database: Path, peer: UUID, ask: Callable[[Node], Receipt]) -> int:
 
 
 def ask_node(database: Path, ask: Callable[[Node], Receipt]) -> int:
-    """Call a node opened on the database; returns the sum of the receipt's counts. Raises StoreError."""
+    """Make the call `ask` of a node opened on the database, and wait until it is stored; returns the sum of the
+    receipt's counts. Raises StoreError.
+    """
     store = SQLiteStore(database, instance_id=None)
     with closing(store):
         node = Node(instance_id=store.instance_id, rng=secrets.SystemRandom(), loaded=store.load())

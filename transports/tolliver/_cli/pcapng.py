@@ -56,7 +56,9 @@ def _padded(data: bytes) -> bytes:
 
 
 class Connection:
-    """A TCP connection in a capture, starting with its client's first packet."""
+    """Writer of one TCP connection in a capture: makes the packets that would have carried the recorded bytes, from the
+    client's first packet on.
+    """
 
     def __init__(self, client: tuple[IPv4Address, int], server: tuple[IPv4Address, int]) -> None:
         self._ends = client, server
@@ -69,7 +71,9 @@ class Connection:
         yield self._packet(time_ns, 0, _ACK)
 
     def carried(self, time_ns: int, from_server: bool, data: bytes) -> Iterator[bytes]:
-        """Blocks of the packets with the bytes that one side sends."""
+        """Blocks of the packets with the bytes that one side sends, the server or the client, at `time_ns`, in
+        nanoseconds since 1970.
+        """
         for start in range(0, len(data), MOST):
             yield self._packet(time_ns, from_server, _PUSH | _ACK, data[start : start + MOST])
 

@@ -44,7 +44,9 @@ _ASK_HTTP = b"HEAD / HTTP/1.0\r\n\r\n"
 
 
 def resolve(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
-    """Addresses as from getaddrinfo. Raises OSError, and TimeoutError if the resolver does not respond."""
+    """Addresses of host and port, in the form of getaddrinfo. Raises OSError, and TimeoutError if the resolver does not
+    respond within `seconds`.
+    """
     found: list[tuple[Any, ...]] = []
     errors: list[OSError] = []
 
@@ -67,7 +69,9 @@ def resolve(host: str, port: int, seconds: float) -> list[tuple[Any, ...]]:
 
 
 def reach(address: tuple[Any, ...], seconds: float) -> socket.socket:
-    """A TCP connection. Raises OSError."""
+    """A socket with a TCP connection to the address, which has the form of getaddrinfo, made within `seconds`. Raises
+    OSError.
+    """
     family, kind, protocol, _, where = address
     sock = socket.socket(family, kind, protocol)
     try:
@@ -94,7 +98,7 @@ class Line:
         self._deadline = time.monotonic() + self.seconds
 
     def shake(self) -> None:
-        """Do the TLS handshake. Raises TolliverError."""
+        """Do the TLS handshake. Raises TolliverError if it fails."""
         self.begin_step()
         while not self._step():
             self._receive()
@@ -110,7 +114,7 @@ class Line:
         self._flush()
 
     def end(self) -> None:
-        """End our sending side."""
+        """End our sending side; the peer's goes on."""
         self.pump.close_notify()
         self._flush()
         with suppress(OSError):
@@ -161,7 +165,9 @@ def look_context(alpn: list[str]) -> ssl.SSLContext:
 
 
 def look(address: tuple[Any, ...], remote: Remote, alpn: list[str], seconds: float) -> bytes | None:
-    """Certificate of a server, in DER. Raises OSError or TolliverError."""
+    """Certificate that the server at the address presents, in DER, None if it presents none, from a TLS handshake of at
+    most `seconds`. Raises OSError or TolliverError.
+    """
     with reach(address, seconds) as sock:
         pump = Pump(look_context(alpn), Remote(remote.host, remote.port), server=False)
         Line(sock, pump, seconds).shake()
@@ -169,7 +175,7 @@ def look(address: tuple[Any, ...], remote: Remote, alpn: list[str], seconds: flo
 
 
 def is_http(address: tuple[Any, ...], seconds: float) -> bool:
-    """True if the peer answers an HTTP request with HTTP."""
+    """True if the peer at the address answers an HTTP request with HTTP, within `seconds`."""
     with suppress(OSError), reach(address, seconds) as sock:
         line = Line(sock, PlainPump(), seconds)
         line.send(_ASK_HTTP)
@@ -181,8 +187,9 @@ def is_http(address: tuple[Any, ...], seconds: float) -> bool:
 
 
 def last_words(line: Line) -> TolliverError | TimeoutError | None:
-    """Close the connection after the TLS handshake; returns the peer's last error, as a server refuses our certificate
-    only after the client's handshake (T-74)."""
+    """End our side after the TLS handshake, and read to the peer's end; returns the error that the peer or the network
+    gives then, None without one. A server refuses our certificate only after the client's handshake (T-74).
+    """
     line.begin_step()
     line.end()
     try:
@@ -195,7 +202,9 @@ def last_words(line: Line) -> TolliverError | TimeoutError | None:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """Result of a handshake."""
+    """Result of the handshake of messages or of streams, which was tried after TLS: the peer's frame, or None and the
+    error that ended the connection.
+    """
 
     frame: T | None
     """The peer's response or hello."""
@@ -205,8 +214,9 @@ class Answer(Generic[T]):
 
 
 def ask_messages(line: Line, instance_id: UUID) -> Answer[HandshakeResponse]:
-    """Do the handshake of messages without completing it: get the response, then send a final that declares failure.
-    Its byte is draft 2's, which no draft takes for success."""
+    """Do the handshake of messages without completing it: get the response, then refuse it by a final that no draft
+    takes for success.
+    """
     connection = Connection(Role.CLIENT, instance_id=instance_id, version=NOBODYS_VERSION)
 
     def take(response: HandshakeResponse) -> None:
@@ -225,7 +235,9 @@ def ask_streams(line: Line) -> Answer[reactive.ServerHello]:
 def _ask(
     line: Line, connection: Connection | reactive.Connection, wanted: type[T], take: Callable[[T], object]
 ) -> Answer[T]:
-    """Run the connection to its end; `take` is called with the expected frame."""
+    """Run the connection to its end; `take` is called with the peer's frame of the class `wanted`, which the result
+    has.
+    """
     frame: T | None = None
     error: TolliverError | None = None
     first = b""

@@ -69,7 +69,7 @@ class Content:
 
 
 def _lines(data: bytes) -> tuple[list[bytes], bytes]:
-    """Complete lines without their newlines, and the beginning of the next one."""
+    """Complete lines without their newlines, and what is left: the beginning of the next line."""
     *lines, rest = data.split(b"\n")
     if len(rest) > _MOST:
         raise ValueError(f"a line is longer than {_MOST:,} bytes, which is the most that an element has")
@@ -146,7 +146,9 @@ async def _runs(content: Content) -> AsyncGenerator[list[bytes], None]:
 async def publish(
     options: StreamsOptions, remotes: list[Remote], name: str, content: Content, as_json: bool = False
 ) -> None:
-    """Publish for ever; if it does not listen, until the dialled peers have disconnected."""
+    """Publish the content under `name` for ever; without a listening address, until the dialled peers have
+    disconnected. `as_json` reports each stream's end as a JSON line.
+    """
     numbers, output = count(1), Output() if as_json else None
 
     def reading(wanted: str) -> Reading:

@@ -98,12 +98,16 @@ def files_in(paths: Iterable[Path]) -> list[Path]:
 
 
 def is_recording(file: BufferedReader, path: Path) -> bool:
-    """True by its name, or by its first byte, which no frame has. Does not move the file position."""
+    """True if the file is a recording, by its name, or by its first byte, which no frame has. Does not move the file
+    position.
+    """
     return path.suffix == SUFFIX or file.peek(1)[:1] == MAGIC[:1]
 
 
 def blocks_in(file: BufferedReader, path: Path) -> Iterator[Block | Damage]:
-    """Blocks and damage, in order. After a damaged header it continues at the next entry of the file's index."""
+    """Blocks of an open recording, and damage, in order. After a damaged header it continues at the next entry of the
+    file's index.
+    """
     offset: int | None = 0
     while offset is not None:
         if offset:

@@ -40,8 +40,9 @@ def job_of_recordings(
     timeout: float,
     keeps: bool,
 ) -> Job:
-    """All wanted messages of `files`, in order. Texts about damage are appended to `failures` as it is found. Raises
-    OSError."""
+    """Job that sends all wanted messages of the files, in order, at most `rate` a second. `timeout` is in seconds;
+    `waits` and `keeps` are those of Job. Texts about damage are appended to `failures` as it is found. Raises OSError.
+    """
     if wanted.direction is None:
         wanted = evolve(wanted, direction=Direction.OUT)
     most = BATCH if rate is None else max(1, min(BATCH, int(rate / _PACES)))
@@ -81,7 +82,9 @@ def _messages(path: Path, wanted: Filter, failures: list[str]) -> Iterator[Place
 
 
 def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
-    """(bytes, message) of each message; a reliable one only the first time."""
+    """Each message among the frames, after its frame's size in bytes. A reliable message that was sent again, known by
+    sender, id and checksum, comes only once.
+    """
     seen: dict[tuple[_Name, int], None] = {}
     for row in rows:
         if not isinstance(row.frame, Message):
@@ -98,7 +101,9 @@ def once(rows: Iterable[Placed]) -> Iterator[tuple[int, Message]]:
 
 
 def _name(header: BlockHeader | None, message: Message) -> _Name | None:
-    """Key that identifies a message: its sender, its id and checksum. None for an unreliable one (T-42)."""
+    """Sender and message id, which name a message; None for an unreliable one (T-42), or one from a stream without
+    headers.
+    """
     if header is None or message.message_id is None:
         return None
     return (header.local if header.direction is Direction.OUT else header.peer, message.message_id)

@@ -23,8 +23,9 @@ class Schema:
     type: str | None
 
     def bodies(self) -> Bodies | None:
-        """Converter of bodies; None if no type is named. Raises ValueError, OSError, and ModuleNotFoundError for a
-        missing extra."""
+        """Converter of bodies between Protobuf and JSON; None if no type is named. Raises ValueError, OSError, and
+        ModuleNotFoundError for a missing extra.
+        """
         if self.type is None:
             if self.proto or self.descriptors is not None:
                 raise ValueError("of which type are the messages? Give --type, such as acme.Reading")

@@ -48,7 +48,7 @@ _UNRELIABLE_RUN = 100  # unreliable messages sent before other tasks get their t
 
 @define(frozen=True)
 class Batch:
-    """Items stored in one commit, or sent unreliably; `size` is in bytes of the source."""
+    """Messages that are sent together: stored in one commit, or sent unreliably. `size` is in bytes of the source."""
 
     items: list[Item]
     reliable: bool
@@ -57,10 +57,11 @@ class Batch:
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """Messages to send, and how.
+    """Messages to send, and how. `timeout` is in seconds.
 
     - `batches`: iterator that reads incrementally.
     - `wanted`: a subscription that a recipient should have before sending begins (None: any).
+    - `waits`: wait for the acknowledgements, up to `timeout`.
     - `rate`: messages per second.
     - `verb`, `unwanted`: words of the summary: what is counted, and why a message had no recipient.
     - `shown`: show a progress bar of `total` bytes.
@@ -118,7 +119,9 @@ def job_of_lines(
 def _batch(
     channel: str, key: str, reliable: bool, encode: Encode | None, bodies: list[bytes], before: int, size: int
 ) -> Batch:
-    """Batch of these bodies. `before` is the number of earlier lines."""
+    """Batch of these bodies, of `size` bytes of the source, to be stored (`reliable`) or not. `before` is the number of
+    earlier lines, for error texts.
+    """
     if encode is not None:
         bodies = [encode(body, f"line {at}") for at, body in enumerate(bodies, before + 1)]
     return Batch([(channel, key, body) for body in bodies], reliable, size)
@@ -144,7 +147,7 @@ def _opened(path: Path) -> io.FileIO:
 
 
 async def _lines(file: io.RawIOBase) -> AsyncGenerator[tuple[list[bytes], int], None]:
-    """All complete lines available now, and their size. The last line may be without newline."""
+    """All complete lines that are available now, and their size in bytes. The last line may be without newline."""
     parts: list[bytes] = []  # of an incomplete line
     with file:
         async for piece in standard.pieces(file):
@@ -192,7 +195,7 @@ class Tally:
             self.reliable += len(batch.items)
 
     def add(self, counts: list[int], reliable: bool) -> None:
-        """Count messages that were stored or sent, each with its number of recipients."""
+        """Count messages that were stored (`reliable`) or sent, each with its number of recipients."""
         wanted = [count for count in counts if count]
         self.unwanted += len(counts) - len(wanted)
         if reliable:
@@ -392,7 +395,7 @@ class _Sender:
                 await anyio.lowlevel.checkpoint()
 
     async def _settle_to(self, most: int) -> None:
-        """Wait until at most `most` batches are unacknowledged; the time limit applies to the oldest one."""
+        """Wait until at most `most` batches are unacknowledged; the job's time limit applies to the oldest one."""
         while len(self._under_way) > most:
             try:
                 await self._instance.wait_acked(self._under_way[0], timeout=self._job.timeout)
@@ -415,7 +418,9 @@ class _Sender:
 def send_and_report(
     job: Job, run: Callable[[Callable[[], Awaitable[None]]], None], options: InstanceOptions, as_json: bool = False
 ) -> bool:
-    """Send, and print the summary in any case. Returns True if all reliable messages were stored and acknowledged."""
+    """Send, and print the summary in any case, with `as_json` as JSON. `run` runs a coroutine function on a loop.
+    Returns True if all reliable messages were stored and acknowledged.
+    """
     tally = Tally()
     bar, move = _progress(job, tally)
     try:

@@ -77,7 +77,9 @@ def _set_level(config: Config) -> None:
 
 
 class _Running:
-    """A running instance, and its present configuration."""
+    """A running service of `tolliver run`: the instance, its deliveries, its bridge, and the configuration that they
+    follow.
+    """
 
     def __init__(self, instance: Instance, config: Config, manager: ServiceManager) -> None:
         self._instance = instance

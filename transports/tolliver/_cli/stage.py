@@ -64,7 +64,9 @@ def stage_options(meeting: Meeting, channels: list[str], keys: list[str], **more
 
 
 def demand_options(meeting: Meeting, streams: list[str], window: int, folder: FolderOptions) -> DemandStageOptions:
-    """Options for these publishers at the dialled peer. Raises ValueError if something is missing, and OSError."""
+    """Options for these publishers at the dialled peer, with at most `window` elements in flight of each. Raises
+    ValueError if something is missing, and OSError.
+    """
     remotes = remotes_of(meeting)
     if meeting.listen is not None or len(remotes) != 1:
         raise ValueError("--stream subscribes at one peer: give one --connect HOST:PORT, and no --listen")
@@ -89,7 +91,8 @@ def stage_and_report(
     acl: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Stage until a signal or a failure, whose error is raised, and print the summary in any case.
+    """Stage until a signal or a failure, whose error is raised, and print the summary in any case, with `as_json` as
+    JSON. `run` runs a coroutine function on a loop.
 
     The access rules in the file `acl` are loaded again at SIGHUP.
     """

@@ -99,12 +99,14 @@ def fill_gaps() -> None:
 
 
 def _has_mode(fd: int, mode: int) -> bool:
-    """True if the descriptor is open for that direction only. Unknown on Windows."""
+    """True if the descriptor `fd` is open for one direction only: `mode`, such as os.O_RDONLY. False on Windows, where
+    that is unknown.
+    """
     return _KNOWS_MODES and fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == mode
 
 
 def words_of_stream(error: OSError) -> str | None:
-    """Error text if standard output failed; None for any other error."""
+    """Text about `error` if writing to standard output failed; None for any other error."""
     if error.errno not in _UNWRITABLE or error.filename is not None:
         return None
     return (

@@ -19,8 +19,9 @@ _NOTICES = 10
 
 
 def status_and_print(endpoints: Sequence[Endpoint], seconds: float, as_json: bool) -> int:
-    """Print the status of each endpoint; returns the exit status: 0 if all are ready, 1 if one is not, 2 if one does
-    not respond."""
+    """Print the status of each endpoint, with `as_json` as JSON lines, read within `seconds`; returns the exit status:
+    0 if all are ready, 1 if one is not, 2 if one does not respond.
+    """
     looks = look_at_all(endpoints, seconds)
     if as_json:
         for one in looks:

@@ -32,7 +32,9 @@ Written = Callable[[Iterable[bytes]], bytes]
 
 
 def written_as(*, raw: bool, as_hex: bool, as_json: bool = False) -> Written:
-    """Function that formats elements. Lines are escaped on a terminal, and nowhere else (D-14)."""
+    """Function that formats elements: as they are (`raw`), as hexadecimal digits, as JSON lines with base64, or else as
+    lines. Lines are escaped on a terminal, and nowhere else (D-14).
+    """
     if raw:
         return b"".join
     if as_hex:
@@ -101,7 +103,9 @@ def stream_and_report(
     remotes: list[Remote],
     run: Callable[[Callable[[], Awaitable[None]]], None],
 ) -> None:
-    """Write the stream, and print the summary in any case. Raises StreamError and other errors that ended it early."""
+    """Write the stream, and print the summary in any case. `run` runs a coroutine function on a loop. Raises
+    StreamError and other errors that ended the stream early.
+    """
     meter = Meter()
     bar = progress(shown=not sys.stdout.isatty())
     task = bar.add_task("connecting", total=None)

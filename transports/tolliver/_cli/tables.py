@@ -35,7 +35,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], as_json: bool, nothing: str) -> None:
-    """Print rows of one kind: as JSON lines, as a table, or the text `nothing` if there are none."""
+    """Print rows of one kind: with `as_json` as JSON lines, else as a table, or the text `nothing` if there are
+    none.
+    """
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row))
@@ -59,7 +61,9 @@ def _print_records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
 
 
 def progress(*middle: ProgressColumn, shown: bool = True) -> Progress:
-    """Progress bar on standard error if that is a terminal; it disappears at its end. Elsewhere it writes nothing."""
+    """Progress bar with these columns on standard error if that is a terminal and it is to be `shown`; it disappears at
+    its end. Elsewhere it writes nothing.
+    """
     console = Console(stderr=True)
     shown = shown and console.is_terminal
     console.quiet = not shown  # before version 15 rich prints an empty line even after a disabled bar

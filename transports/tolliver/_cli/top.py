@@ -72,7 +72,7 @@ class Watchers:
         self._ended.set()
 
     def found(self) -> Iterator[tuple[int, Look]]:
-        """Readings since the last call, oldest first, each with the index of its endpoint."""
+        """Readings since the last call, oldest first, each after the index of its endpoint."""
         with suppress(IndexError):
             while True:
                 yield self._found.popleft()
@@ -356,7 +356,9 @@ def _combined(histories: Sequence[Sequence[float | None]], highest: bool) -> lis
 
 
 def run(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: int | None) -> None:
-    """Show the screen until it is ended. Raises ValueError without a terminal."""
+    """Show the screen until it is ended, or `looks` readings of each endpoint were made (None: for ever). `interval`
+    and `timeout` are in seconds. Raises ValueError without a terminal.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ValueError("top needs a terminal: `tolliver status` prints once, and --json a line for each look")
     watchers = Watchers(endpoints, interval, timeout)
@@ -367,7 +369,9 @@ def run(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: i
 
 
 def print_looks(endpoints: Sequence[Endpoint], interval: float, timeout: float, looks: int | None) -> None:
-    """Print one JSON line for each reading of each endpoint."""
+    """Print one JSON line for each reading of each endpoint, `looks` of each (None: for ever). `interval` and `timeout`
+    are in seconds.
+    """
     from .status import facts
 
     watchers = Watchers(endpoints, interval, timeout)

@@ -24,7 +24,9 @@ class Row:
         self._before = before
 
     def rate(self, name: str, within: str = "counters") -> float | None:
-        """Growth per second; `within` is the name of the part that has the number, "" for this one."""
+        """Growth of the number called `name` per second, None if it is unknown; `within` is the name of the part that
+        has the number, "" for this one.
+        """
         now, before = (
             (one.part(within) if within else one).number(name) if one is not None else None
             for one in (self.part, self._before)
@@ -82,7 +84,9 @@ class Trail:
             self.history[name].append(value(row))
 
     def rows(self, kind: str, key: str) -> list[Row]:
-        """Rows of its peers, remotes and so on; `key` is the field that identifies a row."""
+        """Rows of the part `kind` of the status, such as "peers" or "remotes"; `key` is the field that identifies a
+        row.
+        """
         if self.status is None:
             return []
         before = {one.text(key): one for one in self._before.parts(kind)} if self._before is not None else {}
@@ -94,7 +98,7 @@ def _began_anew(before: Part, now: Part) -> bool:
 
 
 def oldest(row: Row) -> float:
-    """Age of the oldest waiting message, 0 without one."""
+    """Age in seconds of the oldest message that waits for a peer, 0 without one."""
     return row.part.part("gauges").number("oldest_unacknowledged_seconds") or 0.0
 
 

@@ -53,7 +53,9 @@ def _of(
     form: Callable[[float | None], str | Cell] = number,
     live: bool = False,
 ) -> Column:
-    """Makes a column of numbers, by which rows can be sorted."""
+    """Makes a column of numbers with the heading `label`, by which rows can be sorted with the key `letter`. `form`
+    makes a number's text; `live` columns need two readings, and one status alone leaves them out.
+    """
     return Column(label, lambda row: form(value(row)), lambda row: value(row) or 0, letter, live=live)
 
 
@@ -204,7 +206,7 @@ REMOTES = View(
 
 
 def mean(histogram: Part) -> float | None:
-    """Mean of a histogram in a status."""
+    """Mean of a histogram in a status, None if it has no values."""
     count, total = histogram.number("count"), histogram.number("sum")
     return total / count if count and total is not None else None
 

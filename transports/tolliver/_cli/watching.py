@@ -56,7 +56,7 @@ class Watch:
         changed.set()
 
     async def somebody(self) -> Peer:
-        """Wait until a peer is connected; returns it."""
+        """Wait until any peer is connected; returns it."""
         while not self._peers:
             await self._changed.wait()
         return self._peers[0]

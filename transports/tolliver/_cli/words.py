@@ -84,17 +84,17 @@ def listening(addresses: Iterable[tuple[str, int]]) -> str:
 
 
 def dialled(addresses: Iterable[tuple[str, int]]) -> list[str]:
-    """Addresses as others dial them, IPv6 in brackets."""
+    """Addresses, given as (host, port), in the form that others dial, IPv6 in brackets."""
     return [str(Remote(*one)) for one in addresses]
 
 
 def listed(subscriptions: Iterable[tuple[str, str]]) -> str:
-    """Subscriptions as text."""
+    """Subscriptions, given as (channel, key), as text."""
     return ", ".join(" ".join(map(name, one)) for one in subscriptions)
 
 
 def say_plain(subscriptions: Iterable[tuple[str, str]]) -> None:
-    """Warn about each name that looks like a pattern, as names are no patterns."""
+    """Warn about each channel or key that looks like a pattern, as names are no patterns."""
     for one in dict.fromkeys(part for both in subscriptions for part in both if _PATTERN.search(part)):
         say(f"{name(one)} is one name, and no pattern: give each name, or none for all of them", Level.WARNING)
 
@@ -120,12 +120,12 @@ _stderr = _StandardError()
 
 
 def write_stderr(as_json: bool, level: Level) -> None:
-    """Set format and level of output on standard error."""
+    """Set the output on standard error: JSON lines or text, and the lowest level that is shown."""
     _stderr.as_json, _stderr.level = as_json, level
 
 
 def say(line: str, level: Level = Level.INFO) -> None:
-    """Write a line to standard error, as standard output is for results."""
+    """Write a line to standard error, as standard output is for results; nothing if its level is not shown."""
     if _stderr.as_json:
         line = as_json(logging.makeLogRecord({"name": "tolliver.cli", "levelname": level.upper(), "msg": line}))
     else:
@@ -156,8 +156,9 @@ class _OnStandardError(logging.Handler):
 
 
 def tell(as_json: bool, said: str, **facts: object) -> None:
-    """Report a command's result: as the text `said` on standard error, or `facts` as one JSON object on standard
-    output."""
+    """Report a command's result: as the text `said` on standard error, or with `as_json` the `facts` as one JSON object
+    on standard output.
+    """
     if as_json:
         typer.echo(json.dumps(facts))
     else:
@@ -181,8 +182,9 @@ def logging_to_stderr(is_shown: Callable[[logging.LogRecord], bool]) -> Iterator
 
 @contextmanager
 def clear_errors(status: int = 1) -> Iterator[None]:
-    """Context manager: errors that a correct program may meet become one line and this exit status. TOLLIVER_DEBUG=1
-    shows tracebacks."""
+    """Context manager: errors that a correct program may meet become one line and this exit status of the process.
+    TOLLIVER_DEBUG=1 shows tracebacks.
+    """
     try:
         yield
     except BrokenPipeError:

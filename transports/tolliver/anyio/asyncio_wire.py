@@ -35,7 +35,7 @@ def can_watch(loop: asyncio.AbstractEventLoop | None) -> bool:
 
 
 class CallbackTransport(SocketSession):
-    """Transport of a connection whose socket the loop watches."""
+    """Transport of one connection on asyncio: owns its socket, which the loop watches by callbacks."""
 
     paused: bool
 
@@ -87,7 +87,7 @@ class CallbackTransport(SocketSession):
     # Life cycle.
 
     async def run(self, connect: Callable[[], Awaitable[socket.socket]]) -> None:
-        """Dial with `connect`, then begin."""
+        """Dial with `connect`, then begin to move bytes."""
         sock = None
         try:
             with anyio.CancelScope() as self._dialling:
@@ -116,7 +116,9 @@ class CallbackTransport(SocketSession):
             self._look()
 
     def end(self, error: TolliverError | None) -> None:
-        """Close the socket at once, even with unsent bytes. A second call does nothing."""
+        """Close the socket at once, even with unsent bytes, because of `error` (None: in order). A second call does
+        nothing.
+        """
         if self._ended:
             return
         self._ended = True

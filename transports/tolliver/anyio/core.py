@@ -25,7 +25,9 @@ from .threads import off_loop
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its public calls, and the thread for its store."""
+    """A running instance for a program on asyncio or trio, without its public calls, which `Instance` has. Owns the
+    node, and the thread for its store.
+    """
 
     _storing: threading.Thread | None = None
 
@@ -42,7 +44,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
             self.call_soon(partial(self.break_down, error))
 
     def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
-        """Pass a job's result to the loop. Called on the store's thread."""
+        """Pass a job's result, or its error, to `done` on the loop. Called on the store's thread."""
         self._call_in_loop(partial(self._tell, result, error, done))
 
     def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:

@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 
 class StreamsCore(Endpoint, LoopStreamsCore[P]):
-    """Running streams without their public calls."""
+    """Running streams for a program on asyncio or trio, without their public calls, which `Streams` has. Owns the hub,
+    the publications and the subscriptions.
+    """
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> AsyncOutboundStream:
         return AsyncOutboundStream(self, key, name, publication, grant)

@@ -67,7 +67,9 @@ def loop_caller() -> Callable[[Callable[[], object]], None]:
 
 
 async def _end_of(outcome: Future[T]) -> None:
-    """Wait for the job's end on asyncio, however often the task is cancelled."""
+    """Wait on asyncio until the job of `outcome` has ended in its thread. Further cancellations of the task do not end
+    this wait: the caller goes on with the first one afterwards, and drops the job's result.
+    """
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     outcome.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
     with anyio.CancelScope(shield=True):

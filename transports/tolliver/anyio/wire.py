@@ -93,7 +93,7 @@ class LoopWakeup:
 
 
 class TaskTransport(SocketSession):
-    """Transport of a connection served by two tasks."""
+    """Transport of one connection that two tasks serve, one to read and one to write: owns its socket."""
 
     paused: bool
 
@@ -174,4 +174,4 @@ class TaskTransport(SocketSession):
                 self.write(sock)
 
     def end(self, error: TolliverError | None) -> None:
-        """Close the socket, after the tasks have ended."""
+        """Close the socket, after the tasks have ended, because of `error` (None: in order)."""

@@ -91,8 +91,8 @@ class SocketConnection(Generic[E]):
         return f"<{type(self).__name__} over {self.machine!r}>"
 
     def next_event(self) -> E | None:
-        """The next event of bytes received already, or None. Writes the machine's answers as far as the system takes
-        them.
+        """The next event of bytes received already, None if there is none yet. Writes the machine's answers as far as
+        the system takes them.
 
         Raises like `receive`, but accepts no handshake.
         """

@@ -27,7 +27,9 @@ from .process import thread_of
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its public calls, and the thread for its store."""
+    """A running instance for a program with threads, without its public calls, which `Instance` has. Owns the node, and
+    the thread for its store.
+    """
 
     def subscribe_and_wait(self, channel: str, key: str, timeout: float | None = None) -> None:
         self.ask(lambda: self.subscribe(channel, key), timeout)

@@ -28,7 +28,9 @@ log: logging.Logger = logging.getLogger("tolliver.dial")
 
 
 class Listeners:
-    """Listening sockets on one port, one for each address of the host; none for `listen=None`. Raises CannotListen."""
+    """Listening sockets on one port, one for each address of the host; with `listen=None` there are none. Raises
+    CannotListen.
+    """
 
     def __init__(self, where: tuple[str, int] | None) -> None:
         self._sockets = [] if where is None else open_listeners(*where)
@@ -69,7 +71,9 @@ class Listeners:
 
 
 def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:
-    """Look up a name in a thread, then call `done(addresses, error)` on the loop."""
+    """Look up the addresses of host and port in a thread, then call `done(addresses, error)` on the loop; `error` is
+    None for a success.
+    """
 
     def look_up(flags: int = 0) -> None:
         try:
@@ -91,7 +95,9 @@ def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSE
 
 
 class Dialling:
-    """TCP connects to several addresses: the next is tried when one fails or is slow, and the first connection wins."""
+    """One dial: TCP connects to several addresses. The next is tried when one fails or is slow, and the first
+    connection wins.
+    """
 
     def __init__(
         self, loop: Loop, addresses: list[Address], done: Callable[[socket.socket | None, OSError | None], None]

@@ -68,7 +68,9 @@ class Entered(BaseFacade[E]):
 
 
 class Endpoint(BaseEndpoint):
-    """The endpoint of a program, from `open` to `close`. Every call may come from any thread."""
+    """Base of `InstanceCore` and `StreamsCore` with threads: owns the machine's lock, the listening sockets, the
+    connections, and the threads that serve them, from `open` to `close`. Every call may come from any thread.
+    """
 
     wires: dict[int, Transport]
 
@@ -92,7 +94,7 @@ class Endpoint(BaseEndpoint):
 
     @property
     def lock(self) -> StepLock:
-        """The machine's lock. Held during calls of the machine, never while waiting."""
+        """The machine's lock. A thread holds it during calls of the machine, never while it waits."""
         if self._is_forked:
             self.check_open()
         return self._lock
@@ -212,9 +214,9 @@ class Endpoint(BaseEndpoint):
             return self._driver.arm()
 
     def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None) -> T:
-        """Make a call under the lock, and wait for its answer without it.
+        """Make a call of the machine under the lock, and wait for its answer without the lock.
 
-        Raises TimeoutError after `timeout` seconds, with the call's own text.
+        Raises TimeoutError after `timeout` seconds (None: never), with the call's own text; the operation goes on.
         """
         if timeout is not None:
             check_timeout(timeout)

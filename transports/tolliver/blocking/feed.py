@@ -29,7 +29,9 @@ class ThreadOutboundCore(OutboundCore, Protocol):
 
 
 class ThreadOutboundStream(OutboundStream):
-    """An outbound stream whose `run` is a thread's work. It returns soon after the stream's end, if the source does."""
+    """A stream from a publication of ours to a subscriber. A thread runs its `run`, which reads the source; that
+    returns soon after the stream's end, if the source does.
+    """
 
     def __init__(
         self, core: ThreadOutboundCore, key: tuple[int, int], name: str, publication: Publication, grant: int
@@ -107,7 +109,7 @@ class ThreadOutboundStream(OutboundStream):
                 return
 
     def _wanted(self) -> int:
-        """Wait until elements may be pulled; returns their number, 0 when the stream has ended."""
+        """Wait until elements may be pulled from the source; returns how many, 0 when the stream has ended."""
         with self._core.lock:
             self.look()
             self._core.run_actions()

@@ -40,7 +40,7 @@ class _Done(NamedTuple):
 
 
 class ThreadCalls:
-    """Calls of one handler, and its threads."""
+    """The calls of one registered handler: its mailbox, and the threads that call the function."""
 
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
         self._core = core
@@ -59,7 +59,9 @@ class ThreadCalls:
                 raise
 
     def set(self) -> None:
-        """Called under the lock when a message has arrived, or the mailbox has been closed."""
+        """Called under the lock when a message has arrived, or the mailbox has been closed: wakes a thread, or starts
+        one.
+        """
         if self.mailbox.closed:
             for wakeup in self._wakeups:
                 wakeup.set()
@@ -88,7 +90,7 @@ class ThreadCalls:
             wakeup.lends = done.took < PAUSE
 
     def _next(self, wakeup: BorrowerWakeup, done: _Done | None) -> Delivery | None:
-        """Settle the last call, and wait for the next message. None when the mailbox is closed."""
+        """Settle the call `done` (None at first), and wait for the next message. None when the mailbox is closed."""
         box = self.mailbox
         with self._core.lock:
             if done is not None:
@@ -106,7 +108,7 @@ class ThreadCalls:
         return None
 
     def _call(self, delivery: Delivery) -> tuple[object, BaseException | None]:
-        """Call the handler; returns (judged result, None) or (None, exception)."""
+        """Call the handler; returns its judged result and None, or None and the exception that it raised."""
         try:
             result = called(self._handler, delivery)
             return self.mailbox.policy.judge(self.mailbox, delivery, result), None

@@ -26,7 +26,9 @@ from .waits import Work, adopt, limited
 
 
 class StepLock(RLock):  # type: ignore[misc]  # final for the checker alone
-    """The machine's lock. Holding it is a step; a Ctrl-C during the step raises KeyboardInterrupt at its end."""
+    """The machine's lock of one endpoint. To hold it is a step, which Ctrl-C does not interrupt; KeyboardInterrupt is
+    raised at its end.
+    """
 
     def __init__(self, broken: Callable[[BaseException], object]) -> None:
         """`broken` is called, without the lock, with an exception that a signal handler raised inside a step."""
@@ -87,7 +89,9 @@ _work = Work()  # the main thread's; `over` means that a KeyboardInterrupt is du
 
 
 def wrap(lock: StepLock) -> None:
-    """Replace SIGINT's handler because an instance is opened, unless the application has installed its own."""
+    """Replace SIGINT's handler because the instance with this lock is opened, unless the application has installed its
+    own.
+    """
     global _main
     _locks.add(lock)
     if get_ident() == main_thread().ident and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -97,8 +101,9 @@ def wrap(lock: StepLock) -> None:
 
 
 def unwrap(lock: StepLock) -> None:
-    """Note that an instance is closed. After the last one Python's own handler is restored, which other libraries test
-    for."""
+    """Note that the instance with this lock is closed. After the last one Python's own handler is restored, which other
+    libraries test for.
+    """
     _locks.discard(lock)
     if not _locks and get_ident() == main_thread().ident and signal.getsignal(signal.SIGINT) is _on_interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,8 +118,9 @@ def forget() -> None:
 
 
 def wait(lock: LockType, timeout: float | None) -> bool:
-    """Wait for the lock inside an undisturbed section. False after `timeout` seconds, or when a KeyboardInterrupt is
-    due."""
+    """Wait until the lock is released, inside an undisturbed section. False after `timeout` seconds (None: never), or
+    when a KeyboardInterrupt is due.
+    """
     seconds = limited(timeout)
     return _work.wait(lock, seconds) if get_ident() == _main else lock.acquire(timeout=seconds)
 
@@ -147,7 +153,9 @@ def _on_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_dropped(frame: FrameType | None) -> bool:
-    """True where Python would ignore an exception: in a finalizer or a weak reference callback."""
+    """True if Python would ignore an exception in this frame, which runs in a finalizer or a weak reference
+    callback.
+    """
     while frame is not None:
         name = frame.f_code.co_name
         if name in ("__del__", _REMOVERS.get(frame.f_globals.get("__name__", ""))):
@@ -182,7 +190,9 @@ def _raise_what_is_due() -> None:
 
 
 def _is_from_outside(error: BaseException, trace: TracebackType | None) -> bool:
-    """True if a signal handler raised the exception. Exceptions that our own code raises leave the state intact."""
+    """True if `error` was raised by a signal handler, as the frames of `trace` show. Exceptions that our own code
+    raises leave the state intact.
+    """
     if not isinstance(error, Exception):
         return True
     frames = []

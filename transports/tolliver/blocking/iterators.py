@@ -79,8 +79,9 @@ class ThreadIterator(BaseIterator, BlockingIterator[Item]):
         self._left.append(item)
 
     def _wait(self, timeout: float | None, end: float) -> bool:
-        """Wait for a message. False if the iterator was closed, or the thread must stop waiting. Raises
-        TimeoutError."""
+        """Wait for a message. False if the iterator was closed, or the thread must stop waiting. Raises TimeoutError at
+        the monotonic time `end`; `timeout`, in seconds, is for its text.
+        """
         box = self._mailbox
         if box.closed:
             return False

@@ -38,7 +38,8 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Loop:
-    """The selector loop.
+    """The selector loop of one endpoint: watches its sockets, in a thread of its own or in a thread that waits for an
+    answer.
 
     `tick` is called when the loop was woken or its time has come; it returns seconds until its next call, or None.
     Raises ConnectionLost if the system has no file descriptors left.
@@ -144,7 +145,7 @@ class Loop:
             raise self._error
 
     def borrow(self, until: Callable[[], object]) -> bool:
-        """Serve the sockets until `until()` is true. False if another thread serves them, or is to."""
+        """Serve the sockets on this thread until `until()` is true. False if another thread serves them, or is to."""
         if not self._baton.acquire(blocking=False):
             return False
         self._borrowed += 1

@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_of(name: str, work: Callable[[], None], fail: Callable[[], None]) -> threading.Thread:
-    """A daemon thread of an instance; `fail` is called if `work` raises.
+    """A daemon thread of an instance, called `name`; `fail` is called if `work` raises.
 
     An instance that was not closed must not keep the interpreter from ending, so its threads are daemons.
     """

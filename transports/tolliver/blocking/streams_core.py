@@ -51,7 +51,7 @@ class _Names(Catalogue):
 
 
 class _Frames:
-    """Queue and thread that pass frames of extensions to the application."""
+    """Queue of received frames of extensions, and the thread that passes them to the application."""
 
     def __init__(self, hand_over: Callable[[Any, Any], None]) -> None:
         self._hand_over = hand_over
@@ -59,7 +59,7 @@ class _Frames:
         self._stopped = False
 
     def put(self, peer: object, frame: Any) -> bool:
-        """Queue a frame; False if too many wait."""
+        """Queue a frame of this peer; returns False if too many wait."""
         if self._waiting.qsize() >= _FRAMES_WAITING:
             return False
         self._waiting.put((peer, frame))
@@ -75,7 +75,9 @@ class _Frames:
 
 
 class StreamsCore(Endpoint, BaseStreamsCore[P]):
-    """Running streams without their public calls, and the threads that read sources."""
+    """Running streams for a program with threads, without their public calls, which `Streams` has. Owns the hub, and
+    the threads that read sources.
+    """
 
     def __init__(self, options: StreamsOptions) -> None:  # for the type checker: an endpoint accepts any options
         super().__init__(options)

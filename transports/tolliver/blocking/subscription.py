@@ -131,7 +131,9 @@ class Subscription(BaseSubscription, Generic[T]):
         self._current.extendleft(reversed(taken))
 
     def _wait(self, timeout: float | None, most: int | None = None) -> None:
-        """Wait until there is a current element. Raises like `next`, and the error of a failed stream."""
+        """Wait at most `timeout` seconds for elements, and take those that are there, at most `most`, as the current
+        ones. Raises like `next`, and the error of a failed stream.
+        """
         stream = self._stream
         end = end_of(timeout)
         while not self._current:

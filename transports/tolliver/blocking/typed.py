@@ -19,7 +19,9 @@ V = TypeVar("V")
 
 
 def _opened(source: ThreadIterator[Item], opened: Callable[[Item], V | None], timeout: float | None) -> V | None:
-    """The next item that decodes; None when the iterator was closed."""
+    """The next item of `source` that `opened` decodes; None when the iterator was closed. Raises TimeoutError after
+    `timeout` seconds.
+    """
     item = None
     try:
         while (item := source._take(timeout)) is not None:

@@ -92,7 +92,7 @@ def wait_for(lock: LockType, timeout: float | None = None) -> bool:
 
 
 def end_of(timeout: float | None) -> float:
-    """The monotonic time at which a wait ends; infinity for None. Raises TypeError, ValueError."""
+    """The monotonic time at which a wait of `timeout` seconds ends; infinity for None. Raises TypeError, ValueError."""
     if timeout is None:
         return math.inf
     check_timeout(timeout)

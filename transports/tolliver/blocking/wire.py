@@ -107,17 +107,19 @@ class BorrowerWakeup(Wakeup):
 
 
 class TransportOwner(Protocol):
-    """The endpoint of a connection."""
+    """The endpoint of a connection, as its transport calls it."""
 
     def may_write(self) -> bool:
         """True if the current thread, which holds the lock, may write to sockets at once."""
 
     def ended(self, cid: int, error: TolliverError | None) -> None:
-        """Called once, when the connection's socket has been closed."""
+        """Called once, when the socket of the connection `cid` has been closed; `error` is None after an orderly
+        end.
+        """
 
 
 class Transport(SocketSession):
-    """Transport of one connection."""
+    """Transport of one connection for an endpoint with threads: owns its socket, and moves its bytes."""
 
     alone = PAUSE
     busy: bool
@@ -196,7 +198,9 @@ class Transport(SocketSession):
             self._look()
 
     def end(self, error: TolliverError | None) -> None:
-        """Close the socket at once, even with unsent bytes. A second call does nothing."""
+        """Close the socket at once, even with unsent bytes, because of `error` (None: in order). A second call does
+        nothing.
+        """
         if self._closed:
             return
         self._closed = True

@@ -25,7 +25,9 @@ from .endpoint import Endpoint
 
 
 class InstanceCore(Endpoint, BaseInstanceCore):
-    """A running instance without its public calls, and the queue of its store's jobs."""
+    """A running instance for a program on Twisted, without its public calls, which `Instance` has. Owns the node and
+    the queue of its store's jobs.
+    """
 
     def __init__(self, options: InstanceOptions, reactor: Any = None) -> None:
         super().__init__(options, reactor)

@@ -24,7 +24,7 @@ BACKLOG = 1024  # accept queue: all peers of a restarted instance dial at once
 
 
 def in_pool(reactor: Any, job: Callable[[], Any]) -> Deferred[Any]:
-    """Run a job in the reactor's thread pool. Also fails with OutOfThreads."""
+    """Run a job in the reactor's thread pool; fires with its result. Also fails with OutOfThreads."""
     pool = reactor.getThreadPool()
     try:
         with starting_thread():
@@ -35,7 +35,9 @@ def in_pool(reactor: Any, job: Callable[[], Any]) -> Deferred[Any]:
 
 
 async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: float) -> None:
-    """Connect to one address after the other, sharing `seconds` between them. Raises OSError or ConnectError."""
+    """Connect to one address of host and port after the other, sharing `seconds` between them; `factory` gets the
+    connection. Raises OSError or ConnectError.
+    """
     found = await in_pool(reactor, partial(look_up, host, port))
     for number, (is_v6, address) in enumerate(found, 1):
         make = TCP6ClientEndpoint if is_v6 else TCP4ClientEndpoint
@@ -49,8 +51,9 @@ async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: flo
 
 
 async def listen(reactor: Any, host: str, port: int, factory: Any, tries: int = FREE_PORTS) -> list[Any]:
-    """Listening ports, one for each address of the host, all with one number. Raises CannotListen, and leaves none
-    open."""
+    """Listening ports, one for each address of the host, all with one number. With `port` 0 that is any free one, for
+    which `tries` are made. Raises CannotListen, and leaves none open.
+    """
     ports: list[Any] = []
     try:
         for is_v6, address in await in_pool(reactor, partial(look_up, host, port, LISTENING)):

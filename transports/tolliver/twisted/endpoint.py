@@ -52,7 +52,9 @@ class Entered(BaseFacade[E]):
 
 
 class Endpoint(LoopEndpoint):
-    """The endpoint of a program, from `open` to `close`, on the reactor's thread."""
+    """Base of `InstanceCore` and `StreamsCore` on Twisted: owns the listening ports, the connections and the timer of
+    the machine from `open` to `close`, on the reactor's thread.
+    """
 
     def __init__(self, options: EndpointOptions, reactor: Any = None) -> None:
         super().__init__(options)
@@ -157,12 +159,16 @@ class Endpoint(LoopEndpoint):
         self._alarm = None if seconds is None else self._reactor.callLater(seconds, self._ring)
 
     def wait(self, call: PendingCall[T], timeout: float | None = None) -> Deferred[T]:
-        """The answer to a call. Fails with TimeoutError after `timeout` seconds; the operation itself goes on."""
+        """A Deferred that fires with the answer to a pending call. Fails with TimeoutError after `timeout` seconds
+        (None: never); the operation itself goes on.
+        """
         check_timeout(timeout)
         return wait_for(call, self._reactor, timeout)
 
     def answer(self, call: Callable[[], PendingCall[T]], timeout: float | None = None) -> Deferred[T]:
-        """Make a call now; the Deferred fires with its answer, or fails with the exception that the call raised."""
+        """Make a call of the machine now. The Deferred fires with its answer, or fails with what `call` raised or was
+        answered with; after `timeout` seconds with TimeoutError, while the operation itself goes on.
+        """
         try:
             check_timeout(timeout)
             pending = call()
@@ -219,7 +225,9 @@ class Endpoint(LoopEndpoint):
         return lambda: self._reactor.callLater(0, task.cancel)  # later, as the task may cancel itself
 
     def is_outside(self, error: BaseException) -> bool:
-        """True if the exception ends the current coroutine. Cancelling raises an Exception, like any failure."""
+        """True if the exception is not an error of the operation but ends the current coroutine: a cancellation, which
+        Twisted raises as an Exception, like any failure.
+        """
         return is_interrupt(error)
 
     def yield_to_loop(self) -> Deferred[None]:

@@ -32,7 +32,9 @@ E = TypeVar("E", bound=Closing)
 
 
 class EndpointService(Service, Generic[E]):
-    """Base of the services. `create` makes the endpoint at each start; `title` names it in the log."""
+    """Base of the services: opens an endpoint when its parent service starts, and closes it at the stop. `create` makes
+    the endpoint at each start; `title` names it in the log.
+    """
 
     _log = Logger()
 

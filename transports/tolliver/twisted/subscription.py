@@ -28,10 +28,12 @@ class EndOfStream(Exception):
 
 
 class OutboundStream(AsyncOutboundStream):
-    """One stream from us to a subscriber."""
+    """One stream from a publication of ours to a subscriber, fed by its source."""
 
     def fail(self, error: BaseException) -> None:
-        """Fail the stream. Once it has ended, the exception comes from cancelling its source, and is ignored."""
+        """Fail the stream with `error`. Once it has ended, the exception comes from cancelling its source, and is
+        ignored.
+        """
         if not (self.over and isinstance(error, CancelledError)):
             super().fail(error)
 

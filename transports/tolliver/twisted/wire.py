@@ -66,14 +66,15 @@ def wait_for(call: PendingCall[T], clock: Any, timeout: float | None = None) -> 
 
 
 def follow(call: PendingCall[T], result: Deferred[T]) -> PendingCall[T]:
-    """Answer the call when `result` fires. Waiters of the call cannot cancel `result`."""
+    """Answer the pending call when `result` fires; returns the call. Waiters of the call cannot cancel `result`."""
     result.addCallbacks(call.resolve, lambda failure: call.fail(failure.value))
     return call
 
 
 class Wakeup:
-    """An event that can be set repeatedly. Each `set` wakes all current waiters, in an iteration of the reactor; if
-    there are none, the next one."""
+    """An event that can be set repeatedly, for Deferreds. Each `set` wakes all current waiters, in an iteration of the
+    reactor; if there are none, the next one.
+    """
 
     __slots__ = ("_clock", "_is_set", "_listeners")
 
@@ -135,7 +136,7 @@ class Transport(Session, Protocol):
     # Called by the session and the driver.
 
     def write_soon(self) -> None:
-        """Write until Twisted's buffer is above its mark."""
+        """Write what the machine has to send, until Twisted's buffer is above its mark."""
         if self._busy or self.transport is None:
             return
         self._busy = True
@@ -242,7 +243,7 @@ class Transport(Session, Protocol):
 
 
 def _of_the_system(failure: Failure) -> OSError:
-    """Python's own exception for one of Twisted's."""
+    """The OSError that a failure of Twisted stands for."""
     error = failure.value
     if isinstance(error, OSError):
         return error
