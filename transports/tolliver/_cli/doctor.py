@@ -48,7 +48,8 @@ _FIND = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.f
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """Set-up that `tolliver doctor` examines. Without `tls`, the peer is only probed, or asked without TLS if `plaintext`.
+    """Set-up that `tolliver doctor` examines. Without `tls`, the peer is only probed, or asked without TLS if
+    `plaintext`.
 
     `handshake=None`: do the handshake only with peers that name the expected protocol by ALPN. With others it is needed
     to see another layout or version, but only those are known to end an incomplete handshake without a change.
