@@ -52,8 +52,8 @@ _OF_MESSAGES = (Kind.PUBLISH, Kind.SEND, Kind.REQUEST)
 
 @define(frozen=True, kw_only=True)
 class Job:
-    """Work that a benchmark measures: each kind of work at each size of a body in bytes, with `messages` of each (None: the
-    kind's default). `timeout` is in seconds.
+    """Work that a benchmark measures: each kind of work at each size of a body in bytes, with `messages` of each (None:
+    the kind's default). `timeout` is in seconds.
     """
 
     kinds: Sequence[Kind]
