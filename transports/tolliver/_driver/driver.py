@@ -54,7 +54,9 @@ class Machine(Protocol):
 
 
 class Driver:
-    """Runs a machine. A subclass handles the other actions of its protocol, through `register_handlers`."""
+    """Runs the machine of one endpoint: takes its actions and carries them out, and tells the adapter when its timer is
+    due. A subclass handles the other actions of its protocol, through `register_handlers`.
+    """
 
     def __init__(self, machine: Machine, world: LoopAdapter) -> None:
         self.machine = machine
@@ -103,8 +105,9 @@ class Driver:
                 self._world.rearm(due)
 
     def arm(self) -> float | None:
-        """Seconds until `handle_timeout` is due, or None without a deadline. The adapter waits for this with its one
-        timer."""
+        """Seconds until `handle_timeout` is due, or None if nothing is. The adapter waits for this with its one
+        timer.
+        """
         due = self.machine.next_timeout()
         self._armed = inf if due is None else due
         return None if due is None else max(0.0, due - time.monotonic())

@@ -44,7 +44,7 @@ class Closable(Protocol):
 
 
 class Closing(NamedTuple):
-    """A function call in the form of a resource, to be run in the owner's next turn."""
+    """A function call that is run in the owner's next turn, in the form of a resource to be closed."""
 
     close: Callable[[], None]
 
@@ -73,7 +73,9 @@ class EndpointOptions(Protocol):
 
 
 class BaseEndpoint(ABC):
-    """All connections of one program, without the parts that wait."""
+    """All that one opened instance, or one `Streams`, has on any kind of loop: the machine and its driver, connections,
+    listeners, pending calls. Subclasses add the waiting.
+    """
 
     made_by: str
     """Name of the public function that creates this endpoint, for error texts."""

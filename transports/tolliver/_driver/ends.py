@@ -16,7 +16,7 @@ _CONTEXT = "\n\nDuring handling of the above exception, another exception occurr
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """True for KeyboardInterrupt, alone or in an exception group: the program is meant to end."""
+    """True if `error` is a KeyboardInterrupt, alone or in an exception group: the program is meant to end."""
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(KeyboardInterrupt) is not None
     return isinstance(error, KeyboardInterrupt)
@@ -37,7 +37,8 @@ def told(error: BaseException, most: int = 200) -> str:
 
 def traced(error: BaseException, depth: int = 0) -> str:
     """Traceback of an error in Python's format, with the text of each error escaped, cut, and on one line, as a peer
-    may have chosen it (D-14)."""
+    may have chosen it (D-14). `depth` counts the causes before this one.
+    """
     chain: list[str] = []
     seen: set[int] = set()
     link: str | None = ""

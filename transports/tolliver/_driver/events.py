@@ -150,5 +150,5 @@ async def _call_each(core: AsyncCore, events: Events[E], function: OnEvent) -> N
 
 
 def log_failure(event: object, error: BaseException) -> None:
-    """Log that `on_event` raised. Later events are still delivered to it."""
+    """Log that `on_event` raised `error` for this event. Later events are still delivered to it."""
     log.error("on_event raised for %.200r", event, exc_info=error)

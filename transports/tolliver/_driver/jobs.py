@@ -16,7 +16,9 @@ from .adapter import Done, Job
 
 
 class Jobs:
-    """A queue of jobs and the loop that runs them; calls `after(result, error, done)` for each job."""
+    """A queue of jobs for a thread, and the loop that runs them there, one after the other; calls `after(result, error,
+    done)` for each job.
+    """
 
     def __init__(self, after: Callable[[Any, TolliverError | None, Done], None]) -> None:
         self._after = after
@@ -36,7 +38,7 @@ class Jobs:
 
 
 def perform(job: Job) -> tuple[Any, TolliverError | None]:
-    """Run the job; returns (result, None), or (None, error) for a TolliverError."""
+    """Run the job. Returns its result and None, or None and the TolliverError that it raised."""
     try:
         return job(), None
     except TolliverError as failure:

@@ -38,7 +38,9 @@ class LineMachine(Protocol):
 
 
 class Line(SocketSession):
-    """Session of a single `Connection`, which also acts as its driver and machine."""
+    """Session of a single `Connection` without an endpoint, for a program with its own loop; it is its own driver and
+    machine.
+    """
 
     def __init__(
         self,

@@ -35,7 +35,9 @@ class Telling(Protocol):
 
 
 class LoopEndpoint(BaseEndpoint):
-    """The endpoint of a program whose users, handlers and sockets share one event loop."""
+    """Base of the endpoints whose users, handlers and sockets share one event loop: collects what comes in one turn of
+    it, reports and requests, to do that together at its end.
+    """
 
     run_follows: bool
 

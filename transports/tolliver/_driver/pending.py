@@ -17,7 +17,9 @@ V = TypeVar("V")
 
 
 class PendingCall(Generic[T]):
-    """The future answer of one call, for any number of waiters. With threads: use it only under the machine's lock."""
+    """Future answer of one call, for any number of waiters, who are woken once it is there. With threads: use it only
+    under the machine's lock.
+    """
 
     __slots__ = ("_answer", "_value", "_waiters", "abandoned", "done", "error", "late")
 
@@ -73,7 +75,7 @@ class PendingCall(Generic[T]):
 
 
 class PendingCalls:
-    """Table of unanswered calls, by name."""
+    """Table of the calls that wait for an answer, by a name such as a receipt or a condition."""
 
     def __init__(self) -> None:
         self._calls: dict[Hashable, PendingCall[Any]] = {}
@@ -89,7 +91,7 @@ class PendingCalls:
         return call
 
     def settle(self, name: Hashable, value: Any, error: TolliverError | TimeoutError | None = None) -> None:
-        """Answer the call with this name, if there is one, with the value or the error."""
+        """Answer the call with this name, if there is one, with the value, or with the error if that is not None."""
         call = self._calls.pop(name, None)
         if call is None:
             return

@@ -50,7 +50,9 @@ class SessionDriver(Protocol):
 
 
 class Session(ABC):
-    """One connection, from its cid to its end. A subclass implements `write_soon`, `pause`, `resume` and `abort`."""
+    """Life of one connection, from its cid to its end: passes bytes between the socket, TLS and the machine. A subclass
+    implements `write_soon`, `pause`, `resume` and `abort`.
+    """
 
     def __init__(self, driver: SessionDriver, cid: int, role: Role, pump: AnyPump) -> None:
         self.cid = cid
@@ -143,14 +145,15 @@ class Session(ABC):
 
     @property
     def over(self) -> bool:
-        """True once the socket can be closed."""
+        """True once both directions have ended, so that the socket can be closed."""
         return self.reading_over and self.writing_over
 
     # Between driver and adapter.
 
     def _next_unit(self) -> bool:
-        """Pass the next unit to TLS, and return False if there is nothing to do. Called once all earlier bytes are
-        written."""
+        """Pass the next piece of the machine's output to TLS; returns False if there is nothing to do. Called once all
+        earlier bytes are written.
+        """
         if self._owes_sent and not self._units:
             self._owes_sent = False
             self._driver.machine.sent(self.cid, time.monotonic())

@@ -23,7 +23,9 @@ IN_COMPANY = 0.0001  # CPU seconds of one turn when there are other connections
 
 
 def next_chunk(last: int, late: bool) -> int:
-    """Size of the next read in bytes: half of the last one if that was late, else double."""
+    """Size of the next read in bytes: half of `last`, the size of the last one, if that took too long (`late`), else
+    double.
+    """
     return max(LEAST, last // 2) if late else min(CHUNK, last * 2)
 
 
@@ -107,7 +109,9 @@ class SocketSession(Session):
                 self.written()  # the reading side finds the reason (T-74)
 
     def _take(self, sock: socket.socket) -> bool:
-        """Fetch the next output; False if there is none. Shuts down the socket's sending side at the end of output."""
+        """Fetch the next output to write; False if there is none. Shuts down the socket's sending side at the end of
+        output.
+        """
         if not self._is_shared:
             output = self._next()
         else:

@@ -68,7 +68,9 @@ def host_of(sock: socket.socket) -> str:
 
 
 def look_up(host: str, port: int, flags: int = 0) -> list[tuple[bool, str]]:
-    """Addresses of a name, best first, as (is IPv6, numeric address). Blocks. Raises OSError if there are none."""
+    """Addresses of a host and port, best first, as (is IPv6, numeric address); `flags` are those of getaddrinfo.
+    Blocks. Raises OSError if there are none.
+    """
     found = find_addresses(host, port, flags)
     return [(family == socket.AF_INET6, _with_scope(*where)) for family, *_, where in found]
 
@@ -78,7 +80,8 @@ def _with_scope(host: str, _port: int, _flow: int = 0, scope: int = 0) -> str:
 
 
 def find_addresses(host: str, port: int, flags: int = 0) -> list[Address]:
-    """Addresses of a host, IPv6 and IPv4 alternating, so that an unreachable family costs only one pause (RFC 8305).
+    """Addresses of a host and port, IPv6 and IPv4 alternating, so that an unreachable family costs only one pause (RFC
+    8305); `flags` are those of getaddrinfo.
 
     Blocks, except with AI_NUMERICHOST. Raises OSError if there are none.
     """
@@ -109,12 +112,15 @@ def check_connected(sock: socket.socket) -> None:
 
 
 def is_taken(port: int, error: OSError) -> bool:
-    """True if port 0 was asked for, and the port that the system chose for one address is in use at another."""
+    """True if listening failed with `error` because the port that the system chose for one address (`port` 0) is in use
+    at another.
+    """
     return not port and error.errno == errno.EADDRINUSE
 
 
 def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket.socket]:
-    """Non-blocking listening sockets, one for each address of the host, all on one port.
+    """Non-blocking listening sockets, one for each address of the host, all on one port. With `port` 0 that is any free
+    one, for which `tries` are made.
 
     Raises CannotListen, and then leaves no socket open.
     """

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class BaseChannel(Generic[T, R]):
-    """Name and codecs of a channel."""
+    """One channel of an instance with the codecs of its values: its calls that never wait."""
 
     def __init__(
         self, instance: BaseInstance[Any], name: str, codec: AnyCodec[T] | None, reply_codec: AnyCodec[R] | None

@@ -11,7 +11,7 @@ _KEPT = 1000
 
 
 class ChannelCounts:
-    """Number of handlers and iterators of one channel, and counters of their deliveries.
+    """Counters of one channel: its handlers and iterators, and their deliveries.
 
     Changed only on the loop, or under the lock. Counters grow by a whole run at a time, except where a handler is
     called once for each message.
@@ -52,5 +52,5 @@ class ChannelTable:
         return HistogramStatus(Histogram.SECONDS, counts, sum(one.sum for one in known))
 
     def items(self) -> list[tuple[str, ChannelCounts]]:
-        """(channel, counters) pairs, sorted by channel."""
+        """Each channel with its counters, sorted by channel."""
         return sorted(self._known.items())

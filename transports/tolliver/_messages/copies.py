@@ -14,7 +14,9 @@ from tolliver_proto.node import GiveUp, HandleAgain, Verdict
 
 
 class _Shared:
-    """State shared by the copies of one delivery: the number not settled yet, and the gravest verdict so far."""
+    """State that the copies of one delivery for several handlers share: how many are not settled yet, and the gravest
+    verdict so far.
+    """
 
     __slots__ = ("delivery", "left", "verdict")
 
@@ -65,7 +67,7 @@ def decided(deliveries: Sequence[Delivery], verdict: Verdict) -> Mapping[Verdict
 
 
 def _gravity(verdict: Verdict) -> tuple[int, float]:
-    """Sort key of verdicts, by which the gravest is the largest.
+    """Sort key of verdicts, by which the gravest is the largest: its rank, then the delay in seconds.
 
     One failure makes a failure (T-45); a failure with a delay stands above one without, and the longest delay counts. A
     message released before its handler began has no failure, and is redelivered.

@@ -154,7 +154,9 @@ class NodeDriver(Driver):
     # Pending calls.
 
     def when_stored(self, receipt: Receipt, answer: Callable[[Receipt], T], late: str = "") -> PendingCall[T]:
-        """The call answered once the receipt's commit is done. `late` is the text of its TimeoutError."""
+        """The pending call that is answered, by `answer(receipt)`, once the receipt's commit is done. `late` is the
+        text of its TimeoutError.
+        """
         call = self._stored.of(receipt, answer)
         call.late = late
         if not self.node.gathers:
@@ -162,7 +164,9 @@ class NodeDriver(Driver):
         return call
 
     def when_acked(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
-        """The call answered once every recipient has acknowledged all messages of the receipt."""
+        """The pending call that is answered, by `answer(receipt)`, once every recipient has acknowledged all messages
+        of the receipt.
+        """
         is_asked = receipt in self._acked
         call = self._acked.of(receipt, answer)
         if not is_asked and self.node.watch(receipt):
@@ -170,8 +174,9 @@ class NodeDriver(Driver):
         return call
 
     def when_answered(self, asked: Asked, answer: Callable[[Sequence[Reply]], T]) -> PendingCall[T]:
-        """The call answered with the replies once the request is complete. Cancelled if its last waiter stops
-        waiting."""
+        """The pending call that is answered, by `answer(replies)`, once the request is complete. The request is
+        cancelled if its last waiter stops waiting.
+        """
         call = self._answered.of(asked, answer)
         call.abandoned = partial(self._cancel, asked)
         return call
@@ -186,7 +191,9 @@ class NodeDriver(Driver):
         super().give_up()
 
     def when_read(self, job: Callable[[], R], answer: Callable[[R], T], late: str) -> PendingCall[T]:
-        """The call answered with the result of `job`, which runs off the loop in order with the other store jobs."""
+        """The pending call that is answered, by `answer`, with the result of `job`, which runs off the loop in order
+        with the other store jobs. `late` is the text of its TimeoutError.
+        """
         return self._when_run(self._storing, job, answer, late)
 
     def when_done_beside(self, job: Job, answer: Callable[[Any], T], late: str) -> PendingCall[T]:
@@ -267,8 +274,8 @@ class NodeDriver(Driver):
         self._tell(action)
 
     def complain(self, kind: NoticeKind, peer: UUID, detail: str, error: BaseException | None, channel: str) -> None:
-        """Report a failed handler call: its traceback goes into the log each time, and a notice, which is throttled, is
-        made.
+        """Report a failed handler call: its traceback goes into the log each time, and a notice of this kind, which is
+        throttled, is made.
 
         `error` is the exception of the handler, if it raised one.
         """

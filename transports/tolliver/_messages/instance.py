@@ -85,7 +85,9 @@ class RequestTerms(TypedDict, total=False):
 
 
 class BaseInstanceCore(BaseEndpoint, QueueCalls):
-    """A running instance, without the waiting."""
+    """A running instance on any kind of loop, without the waiting: owns the node, its driver, the store, and the
+    handlers.
+    """
 
     made_by = "create_instance"
     options: InstanceOptions
@@ -114,11 +116,13 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     @abstractmethod
     def handle(self, channel: str, key: str, handler: Handler, how: SideBySide) -> object:
-        """Register a handler of messages."""
+        """Register a handler of messages; `how` has its concurrency and order. Returns its registration."""
 
     @abstractmethod
     def respond(self, channel: str, key: str, handler: Responding, concurrency: int = ...) -> object:
-        """Register a handler of requests, and subscribe to their channel and key."""
+        """Register a handler of requests, of which at most `concurrency` are processed at a time, and subscribe to
+        their channel and key. Returns its registration.
+        """
 
     @abstractmethod
     def call_on_event(self, function: OnEvent) -> None:
@@ -156,7 +160,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         return self._driver.when_stored(self.node.subscribe(channel, key, monotonic()), _nothing, late)
 
     def subscribe_with(self, channel: str, key: str, handler: Handler | None, how: SideBySide) -> PendingCall[None]:
-        """Subscribe, after registering the handler if there is one."""
+        """Subscribe, after registering the handler, if there is one, with the concurrency and order in `how`."""
         if handler is not None:
             self.handle(channel, key, handler, how)
         return self.subscribe(channel, key)
@@ -373,7 +377,9 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.call_soon(look)
 
     def describe(self, name: str) -> str:
-        """Text for `repr`: UUID, database, listening addresses, number of connected peers."""
+        """Text for `repr` of the object of the class `name`: UUID, database, listening addresses, number of connected
+        peers.
+        """
         database = _where(self.options)
         if not self._open:
             return f"<{name} on {database}, not open>"
@@ -506,7 +512,9 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             mailbox.close(is_over=False)  # held messages would keep their connections from closing
 
     def _on_checked(self, lines: Iterable[str] | None, error: TolliverError | None = None) -> None:
-        """Report the result of the check of the database, made after a crash or found damage (D-13)."""
+        """Report the result of the check of the database, made after a crash or found damage (D-13): a line for each
+        fault, or the error that ended the check.
+        """
         self._on_damage(lines or ())
         if error is not None and self._open:  # closing the instance cancels the check
             detail = f"the database {self.options.database} was not looked through for damage: {error}"

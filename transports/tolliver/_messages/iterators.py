@@ -26,7 +26,7 @@ _Awaited = tuple[Delivery, Awaitable[object]]
 
 
 class Receiver:
-    """The public object that takes from a mailbox."""
+    """Base of the public objects that receive from a mailbox: iterators and registrations."""
 
     _mailbox: Mailbox
 
@@ -75,7 +75,7 @@ class AsyncIterator(BaseIterator, Generic[Item]):
 
     @abstractmethod
     def _take(self) -> Item | None:
-        """The next item, whose processing starts now; None if there is none."""
+        """The next item, whose processing starts now; None if there is none yet."""
 
     async def __anext__(self) -> Item:
         if self._subscribe:
@@ -164,8 +164,9 @@ class _HandlerCalls:
         self._cancel = self._context.run(self._core.spawn, partial(self._work, awaited))
 
     def _call_each(self, until: float) -> _Awaited | None:
-        """Call the handler for each waiting message, until the monotonic time `until`. Stops at an awaitable and
-        returns it."""
+        """Call the handler for each waiting message, until the monotonic time `until`. Stops at a call that returned an
+        awaitable and returns that; None without one.
+        """
         handler, mailbox = self._handler, self.mailbox
         began, calls = monotonic(), 0
         awaited = None

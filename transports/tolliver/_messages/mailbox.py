@@ -158,7 +158,7 @@ def _raised(box: Mailbox, delivery: Delivery, error: BaseException) -> None:
 
 
 class Policy(NamedTuple):
-    """Differences between kinds of mailboxes.
+    """Differences between kinds of mailboxes: of handlers, of iterators, of workers, of responders.
 
     `taker` names the consumer in texts; `pending` is the limit of `Node.register`. The functions belong to the pattern:
     registering with the node, and the meaning of a handler's result.
@@ -180,7 +180,9 @@ class Policy(NamedTuple):
 
 
 class Mailbox:
-    """Deliveries that match one registration. The node knows it as a handler from `open` to `close`."""
+    """Queue between the node and one handler or iterator: the deliveries that match its channel and key, and have not
+    been taken, and those taken and not settled. The node knows it as a handler from `open` to `close`.
+    """
 
     def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, policy: Policy) -> None:
         self.core = core
@@ -347,7 +349,7 @@ class Mailbox:
                 self._say(fresh, verdict)
 
     def _gather(self) -> bool:
-        """Start to collect verdicts until the end of this turn. False if no end of turn is scheduled yet."""
+        """Collect verdicts from now to the end of this turn of the loop. False if no end of turn is scheduled yet."""
         turns = self._turns
         if turns is not None and turns.ends_soon:
             self._gathers = True
@@ -401,7 +403,9 @@ class Mailbox:
         return False
 
     def failed(self, delivery: Delivery, text: str, error: BaseException | None = None) -> None:
-        """Settle the delivery as failed, with a notice."""
+        """Settle the delivery as failed, with a notice of this text; `error` is the handler's exception, if it raised
+        one.
+        """
         self.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
         self.settle((delivery,), False)
 
@@ -410,7 +414,7 @@ class Mailbox:
         self.policy.returned(self, delivery, self.policy.judge(self, delivery, result))
 
     def raised(self, delivery: Delivery, error: BaseException) -> None:
-        """Settle the delivery as failed by the exception that its handler raised."""
+        """Settle the delivery as failed by `error`, the exception that its handler raised."""
         self.policy.raised(self, delivery, error)
 
     def took(self, seconds: float, calls: int) -> None:

@@ -24,8 +24,8 @@ from .._tls.policy import Pumps
 
 
 def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQLiteStore, Pumps]:
-    """Read certificates and open the database. Blocks: run off the loop. The caller closes `opened`, even after an
-    error.
+    """Read certificates and open the database; returns the node, its store, and what makes TLS. Blocks: run off the
+    loop. The caller closes `opened`, even after an error.
 
     A derived identity is accepted only from the options (T-72a). Raises CertificateError, StoreError, and
     IdentityConflict if certificate, database and options disagree.
@@ -79,8 +79,9 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
 
 
 def _is_spoken(speaks: Callable[[int], object], version: int) -> bool:
-    """Answer of the application's function. A version for which it raises is not spoken: the peer chose that version,
-    and must not end the instance."""
+    """True if the application's function `speaks` says so of this protocol version. A version for which it raises is
+    not spoken: the peer chose that version, and must not end the instance.
+    """
     try:
         return bool(speaks(version))
     except BaseException as error:

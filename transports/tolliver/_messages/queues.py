@@ -76,7 +76,9 @@ class BaseQueue(Generic[T]):
         return self._channel
 
     def _jobs(self, jobs: Iterable[T | tuple[str, T]]) -> list[tuple[str, bytes]]:
-        """Encode jobs as (key, body) pairs. Raises BodyNotEncoded, and TypeError for an item that is no pair (P-47)."""
+        """Encode jobs, each a body or (key, body), as (key, body) pairs. Raises BodyNotEncoded, and TypeError for an
+        item that is no pair (P-47).
+        """
         items = encoded_items(self._codec, [(self._channel, *self._pair(job)) for job in listed("jobs", jobs)])
         return [(key, body) for _, key, body in items]
 
@@ -102,7 +104,9 @@ def numbers_of(jobs: Named) -> Iterable[int]:
 
 
 def policy_of_work(concurrency: int, lease: float) -> Policy:
-    """Policy of a worker's mailbox. A job may take any time: its worker is never reported as stuck (D-9)."""
+    """Policy of the mailbox of a worker with this concurrency, and a lease in seconds. A job may take any time: its
+    worker is never reported as stuck (D-9).
+    """
 
     def register(box: Mailbox) -> None:
         box.core.node.use(QueueWork).work(box.channel, box, concurrency, lease, monotonic())

@@ -105,7 +105,7 @@ class Recorder:
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not written yet, with overhead."""
+        """Bytes that were recorded and are not written yet, with overhead."""
         return self._given - self._writer.done
 
     def speaks(self, cid: int, revision: Revision) -> None:
@@ -181,7 +181,9 @@ class _Stream:
         self.runs = Runs([], [], [])
 
     def add(self, time_ns: int, parts: Sequence[bytes], size: int, end: int) -> None:
-        """Add a run. `end` is the number of its last byte in the order of all recorded bytes."""
+        """Add a run of bytes, `parts` of `size` bytes in all, that came at `time_ns`, in nanoseconds since 1970. `end`
+        is how many bytes of all connections were recorded up to the last one of these.
+        """
         self.parts += parts
         self.size += size
         lengths, ends, times = self.runs
@@ -219,7 +221,7 @@ class _Stream:
 
 
 class _Taken(NamedTuple):
-    """Complete frames, and the runs in which they arrived."""
+    """Complete frames of one direction, with their sizes in bytes, and the runs in which they arrived."""
 
     payload: bytes
     sizes: list[int]
@@ -240,7 +242,7 @@ def _cut(runs: Runs, size: int) -> None:
 
 
 class _Revisions:
-    """The protocol revision and the peer of each connection (C6)."""
+    """Protocol revision and peer of each recorded connection (C6)."""
 
     def __init__(self, own: Revision, by_peer: Mapping[UUID, Revision]) -> None:
         self.peers: dict[int, UUID] = {}
@@ -328,7 +330,7 @@ class _Writer(threading.Thread):
             self._chunks.clear()
 
     def _wait(self) -> bool:
-        """Wait until there is something to write; False at the end."""
+        """Wait until there is something to write; False if the recording ends."""
         if not self._chunks and not self._ending:
             self._some.wait()
         self._some.clear()
@@ -358,7 +360,7 @@ class _Writer(threading.Thread):
                 stream.add(time_ns, parts, size, self._position)
 
     def _mark(self, cid: int, revision: Revision | None) -> None:
-        """Process a chunk without bytes: the connection's revision, or its end."""
+        """Process a mark for the connection `cid`: its revision, or its end for None."""
         if revision is not None:
             self._revisions.by_cid[cid] = revision
             return

@@ -38,7 +38,9 @@ class Responder(Receiver):
 
 
 def checked_responder(handler: Responding, concurrency: int) -> tuple[Handler, Policy]:
-    """The responder as a handler of deliveries, and its mailbox's policy. Raises TypeError, ValueError."""
+    """The responder as a handler of deliveries, and the policy of its mailbox, with at most `concurrency` requests in
+    progress. Raises TypeError, ValueError.
+    """
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a request")
     if not isinstance(concurrency, int) or concurrency < 1:
@@ -62,8 +64,9 @@ def _register(box: Mailbox) -> None:
 
 
 def _unregister(box: Mailbox, is_over: bool) -> None:
-    """Unregister the responder, but keep its subscription when only the instance closes: requesters find responders by
-    subscriptions, and durable requests wait for the next run (P-16)."""
+    """Unregister the responder. Its subscription ends if the responder is over (`is_over`), and stays when only the
+    instance closes: requesters find responders by subscriptions, and durable requests wait for the next run (P-16).
+    """
     box.core.node.use(Requests).stop_responding(box.channel, box.key, box, monotonic(), is_over=is_over)
     box.core.run_actions()
 
@@ -89,7 +92,7 @@ def _returned(box: Mailbox, delivery: Delivery, result: Any) -> None:
 
 
 def _raised(box: Mailbox, delivery: Delivery, error: BaseException) -> None:
-    """Send the error to the requester, which decides about asking again."""
+    """Send `error` to the requester, which decides about asking again."""
     text = words_of(error)
     what = f"did not get it: {error}" if isinstance(error, BodyNotDecoded) else f"raised {told(error)}"
     with box.core.lock:

@@ -44,7 +44,9 @@ class SideBySide(NamedTuple):
 
 
 def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None) -> SideBySide:
-    """Validated options of a handler. Raises ValueError, TypeError."""
+    """Options of a handler, validated: `concurrency` calls at a time, their order, and at most `pending` unsettled
+    messages. Raises ValueError, TypeError.
+    """
     if isinstance(concurrency, bool) or not isinstance(concurrency, int):
         raise TypeError(f"concurrency={concurrency!r:.100}: give the number of calls at once")
     if concurrency < 1:
@@ -85,7 +87,9 @@ class AsyncCore(Core, Turns, Protocol):
         """Let other tasks run."""
 
     def is_outside(self, error: BaseException) -> bool:
-        """True if the exception ends the current task, and not only the awaitable that raised it."""
+        """True if the exception ends the current task, as a cancellation does, and not only the awaitable that raised
+        it.
+        """
 
 
 class _Begun(NamedTuple):
@@ -115,7 +119,7 @@ class _Worker:
 
 
 class SideBySideCalls:
-    """Concurrent calls of one handler on a loop."""
+    """Calls of one handler on a loop, several at a time, and the tasks that await their results."""
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
         self._core = core

@@ -36,7 +36,7 @@ class CommitCounts:
         self.messages = Histogram(Histogram.COUNTS)
 
     def fail(self, action: Commit, error: TolliverError) -> None:
-        """Count a failed commit."""
+        """Count a commit that failed with `error`."""
         self._lacks_room = self._lacks_room or _stores(action)
         self.failure = error
         self.failed += 1
@@ -46,7 +46,9 @@ class CommitCounts:
         self.failure, self._lacks_room = None, False
 
     def add(self, action: Commit, seconds: float, sync_seconds: float) -> None:
-        """Count a successful commit: its seconds, and the part of them that ending the transaction took."""
+        """Count a successful commit: its seconds, and `sync_seconds`, the part of them that ending the transaction
+        took.
+        """
         if self.failure is not None and (not self._lacks_room or _stores(action)):
             self.mended()
         self.commits += 1

@@ -68,7 +68,7 @@ WAKES: Mapping[type[Action], tuple[type[Condition], ...]] = {PeersMoved: (Connec
 
 
 class Waits:
-    """Calls whose condition is still false."""
+    """Pending calls that wait for a condition of the node, such as a connected peer, which is still false."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

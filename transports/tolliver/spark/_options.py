@@ -35,7 +35,8 @@ Table = Mapping[str, Option]
 def parse(
     options: Mapping[str, str], known: Table, reader: str, refused: Mapping[str, str] = _NOTHING
 ) -> dict[str, Any]:
-    """Values by field. `refused` maps options that users may try here to what they should do instead.
+    """Values of options by field. `known` has the options that `reader`, a data source's reader or writer, takes;
+    `refused` maps options that users may try here to what they should do instead.
 
     Raises ValueError, which names the option, its text and what to give, or lists the options that `reader` knows.
     """

@@ -15,12 +15,14 @@ from .read._ranges import local_path
 
 
 def addresses(given: str) -> tuple[Remote, ...]:
-    """Parse a comma-separated list of addresses."""
+    """Remotes from a comma-separated list of addresses. Raises ValueError."""
     return tuple(Remote.parse(one.strip()) for one in given.split(","))
 
 
 def folder(given: str) -> Path:
-    """Parse a directory on the machine that opens it. It must be absolute, as tasks run in another directory."""
+    """Directory on the machine that opens it, from an option's text. It must be absolute, as tasks run in another
+    directory. Raises ValueError.
+    """
     if not given.strip():
         raise ValueError("give a directory")
     return Path(os.path.abspath(local_path(given)))
@@ -38,8 +40,8 @@ def dialling(endpoint: type[EndpointOptions] = EndpointOptions) -> Table:
 def dialled(
     values: dict[str, Any], reader: str, other: str, endpoint: type[EndpointOptions] = EndpointOptions
 ) -> tuple[Remote, TLS | None]:
-    """Remote and TLS from the options of `dialling`, which are removed from `values`. Error texts call the peer
-    `other`.
+    """Remote and TLS (None: plaintext) from the options of `dialling`, which are removed from `values`. Error texts
+    call the peer `other`.
 
     Raises ValueError, which names the option.
     """
@@ -57,7 +59,8 @@ def secured(
     remotes: Iterable[Remote],
     endpoint: type[EndpointOptions] = EndpointOptions,
 ) -> EndpointOptions:
-    """Endpoint options with TLS, or plaintext on this machine (D-15). Removes the options of `SECURITY` from `values`.
+    """Endpoint options with TLS, or plaintext on this machine (D-15), for the address to listen on (None: not at all)
+    and the remotes. Removes the options of `SECURITY` from `values`.
 
     Raises ValueError, which names the options.
     """

@@ -89,7 +89,7 @@ def _talk(
 
 
 def _next(line: SocketConnection[Any], end: float) -> Any | None:
-    """The next event, or None when the time has passed."""
+    """The next event of the connection, or None when the monotonic time `end` has passed."""
     machine = line.machine
     while True:
         now = time.monotonic()
@@ -104,7 +104,9 @@ def _next(line: SocketConnection[Any], end: float) -> Any | None:
 
 
 class _Told:
-    """Subscriptions that we have announced on a connection: called with each output, whose frames it reads."""
+    """Notes the subscriptions that we have announced on a connection: called with each output, whose frames it
+    reads.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.subscriptions: dict[Subscription, None] = {}
@@ -130,7 +132,8 @@ def _all(frame: Subscribe | Unsubscribe | SubscribeMany | UnsubscribeMany) -> Se
 
 
 def _leave(line: SocketConnection[Any], told: _Told | None) -> None:
-    """Close in order: send all output, remove our subscriptions, and close the connection.
+    """Close in order: send all output, remove the subscriptions that `told` knows (None: they stay), and close the
+    connection.
 
     Messages that still arrive are not acknowledged, as no caller gets them.
     """
@@ -153,8 +156,9 @@ def _leave(line: SocketConnection[Any], told: _Told | None) -> None:
 
 
 def _unsubscribe(line: SocketConnection[Any], machine: Connection, told: _Told, end: float) -> None:
-    """Remove our subscriptions; returns when the peer has acknowledged that, or at the end of the connection or
-    time."""
+    """Remove our subscriptions; returns when the peer has acknowledged that, at the end of the connection, or at the
+    monotonic time `end`.
+    """
     line.flush()
     said = {}
     for number, (channel, key) in enumerate(told.subscriptions):

@@ -32,7 +32,7 @@ class NoSpark(ValueError):
 
 
 def missing() -> str | None:
-    """Text about what Spark lacks here, with advice; None if it lacks nothing."""
+    """Text about what this machine lacks to run Spark, with advice; None if nothing."""
     absent = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
     if absent:
         return f"{' and '.join(absent)} missing: pip install 'tolliver-proto[spark]'"

@@ -175,7 +175,7 @@ _Way = tuple[int, Direction]
 
 
 def _opening(block: Block) -> Decoded | None:
-    """First frame of a direction, if that is a handshake; else None."""
+    """First frame of the block's direction, if that is a handshake; else None."""
     try:
         return next(_frames([block.payload], block.header.revision), None)
     except RemoteProtocolError:
@@ -188,7 +188,9 @@ def _at(machine: Connection, block: Block) -> Iterator[Event]:
 
 
 def _receiver(header: BlockHeader, openings: Mapping[_Way, Decoded | None]) -> Connection:
-    """A machine in the role of the receiver of this direction, configured from the receiver's own handshake."""
+    """A machine in the role of the receiver of the block's direction, configured from the receiver's own handshake,
+    which `openings` has.
+    """
     received, sent = (openings.get((header.cid, way)) for way in (header.direction, Direction(1 - header.direction)))
     role = Role.CLIENT if isinstance(sent, HandshakeRequest) else Role.SERVER
     if isinstance(sent, HandshakeRequest | HandshakeResponse):

@@ -84,7 +84,7 @@ class Segment(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Whole blocks of a file, from byte `start` to byte `end`."""
+    """Part of a segment's file that has whole blocks: from byte `start` to byte `end`."""
 
     file: str
     start: int
@@ -92,7 +92,7 @@ class Stretch(NamedTuple):
 
 
 def sync_file(fd: int) -> None:
-    """Write everything in the file to the disk. Raises OSError."""
+    """Write everything in the file of this descriptor to the disk. Raises OSError."""
     if _FULL_SYNC is not None:
         fcntl.fcntl(fd, _FULL_SYNC)
     else:
@@ -118,7 +118,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def segment_name(number: int, frames: int) -> str:
-    """Name of a segment, without suffix."""
+    """Name, without suffix, of segment `number`, with `frames` messages before it."""
     return f"{number:08d}-{frames:015d}"
 
 
@@ -139,7 +139,7 @@ def encode_head(position: Position) -> bytes:
 
 
 def in_place(fd: int, path: Path) -> bool:
-    """True if the open file is still the one with this name. Raises OSError."""
+    """True if the open file of the descriptor `fd` is still the one at this path. Raises OSError."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:
@@ -183,7 +183,9 @@ class Lock:
         return written.decode() if written.isdigit() else "(unknown)"
 
     def is_in_place(self) -> bool:
-        """False once the stage's folder has been replaced by another one. Raises OSError."""
+        """True while the lock is that of the stage's folder: False once another folder has replaced it. Raises
+        OSError.
+        """
         return in_place(self._file.fileno(), self._path)
 
     def close(self) -> None:
@@ -227,7 +229,8 @@ class StageFolder:
         """Open the stage for writing, or create it if the directory is missing or empty; returns it and its lock.
 
         A stage of an older layout is marked as of this one, so that older versions no longer write into it. Raises
-        UnknownStage, StageInUse, and StoreError if it cannot be created.
+        UnknownStage, StageInUse, and StoreError if it cannot be created. `patience` is how many seconds to wait for
+        another receiver to end.
         """
         try:
             if not check_place(directory):
@@ -318,15 +321,16 @@ class StageFolder:
             )
 
     def _incarnation(self, position: Position) -> UUID:
-        """Incarnation that wrote the message before the position."""
+        """UUID of the opening of the stage that wrote the message before the position."""
         try:
             return Incarnations(self.directory, self.stage).at(position.frames)
         except OSError as error:
             raise self._unreadable(self.directory / INCARNATIONS, error) from error
 
     def _checksum(self, position: Position) -> int | None:
-        """Checksum of the bytes before the position in its segment; None if that segment was deleted after being
-        processed."""
+        """Checksum of the last bytes before the position in its segment; None if that segment was deleted after being
+        processed.
+        """
         path = next((one.path for one in self.segments() if one.number == position.segment), None)
         if path is None:
             return None
@@ -400,7 +404,9 @@ class StageFolder:
         return count
 
     def _from(self, start: Position, end: Position | None = None) -> list[tuple[Segment, Segment | None]]:
-        """Segments from `start` to `end`, each with the one after it. Raises StageLost if one is missing."""
+        """Segments from `start` to `end` (None: to the last), each with the one after it, None for the last. Raises
+        StageLost if one is missing.
+        """
         segments = self.segments()
         row = [
             (one, after)
@@ -440,7 +446,9 @@ class StageFolder:
 
 
 def check_place(directory: Path) -> bool:
-    """True if there is a stage, False if one can be created. Raises UnknownStage, OSError if neither."""
+    """True if there is a stage in the directory, False if one can be created. Raises UnknownStage, OSError if
+    neither.
+    """
     for name in (MARKER, MARKER + DRAFT_SUFFIX, HEAD, LOCK):
         must_be_file(directory / name)
     there = _marked(directory) is not None
@@ -508,7 +516,9 @@ def _size(segment: Segment, otherwise: int | None = None) -> int:
 
 
 def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
-    """Raises StageLost if a closed segment was cut, even between two blocks."""
+    """Raises StageLost if a closed segment was cut, even between two blocks: the file has `size` bytes, and should end
+    after `frames_after` messages of the stage.
+    """
     try:
         index = Index.decode(segment.path.with_name(segment.path.name + INDEX_SUFFIX).read_bytes())
     except OSError:
@@ -525,8 +535,9 @@ def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
 
 
 def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(size in bytes, number of messages) of each block between the bytes `start`, where a block begins, and `end`.
-    Reads only headers."""
+    """Size in bytes and number of messages of each block between the bytes `start`, where a block begins, and `end`.
+    Reads only headers.
+    """
     try:
         with open(segment.path, "rb", buffering=_WINDOW) as file:
             while start < end:

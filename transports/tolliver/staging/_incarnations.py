@@ -23,7 +23,9 @@ _CHECKSUM = Struct(">I")
 
 
 class Incarnations:
-    """The list of incarnations in a stage's file: from which message on each has written."""
+    """List of the openings of a stage that have written messages (incarnations), each with a UUID, and the number of
+    messages before its first one; kept in a file.
+    """
 
     def __init__(self, directory: Path, stage: UUID) -> None:
         """Read the notes; none if the file is missing or damaged. Raises OSError if it cannot be read."""
@@ -36,7 +38,9 @@ class Incarnations:
         self._stage = stage
 
     def at(self, frames: int) -> UUID:
-        """Incarnation that wrote message number `frames`, counted from 1; the stage's own UUID without a note."""
+        """UUID of the opening that wrote message number `frames`, counted from 1; the stage's own UUID without a
+        note.
+        """
         before = self._before(frames)
         if not before:
             return self._stage
@@ -49,6 +53,6 @@ class Incarnations:
         return notes + _CHECKSUM.pack(crc32(notes))
 
     def _before(self, frames: int) -> int:
-        """Number of incarnations that began before message number `frames`."""
+        """Number of openings that began to write before message number `frames`."""
         places = range(len(self._notes) // _NOTE.size)
         return bisect_left(places, frames, key=lambda at: _NOTE.unpack_from(self._notes, at * _NOTE.size)[0])

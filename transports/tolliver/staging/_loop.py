@@ -33,8 +33,9 @@ Item = TypeVar("Item")
 
 
 class StageLoop(ABC, Generic[Item]):
-    """Copies one source into a stage. A subclass implements the source. The thread is a daemon: `close` may be left
-    out."""
+    """Thread that copies one source into a stage. A subclass implements the source. The thread is a daemon: `close` may
+    be left out.
+    """
 
     failure: Exception | None = None
     """The error that ended the loop, None after `close`. `check` raises it."""
@@ -156,7 +157,7 @@ class StageLoop(ABC, Generic[Item]):
             self._fail(error)
 
     def _gather(self, writer: StageWriter) -> list[Item]:
-        """Items for one sync: takes waiting items until there is none."""
+        """Take the items that are waiting in the source, for one sync."""
         items: list[Item] = []
         options, end = self._folder_options, math.inf
         while (item := self._take(writer, 0.0 if items else LOOK)) is not None:
@@ -168,7 +169,9 @@ class StageLoop(ABC, Generic[Item]):
         return items
 
     def _sync(self, writer: StageWriter) -> bool:
-        """Sync; False if the loop must end before the disk accepts the data. Raises StageFull."""
+        """Write what was added to the disk; False if the loop must end before the disk accepts the data. Raises
+        StageFull.
+        """
         while not writer.sync():
             self._hold(f"the disk takes nothing: {writer.failing}")
             if self._stopping.wait(RETRY):

@@ -33,7 +33,7 @@ _CHECKSUM = Struct(">I")
 
 
 class Ids:
-    """Keys of a segment's messages by sender, in order of arrival.
+    """Ids and checksums of one segment's messages by sender, in order of arrival, as its file of ids has them.
 
     `frames` counts all messages of the segment, also those without an id. A file of the first layout has no checksums.
     """
@@ -51,7 +51,7 @@ class Ids:
                 yield sender, message_id, checksums[at] if checksums else None
 
     def add(self, sender: UUID, messages: Sequence[Key], frames: int) -> None:
-        """Add messages, all of them new."""
+        """Add the ids and checksums of new messages of this sender, and `frames` to the count of messages."""
         self._add(sender, [message_id for message_id, _ in messages], [checksum for _, checksum in messages])
         self.frames += frames
 
@@ -78,7 +78,7 @@ class Ids:
 
     @classmethod
     def decode(cls, data: bytes) -> Ids | None:
-        """Parse the file's content; None unless it is exactly what `encode` writes."""
+        """Parse a file's content; None unless it is exactly what `encode` writes."""
         end = len(data) - _CHECKSUM.size
         if end < _HEAD.size or _CHECKSUM.unpack_from(data, end)[0] != crc32(memoryview(data)[:end]):
             return None
@@ -131,7 +131,9 @@ class _Closed(NamedTuple):
 
 
 class Seen:
-    """Keys of the messages of the last segments, at least `size` of them if there are so many."""
+    """Ids and checksums of the messages in the last segments, by which copies are recognized: at least `size` of them
+    if there are so many.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -148,8 +150,9 @@ class Seen:
         return self._closed[0].number if self._closed else None
 
     def take(self, sender: UUID, messages: Sequence[tuple[int | None, int]]) -> list[int]:
-        """Remember messages, each (id, checksum); returns the indexes of the new ones. A different message under a
-        known id is new, and so is any message without an id."""
+        """Remember messages of this sender, each (id, checksum); returns the indexes of the new ones. A different
+        message under a known id is new, and so is any message without an id.
+        """
         add = self._known.add
         fresh: list[int] = []
         for at, (message_id, checksum) in enumerate(messages):
@@ -162,7 +165,7 @@ class Seen:
         return fresh
 
     def add(self, ids: Ids) -> None:
-        """Add an earlier segment. Only keys that no earlier segment has count as its own."""
+        """Add the ids of an earlier segment. Only those that no earlier segment has count as its own."""
         before = len(self._known)
         for one in ids:
             self._known.add(*one)

@@ -36,7 +36,7 @@ _log = logging.getLogger("tolliver.staging")
 
 
 def _layout_of(message: Message, usual: Revision) -> Revision:
-    """The usual layout, or the first one that can represent the message's id."""
+    """The revision in which a message is staged: the usual one, or the first one that can represent its id."""
     message_id = message.message_id
     if message_id is None:
         return usual
@@ -45,7 +45,9 @@ def _layout_of(message: Message, usual: Revision) -> Revision:
 
 
 def add(writer: StageWriter, peer: UUID, cid: int, revision: Revision, messages: Sequence[Message]) -> None:
-    """Add messages of one connection to the writer, each in the usual layout if that can represent it."""
+    """Add messages of the connection `cid` to the writer, each in the usual layout if that can represent it, else in
+    another.
+    """
     try:
         writer.add(peer, cid, revision, messages)
     except OwnLimitExceeded:

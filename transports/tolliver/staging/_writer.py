@@ -182,7 +182,8 @@ class StageWriter:
     # Writing to disk.
 
     def sync(self) -> bool:
-        """True if everything added is on disk now. If not, it still waits: call again in `RETRY` seconds.
+        """Write what was added to the disk. Returns True if all is there now; if not, it still waits: call again in
+        `RETRY` seconds.
 
         Raises StageFull once the disk has accepted no data for `full_timeout` seconds.
         """
@@ -274,7 +275,9 @@ class StageWriter:
         self._tell_head()
 
     def _note_incarnation(self) -> None:
-        """Note this opening before its first message, so that a backup restored later can be told from this stage."""
+        """Store the UUID of this opening before its first message, so that a backup restored later can be told from
+        this stage.
+        """
         if self._noted:
             return
         directory = self.folder.directory
@@ -362,7 +365,9 @@ class StageWriter:
         self._tell_head()
 
     def _read_again(self, segment: Segment, head: Position | None, after: Segment | None) -> _Segment:
-        """Open a segment that was not closed: reads the ids from its blocks, and cuts a torn block at its end."""
+        """Open a segment that was not closed: reads the ids from its blocks, and cuts a torn block at its end. `head`
+        is the position up to which all is on disk, if known; `after` is the next segment, if there is one.
+        """
         held = _Segment(segment)
         try:
             detail = held.read_again()
@@ -380,7 +385,7 @@ class StageWriter:
 
 
 def _read_ids(closed: Segment, segment: Segment | None) -> Ids | None:
-    """Ids of a closed segment; None if their file is damaged and the segment can be read instead."""
+    """Ids of a closed segment, from the file `closed`; None if that is damaged and the segment can be read instead."""
     ids = Ids.decode(closed.path.read_bytes())
     if ids is None and segment is None:
         raise StoreError(
@@ -401,7 +406,7 @@ def _chunks(file: FileIO) -> Iterator[bytes]:
 
 
 def _keys_of(block: Block) -> list[Key] | None:
-    """Keys of a block that a stage wrote; None for any other block."""
+    """Ids and checksums of the messages in a block that a stage wrote; None for any other block."""
     try:
         messages = decode(block.payload, block.header.revision, _FORMAT)
     except ProtocolError:
@@ -413,7 +418,9 @@ def _keys_of(block: Block) -> list[Key] | None:
 
 
 class _Segment:
-    """The open recording at the end of the stage, and its ids. Methods raise OSError."""
+    """The open recording at the end of the stage, to which blocks are appended, and the ids of its messages. Methods
+    raise OSError.
+    """
 
     def __init__(self, at: Segment) -> None:
         """Open or create the file of the segment `at`, and sync its name to disk."""
@@ -455,7 +462,9 @@ class _Segment:
             self.ids.add(block.sender, block.messages, block.frames)
 
     def is_in_place(self) -> bool:
-        """False once another file has its name: readers would not see what is written here."""
+        """True while the file has its name: False once another file has it, so that readers would not see what is
+        written here.
+        """
         return in_place(self._fd, self.at.path)
 
     def read_again(self) -> str:

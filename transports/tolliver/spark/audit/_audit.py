@@ -51,7 +51,7 @@ class Engine(Protocol[T_co]):
         """Create the table `facts` from these recordings, and keep its rows."""
 
     def given(self, name: str, rows: pa.Table) -> None:
-        """Create a small table of these rows."""
+        """Create a small table called `name` of these rows."""
 
     def made(self, name: str, text: str, *, kept: bool) -> None:
         """Create the table `name` from the query `text`. `kept`: its rows are stored, not computed at each use."""
@@ -208,7 +208,7 @@ class Tables(Generic[T_co]):
         self._made.add(name)
 
     def _filled(self, text: str) -> str:
-        """A query's text with its values filled in. The tables that it names are created first."""
+        """A query's text with the values in braces filled in. The tables that it names are created first."""
         names = in_braces(text)
         own = {"recorded": lambda: texts(self._recorded), "step": lambda: str(round(self.step * _MICROSECONDS))}
         values = VALUES | {name: own[name]() for name in names & own.keys()}

@@ -25,13 +25,15 @@ REST = "c7"
 
 
 def look(number: int) -> str:
-    """CSS classes of a line: the first seven differ in colour, all others also in dashes."""
+    """CSS classes of the line `number` of a chart, counted from 0: the first seven differ in colour, all others also in
+    dashes.
+    """
     dash = number // _COLOURS % _DASHES
     return f"c{number % _COLOURS}" + (f" d{dash}" if dash else "")
 
 
 def dashed(base: str, number: int) -> str:
-    """The same colour, dashed, for one of several related lines."""
+    """The colour of the CSS classes `base`, with the dashes of `number`, for one of several related lines."""
     dash = number % _DASHES
     return base.split()[0] + (f" d{dash}" if dash else "")
 
@@ -121,7 +123,9 @@ def lines(
 
 
 def _names(series: Sequence[Series], y: Callable[[float], float], floor: float) -> list[str]:
-    """Names of lines next to their ends, in the same order, without overlaps."""
+    """SVG of the names of lines next to their ends, in the same order, without overlaps. `y` converts a value into a
+    height, `floor` is the lowest one.
+    """
     ends = [next((value for _, value in reversed(one.points) if value is not None), 0.0) for one in series]
     order = sorted(range(len(series)), key=lambda number: y(ends[number]))
     places: list[float] = []
@@ -150,7 +154,9 @@ def _extent(one: Series, show: Callable[[float], str]) -> str:
 
 
 def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]], about: str = "") -> str:
-    """Chart with one lane for each name, which has its bars."""
+    """Chart with one lane for each name, which has its bars. `lanes` are (name, bars) pairs, `about` describes the
+    chart.
+    """
     floor = _TOP + _LANE * max(len(lanes), 1)
     parts = _times(axis, floor)
     for number, (name, stretches) in enumerate(lanes):
@@ -173,7 +179,7 @@ def bars(axis: Axis, lanes: Sequence[tuple[str, Sequence[Bar]]], about: str = ""
 
 
 def nice_steps(top: float, about: int = 4) -> list[float]:
-    """Round numbers from 0 to at least `top`."""
+    """About as many round numbers as `about` says, from 0 to at least `top`."""
     rough = top / about
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * 0.999)

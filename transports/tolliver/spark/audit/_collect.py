@@ -86,7 +86,7 @@ def collect(audit: Audited, progress: Callable[[int, int], object] | None = None
 
 
 def first_rows(audit: Audited, name: str, most: int = ROWS) -> Table:
-    """The first rows of a table."""
+    """The first rows of the table called `name`, at most `most`."""
     rows = audit.rows(f"SELECT * FROM {{{name}}} ORDER BY {_ORDERS[name]} LIMIT {most + 1}")
     return Table(rows[:most], len(rows) > most)
 

@@ -117,7 +117,7 @@ def _of_all(held: dict[Revision, list[Block]], file: int) -> Iterator[pa.RecordB
 
 
 class _Facts:
-    """Blocks of one revision, whose payloads are walked as one run of bytes."""
+    """Blocks of one revision, whose payloads are read as one run of bytes and become rows of the table of facts."""
 
     def __init__(self, blocks: Sequence[Block], revision: Revision, file: int) -> None:
         self._blocks = blocks
@@ -197,7 +197,7 @@ class _Facts:
         return pa.array(ack_ids(self._data, starts, self._revision).view(np.int64))  # no instance uses ids above 2^63
 
     def _irregular(self, columns: Columns, row: int) -> tuple[int, dict[str, Any]]:
-        """(kind, values by column) of the control message in this row, or of an invalid one (T-10, T-20, T-27)."""
+        """Kind and values by column of the control message in this row, or of an invalid one (T-10, T-20, T-27)."""
         start, end = int(columns.offsets[row]), int(columns.ends[row])
         try:
             (frame,) = decode(self._data[start:end], self._revision)
@@ -206,7 +206,9 @@ class _Facts:
         return start, _fields(frame)
 
     def _batch(self, starts: Any, own: dict[str, Any]) -> pa.RecordBatch:
-        """Record batch of the frames at `starts`, with columns from their blocks and their places."""
+        """Record batch of the frames that begin at the offsets `starts`, with the columns `own`, and those of their
+        blocks and places.
+        """
         blocks = np.searchsorted(self._bases, starts, "right") - 1
         chosen = pa.array(blocks)
         made = {name: column.take(chosen) for name, column in self._heads.items()} | own
@@ -230,7 +232,7 @@ def _of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def _fields(frame: Any) -> dict[str, Any]:
-    """Columns of a frame that is no plain message."""
+    """Values by column of a frame that is no plain message."""
     row: dict[str, Any] = {"kind": KINDS[type(frame)]}
     if isinstance(frame, HandshakeRequest | HandshakeResponse):
         row["version"] = Decimal(frame.version)
@@ -260,5 +262,7 @@ def _text(value: object) -> str | None:
 
 
 def _signed(value: int) -> int:
-    """A number of 64 bits as a signed one for Spark. This changes only cids that no instance uses."""
+    """The number of 64 bits with the same bits as `value`, signed for Spark. This changes only cids that no instance
+    uses.
+    """
     return value - 2 * _HALF if value >= _HALF else value

@@ -67,7 +67,9 @@ def _recording(number: int, path: Path) -> Recording:
 
 
 def _has_index(path: Path, size: int, start: bytes) -> bool:
-    """True if the index next to the file is complete and belongs to the file's present content."""
+    """True if the index next to the file is complete and belongs to its present content: `size` bytes, which begin with
+    `start`.
+    """
     try:
         with path.with_name(path.name + INDEX_SUFFIX).open("rb") as file:
             data = file.read(INDEX.size + (size // INDEX_STEP + 2) * INDEX_ENTRY.size)
@@ -99,7 +101,7 @@ RANGES = pa.schema(
 
 
 def ranges_of(recordings: Sequence[Recording], tasks: int) -> pa.Table:
-    """Ranges that can be read independently, in order, each with its file's number."""
+    """Ranges of the recordings that `tasks` tasks can read independently, in order, each with its file's number."""
     numbers = {one.path: one.file for one in recordings}
     parts = [part for task in plan(list(numbers), tasks) for part in task]
     return pa.Table.from_pylist([{"number": numbers[part.file], **asdict(part)} for part in parts], RANGES)

@@ -27,7 +27,7 @@ _Flow = tuple[str, str]
 
 
 def render(found: Findings, curves: Iterable[Curves] = ()) -> str:
-    """The HTML page."""
+    """The HTML page of an audit's tables, with the user's own charts."""
     page = _Page(found)
     own = page.curves(curves)
     return "".join(
@@ -182,7 +182,7 @@ class _Page:
         )
 
     def _filled(self, values: dict[float, float]) -> list[tuple[float, float | None]]:
-        """Values at all steps: 0 for a step without a message."""
+        """(time, value) pairs for all steps of the time axis: 0 for a step without a message."""
         step = self._found.step
         first, last = min(values), max(values)
         numbered = {round((time - first) / step): value for time, value in values.items()}
@@ -238,7 +238,9 @@ class _Page:
         )
 
     def _look(self, title: str, name: str, number: int) -> str:
-        """CSS classes of a user's line: the colour of the channel after which the line or its chart is named."""
+        """CSS classes of a user's line `number` of a chart: the colour of the channel after which the line (`name`) or
+        its chart (`title`) is named.
+        """
         if name in self._looks:
             return self._looks[name]
         return dashed(self._looks[title], number) if title in self._looks else look(len(self._looks) + number)
@@ -362,7 +364,7 @@ def _name(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text without characters that could reverse or hide others, cut to a maximum length."""
+    """The text without characters that could reverse or hide others, cut to a maximum length."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:200])
 
 
@@ -399,7 +401,7 @@ def _versions(row: Row) -> str:
 
 
 def seconds(value: float) -> str:
-    """Text of a duration."""
+    """Text of a duration of `value` seconds."""
     return f"{value * 1000:,.3g} ms" if value < 1 else f"{value:,.3g} s"
 
 

@@ -48,7 +48,9 @@ def in_braces(text: str) -> set[str]:
 
 
 def texts(values: Iterable[str]) -> str:
-    """A list of texts in SQL. Raises ValueError for one that needs quoting, as the engines' rules differ."""
+    """A list of texts in SQL. Raises ValueError for one with a character that needs escaping, as the engines' rules
+    differ.
+    """
     listed = list(values)
     for value in listed:
         if not value.replace("-", "").replace(".", "").isalnum():

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 
 
 class Credit:
-    """Number of elements that each publisher, by name, may send. Sizes are in bytes.
+    """Count of the elements that each publisher, by the name of its stream, may send without filling the stage. A
+    granted element reserves the bytes that it may take, until `settle`. Sizes are in bytes.
 
     Invariants: used + reserved <= capacity, with `used` as of the last grant; out <= window.
     """
@@ -42,23 +43,27 @@ class Credit:
 
     @property
     def full(self) -> bool:
-        """True if no more can be granted, although elements are staged and could be deleted."""
+        """True if no publisher can be granted more, although elements are staged and could be deleted."""
         return all(count == self.window for count in self.out.values())
 
     def begin(self, name: str, used: int) -> int:
-        """First grant of a stream: its whole window, or 0 if that does not fit now."""
+        """First grant of the publisher `name`, with `used` bytes in the stage: its whole window in elements, which are
+        reserved, or 0 if that does not fit now.
+        """
         if self.out[name] or self._fits(name, used) < self.window:
             return 0
         return self.grant(name, used)
 
     def grant(self, name: str, used: int) -> int:
-        """Further elements that are granted and reserved now, with `used` bytes in the stage."""
+        """Grant the publisher `name` as many elements as its window and the stage, which has `used` bytes in it, have
+        room for; reserve them, and return how many they are.
+        """
         more = max(0, min(self.window - self.out[name], self._fits(name, used)))
         self.out[name] += more
         return more
 
     def settle(self, name: str, count: int) -> None:
-        """Release the reservation of `count` elements, which are on disk or will not arrive."""
+        """Release the reservation of `count` elements of the publisher `name`, which are on disk or will not arrive."""
         self.out[name] -= count
 
     def _fits(self, name: str, used: int) -> int:

@@ -48,7 +48,7 @@ class Demand:
         return self._taken >= self._planned
 
     def take(self, count: int) -> int:
-        """Count received elements; returns the number to grant now, possibly 0."""
+        """Count `count` received elements; returns the number to grant now, possibly 0."""
         self._taken += count
         outstanding = self.granted - self._taken
         if outstanding > self._window // 2:
@@ -59,7 +59,7 @@ class Demand:
 
 
 def elements_of(name: str, options: DemandOptions) -> Generator[list[bytes]]:
-    """Runs of a publisher's elements, up to the planned count, the deadline or its end, whichever is first.
+    """Runs of elements of the publisher `name`, up to the planned count, the deadline or its end, whichever is first.
 
     Raises StreamError with the publisher's text, ConnectionLost, and other errors of `connect` and of iterating.
     """
@@ -79,7 +79,9 @@ def elements_of(name: str, options: DemandOptions) -> Generator[list[bytes]]:
 
 
 def batches_of(name: str, runs: Iterable[list[bytes]], schema: Any, rows: int) -> Iterator[Any]:
-    """Record batches of about `rows` rows, with some of `COLUMNS`."""
+    """Record batches of about `rows` rows, from runs of elements of the publisher `name`, with those of `COLUMNS` that
+    the schema has.
+    """
     gathered: list[bytes] = []
     size = 0
     for run in runs:

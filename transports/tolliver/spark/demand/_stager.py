@@ -73,7 +73,7 @@ class _Arrived(NamedTuple):
 
 
 class _Live:
-    """State of one publisher's stream, which is running or about to begin."""
+    """State of one publisher's stream in a DemandStager, which is running or about to begin."""
 
     subscription: Subscription[bytes]
 
@@ -161,7 +161,7 @@ class DemandStager(StageLoop[_Arrived]):
             self._fail(error)
 
     def _take_all(self, streams: Streams, name: str) -> None:
-        """Subscribe, and again whenever the stream ends, until the publisher completes.
+        """Subscribe to the publisher `name`, and again whenever the stream ends, until the publisher completes.
 
         Raises the error of a stream that failed before its publisher had sent any element.
         """
@@ -183,7 +183,7 @@ class DemandStager(StageLoop[_Arrived]):
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _take_stream(self, streams: Streams, name: str) -> None:
-        """Receive one stream to its end. Raises the error that ended it."""
+        """Receive one stream of the publisher `name` to its end. Raises the error that ended it."""
         peer = streams.connect(self._options.remote, timeout=CONNECT)
         live = _Live(self._first_grant(name))
         try:
@@ -197,8 +197,9 @@ class DemandStager(StageLoop[_Arrived]):
                 peer.goodbye()
 
     def _first_grant(self, name: str) -> int:
-        """Wait until the stage has space for the whole window, and reserve it; returns the number of elements to
-        request. Raises ConnectionClosing."""
+        """Wait until the stage has space for the whole window of the publisher `name`, and reserve it; returns the
+        number of elements to request. Raises ConnectionClosing.
+        """
         with self._lock:
             while not (granted := self._credit.begin(name, self.folder.used_bytes())):
                 if self._stopping.is_set():

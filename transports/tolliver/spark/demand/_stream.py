@@ -69,7 +69,9 @@ _OF_BATCHES = dict.fromkeys(ENDS, "it ends a batch, and a stream does not end: l
 
 @define(frozen=True, kw_only=True)
 class DemandStream:
-    """Options of the stager, unless that runs elsewhere, and of the reader. It is pickled to every task."""
+    """Options of a streaming query over publishers: those of the stager, unless that runs elsewhere, and of the reader.
+    It is pickled to every task.
+    """
 
     stage: DemandStageOptions | None
     stream: StreamOptions

@@ -53,7 +53,7 @@ class Match(NamedTuple):
 
     @property
     def words(self) -> list[Word]:
-        """Prefixes of the names that it matches."""
+        """Tests of the first bytes of the names that it matches."""
         exact = [word_of(name.encode(), whole=True) for name in self.names]
         return exact + [word_of(prefix.encode(), whole=False) for prefix in self.prefixes]
 
@@ -111,7 +111,7 @@ class Wanted:
         return np.asarray((times >= np.uint64(max(self.since, 0))) & (times <= np.uint64(last)))
 
     def likely(self, piece: Piece, starts: Integers) -> Integers:
-        """Messages, given by their starts, that may be wanted; found without making columns."""
+        """The offsets among `starts` of messages that may be wanted, found without making columns."""
         for part, matches in (("channel", self.channels), ("key", self.keys)):
             for match in matches:
                 if len(match.words) <= _WORDS:
@@ -134,7 +134,9 @@ def sender(header: BlockHeader) -> str | None:
 
 
 class Piece(NamedTuple):
-    """Whole frames of one direction: a block's payload, which begins at byte `offset` of the file."""
+    """A payload that is read at once: whole frames of one direction, from a block that begins at byte `offset` of the
+    file.
+    """
 
     file: str | None
     offset: int
@@ -149,7 +151,7 @@ def piece_of(file: str | None, block: Block) -> Piece:
 
 @dataclass(slots=True)
 class _Run:
-    """Pieces that are converted together, one after the other, as one run of bytes."""
+    """Payloads that are converted together, one after the other, as one run of bytes."""
 
     pieces: list[Piece] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)  # of each piece: its offset in the concatenated bytes
@@ -171,7 +173,7 @@ class _Run:
         return payloads[0] if len(payloads) == 1 else b"".join(payloads)
 
     def moments(self) -> Moments:
-        """Times and places in the file of all its frames."""
+        """Times of all frames of the run, and their offsets in the file."""
         return Moments(
             [
                 Part(base, base + len(piece.payload), piece.offset, piece.header.time_ns, piece.columns)
@@ -191,7 +193,7 @@ class _Batch:
 
     @cached_property
     def moments(self) -> tuple[Any, Integers]:
-        """Times and places in the file of the wanted rows."""
+        """Times of the wanted rows in nanoseconds since 1970, and the offsets of their frames in the file."""
         return self.run.moments().of(self.columns.offsets[self.rows])
 
     def text(self, column: Any) -> Any:
@@ -199,7 +201,7 @@ class _Batch:
         return as_text(column if len(self.rows) == len(self.columns) else column.take(pa.array(self.rows)))
 
     def spread(self, value: Callable[[Piece], Any], kind: Any) -> Any:
-        """A value for each piece, repeated for each of its rows."""
+        """Arrow array of the type `kind`: the value of each payload, repeated for each of its rows."""
         return pa.array([value(piece) for piece in self.run.pieces], kind).take(pa.array(self.piece_of))
 
 
@@ -225,7 +227,7 @@ _COLUMNS: dict[str, Callable[[_Batch], Any]] = {
 
 
 class BatchMaker:
-    """Converts pieces to record batches of one schema."""
+    """Converts payloads of recordings to record batches of one schema."""
 
     def __init__(self, schema: Any, wanted: Wanted, rows_per_batch: int) -> None:
         """`schema` is an Arrow schema with some of `_COLUMNS`, in any order."""
@@ -236,7 +238,7 @@ class BatchMaker:
         self._revision = Revision.DRAFT_2
 
     def add(self, piece: Piece, starts: Sequence[int] | Integers) -> Iterator[Any]:
-        """Add a piece, with the starts of its messages. Yields full batches."""
+        """Add a payload, with the offsets of its messages in it. Yields full batches."""
         starts = self._wanted.likely(piece, np.asarray(starts, np.int64))
         if not len(starts):
             return
@@ -275,7 +277,9 @@ class Policy:
         self.dropped = 0
 
     def damaged(self, file: str, offset: int, detail: str) -> None:
-        """Count damage. Raises DamagedRecording in mode failfast."""
+        """Count damage at byte `offset` of the file, described by `detail`. Raises DamagedRecording in mode
+        failfast.
+        """
         if self._mode is Mode.FAILFAST:
             raise DamagedRecording(file, offset, f"{detail}; mode=dropmalformed reads what is good")
         self.dropped += 1
@@ -314,7 +318,7 @@ def _blocks_of(part: Range, wanted: Wanted, policy: Policy) -> Iterator[Block]:
 
 
 def batches_of(pieces: Iterable[Piece], maker: BatchMaker, policy: Policy) -> Iterator[Any]:
-    """Record batches of pieces. A piece with a malformed frame is used up to that frame."""
+    """Record batches of these payloads. A payload with a malformed frame is used up to that frame."""
     for piece in pieces:
         found = find_frames(piece.payload, piece.header.revision, piece.columns)
         if found.error is not None:

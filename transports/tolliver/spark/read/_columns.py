@@ -47,10 +47,10 @@ Booleans = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Frames:
-    """Starts of the frames in a run of bytes, in order.
+    """Offsets at which the frames in a run of bytes begin, in order.
 
     `messages` are all frames with a message's head: application messages, control messages, and ignored ones.
-    `handshakes` are all others except acks; they include refusals. `error` is the error at which the walk ended, as
+    `handshakes` are all others except acks; they include refusals. `error` is the error at which the search ended, as
     `decode` would raise it; None if the run consists of whole frames.
     """
 
@@ -63,8 +63,8 @@ class Frames:
 def find_frames(data: bytes, revision: Revision = Revision.DRAFT_2, columns: FrameColumns | None = None) -> Frames:
     """The frames of `data`, which begins with one. Malformed data raises nothing: see `Frames.error`.
 
-    `columns` are those of its block: correct sizes make the walk unnecessary. Raises OwnLimitExceeded for more than
-    `MAX_BYTES`.
+    `columns` are those of its block: where their sizes are right, the search is not necessary. Raises OwnLimitExceeded
+    for more than `MAX_BYTES`.
     """
     if len(data) > MAX_BYTES:
         raise OwnLimitExceeded("too_long", f"{len(data)} bytes in one run: the limit is {MAX_BYTES}, give less at once")
@@ -73,14 +73,14 @@ def find_frames(data: bytes, revision: Revision = Revision.DRAFT_2, columns: Fra
 
 
 def numbers(column: Column, count: int) -> Integers:
-    """A column of a block, modulo 2^64."""
+    """Values of a column of a block, `count` of them, modulo 2^64."""
     if not column.width:
         return np.zeros(count, np.int64)
     return np.frombuffer(column.data, f">u{column.width}").astype(np.int64)
 
 
 def _by_sizes(data: bytes, revision: Revision, sizes: Integers) -> Frames | None:
-    """Frames with these sizes, which fill `data`; None if a frame contradicts them or is malformed."""
+    """Frames with these sizes in bytes, which fill `data`; None if a frame contradicts its size or is malformed."""
     layout = LAYOUTS[revision]
     shape, ack = layout.message, layout.ack
     if not _walker(revision).in_heads or ack is None or "status" in ack.names:
@@ -112,7 +112,7 @@ class _Slow(NamedTuple):
 
 
 class _Walker:
-    """A frame layout, compiled for walking.
+    """A frame layout, compiled to find one frame after the other.
 
     A message that fits into a run is below the largest body of either draft (T-06), so only its end is computed. In
     layouts with a lower limit, or whose head does not have all lengths, each message is checked in full.
@@ -172,7 +172,7 @@ class _Walker:
             pos += length
 
     def _message_end(self, data: bytes, pos: int) -> int | None:
-        """End of the message at `pos`; None if the machine must find what is wrong with it."""
+        """Offset behind the message at `data[pos]`; None if the machine must read the message, which is malformed."""
         reading = self._shape.read(data, pos, len(data))
         if not reading.known or reading.end > len(data):
             return None
@@ -181,15 +181,16 @@ class _Walker:
         return reading.end if is_id and body <= self._max_body else None
 
     def _ack_end(self, data: bytes, pos: int) -> int | None:
-        """End of the ack at `pos`; None if the machine must read it, as for a refusal."""
+        """Offset behind the ack at `data[pos]`; None if the machine must read it, as for a refusal."""
         ack = self._ack
         if ack is None or pos + ack.size > len(data):
             return None
         return pos + ack.size if ack.unpack(data, pos).get("status", self._handled) == self._handled else None
 
     def _read_slowly(self, data: bytes, pos: int) -> _Slow:
-        """The frame at `pos`, read by the machine, which gets twice as many bytes each time until it is whole: linear
-        time."""
+        """The frame at `data[pos]` and its size, read by the machine, which gets twice as many bytes each time until
+        the frame is whole: linear time.
+        """
         decoder = Decoder(self._revision)
         fed, size = 0, self._least.get(data[pos], self._message_size)
         while (frame := decoder.next_frame()) is None:
@@ -227,7 +228,7 @@ def head_type(fields: Fields) -> np.dtype[np.void]:
 
 
 def heads_at(data: bytes, fields: Fields, starts: Integers) -> npt.NDArray[Any]:
-    """Array of the fixed-size heads at `starts`, with the names of `fields`."""
+    """Array of the heads of fixed size at the offsets `starts`, with the names of `fields`."""
     if not len(starts):
         return np.empty(0, head_type(fields))
     # Fetching untyped bytes takes a seventh of the time of structured items.
@@ -248,15 +249,15 @@ class Word(NamedTuple):
 
 
 def word_of(name: bytes, *, whole: bool) -> Word:
-    """Test for one name if `whole`, else for a prefix."""
+    """Test for one name if `whole`, else for all that begin with `name`."""
     size = min(len(name), _WORD)
     value = int.from_bytes(name[:size].ljust(_WORD, b"\0"))
     return Word(value, 2**64 - 2 ** (8 * (_WORD - size)), len(name), len(name) if whole else MAX_BYTES)
 
 
 def likely(data: bytes, starts: Integers, part: str, words: Sequence[Word], revision: Revision) -> Booleans:
-    """Flags of messages whose channel or key may match one of the words. Every match is flagged; false positives are
-    rare.
+    """Flags of the messages at `starts` whose channel or key (`part`) may match one of the words. Every match is
+    flagged; false positives are rare.
 
     It compares a few bytes of each, so most messages that a filter drops never become columns.
     """
@@ -283,10 +284,10 @@ def ack_ids(data: bytes, starts: Integers, revision: Revision = Revision.DRAFT_2
 
 
 class Columns:
-    """Frames with a message's head at `starts` in `data`. Each column is computed on first access.
+    """Columns of the messages that begin at the offsets `starts` in `data`. Each column is computed on first access.
 
-    All are complete, as found by `find_frames`, and of one revision. `regular` separates application messages from
-    control messages (T-27) and messages whose names are not UTF-8 (T-10), which `decode` returns as other types.
+    All messages are complete, as found by `find_frames`, and of one revision. `regular` separates application messages
+    from control messages (T-27) and messages whose names are not UTF-8 (T-10), which `decode` returns as other types.
     """
 
     def __init__(self, data: bytes, starts: list[int] | Integers, revision: Revision = Revision.DRAFT_2) -> None:
@@ -315,7 +316,9 @@ class Columns:
         return len(self.offsets)
 
     def part(self, name: str, rows: Integers | None = None) -> Any:
-        """Bytes of "channel", "key" or "body" as a binary Arrow array, for all rows or these row numbers."""
+        """Bytes of the part `name`, "channel", "key" or "body", as a binary Arrow array, for all rows or these row
+        numbers.
+        """
         chosen = np.arange(len(self)) if rows is None else rows
         return self._pieces.take(pa.array(chosen * self._cuts + self._at[name]))
 
@@ -350,7 +353,7 @@ class Columns:
 
     @cached_property
     def regular(self) -> Booleans:
-        """Mask of application messages."""
+        """Mask of application messages: neither control messages nor messages whose names are not UTF-8."""
         return ~self.control & good_text(self.channel) & good_text(self.key)
 
     def message_ids(self, rows: Integers) -> Any:

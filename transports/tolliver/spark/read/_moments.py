@@ -17,9 +17,9 @@ from ._columns import Integers, numbers
 
 
 class Part(NamedTuple):
-    """One of several blocks whose payloads are concatenated, from byte `begin` to byte `end`.
+    """One of several blocks whose payloads are joined, from byte `begin` to byte `end`.
 
-    `offset` is the place of its first frame in the file. Without columns all its frames have the time of the block.
+    `offset` is that of its first frame in the file. Without columns all its frames have the time of the block.
     """
 
     begin: int
@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 class Moments:
-    """Times and places in the file of the frames of several parts, none of them empty."""
+    """Times and offsets in the file of the frames of several blocks, none of them empty, whose payloads are joined."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         made = [_alone(part) if part.columns is None else _in_group(part, part.columns) for part in parts]
@@ -39,7 +39,9 @@ class Moments:
         )
 
     def of(self, starts: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
-        """(times in nanoseconds since 1970, places in the file) of the frames that begin at these bytes."""
+        """Times in nanoseconds since 1970, and offsets in the file, of the frames that begin at these offsets in the
+        joined payloads.
+        """
         frames = np.searchsorted(self._frame_ends, starts, "right")
         ends = np.where(self._frame_alone[frames], starts + 1, self._frame_ends[frames])
         runs = np.searchsorted(self._ends, ends, "left")

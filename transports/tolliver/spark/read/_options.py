@@ -58,8 +58,9 @@ def _peers(given: str) -> tuple[UUID, ...]:
 
 
 def nanoseconds(when: datetime) -> int:
-    """Nanoseconds since 1970. A time without a zone is in UTC, as the machines of a cluster may be in different
-    zones."""
+    """The time `when` in nanoseconds since 1970. A time without a zone is in UTC, as the machines of a cluster may be
+    in different zones.
+    """
     aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1) * 1000
 

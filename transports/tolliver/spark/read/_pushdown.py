@@ -30,7 +30,7 @@ _MICROSECOND = 1000  # nanoseconds: the resolution of Spark's timestamps
 
 
 def narrowed(wanted: Wanted, condition: Filter) -> Wanted | None:
-    """The filter with this condition added; None if Spark must apply it."""
+    """The filter `wanted` with this condition of Spark added; None if Spark must apply the condition."""
     [column, *deeper] = getattr(condition, "attribute", ("", ""))
     if deeper:
         return None

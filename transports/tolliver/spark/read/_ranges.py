@@ -181,7 +181,7 @@ def plan(files: Sequence[str], min_partitions: int = 1, since: int = 0, until: i
     """Ranges for each task: at least `min_partitions` tasks, if sizes and indexes allow it.
 
     Small files share a task. A range is left out if its index says that all its frames are before `since` or from
-    `until` on. Raises StoreError if a file cannot be read.
+    `until` on, in nanoseconds since 1970. Raises StoreError if a file cannot be read.
     """
     spans = [Span(file, 0, size_of(file)) for file in files]
     return _packed(spans, min_partitions, settled=False, since=since, until=until)
@@ -216,13 +216,14 @@ def _packed(
 
 
 def size_of(file: str) -> int:
-    """Size in bytes. Raises StoreError if the file cannot be read."""
+    """Size of a file in bytes. Raises StoreError if the file cannot be read."""
     with opened(file) as recording:
         return recording.seek(0, os.SEEK_END)
 
 
 def _split(span: Span, most: int, *, settled: bool, since: int, until: int) -> list[Range]:
-    """Ranges of a span, of at most `most` bytes if its blocks allow it.
+    """Ranges of a span, of at most `most` bytes if its blocks allow it, without those outside the times from `since` to
+    `until`.
 
     `settled`: the end of the span is known to be the end of a block, and not only the end of the file.
     """
@@ -267,8 +268,9 @@ def _overlaps(entries: Sequence[Entry], start: int, end: int, since: int, until:
 
 
 def own_index(recording: BinaryIO, file: str, length: int) -> Index | None:
-    """Index next to a file, if it was made for this file. The file may have had another length then, up to about twice
-    `length` bytes."""
+    """Index next to the recording, None unless it was made for this file. The file may have had another length then, up
+    to about twice `length` bytes.
+    """
     hint = _sidecar(file, length)
     return hint if hint is not None and hint.fits(hint.length, _read_at(recording, 0, BLOCK.size)) else None
 
@@ -284,7 +286,9 @@ def opened(file: str) -> Iterator[BinaryIO]:
 
 
 def _sidecar(file: str, length: int) -> Index | None:
-    """Index next to a file, if it is complete. At most as much is read as a file of twice `length` bytes needs."""
+    """Index in the file next to a recording of `length` bytes, None unless it is complete. At most as much is read as a
+    recording of twice that length needs.
+    """
     try:
         with open(file + INDEX_SUFFIX, "rb") as sidecar:
             return Index.decode(sidecar.read(INDEX.size + (length // INDEX_STEP + 512) * 2 * INDEX_ENTRY.size))
@@ -298,7 +302,9 @@ def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
-    """True if a block's header is at the place, where a matching index has an entry: if not, the header is damaged."""
+    """True if a block's header is at byte `place`, where a matching index has an entry: if not, the header is
+    damaged.
+    """
     blocks = Blocks(place)
     blocks.feed(read_at(place, BLOCK.size))
     damage = blocks.next_block()
@@ -306,9 +312,10 @@ def _begins_block(place: int, read_at: Callable[[int, int], bytes]) -> bool:
 
 
 def block_ends(file: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """(end, number of frames) of each whole block from `start`; reads only headers.
+    """End offset and number of frames of each whole block from byte `start` on; reads only headers.
 
-    Ends at `end`, or before a block that ends after it. Raises DamagedRecording at a damaged header, and StoreError.
+    Ends at byte `end`, or before a block that ends after it. Raises DamagedRecording at a damaged header, and
+    StoreError.
     """
     with opened(file) as recording:
         while start + BLOCK.size <= end:

@@ -73,7 +73,9 @@ class RecordingReader(DataSourceReader):
         )
 
     def _times(self) -> tuple[int, int]:
-        """The time range, in nanoseconds. Computed late, as numpy takes time to load."""
+        """The time range of the options, from and before, in nanoseconds since 1970. Computed late, as numpy takes time
+        to load.
+        """
         since, until = self._options.time_from, self._options.time_to
         return 0 if since is None else since, 2**64 if until is None else until
 

@@ -41,7 +41,7 @@ def ddl(columns: dict[str, str]) -> str:
 
 
 def message_columns(include_metadata: bool = False) -> dict[str, str]:
-    """Names and types of a recording's columns."""
+    """Names and types of a recording's columns, with `include_metadata` also of those about the file."""
     return OF_MESSAGES | METADATA if include_metadata else OF_MESSAGES
 
 

@@ -31,7 +31,7 @@ _REST = 9  # pause after a look, in multiples of its duration: Spark asks some 8
 
 @dataclass(slots=True)
 class _Seen:
-    """A file when it was last looked at: its size, and the end of its last whole block."""
+    """State of a file when it was last looked at: its size, and the end of its last whole block."""
 
     size: int = 0
     whole: int = 0
@@ -104,8 +104,9 @@ class Recordings:
         self._read = read_files(offset)
 
     def _steps(self, name: str, at: int, to: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
-        """(position in bytes, number of frames since the one before) of each place between `at` and `to` where a batch
-        may end."""
+        """Each offset of the file `name`, from `at` to `to`, where a batch may end, with the number of frames since the
+        one before.
+        """
         if at == to:
             return
         if bounds == Bounds():
@@ -176,8 +177,9 @@ class Recordings:
             seen.size = size
 
     def _whole(self, path: str, seen: _Seen, size: int) -> int:
-        """Position in bytes of the end of the last whole block, in a file that now has `size` bytes; `seen` is the
-        file as last looked at."""
+        """Offset of the end of the last whole block, in a file that now has `size` bytes; `seen` is the file as last
+        looked at.
+        """
         with opened(path) as recording:
             index = own_index(recording, path, size)
         if index is not None and index.length == size:

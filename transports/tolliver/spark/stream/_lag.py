@@ -34,7 +34,9 @@ def _behind(source: Mapping[str, Any]) -> int | None:
 
 
 def _place(offset: object) -> Place | None:
-    """The place in an offset; None if it is not ours. A progress has offsets as JSON text or parsed."""
+    """The place that a live stream's offset names; None if the offset is of another source. A progress has offsets as
+    JSON text or parsed.
+    """
     try:
         found = json.loads(offset) if isinstance(offset, str) else offset
         return read_place(found) if isinstance(found, Mapping) else None

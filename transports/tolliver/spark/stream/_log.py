@@ -16,7 +16,7 @@ log = logging.getLogger("tolliver.spark")
 
 
 class Bounds(NamedTuple):
-    """Limits of a batch, which has whole blocks and at least one. None is no limit."""
+    """Limits of one batch, which has whole blocks and at least one. None is no limit."""
 
     rows: int | None = None
     bytes: int | None = None
@@ -36,7 +36,7 @@ class Log(Protocol):
         """Returns the end of a batch from `start`, at most `end`; equal to `start` if there is nothing to read."""
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
-        """Returns the bytes of files between two places."""
+        """Returns the bytes of files between the places `start` and `end`."""
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
         """Called when the query will not read anything before `offset` again, so that this may be deleted."""

@@ -183,5 +183,5 @@ def _made(values: dict[str, Any], live: LiveOptions | None) -> StreamOptions:
 
 
 def _own(kind: type[DataclassInstance], values: dict[str, Any]) -> dict[str, Any]:
-    """The values for fields of the class."""
+    """The values among these that are for fields of the class `kind`."""
     return {field.name: values[field.name] for field in fields(kind) if field.name in values}

@@ -40,7 +40,7 @@ _PRIVATE = pa.array([RESERVED_CHANNEL, PROBE_CHANNEL], pa.string()).cast(pa.bina
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Validated columns of bytes, and the message ids, or None for unreliable messages."""
+    """Rows to send, as validated columns of bytes, and the message ids, or None for unreliable messages."""
 
     channel: Any
     key: Any
@@ -89,7 +89,8 @@ def encode_batches(
 
 
 def take_rows(batch: Any, ids: Ids | None, number: int = 0, revision: Revision = Revision.DRAFT_2) -> Rows:
-    """Validated rows of a record batch. `number` is the count of rows before it in the partition.
+    """Validated rows of a record batch, with these ids (None: unreliable). `number` is the count of rows before it in
+    the partition.
 
     Raises ValueError, which names the row, for nulls, text that is not UTF-8 (T-11), too long names and bodies (T-06,
     T-07, or the revision's own limits), and the protocol's own channels (T-27, T-80).
@@ -109,14 +110,16 @@ def take_rows(batch: Any, ids: Ids | None, number: int = 0, revision: Revision =
 
 
 def ids_from(first: int, count: int) -> Ids:
-    """`count` consecutive ids. Raises ValueError if there are not so many left (T-40)."""
+    """`count` consecutive ids, the first of them `first`. Raises ValueError if there are not so many left (T-40)."""
     if first + count - 1 > LAST_ID:
         raise ValueError(f"a partition of more than {LAST_ID} rows: there are no more ids, use more partitions (T-40)")
     return np.arange(first, first + count, dtype=np.uint32)
 
 
 def ids_of(column: Any, number: int = 0) -> Ids:
-    """Ids from a column of whole numbers. Raises ValueError for nulls and numbers out of range (T-40)."""
+    """Ids from a column of whole numbers; `number` is the count of rows before it. Raises ValueError for nulls and
+    numbers out of range (T-40).
+    """
     _refuse(column.is_null(), number, "its id is null: give every row an id")
     outside = pc.or_(pc.less(column, 1), pc.greater(column, LAST_ID))
     _refuse(outside, number, f"its id is not from 1 to {LAST_ID} (T-40): number the rows of each partition")
@@ -165,7 +168,9 @@ def wire_bytes(frames: Any) -> bytes:
 
 
 def _bytes(column: Any, name: str, number: int) -> Any:
-    """A column as bytes. Strings are checked for UTF-8, which Spark does not do, but receivers do (T-10)."""
+    """The column `name` as bytes; `number` is the count of rows before it. Strings are checked for UTF-8, which Spark
+    does not do, but receivers do (T-10).
+    """
     raw = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else _binary(column.type))
     if name in _TEXT:
         try:
@@ -180,7 +185,9 @@ def _binary(kind: Any) -> Any:
 
 
 def _refuse(flags: Any, number: int, why: str, *, some: bool | None = None) -> None:
-    """Raises ValueError for the first flagged row."""
+    """Raises ValueError for the first flagged row, with the reason `why`; `number` is the count of rows before these.
+    `some`: whether a row is flagged, None if that is to be found out.
+    """
     if some is None:
         some = pc.any(flags).as_py()
     if some:

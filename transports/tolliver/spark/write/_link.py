@@ -79,14 +79,16 @@ class Link(BlockingConnection):
         super().__init__(sock, Role.CLIENT, revision=revision, intake=self._take_in, on_output=out, **options)
 
     def establish(self, timeout: float) -> None:
-        """Do the handshake. Raises TimeoutError, and the error that ended it."""
+        """Do the handshake within `timeout` seconds. Raises TimeoutError, and the error that ended it."""
         end = time.monotonic() + timeout
         while not isinstance(event := self.receive(max(0.0, end - time.monotonic())), Established):
             self._handle(event)
         self.subscriptions = set(event.subscriptions if self._layout.has_lists else _EVERYTHING)
 
     def wait(self, done: Callable[[], bool], timeout: float) -> None:
-        """Write and read until `done()` is true. Raises TimeoutError, and the error that ended the connection."""
+        """Write and read until `done()` is true. Raises TimeoutError after `timeout` seconds, and the error that ended
+        the connection.
+        """
         end = time.monotonic() + timeout
         self._take_events()
         while not done():

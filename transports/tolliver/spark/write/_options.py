@@ -50,7 +50,9 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Options from Spark's text. Raises ValueError, which names the option."""
+    """Options from Spark's text, for the writer of a stream or of a batch. Raises ValueError, which names the
+    option.
+    """
     values = parse(options, OPTIONS, _SINK)
     if "remote" not in values:
         raise ValueError(

@@ -41,7 +41,7 @@ class NotAcknowledged(TolliverError):
 
 
 class Run:
-    """Rows sent together, and flags of the unacknowledged ones."""
+    """Rows that a Sender sends together, their frames, and flags of the unacknowledged ones."""
 
     def __init__(self, rows: Rows, frames: Any) -> None:
         assert rows.ids is not None
@@ -184,7 +184,7 @@ class Sender:
     # Waiting.
 
     def _until(self, done: Callable[[], bool]) -> None:
-        """Write and take acks until `done()` is true. Reconnects and resends when needed."""
+        """Write and take acks until `done()` is true. Dials again and resends when the connection is lost."""
         self._poll()
         while self._link is None or not done():
             now = time.monotonic()
@@ -232,7 +232,7 @@ class Sender:
         self._patience = min(2 * self._patience, _LIMITS.resend_max)
 
     def _lose(self, error: Exception) -> None:
-        """Note the loss of the connection, or a failed dial, and delay the next try (T-73)."""
+        """Note the loss of the connection by `error`, or a failed dial, and delay the next try (T-73)."""
         self._last_loss = error
         if self._link is not None:
             self._link.close()

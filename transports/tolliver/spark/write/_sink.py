@@ -152,7 +152,9 @@ class Numbering:
         self._seen = np.zeros(2**28, np.uint8) if self._column is not None else None
 
     def ids(self, batch: Any) -> Ids | None:
-        """Ids of a batch's rows. Raises ValueError if no ids are left, or one is out of range or repeated (T-40)."""
+        """Ids of a batch's rows, None if they are unreliable. Raises ValueError if no ids are left, or one is out of
+        range or repeated (T-40).
+        """
         before = self.rows
         self.rows += batch.num_rows
         if not self._reliable:
@@ -233,7 +235,9 @@ def _sum(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 
 def batch_writer(schema: StructType, overwrite: bool, options: Any) -> BatchWriter:
-    """Writer for `DataSource.writer`. Raises ValueError, and CertificateError like `check_certificate`."""
+    """Writer for `DataSource.writer`, which may not `overwrite`. Raises ValueError, and CertificateError like
+    `check_certificate`.
+    """
     if overwrite:
         raise ValueError('messages cannot be overwritten: write with mode("append")')
     given = write_options(options, streaming=False)
