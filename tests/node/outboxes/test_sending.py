@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -368,3 +370,27 @@ def test_close_ends_in_order_and_takes_no_more() -> None:
     assert is_idle(play)
     assert play.store.messages == [], "an ack that came during the close counts"
     assert every(play.run(), Stored) == []
+
+
+def test_messages_of_several_peers_leave_no_memory_when_all_have_acknowledged() -> None:
+    """An encoded frame is kept for the next peer of the same round, and no longer."""
+    play = Play(limits=Limits(window_messages=8))
+    wires, body = [play.peer(uuid, ("c", "")) for uuid in (LOW, HIGH)], bytes(10_000)
+
+    def round_of(count: int) -> None:
+        for _ in range(count):
+            play.send("c", "k", body)
+            for wire in wires:
+                wire.ack(*wire.messages())
+                wire.units.clear()  # of the test's own
+            play.wait(0.1)
+        assert all(play.pending(uuid) == 0 for uuid in (LOW, HIGH))
+
+    round_of(20)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    round_of(200)
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 100 * len(body)  # the test keeps its commits

@@ -48,7 +48,7 @@ class Transmission:
         self._commits = commits
         self._ledger = ledger
         self._fetching: dict[UUID, tuple[Link, int]] = {}
-        self.frames: dict[int, bytes] = {}  # by seq, shared by the peers of one round
+        self._frames: dict[int, bytes] = {}  # by seq, shared by the peers of one round
         self._round_trips = Histogram()
         context.due.update(
             {
@@ -111,7 +111,15 @@ class Transmission:
         self._context.sendable[link] = None
 
     def pump(self, link: Link) -> None:
-        """Encodes the messages that the connection may send now, and asks the store for more rows."""
+        """Encodes the messages that the connection may send now, and asks the store for more rows.
+
+        After the last ready connection the shared frames are dropped: a round is over.
+        """
+        self._fill(link)
+        if not self._context.sendable:
+            self._frames.clear()
+
+    def _fill(self, link: Link) -> None:
         window, connection, peer = link.sending.window, link.connection, link.peer
         if (
             window is None
@@ -178,7 +186,7 @@ class Transmission:
             sending.in_flight = []
 
     def _encoded(self, run: Sequence[StoredMessage]) -> bytes:
-        frames = self.frames
+        frames = self._frames
         if not (frames or self._context.sendable):
             one = run[0]
             if len(run) == 1:
