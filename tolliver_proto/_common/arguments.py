@@ -23,13 +23,17 @@ T = TypeVar("T")
 
 
 def check_type(name: str, value: Any, kind: type | UnionType, give: str) -> None:
-    """Raises TypeError for a value that is not of the type `kind`; the text says to `give` another."""
+    """Raises TypeError for a value that is not of the type `kind`; the text names the argument, `name`, and says to
+    `give` another.
+    """
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{name}={value!r:.100}: give {give}")
 
 
 def check_count(name: str, value: Any, least: int = 0, most: int = MOST) -> None:
-    """Raises TypeError for a value that is no whole number, ValueError for one below `least` or above `most`."""
+    """Raises TypeError for a value of the argument `name` that is no whole number, ValueError for one below `least` or
+    above `most`.
+    """
     check_type(name, value, int, f"a number, {least} or more")
     if not least <= value <= most:
         bound = f"{least} or more" if value < least else f"at most {most}"
@@ -37,7 +41,9 @@ def check_count(name: str, value: Any, least: int = 0, most: int = MOST) -> None
 
 
 def check_seconds(name: str, value: Any, *, is_endless: bool = False, or_zero: bool = False) -> None:
-    """Raises TypeError, and ValueError for a time that is not above 0. `is_endless` accepts infinity."""
+    """Raises TypeError, and ValueError for a time, given as the argument `name`, that is not above 0. `is_endless`
+    accepts infinity, `or_zero` 0.
+    """
     give = f"seconds, {'0 or more' if or_zero else 'above 0'}"
     check_type(name, value, int | float, give)
     if not (0 < value <= _LONGEST or (or_zero and value == 0) or (is_endless and value == inf)):
@@ -53,15 +59,18 @@ def check_timeout(value: Any) -> None:
 
 
 def check_peer(name: str, value: Any, or_owner: bool = False) -> None:
-    """Raises TypeError for a value that is no UUID, and LocalProtocolError for that of a queue or of the last values,
-    unless `or_owner` allows it."""
+    """Raises TypeError for a value of the argument `name` that is no UUID, and LocalProtocolError for that of a queue
+    or of the last values, unless `or_owner` allows it.
+    """
     check_type(name, value, UUID, "the UUID of a peer")
     if is_owner(value) and not or_owner:
         raise LocalProtocolError("no_peer", f"{name}={value}: this UUID owns jobs or last values, give that of a peer")
 
 
 def listed(name: str, values: Iterable[T]) -> tuple[T, ...]:
-    """The values of an iterable, as a list. Raises TypeError for any other object, and for text and bytes."""
+    """The values of an iterable, given as the argument `name`, as a tuple. Raises TypeError for any other object, and
+    for text and bytes.
+    """
     check_type(name, values, Iterable, "a list")
     if isinstance(values, str | bytes):
         raise TypeError(f"{name}={values!r:.100}: give a list")

@@ -29,7 +29,7 @@ class LinkState(Enum):
 
 
 class LinkSignal(Enum):
-    """Signal that moves a link to another state."""
+    """Event that moves a link to another state."""
 
     OPENED = auto()  # the transport stands, and proved an identity
     END = auto()  # we close the connection
@@ -89,7 +89,7 @@ class Connection(Protocol):
 
 
 class BaseLink:
-    """One transport with its connection, from the moment that it has a cid."""
+    """Record of one connection, from the moment that it has a cid: its transport, its machine, and its state."""
 
     __slots__ = ("cid", "connection", "error", "first", "identity", "in_transit", "paused", "remote", "role", "state")
 

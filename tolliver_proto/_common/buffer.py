@@ -12,7 +12,9 @@ _join = b"".join  # every copy is made by this call, so that the tests can count
 
 
 class Buffer:
-    """Received bytes: the unread ones in one piece are `data[pos:]`, and the parts behind them wait to be joined."""
+    """Received bytes of one connection. The unread ones in one piece are `data[pos:]`, and the parts behind them wait
+    to be joined.
+    """
 
     __slots__ = ("_loose", "_need", "_parts", "_parts_size", "base", "data", "pos")
 
@@ -55,7 +57,9 @@ class Buffer:
         self.pos = pos
 
     def gather(self, need: int) -> bool:
-        """Joins parts until `data[pos:]` has `need` bytes; returns False, and notes the need, if they are not here."""
+        """Joins parts until `data[pos:]` has `need` bytes. Returns False, and notes the need, if so many have not
+        arrived.
+        """
         if len(self.data) - self.pos >= need:
             self._need = 0
             return True

@@ -34,20 +34,26 @@ class _Certificate(NamedTuple):
 
 
 class CertificateWatch:
-    """Certificates by owner (None: our own). The timer ("certificate", owner) is due when `check` is to be called."""
+    """Ends of certificates by owner (None: our own), of which the operator is told in time. The timer ("certificate",
+    owner) is due when `check` is to be called.
+    """
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._known: dict[UUID | None, _Certificate] = {}
 
     def watch(self, owner: UUID | None, ends: float, name: str, remedy: str, now: float) -> None:
-        """Watches a certificate. Ours is due now; a peer that reconnects keeps the timer that it has."""
+        """Watches a certificate, which ends at `ends`, in seconds of the node, and is called `name` in texts. Ours is
+        due now; a peer that reconnects keeps the timer that it has.
+        """
         self._known[owner] = _Certificate(ends, name, remedy)
         if owner is None or self._timers.due(("certificate", owner)) is None:
             self._timers.set(("certificate", owner), now)
 
     def check(self, owner: UUID | None, now: float) -> CertificateExpires | None:
-        """Checks a certificate whose timer is due, and sets the timer again; returns None if it ends later."""
+        """Checks a certificate whose timer is due, and sets the timer again. Returns the event to tell, None if the
+        certificate ends later than in 30 days.
+        """
         ends, name, remedy = self._known[owner]
         self._timers.set(("certificate", owner), now + DAY)
         left = ends - now

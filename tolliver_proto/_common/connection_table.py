@@ -98,7 +98,7 @@ class ConnectionTable(Generic[L, A]):
         return link.cid
 
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
-        """Feeds received bytes to the connection."""
+        """Feeds received bytes to the connection `cid`."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.connection is not None:
@@ -110,7 +110,7 @@ class ConnectionTable(Generic[L, A]):
             self._on_data(link, len(data))
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
-        """Tells the connection that the peer has closed its sending side in order."""
+        """Tells the connection `cid` that the peer has closed its sending side in order."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.connection is not None:
@@ -118,7 +118,7 @@ class ConnectionTable(Generic[L, A]):
             self._readable[link] = None
 
     def sent(self, cid: int, now: float | None = None) -> None:
-        """Marks the outstanding Transmit as taken by the socket."""
+        """Marks the outstanding Transmit of the connection `cid` as taken by the socket."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None and link.in_transit:
@@ -127,7 +127,9 @@ class ConnectionTable(Generic[L, A]):
             self._on_sent(link)
 
     def lost(self, cid: int, error: TolliverError | None = None, now: float | None = None) -> None:
-        """Ends a connection whose transport is gone. The events of bytes received before are still handed out."""
+        """Ends the connection `cid`, whose transport is gone: with `error`, or in order for None. The events of bytes
+        received before are still handed out.
+        """
         self._state.tick(now)
         link = self._links.get(cid)
         if link is not None:

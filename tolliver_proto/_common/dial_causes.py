@@ -89,7 +89,7 @@ _BEGINNINGS: tuple[tuple[DialCause, tuple[bytes, ...]], ...] = (
 
 
 def is_handshake(first: bytes) -> bool:
-    """True if the bytes have a version and a UUID at the places where every layout of messages has them."""
+    """True if the first bytes have a version and a UUID where every layout of messages has them."""
     return (
         len(first) >= _HEAD
         and first[0] in (0, 1)

@@ -29,11 +29,11 @@ class HandshakeLimiter:
         return self._most if share == ALL else self._most_per_address
 
     def full(self, address: str) -> str | None:
-        """Returns the share without room for one more connection: ALL or the address; None if both have room."""
+        """Returns the limit without room for one more connection: ALL or the address; None if both have room."""
         return next((share for share in _shares(address) if self._in_progress[share] >= self.most(share)), None)
 
     def is_news(self, share: str) -> bool:
-        """True if the full share was not told as full before; marks it as told."""
+        """True if it was not told before that this limit, ALL or an address, is reached; marks it as told."""
         is_news = share not in self._told
         self._told.add(share)
         return is_news
@@ -44,11 +44,11 @@ class HandshakeLimiter:
         self._in_progress.update(self._shares[cid])
 
     def heard(self, cid: int) -> None:
-        """Marks the connection as not silent: it keeps its place from now on."""
+        """Notes that bytes have come on the connection `cid`: no newer one takes its place from now on."""
         self._since.pop(cid, None)
 
     def silent(self, address: str, now: float) -> int | None:
-        """Returns the address's oldest connection that has sent nothing for a second, or None."""
+        """Returns the cid of the address's oldest connection that has sent nothing for a second, or None."""
         for cid, since in self._since.items():
             if since > now - _SILENT_FOR:
                 break
@@ -57,7 +57,7 @@ class HandshakeLimiter:
         return None
 
     def address(self, cid: int) -> str:
-        """Returns the connection's address, or "" if the address is not known."""
+        """Returns the address of the connection `cid`, or "" if it is not known."""
         return self._shares.get(cid, (ALL,))[-1]
 
     def remove(self, cid: int) -> None:
@@ -72,5 +72,7 @@ class HandshakeLimiter:
 
 
 def _shares(address: str) -> tuple[str, ...]:
-    """Returns the shares that a connection of the address counts in; an unknown address has no share of its own."""
+    """Returns the limits that a connection of the address counts in, ALL and the address; an unknown address has no
+    limit of its own.
+    """
     return (ALL, address) if address else (ALL,)

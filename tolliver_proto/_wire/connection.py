@@ -320,11 +320,13 @@ class Connection:
 
     @property
     def _hurries(self) -> bool:
-        """True if the rest of the input is bounded, because one side has ended: no frame is paced then."""
+        """True if no frame is delayed for its rate any more: the rest of the input is bounded, because one side has
+        ended.
+        """
         return self._eof or self.state is State.CLOSING
 
     def _next_rare_event(self, frame: Decoded | None) -> Event | None:
-        """Takes `frame`, or parses one if that is None, until a frame makes an event."""
+        """Returns the next event of a frame: of `frame`, or parsed if that is None. None if more input is needed."""
         while True:
             if frame is None:
                 if self.state is State.AWAITING_REQUEST:
@@ -556,7 +558,7 @@ class Connection:
         return self.peer_version
 
     def _status_for(self, peer_version: int) -> HandshakeStatus:
-        """Returns the status by the responder's rows of the version table (T-60)."""
+        """Returns the answer to a peer of this version, by the responder's rows of the version table (T-60)."""
         if peer_version == self.version:
             return HandshakeStatus.SAME_VERSION
         if peer_version > self.version:
@@ -639,7 +641,7 @@ class Connection:
         return self.encoder.message(channel, key, body, None)
 
     def can_send(self, kind: type) -> bool:
-        """True if the revision has frames of this class (DRAFT_1 has no Unsubscribe, T-21)."""
+        """True if the revision has frames of the class `kind` (DRAFT_1 has no Unsubscribe, T-21)."""
         return kind in self.encoder.carries
 
     @property

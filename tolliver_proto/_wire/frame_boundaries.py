@@ -42,7 +42,7 @@ def whole_frames(data: bytes | bytearray | memoryview, revision: Revision = Revi
 
 
 def frame_sizes(data: bytes, revision: Revision = Revision.DRAFT_2) -> tuple[list[int], Whole]:
-    """Returns the size of each whole frame that `data` starts with, and the result of `whole_frames`."""
+    """Returns the size in bytes of each whole frame that `data` starts with, and the result of `whole_frames`."""
     scanner = _scanner(revision)
     sizes: list[int] = []
     return sizes, scanner.scan(data, sizes)
@@ -62,7 +62,9 @@ def claimed_opening(data: bytes | bytearray | memoryview) -> UUID | None:
 
 
 class _Scanner:
-    """A layout compiled for finding ends. The hot path is for messages and runs of acks, which most frames are."""
+    """A layout compiled for finding where frames end. The hot path is for messages and runs of acks, which most frames
+    are.
+    """
 
     def __init__(self, layout: Layout) -> None:
         codes, shape = layout.codes, layout.message

@@ -199,8 +199,9 @@ class Encoder:
         return _ack_run(self._ack_form, len(message_ids)).pack(*values)
 
     def _ack_head(self, kind: type) -> tuple[Fields, list[int]]:
-        """Returns the ack's fields, and their values without the id. Raises LocalProtocolError if there is no such
-        ack."""
+        """Returns the fields of an ack of the class `kind`, and their values without the id. Raises LocalProtocolError
+        if there is no such ack.
+        """
         ack, head = self._layout.ack, self._ack_heads.get(kind)
         if ack is None or head is None:
             raise LocalProtocolError("not_expressible", f"this revision has no {kind.__name__}: send none")
@@ -249,7 +250,9 @@ class Encoder:
         return self.message(RESERVED_CHANNEL, "", b"".join(parts), frame.message_id)
 
     def message(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
-        """Returns the bytes of a message. The caller has checked the limits of the names (T-07)."""
+        """Returns the bytes of a message; a `message_id` of None makes it unreliable. The caller has checked the limits
+        of the names (T-07).
+        """
         try:
             raw_channel, raw_key = channel.encode(), key.encode()
         except (UnicodeEncodeError, AttributeError):
@@ -341,7 +344,7 @@ def _as_they_are(*head: int) -> tuple[int, ...]:
 
 
 def _spread(shape: Shape, written: tuple[Any, ...]) -> list[bytes]:
-    """Writes a message of a shape whose head does not have all lengths.
+    """Returns the bytes of a message of a shape whose lengths do not all stand before the first part.
 
     `written` has the values of the usual head, then channel, key and body.
     """
@@ -372,7 +375,7 @@ def _compiled(layout: Layout, unreliable_id: int) -> Encoder:
 
 
 def encoder(revision: Revision, unreliable_id: int | None = None) -> Encoder:
-    """Returns the encoder of a revision, with its own unreliable id or the given one (T-42)."""
+    """Returns the encoder of a revision, with its own unreliable id (None) or the given one (T-42)."""
     layout = LAYOUTS[revision]
     return _compiled(layout, layout.unreliable_id if unreliable_id is None else unreliable_id)
 
@@ -547,7 +550,7 @@ class Decoder:
         self._maxima = tuple(maxima[part] for part in layout.message.parts)
 
     def claimed(self) -> UUID | None:
-        """Returns the UUID of the request that comes next, if those bytes are here; takes no bytes (C6)."""
+        """Returns the UUID of the request that comes next, None if those bytes are not here; takes no bytes (C6)."""
         buffer = self._buffer
         if self._error is not None or self._handshake is not None or not buffer.gather(1):
             return None
@@ -555,7 +558,9 @@ class Decoder:
         return opening_of(buffer.data, buffer.pos)
 
     def use(self, accept_either: bool, unreliable_id: int) -> None:
-        """Sets the dialect of the next frames. No frame was parsed ahead: a handshake ends a run."""
+        """Sets two habits of the peer for the next frames, those of Dialect. No frame was parsed ahead: a handshake
+        ends a run.
+        """
         self._unreliable = unreliable_id
         self._forms = _tables(self._layout).forms
         if accept_either:
@@ -682,7 +687,9 @@ class Decoder:
         return self._made(raw_channel, raw_key, body, given_id)
 
     def _read_spread_message(self) -> Decoded | None:
-        """Reads a message of a shape whose head does not have all lengths; each length is checked once in sight."""
+        """Reads a message of a shape whose lengths do not all stand before the first part; each length is checked as
+        soon as it is there. None if more bytes are needed.
+        """
         buffer, shape = self._buffer, self._layout.message
         while True:
             data = buffer.data
@@ -704,7 +711,9 @@ class Decoder:
         self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
 
     def _checked_id(self, message_id: int) -> int | None:
-        """Returns the message's id; None if the id means "unreliable", or if the layout has no reliable messages."""
+        """Returns the message's id; None if the id means "unreliable", or if the layout has no reliable messages.
+        Raises an error for one that is too high.
+        """
         if message_id == self._unreliable or self._max_id < 0:
             return None
         if message_id > self._max_id:

@@ -67,8 +67,9 @@ def is_one_file(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> 
 
 
 def open_private(path: str | os.PathLike[str], flags: int, mode: int = MODE) -> int:
-    """Open a file; returns its descriptor, like `os.open`; also usable as `opener` of `open`. Raises NotAFile,
-    OSError."""
+    """Open a file for its owner alone, with the flags and the mode of `os.open`; returns its descriptor; also usable as
+    `opener` of `open`. Raises NotAFile, OSError.
+    """
     must_be_file(path)
     descriptor = os.open(path, flags | _AT_ONCE, mode)
     try:
@@ -87,13 +88,15 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
 
 
 def make_private(descriptor: int) -> None:
-    """Make an open file private, as it may have existed with another mode. Raises OSError."""
+    """Make an open file, given by its descriptor, private, as it may have existed with another mode. Raises OSError."""
     if hasattr(os, "fchmod"):
         os.fchmod(descriptor, MODE)
 
 
 def give_to_owner_of(path: str | os.PathLike[str], descriptor: int) -> None:
-    """Give a file that root creates beside `path` to the owner of `path`, as SQLite does."""
+    """Give a file that root creates beside `path`, and has open as `descriptor`, to the owner of `path`, as SQLite
+    does.
+    """
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         with suppress(OSError):  # `path` does not exist yet
             found = os.stat(path)

@@ -132,7 +132,7 @@ def _observed(reading: _Reading, metric: Metric, name: str, _options: CallbackOp
 
 
 class _Calls:
-    """The instruments of the conventions for calls and handlers."""
+    """OpenTelemetry's instruments by its conventions for messaging: numbers and durations of calls and handlers."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
@@ -148,7 +148,9 @@ class _Calls:
         return self._meter.create_counter(name, "{message}", text)
 
     def record(self, operation: str, seconds: float, messages: int, attributes: Mapping[str, str]) -> None:
-        """Record an ended call. `attributes` are those common to all four instruments."""
+        """Record an ended call of this name, which took `seconds` for `messages` messages. `attributes` are those
+        common to all four instruments.
+        """
         if operation == "process":
             self._process.record(seconds, attributes)
         else:
@@ -310,7 +312,7 @@ class TracedChannel:
 
 
 class _Operation:
-    """A span, and the values that are recorded at its end."""
+    """One span, and the values that are recorded at its end."""
 
     def __init__(self, span: Span, record: Callable[[float, str], None]) -> None:
         self.span = span
@@ -412,8 +414,9 @@ class _Spans:
         values: Iterable[Any] = (),
         batch: int | None = None,
     ) -> Any:
-        """Make a sending call in a span named `name`, which ends with the call's result. `values` are the values
-        sent."""
+        """Make a sending call in a span named `name`, which ends with the call's result. `values` are the values sent,
+        `batch` is their number in a call for several.
+        """
         operation = self.start("send", channels, links=_links(values), name=name, batch=batch)
         return self.within(operation, lambda: send(operation.span))
 
@@ -426,7 +429,9 @@ class _Spans:
         return self._processing(handler, "respond", lambda _result: True)
 
     def _processing(self, handler: Any, name: str, is_well: Callable[[Any], bool]) -> Any:
-        """Wrap a handler, async if it is, in a span for each call."""
+        """Wrap a handler, async if it is, in a span named `name` for each call; `is_well` tells by the result if the
+        call succeeded.
+        """
         if not callable(handler):
             return handler  # registering it raises TypeError
 

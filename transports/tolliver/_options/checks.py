@@ -33,7 +33,9 @@ def check(predicate: Callable[[Any], bool], remedy: str, error: type[Exception] 
 
 
 def is_a(kind: type[Any] | types.UnionType, remedy: str) -> Validator:
-    """A validator of a value's type. A bool is not accepted as a number."""
+    """A validator that a value is of the type `kind`; `remedy` says what to give. A bool is not accepted as a
+    number.
+    """
     return check(
         lambda value: isinstance(value, kind) and (kind is bool or not isinstance(value, bool)), remedy, TypeError
     )

@@ -53,7 +53,7 @@ _uuid = validators.optional(
 
 
 def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
-    """Host and port of "host:port", "host", "[v6]:port" or "[v6]"."""
+    """Host and port of "host:port", "host" (with the default port), "[v6]:port" or "[v6]"."""
     if not isinstance(text, str):
         raise TypeError(f'the address {text!r} is no text: write "host:port", "host" or "[::1]:{default_port}"')
     scheme, is_url, rest = text.partition("://")
@@ -206,7 +206,9 @@ def _responders(value: Iterable[RespondingTo]) -> tuple[RespondingTo, ...]:
 
 
 def _functions(option: str, value: Iterable[Any], choices: frozenset[str]) -> tuple[Any, ...]:
-    """Validated (channel, key, handler) entries, each with optional options among `choices`."""
+    """The validated (channel, key, handler) entries of the option called `option`, each with a dict of its own options,
+    which must be among `choices`.
+    """
     if not isinstance(value, Iterable):
         raise TypeError(f"{option} is {value!r}: give a list of (channel, key, handler)")
     functions = tuple(value)
@@ -248,7 +250,9 @@ class EndpointOptions:
     )
 
     def check_security(self, listen: tuple[str, int] | None) -> None:
-        """Raises ValueError without TLS or `plaintext`, and for plaintext to another machine."""
+        """Raises ValueError without TLS or `plaintext`, and for plaintext to another machine, be that by listening on
+        (host, port) or by dialling.
+        """
         if (self.tls is None) is not self.plaintext:
             raise ValueError(
                 f"{type(self).__name__} has {'neither' if self.tls is None else 'both'} of the options tls "

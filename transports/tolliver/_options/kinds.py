@@ -168,7 +168,9 @@ def _listed(kind: Kind, made: Callable[[Iterable[Any]], Any] = tuple) -> Kind:
 
 
 def _by_peer(kind: Kind) -> Kind:
-    """A dict by peer: on the command line UUID=VALUE for each occurrence of the flag, in a file a table."""
+    """The kind of a dict of such values by peer: on the command line UUID=VALUE for each occurrence of the flag, in a
+    file a table.
+    """
 
     def parsed(text: str) -> tuple[UUID, Any]:
         peer, mark, value = text.partition("=")
@@ -222,7 +224,7 @@ def _parse_switch(text: str) -> bool:
 
 
 def _last(kind: Kind) -> Kind:
-    """A single value: of repeated flags the last one counts."""
+    """The kind of a single value, for a flag that may be repeated: the last one counts."""
     return evolve(kind, parse=lambda texts: kind.parse(texts[-1]))
 
 

@@ -47,7 +47,9 @@ def read(document: Mapping[str, Any], table: Mapping[str, Entry], base: Path) ->
 
 
 def leaves(document: Mapping[str, Any], table: Mapping[str, Entry], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(key, value) pairs of a TOML document. Raises ValueError for an unknown key."""
+    """Key and value of each option in a TOML document; `prefix` is that of the keys of a table in the document. Raises
+    ValueError for an unknown key.
+    """
     for name, value in document.items():
         key = f"{prefix}{name}"
         if key in table:

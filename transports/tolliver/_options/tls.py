@@ -185,7 +185,7 @@ class TLS:
 
 @define(frozen=True)
 class BytesTLS(TLS):
-    """TLS options created by `TLS.from_bytes`."""
+    """TLS options whose PEM data is in memory, as `TLS.from_bytes` makes them."""
 
     load: LoadPEM | None = field(repr=False)
     pem: tuple[bytes, bytes, bytes] | None = field(repr=False)
@@ -200,7 +200,7 @@ class BytesTLS(TLS):
 
 @define(frozen=True)
 class ContextsTLS(TLS):
-    """TLS options created by `TLS.from_contexts`."""
+    """TLS options that are the program's own contexts, as `TLS.from_contexts` makes them."""
 
     client: SSLContext
     server: SSLContext

@@ -34,7 +34,7 @@ class Metric(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels of a sample: whose it is, then the reason or cause."""
+        """Names of the labels of a sample: whose it is, then the reason or cause."""
         own = () if self.subject == "instance" else (self.subject,)
         return (*own, *([self.by] if self.by else []))
 

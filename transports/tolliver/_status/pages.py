@@ -77,7 +77,7 @@ def requested(head: bytes, anywhere: bool) -> Request:
 
 
 def _is_near(line: str) -> bool:
-    """False if the Host header is neither an IP address nor localhost."""
+    """False if the line is a Host header that names neither an IP address nor localhost."""
     field, _, value = line.partition(":")
     if field.strip().lower() != "host":
         return True
@@ -107,7 +107,7 @@ def respond(path: str, status: InstanceStatus | None) -> Response:
 
 
 def too_late(seconds: float) -> Response:
-    """Response if the loop does not answer in time."""
+    """Response if the loop does not answer within `seconds`."""
     return _response(
         503,
         _said(

@@ -24,7 +24,8 @@ def not_ready(
     queues: Sequence[QueueStatus],
     remotes: Sequence[RemoteStatus] = (),
 ) -> Iterator[str]:
-    """Reasons why the instance is not ready, in the order in which to remove them.
+    """Reasons why the instance is not ready, in the order in which to remove them. `is_open` is False before and after
+    its work.
 
     `certificate_left` and `crl_left` are seconds until our certificate and our revocation list expire.
     """

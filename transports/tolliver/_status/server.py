@@ -47,7 +47,9 @@ Ask = Callable[[Answered], None]
 
 
 class _Client:
-    """One connection: first the received part of its request, then the unsent part of its response."""
+    """One connection of the status endpoint: first the received part of its request, then the unsent part of its
+    response.
+    """
 
     def __init__(self, sock: socket.socket, due: float) -> None:
         self.sock = sock
@@ -63,7 +65,9 @@ class _Client:
 
 
 class StatusServer:
-    """Listens from its creation, and serves from `start` to `close`. Raises CannotListen."""
+    """HTTP server of the status endpoint, on a thread of its own. Listens from its creation, and serves from `start` to
+    `close`. Raises CannotListen.
+    """
 
     def __init__(
         self,
@@ -156,7 +160,7 @@ class StatusServer:
             self._drop(client)
 
     def _seconds(self) -> float | None:
-        """Seconds until the next deadline; None without one."""
+        """Seconds until the next deadline, of a client or of an awaited snapshot; None without one."""
         due = [client.due for client in self._clients.values()]
         if self._waiting and self._asked_at is not None:
             due.append(self._asked_at + self._answer_within)

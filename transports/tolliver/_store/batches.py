@@ -33,7 +33,7 @@ _LITTLE = sys.byteorder == "little"
 
 
 class Messages(NamedTuple):
-    """Messages of consecutive seqs, starting at `first_seq`, in columns."""
+    """Messages of consecutive seqs, the first of which is `first_seq`, as columns: a sequence for each field."""
 
     first_seq: int
     ids: Sequence[int]
@@ -53,7 +53,7 @@ class Messages(NamedTuple):
         return self.first_seq + len(self.ids) - 1
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """Index ranges (start, stop) of the batches."""
+        """Index ranges (start, stop) of these messages that become one batch each."""
         ends = [*accumulate(map(len, self.bodies))]
         start = begun = 0
         while start < len(ends):
@@ -68,7 +68,7 @@ class Messages(NamedTuple):
 
 
 def in_columns(messages: Sequence[StoredMessage]) -> Iterator[tuple[int, Messages]]:
-    """Runs of messages with consecutive seqs, each with the index of its first."""
+    """Runs of messages with consecutive seqs, as columns, each after the index of its first."""
     first, count = messages[0].seq, len(messages)
     if messages[-1].seq - first == count - 1:  # as seqs ascend, they are consecutive
         yield 0, _columns(messages)
@@ -155,7 +155,7 @@ def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
 
 
 def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
-    """Like `pack`, for a single message: without columns, which is faster."""
+    """Directory and bodies of a batch with a single message, as `pack` makes them: without columns, which is faster."""
     seq, (wire_id,), (size,), (channel,), (key,), (body,) = messages
     names, mix = _name(channel, key)
     columns = _ONE.pack(0, wire_id, size, 0, len(body), crc32(body, _short(wire_id) ^ size ^ mix), 0)
@@ -163,7 +163,7 @@ def _pack_one(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
 
 
 def _short(wire_id: int) -> int:
-    """All bits of the id folded into 32."""
+    """A number of 32 bits for the id, into which all of its bits are folded."""
     return (wire_id ^ wire_id >> 32) & 0xFFFFFFFF
 
 
@@ -172,7 +172,9 @@ def _all_short(ids: Sequence[int]) -> Sequence[int]:
 
 
 class Directory:
-    """Ids, names, offsets and checksums of a batch's messages. `whole` is False if the directory is damaged."""
+    """List of a batch's messages, as stored: their ids, names, offsets in the bodies, and checksums. `whole` is False
+    if the directory is damaged.
+    """
 
     first_seq: int
     last_seq: int
@@ -200,7 +202,9 @@ class Directory:
         self.places, self.ids, self.sizes, self.offsets, self.lengths, self.crcs, self.numbers = _unpacked(columns)
 
     def at(self, place: int) -> int | None:
-        """Column index of the message `place` seqs after the first; None if the batch has none there."""
+        """Index in the columns of the message `place` seqs after the batch's first; None if the batch has none
+        there.
+        """
         if place < self.count and self.places[place] == place:
             return place
         try:
@@ -209,7 +213,7 @@ class Directory:
             return None
 
     def names_at(self, place: int) -> tuple[str, str] | None:
-        """Channel and key of the message `place` seqs after the first; None if they cannot be read."""
+        """Channel and key of the message `place` seqs after the batch's first; None if they cannot be read."""
         at = self.at(place)
         if at is None or self.numbers[at] >= len(self.names):
             return None

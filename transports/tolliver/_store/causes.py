@@ -53,12 +53,12 @@ MALFORMED = (ValueError, TypeError, AttributeError)
 
 
 def primary_code(error: BaseException) -> int:
-    """SQLite's primary error code; 255 for exceptions that are not SQLite's."""
+    """SQLite's primary error code of an exception; 255 for exceptions that are not SQLite's."""
     return int(getattr(error, "sqlite_errorcode", -1)) & 0xFF
 
 
 def store_error(error: BaseException, what: str, malformed: tuple[type[Exception], ...] = ()) -> StoreError:
-    """The StoreError for a failure to do `what`. Exceptions of the types `malformed` mean damage."""
+    """The StoreError for a failure, by `error`, to do `what`. Exceptions of the types `malformed` mean damage."""
     if isinstance(error, NotAFile):
         return StoreError(f"cannot {what}: {error}")
     code = primary_code(error)

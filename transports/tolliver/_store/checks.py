@@ -40,15 +40,16 @@ def letter_check(numbers: Sequence[int], cause: bytes, channel: bytes, key: byte
 
 
 def batch_check(first_seq: int, last_seq: int) -> int:
-    """Checksum of a batch's range of seqs. Its contents have checksums of their own."""
+    """Checksum of a batch's range of seqs, from `first_seq` to `last_seq`. Its contents have checksums of their own."""
     return (first_seq * 1000003 + (last_seq - first_seq) * 69061 + 104729) % _PRIME
 
 
 def owed_check(
     peer: int, first_seq: int, last_seq: int, first_id: int | None, size: int, owed: bytes | None, parked: bytes | None
 ) -> int:
-    """Checksum of a peer's share of a batch; also an SQL function. For a whole share SQL uses plain arithmetic
-    instead."""
+    """Checksum of a row of the table `owed`, from its columns; also an SQL function. Where all of a batch is owed, SQL
+    uses plain arithmetic instead.
+    """
     check = peer * 40503001 + first_seq * 1000003 + (last_seq - first_seq) * 69061 + size * 65537
     if first_id is None:
         check += 15485863
@@ -68,7 +69,9 @@ def make_known(connection: sqlite3.Connection) -> None:
 
 
 def _checked(check: Callable[..., int], *row: Any) -> int | None:
-    """Result of a check function; None for values of a wrong type, as SQLite does not pass exceptions on."""
+    """Result of a check function for the values of a row; None for values of a wrong type, as SQLite does not pass
+    exceptions on.
+    """
     try:
         return check(*row)
     except (TypeError, struct_error):
@@ -236,7 +239,7 @@ class Log:
         self.there = self._size > _LOG_HEADER.size
 
     def _frames(self, first: int = 0) -> Iterator[tuple[tuple[int, ...], bytes]]:
-        """Header and page of each frame, from frame number `first`."""
+        """Header and page of each frame of the log, from frame number `first`, counted from 0."""
         page_size = _LOG_HEADER.unpack(self._header)[2]
         with self._path.open("rb") as file:
             file.seek(_LOG_HEADER.size + first * (_FRAME_HEADER.size + page_size))
@@ -285,7 +288,9 @@ class Log:
 
 
 def _checksum(data: bytes, magic: int, start: list[int]) -> list[int]:
-    """SQLite's checksum of log frames."""
+    """SQLite's checksum of frames of the log, continued from `start`; `magic` is the number that the log begins with,
+    which tells the byte order.
+    """
     one, other = start
     words = Struct(f"{'<' if magic == _LITTLE_ENDIAN else '>'}{len(data) // 4}I").unpack(data)
     for first, second in zip(words[::2], words[1::2], strict=True):

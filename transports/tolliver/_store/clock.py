@@ -30,7 +30,7 @@ def _wall() -> float:
 
 
 def _boot() -> bytes | None:
-    """Id of this boot; None if the system has none, or no clock that includes sleep."""
+    """Id of this boot of the machine; None if the system has none, or no clock that includes sleep."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         with suppress(OSError, ValueError):
             return UUID(Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()).bytes
@@ -84,7 +84,7 @@ class StoreClock:
         return self._last
 
     def note(self) -> ClockNote | None:
-        """Both clocks now, for `go_on`; None without a boot id."""
+        """Both clocks now, to be stored for `go_on`; None without a boot id."""
         if self._boot is None:
             return None
         self.now()

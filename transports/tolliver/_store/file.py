@@ -81,7 +81,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _plain(sql: bytes | str) -> tuple[str, ...]:
-    """SQL of a table without parts that depend on SQLite's version or on columns added later."""
+    """Words of a table's SQL, without those that depend on SQLite's version or on columns added later."""
     text = sql.decode(errors="replace") if isinstance(sql, bytes) else sql
     return tuple(text.replace("STRICT", " ").replace(",", " ").replace(")", " ) ").split())
 
@@ -394,7 +394,9 @@ class DatabaseFile:
 
     @contextmanager
     def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
-        """A connection for reading, for any thread, during commits; and True if it is a second one."""
+        """Context manager: a connection for reading, for any thread, during commits; and True if it is a second one
+        beside that of the commits.
+        """
         connection = self.connection
         if self._lock.is_sqlites:  # exclusive mode: no second connection, so reads and commits take turns
             yield connection, False
@@ -476,8 +478,9 @@ class DatabaseFile:
             raise Unconfirmed(f"the database {self.path} {self._ended}. {_UNCONFIRMED}")
 
     def _is_counted(self, options: str, in_whole: bool = False) -> bool:
-        """True if another connection with these options sees the last commit; with `in_whole`, and every page is
-        valid."""
+        """True if another connection, opened with these options of SQLite's URI, sees the last commit, and with
+        `in_whole` if every page is valid, too.
+        """
         with suppress(sqlite3.Error), closing(connect_beside(self.path, options)) as another:
             is_there = another.execute(_COUNTED).fetchall() == [(self._commits,)]
             return is_there and (not in_whole or another.execute("PRAGMA quick_check(1)").fetchall() == [("ok",)])

@@ -19,5 +19,7 @@ class StoreHealth(NamedTuple):
     reserve_lost: bool = False
 
     def may_be_mended(self, last_failed: bool) -> bool:
-        """True if another commit should be tried, to see if such a fault has ended."""
+        """True if another commit should be tried, to see if a fault that prevents storing has ended. `last_failed`: the
+        last commit failed.
+        """
         return len(self.faults) == self.reserve_lost and (self.reserve_lost or last_failed)

@@ -74,7 +74,9 @@ TABLES = {
 
 
 def refuse_unknown(path: str | os.PathLike[str], application: int, layout: int) -> None:
-    """Raises StoreError if a file with these header numbers cannot be used by this version."""
+    """Raises StoreError if a file with these numbers in its SQLite header, of the application and of the layout, cannot
+    be used by this version.
+    """
     if application == _BEFORE:
         raise StoreError(
             f"the database {path} is of a version of tolliver before the first release, which this one does not read; "

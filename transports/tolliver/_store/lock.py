@@ -80,7 +80,7 @@ class Lock:
 
     @property
     def is_sqlites(self) -> bool:
-        """True if SQLite's exclusive mode is the only lock."""
+        """True if the system has no other lock than SQLite's exclusive mode."""
         return self._beside is None
 
     def _take_beside(self) -> FileIO:
@@ -135,7 +135,7 @@ class Lock:
         return None
 
     def is_cut(self) -> bool:
-        """True if the log is shorter than when `lost` last checked it."""
+        """True if SQLite's log is shorter than when `lost` last checked it."""
         with suppress(OSError):
             return os.stat(self._log).st_size < self.log_size
         return False

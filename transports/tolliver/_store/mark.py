@@ -36,7 +36,9 @@ _write = getattr(os, "pwrite", _write_at_once)  # a single system call if there 
 
 
 class Mark:
-    """The mark file. `missing` is the number of confirmed commits that are missing, since the last `clear`."""
+    """File beside the database with the number of confirmed commits, which tells at opening that commits are missing.
+    `missing` is how many, since the last `clear`.
+    """
 
     def __init__(self, path: str, instance_id: UUID, commits: int) -> None:
         """Read the mark of the database `path`, in which the instance has `commits` commits."""
@@ -55,7 +57,7 @@ class Mark:
             self.missing = missing + max(0, before - commits)
 
     def _read(self) -> tuple[int, int]:
-        """Commits and missing commits in the mark; 0 if it is torn or another database's."""
+        """Number of commits and number of missing commits in the mark; 0 if it is torn or another database's."""
         assert self._file is not None
         data = os.read(self._file, _SIZE + _NOTE.size + _CHECK.size)
         body, note = _checked(_BODY, data[:_SIZE]), _checked(_NOTE, data[_SIZE:])
@@ -94,7 +96,7 @@ def _with_check(data: bytes) -> bytes:
 
 
 def _checked(shape: Struct, data: bytes) -> tuple[Any, ...] | None:
-    """The unpacked values; None if their checksum is wrong."""
+    """The values in `data`, unpacked by the Struct; None if their checksum is wrong."""
     whole = len(data) == shape.size + _CHECK.size and _with_check(data[: shape.size]) == data
     return shape.unpack(data[: shape.size]) if whole else None
 

@@ -95,7 +95,7 @@ class Share(NamedTuple):
         )
 
     def without(self, met: int) -> Share | None:
-        """The share without these bits; None if nothing is left."""
+        """The share without the messages whose bits are set in `met`; None if nothing is left."""
         left = self.bits & ~met
         return self.with_bits(left, self.parked_bits & left) if left else None
 
@@ -124,7 +124,7 @@ def places_of(bits: int) -> Iterable[int]:
 
 
 def mask(first: int, last: int, spans: Iterable[Span]) -> int:
-    """Bitmap of these seqs, for a batch from `first` to `last`."""
+    """Bitmap of the seqs in these spans, for a batch from seq `first` to `last`: its lowest bit is `first`."""
     bits = 0
     for low, high in spans:
         low, high = max(low, first), min(high, last)
@@ -155,8 +155,8 @@ def _questions(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
 def _meeting(
     ask: Callable[[int, int], Iterable[Sequence[int]]], place: int, spans: Iterable[Span]
 ) -> Iterator[tuple[Sequence[int], list[Span]]]:
-    """Rows that overlap any of the spans, each with those spans. `place` is the column of a row's first seq; its last
-    follows.
+    """Rows that overlap any of the spans, each with those spans. `place` is the index of the column with a row's first
+    seq; the next one has its last.
 
     `ask` returns the rows that overlap a range, in order.
     """
@@ -174,12 +174,16 @@ def _meeting(
 
 
 def _around(first: int, last: int, met: Sequence[Span]) -> Span:
-    """The span that covers the whole row, so that one statement can delete it with its neighbours; else (-1, first)."""
+    """The first of the spans `met` if that covers the whole row, from seq `first` to `last`, so that one statement can
+    delete it with its neighbours; else (-1, first).
+    """
     return met[0] if met[0][0] <= first and met[0][1] >= last else (-1, first)
 
 
 class Deliveries:
-    """The tables `batch` and `owed`. Every change runs inside the caller's transaction."""
+    """The tables `batch` and `owed`: the messages, and what each peer is owed of them. Every change runs inside the
+    caller's transaction.
+    """
 
     def __init__(
         self,
@@ -216,7 +220,7 @@ class Deliveries:
         return 0
 
     def ages(self, now: float) -> Iterator[tuple[int, float]]:
-        """(last seq, age in seconds) of at most a few dozen batches, ascending.
+        """Last seq, and age in seconds, of at most a few dozen batches, ascending.
 
         Only for display: after a damaged one the rest is left out.
         """
@@ -250,7 +254,8 @@ class Deliveries:
         held: Iterable[int],
         due: int | None = None,
     ) -> None:
-        """Store messages; `owners[i]` are the peer numbers for `messages[i]`, the same object if they are the same.
+        """Store messages; `owners[i]` are the peer numbers for `messages[i]`, the same object if they are the same;
+        `held` are the seqs of messages kept for connecting peers.
 
         `due` is the time at which all of them expire, by the store's clock. Raises sqlite3.IntegrityError for a seq
         that exists already.
@@ -390,7 +395,9 @@ class Deliveries:
             self._sparse.pop(first, None)
 
     def _thinned(self, first: int, last: int, met: Sequence[Span]) -> bool:
-        """Count messages of a batch as gone; True if all are."""
+        """Count the messages in the spans `met` as gone from the batch from seq `first` to `last`; True if all of it is
+        gone.
+        """
         hole = self._holes.setdefault(first, [last + 1 - first] * 2)
         hole[1] -= mask(first, last, met).bit_count()
         if hole[1] * 2 < hole[0]:
@@ -398,7 +405,7 @@ class Deliveries:
         return hole[1] <= 0 and not self._execute(_OWNERS, (first,)).fetchone()
 
     def _batches(self, spans: Iterable[Span]) -> Iterator[tuple[Sequence[int], list[Span]]]:
-        """Rows (first, last, checksum) of the batches that overlap the spans."""
+        """First seq, last seq and checksum of each batch that overlaps the spans, with those spans."""
         for row, met in _meeting(lambda low, high: self._execute(_BATCHES, (None, low, high)), 0, spans):
             if row[2] != batch_check(row[0], row[1]):  # its first or last seq is damaged
                 directory = self.directory(row[0])
@@ -419,7 +426,7 @@ class Deliveries:
         self._execute(_ORPHANS, ())
 
     def tidy(self, closing: bool = False) -> None:
-        """Rewrite batches of which less than half is owed; the newest ones only when the store closes."""
+        """Rewrite batches of which less than half is owed; the newest ones only when the store closes (`closing`)."""
         if not self._sparse:
             return
         newest = self._recent[0] if self._recent and not closing else _LAST_SEQ
@@ -443,7 +450,9 @@ class Deliveries:
     # Reading.
 
     def _batch(self, first: int) -> tuple[Directory | None, bytes]:
-        """Directory and bodies of a batch; directory None if its row is missing or unreadable (V9)."""
+        """Directory and bodies of the batch with this first seq; directory None if its row is missing or unreadable
+        (V9).
+        """
         if self._read is None or self._read[0] != first:
             self._read = None
             row = self._row(first, "directory, bodies")
@@ -454,12 +463,14 @@ class Deliveries:
         return self._read[1:]
 
     def directory(self, first: int) -> Directory | None:
-        """Directory of a batch, read without the bodies; None also if it is damaged."""
+        """Directory of the batch with this first seq, read without the bodies; None also if it is damaged."""
         directory = self._directory(first, self._row(first, "directory"))
         return directory if directory is not None and directory.whole else None
 
     def _row(self, first: int, columns: str) -> tuple[bytes, ...] | None:
-        """Columns of a batch's row; None if it is missing, or a page of it is unreadable."""
+        """These columns of the row of the batch with this first seq; None if it is missing, or a page of it is
+        unreadable.
+        """
         try:
             row = self._execute(f"SELECT {columns} FROM batch WHERE first_seq = ?", (first,)).fetchone()
         except sqlite3.DatabaseError as error:
@@ -469,7 +480,7 @@ class Deliveries:
         return row if row and all(type(value) is bytes for value in row) else None
 
     def _directory(self, first: int, row: tuple[bytes, ...] | None) -> Directory | None:
-        """Parse the directory of a batch. Damage is reported, once for each batch."""
+        """Parse the directory in the row of the batch with this first seq. Damage is reported, once for each batch."""
         try:
             directory = None if row is None else Directory(row[0])
         except (ValueError, TypeError, IndexError, struct_error):
@@ -501,7 +512,9 @@ class Deliveries:
         return rows
 
     def _waiting(self, share: Share, after_seq: int, most: int, holds: Holds | None) -> Sequence[int]:
-        """Indexes of sendable messages after the seq, at most `most`."""
+        """Indexes in their batch of the sendable messages of a share, at most `most`, above `after_seq` and not
+        held.
+        """
         start = max(0, after_seq + 1 - share.first_seq)
         if share.owed is None and share.parked is None and holds is None:  # the usual case
             return range(start, min(start + most, share.last_seq + 1 - share.first_seq))
@@ -511,7 +524,9 @@ class Deliveries:
         return [*islice(places_of(bits), most)]
 
     def _not_held(self, first: int, bits: int, holds: Holds) -> int:
-        """The bits without held messages. Only names are read for this (T-61)."""
+        """The bits without those of held messages, in the batch with this first seq. Only names are read for this
+        (T-61).
+        """
         directory = self.directory(first)
         held = [holds(channel, key) for channel, key, _ in directory.names] if directory is not None else []
         if directory is None or not any(held):
@@ -525,7 +540,9 @@ class Deliveries:
         return bits
 
     def _messages(self, share: Share, places: Sequence[int], most: int, one_at_least: bool) -> list[Row]:
-        """Messages at these indexes of a batch, at most `most` bytes in all."""
+        """Messages at these indexes of a share's batch, at most `most` bytes in all, but with `one_at_least` the first
+        in any case.
+        """
         directory, bodies = self._batch(share.first_seq)
         if directory is not None and directory.count == share.last_seq + 1 - share.first_seq and directory.whole:
             if share.size > most:
@@ -545,7 +562,7 @@ class Deliveries:
         return rows
 
     def listed(self, peer: int, after_seq: int, now: int) -> Generator[Listed]:
-        """Deliveries of a peer by seq. A damaged one has age 0, so that it does not expire (V9)."""
+        """Deliveries of a peer above `after_seq`, by seq. A damaged one has age 0, so that it does not expire (V9)."""
         with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
                 yield from self._listed(share, share.bits & -1 << max(0, after_seq + 1 - share.first_seq), now)
@@ -574,12 +591,13 @@ class Deliveries:
             )
 
     def next_due(self) -> int | None:
-        """Earliest time of expiry of deliveries sent with `expire_after`. Batches that are not owed any more are
-        ignored."""
+        """Earliest time of expiry, by the store's clock, of deliveries sent with `expire_after`; None without one.
+        Batches that are not owed any more are ignored.
+        """
         return next((due for _, due in self.expiring()), None)
 
     def expiring(self) -> Iterator[tuple[Listed, int]]:
-        """Deliveries with their own expiry, soonest first, each with its time."""
+        """Deliveries with their own expiry, soonest first, each with its time by the store's clock."""
         for first, due in self._execute(_DUE, ()).fetchall() if self._expires else ():
             for row in self._execute(_DUE_SHARES, (first,)).fetchall():
                 share = _share(row)
@@ -668,7 +686,9 @@ class Totals:
         self._run = (0, 0, 0, 0)  # adjacent whole batches of one peer: first and next seq, first and next id
 
     def whole(self, peer: int, first: int, last: int, first_id: int, size: int) -> None:
-        """Count a batch that one peer is owed in full: the usual case, and frequent in a backlog."""
+        """Count a batch, from seq `first` to `last`, that one peer is owed in full, with `size` bytes: the usual case,
+        and frequent in a backlog.
+        """
         known = self.peers[peer]
         if not known[0]:
             self.firsts[peer] = first
@@ -707,7 +727,7 @@ class Totals:
 
 
 def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
-    """Firsts and lasts of the runs of set bits; bit 0 stands for `first`."""
+    """First and last numbers of the runs of set bits, in two lists; bit 0 stands for `first`."""
     if bits & (bits + 1) == 0:  # the usual case: a single run from `first` on
         return [first], [first + bits.bit_length() - 1]
     numbers = range(first, first + bits.bit_length())
@@ -734,6 +754,8 @@ def _mean(share: Share) -> int:
 
 
 def _lost(share: Share, place: int) -> CorruptMessage:
-    """Placeholder for a damaged message, of which only the position is known (V9). Its size is the batch's average."""
+    """Placeholder for a damaged message at index `place` of a share's batch, of which only the position is known (V9).
+    Its size is the batch's average.
+    """
     wire_id = 0 if share.first_id is None else share.first_id + place
     return CorruptMessage(share.first_seq + place, wire_id, _mean(share))

@@ -22,7 +22,9 @@ _ZEROS = bytes(2**20)
 
 
 class Reserve:
-    """A file of `size` bytes next to the database `path`. `there` is True while it has its full size."""
+    """File that takes disk space in advance, for commits that store no message on a full disk: `size` bytes, next to
+    the database `path`. `there` is True while it has its full size.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = f"{path}.reserve"

@@ -30,7 +30,7 @@ _SHRINK_AGAIN = 10.0  # seconds until the next try to shrink, after a failure
 
 
 class Room:
-    """Disk space of the database `path`. `tell` is called when its state changes."""
+    """Watch on the free disk of the database `path`, with its reserve. `tell` is called when its state changes."""
 
     def __init__(self, path: str, min_free: int, tell: Tell) -> None:
         self._path = path
@@ -141,7 +141,7 @@ class Room:
         self._reserve.make()
 
     def restore(self, connection: sqlite3.Connection, is_news: bool = True) -> None:
-        """Create the reserve again if there is space for it. Never raises."""
+        """Create the reserve again if there is space for it; with `is_news` the operator is told. Never raises."""
         if self._reserve.there:
             return
         if not self._reserve.make():
@@ -176,7 +176,7 @@ class Room:
 
 
 def _copy_log(connection: sqlite3.Connection | None) -> bool:
-    """Copy the log into the database, so that it starts again. False if a reader prevents it."""
+    """Copy SQLite's log into the database, so that the log starts again. False if a reader prevents it."""
     if connection is not None:
         with suppress(sqlite3.Error):  # not enough space for that either
             [(busy, _frames, _copied)] = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()

@@ -54,7 +54,7 @@ class Undelivered:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A peer that the instance knows."""
+    """A peer that the database of an instance knows, as `scan` finds it."""
 
     peer: UUID
     pin: bytes | None

@@ -116,7 +116,7 @@ def _delete_sql(head: str, size: int) -> str:
 
 
 def _chunks(items: Sequence[_T]) -> Iterator[tuple[int, Sequence[_T]]]:
-    """Pieces of the items, each with the smallest of _SIZES that it fits into; none is larger than the largest."""
+    """Pieces of the items, each after the smallest of _SIZES that it fits into; none is larger than the largest."""
     for start in range(0, len(items), _SIZES[-1]):
         chunk = items[start : start + _SIZES[-1]]
         yield next(size for size in _SIZES if size >= len(chunk)), chunk
@@ -256,7 +256,7 @@ class SQLiteStore:
         return self._file.sync_seconds
 
     def news(self) -> list[tuple[NoticeKind, str]]:
-        """Notices for operators since the last call. May be called from any thread."""
+        """Notices for operators since the last call, each as kind and text. May be called from any thread."""
         news = []
         with suppress(IndexError):
             while True:
@@ -400,7 +400,9 @@ class SQLiteStore:
         return letters
 
     def _letters(self) -> tuple[list[tuple[int, int]], int]:
-        """(number, size) of each dead letter, and the next number. An unreadable table was reported by the opening."""
+        """Number and size in bytes of each dead letter, and the number of the next one. An unreadable table was
+        reported by the opening.
+        """
         sizes: list[tuple[int, int]] = []
         with suppress(sqlite3.DatabaseError, *MALFORMED):
             sizes += ((int(number), int(size)) for number, size in self._file.connection.execute(_LETTER_SIZES))
@@ -493,7 +495,7 @@ class SQLiteStore:
             self._execute(_delete_sql(head, size), [*fixed, *chunk, *[chunk[-1]] * (size - len(chunk))])
 
     def _number(self, peer: UUID) -> int:
-        """Small number that stands for the peer in all other tables. 0 is not used for a peer."""
+        """Small number that stands for the peer in all other tables; 0 stands for none."""
         number = self._peers.get(peer)
         if number is None:
             number = max(self._peers.values(), default=0) + 1
@@ -607,7 +609,9 @@ class SQLiteStore:
             self._execute(_PIN, (None, self._peers.get(op.peer, 0)))
 
     def _forget_peers(self, run: list[ForgetPeer]) -> None:
-        """Forget peers. The row of a peer that dead letters name stays, without its pinned key."""
+        """Forget the peers that this run of operations names. The row of a peer that dead letters name stays, without
+        its pinned key.
+        """
         numbers = {op.peer: self._peers.pop(op.peer) for op in run if op.peer in self._peers}
         spans = [(number, number) for number in numbers.values()]  # together, as each statement scans `handled`
         for table in ("owed", "peer_subscription", "held_subscription", "unsaid", "handled"):

@@ -154,7 +154,7 @@ class AsyncOutboundStream(OutboundStream):
             self._pulling = False
 
     async def _wanted(self) -> bool:
-        """Wait until elements may be pulled. Returns False when the stream has ended."""
+        """Wait until elements may be pulled from the source. Returns False when the stream has ended."""
         wakeup = self._awaited
         assert wakeup is not None, "a task that pulls has one"
         sent = self._sent

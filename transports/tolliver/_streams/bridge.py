@@ -139,7 +139,9 @@ def _overlap(one: Subscription, other: Subscription) -> bool:
 
 
 class _Held:
-    """Messages of one stream: those not passed on yet, and those in flight to the subscriber."""
+    """Messages that a bridge passes to one stream's subscriber: those not passed on yet, and those in flight, to be
+    acknowledged.
+    """
 
     def __init__(self) -> None:
         self._came: Iterator[tuple[Delivery, Run]] = iter(())

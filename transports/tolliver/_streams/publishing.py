@@ -31,7 +31,9 @@ _WILD = frozenset("*?[")
 
 
 class Publication:
-    """A name or pattern, and the source of its elements. `close()` withdraws it; running streams go on."""
+    """Publication of a program under a name or pattern: the source of its elements. `close()` withdraws it; running
+    streams go on.
+    """
 
     def __init__(
         self, name: str, source: Any, coding: Coding, element_size: int, withdraw: Callable[[Publication], None]
@@ -123,7 +125,7 @@ class OutboundCore(Protocol):
 
 
 class OutboundStream(ABC):
-    """One stream from us to a subscriber. A subclass has the loop that pulls from the source."""
+    """One stream from a publication of ours to a subscriber. A subclass has the loop that pulls from the source."""
 
     def __init__(
         self,
@@ -158,7 +160,8 @@ class OutboundStream(ABC):
     # Input from the peer.
 
     def requested(self, count: int) -> None:
-        """Add the subscriber's new demand. It also means that the subscriber has processed as many earlier elements.
+        """Add `count` elements to the subscriber's demand. That also means that the subscriber has processed as many
+        earlier elements.
 
         The exception is demand that raises the number in flight above its highest value so far: the window is then
         larger than the first grant was.
@@ -201,8 +204,9 @@ class OutboundStream(ABC):
         self._owner.flush_soon(self)
 
     def look(self) -> int:
-        """Send what is pending; returns the number of elements that may be pulled now (R-32), 0 if the stream is
-        over."""
+        """Send the pulled elements that are pending; returns the number of elements that may be pulled from the source
+        now (R-32), 0 if the stream has ended.
+        """
         self.flush()
         if self.over:
             self.credit = 0
@@ -221,7 +225,9 @@ class OutboundStream(ABC):
             self.flush_soon()
 
     def add_many(self, elements: Iterable[Any]) -> bool:
-        """Add pulled elements; those before an error are kept. False if the source had fewer than the credit."""
+        """Add pulled elements; those before an error are kept. False if the source had fewer of them than were asked
+        for.
+        """
         encode, before = self._publication.encode, len(self.pending)
         self.pending.extend(elements if encode is None else converted(encode, elements))
         pulled = len(self.pending) - before

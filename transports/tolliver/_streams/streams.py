@@ -57,7 +57,9 @@ Key = tuple[int, int]
 
 
 class BaseStreamsCore(BaseEndpoint, Generic[P]):
-    """Publications and subscriptions of one program, over any number of connections, without the waiting."""
+    """Running streams on any kind of loop, without the waiting: owns the hub, the publications, and the streams of all
+    connections.
+    """
 
     made_by = "create_streams"
     options: StreamsOptions
@@ -86,7 +88,9 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
 
     @abstractmethod
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> OutboundStream:
-        """Create an outbound stream and start pulling from the publication."""
+        """Create the stream `name` from the publication to a subscriber, who wants `grant` elements, and start
+        pulling.
+        """
 
     @abstractmethod
     def call_on_event(self, function: OnEvent) -> None:
@@ -95,7 +99,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     # Calls.
 
     def connect(self, remote: str | Remote) -> tuple[int, PendingCall[P]]:
-        """Start a connection; returns its cid, and the call that waits for its peer."""
+        """Start a dial; returns the cid of its connection, and the pending call that waits for its peer."""
         self.check_open()
         wanted = self.options.remote(remote)
         cid = self.hub.connect(wanted, monotonic())
@@ -105,7 +109,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         return cid, call
 
     def give_up(self, cid: int) -> None:
-        """Abandon a connection that is being made, because its caller stopped waiting."""
+        """Abandon the connection `cid`, which is being made, because its caller stopped waiting."""
         self.hub.give_up(cid, monotonic())
         self.run_actions()
 
@@ -151,7 +155,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         )
 
     def describe(self, name: str) -> str:
-        """Text for `repr`: listening addresses and connected peers."""
+        """Text for `repr` of the object of the class `name`: listening addresses and connected peers."""
         if not self._open:
             return f"<{name}, not open>"
         return f"<{name}{self._reach(len(self._peers))}>"
@@ -216,7 +220,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         self._on_event.get(type(action.event), self._on_frame)(action.cid, action.event)
 
     def _on_frame(self, cid: int, frame: Any) -> None:
-        """Process a frame of an extension (R-27)."""
+        """Pass a frame of an extension, received on the connection `cid`, to the application (R-27)."""
         peer = self._peers.get(cid)
         if peer is not None and self.options.on_frame is not None:
             self.hand_over(peer, frame)

@@ -43,8 +43,9 @@ class InboundCore(Protocol):
 
 
 def window_of(demand: int | None, prefetch: int | None) -> tuple[int, int]:
-    """(first grant, window) in elements, from arguments of which one or both may be None. Raises TypeError,
-    ValueError."""
+    """First grant and window, in elements, from the arguments `demand` and `prefetch` of `Streams.subscribe`, of which
+    one or both may be None. Raises TypeError, ValueError.
+    """
     if demand is not None:
         check_type("demand", demand, int, "a number of elements")
     if prefetch is not None:
@@ -61,7 +62,9 @@ def check_handler(handler: object) -> None:
 
 
 class InboundStream:
-    """One stream from a publisher to us, behind a Subscription, which documents its options."""
+    """One stream from a publisher to us: what was granted, and the elements that have come. Its public object is a
+    Subscription, which documents its options.
+    """
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class InboundStream:
         return bool(self._runs)
 
     def _grant(self) -> bool:
-        """Grant more elements if the window is empty enough; True if it did."""
+        """Ask the publisher for more elements if enough of the window is free; True if it did."""
         used = self._window - (self._granted - self._taken)
         most = 1 if self._window <= _SMALL else self._window - self._window // 2
         if self._window and not self.closed and used >= self._share(most):
@@ -182,7 +185,9 @@ class InboundStream:
         return False
 
     def _share(self, most: int) -> int:
-        """`most`, but at the beginning of a stream less: a quarter of the elements taken so far, and at least 1."""
+        """Number of elements to hand out at once: `most`, but at the beginning of a stream less, a quarter of the
+        elements taken so far, and at least 1.
+        """
         return max(1, min(most, self._taken // 4))
 
     def _request(self, count: int) -> None:

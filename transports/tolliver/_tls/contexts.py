@@ -46,7 +46,7 @@ def check_contexts(tls: ContextsTLS, alpn: str) -> PeerIdentity:
 
 
 def shake(client: Pump, server: Pump) -> tuple[Pump, Pump]:
-    """Do a handshake in memory. Raises the error of either side."""
+    """Do a handshake between two pumps in memory; returns both. Raises the error of either side."""
     for _ in range(_FLIGHTS):
         client.handshake()
         server.receive(client.outgoing())
@@ -56,7 +56,7 @@ def shake(client: Pump, server: Pump) -> tuple[Pump, Pump]:
 
 
 def refusal(error: TolliverError) -> str:
-    """Text for the reason of a failed handshake with ourselves."""
+    """Text for the reason, in `error`, of a failed handshake with ourselves."""
     cause = error.__cause__
     return verdict(cause) if isinstance(cause, ssl.SSLError) else str(cause or error)
 
@@ -167,7 +167,9 @@ def _look(looking: ssl.SSLContext, server: ssl.SSLContext) -> ssl.SSLObject:
 
 
 def _meet(name: str, dialling: ssl.SSLContext, server: ssl.SSLContext, names: list[str], alpn: str) -> PeerIdentity:
-    """Identity that both sides prove to each other. Raises CertificateError if a peer would refuse it."""
+    """Identity that our own two contexts prove to each other. `name` is that of `dialling` in texts, `names` are the
+    host names in our certificate, `alpn` is the protocol. Raises CertificateError if a peer would refuse it.
+    """
     if dialling.check_hostname and not names:
         raise CertificateError(
             "our own certificate of the contexts has no host name: make one with the names under which it is dialled"

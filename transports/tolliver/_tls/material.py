@@ -82,7 +82,7 @@ def read_file(path: Path) -> bytes:
 
 
 def called(load: Callable[[], T], name: str) -> T:
-    """Result of a user's function. Its exception becomes a CertificateError."""
+    """Result of a user's function, called `name` in texts. Its exception becomes a CertificateError."""
     try:
         return load()
     except KeyboardInterrupt:

@@ -139,7 +139,7 @@ class Pumps:
 
     @property
     def crl_next_update(self) -> float | None:
-        """Earliest end of our revocation lists, in seconds since 1970."""
+        """Earliest end of our revocation lists, in seconds since 1970; None without one."""
         return self._revoked.ends
 
     def succeed(self, old: Pumps) -> None:

@@ -284,7 +284,9 @@ class Pump:
 
     @property
     def _failure_cause(self) -> DialCause | None:
-        """The protocol that the peer speaks instead of TLS, if it is recognized."""
+        """Cause of a failure of TLS if the peer's first bytes are those of another protocol; None if they are not
+        recognized.
+        """
         failure = self._failure
         return failure.cause if isinstance(failure, ConnectionLost) and failure.cause in _NOT_TLS else None
 

@@ -200,24 +200,26 @@ class Breakdown:
 
 
 def words(error: ssl.SSLError) -> str:
-    """OpenSSL's reason as text. Some reasons have no name in `ssl`."""
+    """OpenSSL's reason for the error as text. Some reasons have no name in `ssl`."""
     return error.reason.replace("_", " ").lower() if error.reason else str(error)
 
 
 def is_abrupt_end(error: ssl.SSLError) -> bool:
-    """True if the transport ended without close_notify; CPython before 3.11.3 has no exception of its own for that."""
+    """True if the error says that the transport ended without close_notify; CPython before 3.11.3 has no exception of
+    its own for that.
+    """
     return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
 
 
 def verdict(error: ssl.SSLError) -> str:
-    """Text for the fault of a certificate: OpenSSL's reason, and advice."""
+    """Text for the fault of a certificate that the error tells: OpenSSL's reason, and advice."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         return words(error)
     return f"{error.verify_message.rstrip('.')}: {_REMEDIES.get(error.verify_code, NEW_CERTIFICATE)}"
 
 
 def fault_of_our_list(error: BaseException | None) -> str | None:
-    """Text for the fault of our revocation list; None if the error has another reason."""
+    """Text for the fault of our revocation list that the error tells; None if the error has another reason."""
     if not isinstance(error, ssl.SSLCertVerificationError) or error.verify_code not in _OUR_LIST:
         return None
     return f"{error.verify_message.rstrip('.')}: {_OUR_LIST[error.verify_code]}"
@@ -254,7 +256,7 @@ def contents(der: bytes) -> list[bytes]:
 
 
 def _element(der: bytes, at: int) -> tuple[int, int]:
-    """Start and end of the content of the DER element (tag, length, content) at `at`."""
+    """Offsets of start and end of the content of the DER element (tag, length, content) at `der[at]`."""
     length, start = der[at + 1], at + 2
     if length >= 0x80:  # long form: the low bits are the number of length bytes
         length_bytes = der[start : start + (length & 0x7F)]

@@ -37,7 +37,7 @@ AnyCodec: TypeAlias = Codec[T] | MessageClass[T]
 
 
 class Coding(NamedTuple):
-    """Functions of a codec; None for bytes, which need no conversion."""
+    """The two functions of a codec, to encode and to decode; None for bytes, which need no conversion."""
 
     encode: Callable[[Any], bytes] | None = None
     decode: Callable[[bytes], Any] | None = None

@@ -59,7 +59,7 @@ class Msgspec(Generic[T]):
 
 
 def _class_of(kind: Any) -> type | None:
-    """Class of which each value must be an instance; None if the type has no such class."""
+    """Class of which each value of the type `kind` must be an instance; None if the type has no such class."""
     if not isinstance(kind, type) or get_origin(kind) is not None or is_typeddict(kind):
         return None
     return None if kind.__module__ == "builtins" else kind

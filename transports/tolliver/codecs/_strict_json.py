@@ -35,5 +35,5 @@ def _finite(text: str) -> float:
 
 
 def name_of(kind: object) -> str:
-    """Name of a type, for texts."""
+    """Name of the type `kind`, for texts."""
     return kind.__name__ if isinstance(kind, type) and "[" not in repr(kind) else f"{kind!r:.100}"
