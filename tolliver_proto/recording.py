@@ -166,7 +166,7 @@ class Block(NamedTuple):
 
     @property
     def payload_offset(self) -> int:
-        """Position of the first frame in the file."""
+        """Offset of the block's first frame in the file, in bytes."""
         return self.offset + self.lead
 
 
@@ -267,14 +267,14 @@ def encode_group(local: UUID, blocks: Sequence[Gathered], *, base: int = 0, code
 
 
 class _Head(NamedTuple):
-    """A header whose checksum is right; its values may be unknown to this version."""
+    """Header as it stands in the file, with a checksum that is right; its values may be unknown to this version."""
 
     length: int
     values: dict[str, Any]
 
 
 def _read_head(data: bytes, pos: int, max_length: int) -> _Head | str:
-    """Returns the header at `pos`, or the text of its fault."""
+    """Returns the header at `data[pos]`, or the text of its fault, such as a block of more than `max_length` bytes."""
     values = BLOCK.unpack(data, pos)
     if values["magic"] != MAGIC:
         return "no block begins here"
@@ -371,7 +371,9 @@ def _read_table(head: _Head, table: bytes) -> list[dict[str, Any]] | str:
 
 
 def _opened(row: dict[str, Any], header: BlockHeader, offset: int, stored: bytes) -> Block | str:
-    """Returns a block of a group from its stored bytes, or the text of their fault."""
+    """Returns a block of a group from its row in the group's table and its stored bytes, which begin at `offset`; or
+    the text of their fault.
+    """
     if crc32(stored) != row["stored_crc32"]:
         return "the block's checksum is wrong"
     size = row["columns"] + row["payload"]
@@ -450,7 +452,7 @@ class Blocks:
         return item
 
     def finish(self) -> Damage | None:
-        """Ends the reading; returns the torn block at the end of the file, or None."""
+        """Ends the reading; returns the block that the end of the file has cut, or None if there is none."""
         rest = len(self._buffer)
         if self._stopped or not rest:
             return None
@@ -465,7 +467,9 @@ def _torn(offset: int, size: int) -> Damage:
 def read_blocks(
     chunks: Iterable[bytes | bytearray | memoryview], offset: int = 0, *, max_length: int = MAX_LENGTH
 ) -> Iterator[Block | Damage]:
-    """Yields all blocks of a recording in order, and damage in its place, as `Blocks` does."""
+    """Yields all blocks of a recording in order, and damage in its place, as `Blocks` does. The bytes begin at `offset`
+    of the file; a longer block than `max_length` bytes is damage.
+    """
     blocks = Blocks(offset, max_length=max_length)
     for chunk in chunks:
         blocks.feed(chunk)
@@ -617,7 +621,7 @@ class Index:
         return self.length == length and self.first == crc32(start[: BLOCK.size])
 
     def after(self, offset: int) -> Entry | None:
-        """Returns the first entry behind `offset`, at which a reader goes on after damage, or None."""
+        """Returns the first entry behind `offset`, at which a reader goes on after damage, or None if there is none."""
         return next((entry for entry in self.entries if entry.offset > offset), None)
 
 

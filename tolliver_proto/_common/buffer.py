@@ -57,9 +57,7 @@ class Buffer:
         self.pos = pos
 
     def gather(self, need: int) -> bool:
-        """Joins parts until `data[pos:]` has `need` bytes. Returns False, and notes the need, if so many have not
-        arrived.
-        """
+        """Joins parts until `data[pos:]` has `need` bytes. Returns False, and notes the need, if fewer have arrived."""
         if len(self.data) - self.pos >= need:
             self._need = 0
             return True

@@ -144,10 +144,10 @@ class ConnectionTable(Generic[L, A]):
         """Called when `size` bytes came in."""
 
     def _on_sent(self, link: L) -> None:
-        """Called when the socket has taken a Transmit."""
+        """Called when the socket has taken all bytes of the link's outstanding Transmit."""
 
     def _on_transmit(self, link: L) -> None:
-        """Called when a Transmit is handed to the socket."""
+        """Called when the action Transmit, with bytes of this link, is handed out."""
 
     # Life.
 
@@ -217,7 +217,7 @@ class ConnectionTable(Generic[L, A]):
     # Time.
 
     def next_timeout(self) -> float | None:
-        """Returns the time to call `handle_timeout`, in monotonic seconds, or None."""
+        """Returns the time to call `handle_timeout`, in monotonic seconds, or None if nothing is due."""
         first = self._timers.earliest()
         return first[0] if first else None
 

@@ -14,7 +14,9 @@ _COUNTS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 20
 
 
 class Histogram:
-    """Counts of numbers by ascending upper bounds; the last count is of the numbers above all bounds."""
+    """Distribution of a number: how many values were at most each of some ascending bounds and above the one before;
+    the last count is of the values above all bounds.
+    """
 
     __slots__ = ("bounds", "counts", "listeners", "sum")
 

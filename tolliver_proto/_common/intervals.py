@@ -24,7 +24,9 @@ BLOCK = 2**14  # numbers in a block: a block has at most half as many runs
 
 
 def _pieces(first: int, last: int) -> Sequence[tuple[int, int, int]]:
-    """Cuts a span at the block boundaries: (block, first, last), with numbers counted from the block's beginning."""
+    """Cuts the span from `first` to `last` at the boundaries of blocks of numbers: (block, first, last), with numbers
+    counted from the block's beginning.
+    """
     low, high = first // BLOCK, last // BLOCK
     if low == high:  # the usual case
         return ((low, first % BLOCK, last % BLOCK),)
@@ -36,7 +38,7 @@ def _pieces(first: int, last: int) -> Sequence[tuple[int, int, int]]:
 
 
 def _merged(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Joins neighbouring runs of the same count."""
+    """Joins neighbouring runs, (first, last, count) each, of the same count."""
     held: tuple[int, int, int] | None = None
     for run in runs:
         if held is not None and held[1] + 1 == run[0] and held[2] == run[2]:
@@ -83,7 +85,7 @@ def _in_bulk(firsts: Sequence[int], lasts: Sequence[int]) -> Iterator[tuple[int,
 
 
 class IntervalSet:
-    """A set of whole numbers."""
+    """A set of whole numbers, kept as spans (first, last), in blocks of numbers."""
 
     __slots__ = ("_blocks",)
 
@@ -144,7 +146,7 @@ class IntervalSet:
         return number
 
     def next_taken(self, number: int) -> int | None:
-        """Returns the first number, at or above this one, that is in the set, or None."""
+        """Returns the first number, at or above this one, that is in the set, or None if there is none."""
         for at in sorted(at for at in self._blocks if at >= number // BLOCK):
             taken = self._blocks[at].next_taken(max(0, number - at * BLOCK))
             if taken is not None:
@@ -179,12 +181,12 @@ class RefCounts:
         return block is not None and seq % BLOCK in block
 
     def count_of(self, seq: int) -> int:
-        """Returns the number of peers that the message is owed to."""
+        """Returns the number of peers that the message `seq` is owed to."""
         block = self._blocks.get(seq // BLOCK)
         return block.count_of(seq % BLOCK) if block is not None else 0
 
     def within(self, first: int, last: int) -> Iterator[Span]:
-        """Yields the spans of this range whose messages are owed to at least one peer."""
+        """Yields the spans between seq `first` and `last` whose messages are owed to at least one peer."""
         for at, low, high in _pieces(first, last):
             block = self._blocks.get(at)
             if block is not None:
@@ -210,7 +212,9 @@ class RefCounts:
                 self.add(firsts[inside], count, lasts[inside] + 1 - firsts[inside])
 
     def take(self, first: int, last: int) -> list[Span]:
-        """Counts one peer less for each message; returns the spans of messages that no peer is owed now."""
+        """Counts one peer less for each message from seq `first` to `last`; returns the spans of messages that no peer
+        is owed now.
+        """
         gone: list[Span] = []
         for at, low, high in _pieces(first, last):
             block = self._blocks.get(at)
@@ -221,18 +225,20 @@ class RefCounts:
         return gone
 
     def give(self, first: int, last: int) -> None:
-        """Counts one peer more for each message; at least one peer is owed each of them before."""
+        """Counts one peer more for each message from seq `first` to `last`; at least one peer is owed each of them
+        before.
+        """
         for at, low, high in _pieces(first, last):
             self._blocks[at].change(low, high, 1)
 
     def drop(self, first: int, last: int) -> None:
-        """Removes messages that were never stored, whatever their counts are."""
+        """Removes the messages from seq `first` to `last`, which were never stored, whatever their counts are."""
         while any(True for _ in self.within(first, last)):
             self.take(first, last)
 
 
 class _IntervalBlock:
-    """The spans of one block."""
+    """The spans of an IntervalSet within one block of numbers."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -300,7 +306,7 @@ class _IntervalBlock:
 
 
 class _CountBlock:
-    """The runs of one block, with their counts."""
+    """The runs of a RefCounts within one block of seqs, with the count of each."""
 
     __slots__ = ("_counts", "_firsts", "_lasts")
 
@@ -350,7 +356,9 @@ class _CountBlock:
         return self.change(first, last, -1)
 
     def change(self, first: int, last: int, by: int) -> list[Span]:
-        """Adds `by` (1 or -1) to the counts of the range; returns the spans whose count is zero now."""
+        """Adds `by` (1 or -1) to the counts from `first` to `last`, counted from the block's beginning; returns the
+        spans whose count is zero now.
+        """
         start = bisect_left(self._lasts, first)
         stop = bisect_right(self._firsts, last)
         runs: list[tuple[int, int, int]] = []

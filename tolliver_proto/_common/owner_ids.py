@@ -28,7 +28,9 @@ def is_queue(uuid: UUID) -> bool:
 
 
 def is_keeper(uuid: UUID) -> bool:
-    """True for the owner of kept messages, which are not waiting for any peer."""
+    """True for the UUID that stands for an owner in place of a peer: of messages kept by a pattern, which wait for no
+    peer.
+    """
     return uuid.int >> 64 == _KEEPERS
 
 

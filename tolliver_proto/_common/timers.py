@@ -13,7 +13,7 @@ from math import inf
 
 
 class Timers:
-    """Deadlines by key, in monotonic seconds."""
+    """Deadlines of a machine, each by a key that says its purpose, in monotonic seconds."""
 
     __slots__ = ("_heap", "_order", "deadlines", "first")
 
@@ -34,7 +34,7 @@ class Timers:
             heapify(self._heap)
 
     def set_earlier(self, key: Hashable, due: float) -> None:
-        """Sets the key's deadline, unless the key has an earlier one."""
+        """Sets the key's deadline to `due`, unless the key has an earlier one."""
         known = self.deadlines.get(key)
         if known is None or due < known[0]:
             self.set(key, due)
@@ -43,12 +43,12 @@ class Timers:
         self.deadlines.pop(key, None)
 
     def due(self, key: Hashable) -> float | None:
-        """Returns the key's deadline, or None."""
+        """Returns the key's deadline, or None if it has none."""
         known = self.deadlines.get(key)
         return None if known is None else known[0]
 
     def earliest(self) -> tuple[float, Hashable] | None:
-        """Returns the earliest deadline and its key, or None."""
+        """Returns the earliest deadline and its key, or None if there is none."""
         heap = self._heap
         while heap:
             due, order, key = heap[0]
@@ -60,7 +60,7 @@ class Timers:
         return None
 
     def pop_due(self, now: float) -> Hashable | None:
-        """Removes and returns a key that is due, or returns None."""
+        """Removes and returns a key whose deadline has passed, or returns None if there is none."""
         first = self.earliest() if self.first <= now else None
         if first is None or first[0] > now:
             return None

@@ -9,7 +9,7 @@ _ROUNDING = 1e-6  # of a token: else a pause could be too short for the clock to
 
 
 class TokenBucket:
-    """Tokens up to `burst`, refilled at `per_second`; each event spends one token."""
+    """Rate limit: tokens up to `burst`, refilled at `per_second`; each event spends one token."""
 
     __slots__ = ("_left", "_limit", "_rate", "_seen")
 

@@ -335,7 +335,7 @@ class Find:
     expiring: bool = False
 
     def ask(self, store: Store) -> list[Found]:
-        """The rows that the store answers. Raises StoreError."""
+        """Has the store carry out this search; returns the rows. Raises StoreError."""
         if self.expiring:
             return store.expiring(self.max_count)
         return store.find(self.peer, self.after_seq, self.max_count, self.min_age)

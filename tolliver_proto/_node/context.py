@@ -112,7 +112,7 @@ class Context(TableState[Link, Action]):
         self.closing = True
 
     def rule(self, acl: Acl) -> None:
-        """Applies these access rules from now on."""
+        """Applies these access rules from now on; the caller closes connections that they do not allow."""
         self.acl = acl
 
     def cause(self, link: Link, size: int) -> None:
@@ -122,7 +122,7 @@ class Context(TableState[Link, Action]):
             self.flooding[link] = None
 
     def gather(self, run: Deliver) -> None:
-        """Makes this run of deliveries the next action; until it is handed out, more can be added."""
+        """Makes `run`, deliveries for the same handlers, the next action; until it is handed out, more can be added."""
         self.run = run
         self.actions.append(run)
 

@@ -79,7 +79,7 @@ class PeerSubscriptions:
 
 
 class PeerStanding:
-    """Identity, pinned key and clones of a peer: the record that the part `links` keeps in each Peer."""
+    """Identity, pinned key and suspected clones of a peer: the record that the part `links` keeps in each Peer."""
 
     __slots__ = ("duel", "forgotten", "identity", "repins", "spki_sha256")
 
@@ -118,7 +118,9 @@ class Peer:
 
     @property
     def window(self) -> Window | None:
-        """Reader of the peer's outbox: that of its live link, or the outbox's own."""
+        """Window that reads the peer's outbox: that of its live link, or, for an owner that is no peer, the outbox's
+        own. None if there is neither.
+        """
         return self.link.sending.window if self.link is not None else self.outbox.reader
 
 
@@ -246,7 +248,7 @@ class Link(BaseLink):
 
     @property
     def up(self) -> bool:
-        """True if the link is established and the peer's live one."""
+        """True if the link is established, and the live one of its peer, on which messages are sent."""
         return self.sending.window is not None
 
     @property

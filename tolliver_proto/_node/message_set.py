@@ -200,7 +200,9 @@ class MessageSet:
     # Chains.
 
     def _compared(self, newest: int, checksum: int | None) -> Known:
-        """Compares the checksum with the newest message of the id, and with those moved aside."""
+        """Compares the checksum with that of the message at row `newest`, the newest of its id, and with those of
+        earlier ones of the id.
+        """
         number, message_id = self._peers[newest], self._ids[newest]
         if number & 1 or checksum in (None, self._checksums[newest]):
             return _YES

@@ -243,7 +243,8 @@ class Node:
             self._sender.unblock()
 
     def store_failed(self, batch_id: int, error: TolliverError, now: float | None = None) -> None:
-        """Reports that the Commit was not applied: all of it is undone, and removals are tried again later.
+        """Reports that the Commit with this id was not applied because of `error`: all of it is undone, and removals
+        are tried again later.
 
         If the disk was too full for messages, everything else goes in commits without messages until there is room
         again: acknowledged messages are removed at once, and connecting peers are not refused (D-13).
@@ -404,7 +405,9 @@ class Node:
         )
 
     def _age_of_oldest(self, peer: Peer) -> float | None:
-        """Seconds since the peer's oldest message was stored. Held messages count from when they may be sent (T-61)."""
+        """Seconds since the peer's oldest message was stored, None without one. Held messages count from when they may
+        be sent (T-61).
+        """
         outbox, window = peer.outbox, peer.window
         if not outbox.pending:
             return None
@@ -515,7 +518,7 @@ class Node:
         self._transmission.fetched(peer, rows, now)
 
     def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
-        """Reports that a Fetch failed; the node repeats it after a second."""
+        """Reports that the action Fetch for this peer failed with `error`; the node repeats it after a second."""
         self._transmission.fetch_failed(peer, error, now)
 
     @property
@@ -545,7 +548,7 @@ class Node:
         return self._own.subscribe(channel, key, now)
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Ends exactly this entry (T-26); a missing one is no error. `Stored` names the receipt."""
+        """Ends exactly this subscription (T-26); a missing one is no error. `Stored` names the receipt."""
         receipt = self._own.unsubscribe(channel, key, now)
         self._delivering.unsubscribed(channel, key)
         return receipt
@@ -644,7 +647,7 @@ class Node:
         return self._links.new_cid(now, address)
 
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
-        """Takes bytes from the connection."""
+        """Takes bytes that the socket of the connection `cid` has read."""
         self._links.receive_data(cid, data, now)
 
     def receive_eof(self, cid: int, now: float | None = None) -> None:
@@ -666,7 +669,9 @@ class Node:
         return self._links.next_timeout()
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
-        """Reports that a Dial failed: DialEnded follows if it is not repeated, DialFailed says why (T-73)."""
+        """Reports that the action Dial with this cid failed with `error`: DialEnded follows if it is not repeated,
+        DialFailed says why (T-73).
+        """
         self._links.dial_failed(cid, error, now)
 
     def forget_peer(self, uuid: UUID, now: float | None = None) -> Receipt:
@@ -712,7 +717,7 @@ class Node:
         self._remotes.connect(remote, now, dialect=dialect, keep_trying=keep_trying)
 
     def peer_at(self, remote: Remote) -> UUID | None:
-        """The connected peer that this remote led to last, over whichever connection; else None."""
+        """The connected peer that this remote led to last, over whichever connection; None if it is not connected."""
         return self._remotes.peer_at(remote)
 
     def disconnect(self, remote: Remote, now: float | None = None, block: bool = False) -> None:

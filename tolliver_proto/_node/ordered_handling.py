@@ -33,7 +33,7 @@ class Lanes(Generic[T]):
 
     @property
     def has_place(self) -> bool:
-        """True if one more item may begin."""
+        """True if fewer items than allowed have begun."""
         return len(self._at_work) < self._most
 
     @property

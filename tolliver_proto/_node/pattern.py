@@ -23,7 +23,7 @@ Judgement = tuple[Handler, ...] | Fate
 
 
 class Pattern:
-    """Base of all patterns: hooks that do nothing."""
+    """Base of all patterns, such as work queues: the hooks by which the node calls a pattern, which do nothing here."""
 
     # Messages.
 
@@ -100,8 +100,9 @@ class Pattern:
         stored."""
 
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
-        """Called with deliveries that the peer is not to get any more. Returns those to give up; the pattern moves the
-        others to another owner."""
+        """Called with the deliveries `found`, which the peer is not to get any more. Returns those to give up; the
+        pattern moves the others to another owner.
+        """
         return found
 
     def forgets(self, peer: Peer) -> None:
@@ -156,7 +157,7 @@ _HOOKS = tuple(name for name in vars(Pattern) if not name.startswith("_"))
 
 
 class Hooks:
-    """For each hook the patterns in use that override it, in the order of their first use."""
+    """Table of the node: for each hook the patterns in use that override it, in the order of their first use."""
 
     __slots__ = _HOOKS
 

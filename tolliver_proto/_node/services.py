@@ -27,7 +27,7 @@ from .store import Found, LoadedPeer, Operation, Row, StoredMessage
 
 
 class Services:
-    """Services for all patterns of a node. The tables are the node's own: patterns only read them."""
+    """Calls and tables that the node has for its patterns. The tables are the node's own: patterns only read them."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -72,7 +72,7 @@ class Services:
         self._parts.context.due[name] = due
 
     def after_commit(self, go_on: GoOn) -> None:
-        """Calls `go_on` once the gathering commit is durable, or with the error that prevented it."""
+        """Calls `go_on` once the commit that collects changes now is durable, or with the error that prevented it."""
         self._parts.commits.batch.then.append(go_on)
 
     def at_commit(self, call: Callable[[], None], stores: bool) -> None:

@@ -13,7 +13,9 @@ _HALF = 2**32
 
 
 class WaitingFrames:
-    """Frames for one connection above its high-water mark: requests with their ids, and replies."""
+    """Frames that wait until a connection with too many unsent bytes can take them: requests with their ids, and
+    replies.
+    """
 
     __slots__ = ("_frames", "size")
 

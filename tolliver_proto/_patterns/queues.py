@@ -296,7 +296,7 @@ class Queues(Pattern):
         self._look_at(queue)
 
     def _look_at(self, queue: WorkQueue) -> None:
-        """Schedules giving jobs of this queue to workers, in the next turn."""
+        """Schedules, for the next turn, that jobs of this queue are given to workers."""
         self._unassigned[queue.channel] = None
         self._kernel.ask_turn(self)
 
@@ -348,7 +348,7 @@ class Queues(Pattern):
         self._look_at(self._queues[messages[0].channel])  # a worker may have come while the commit ran
 
     def _look_at_workers(self, queue: WorkQueue) -> None:
-        """Updates the workers that may get jobs; returns the jobs of all others to the queue."""
+        """Looks which peers may get jobs of this queue now; returns the jobs of all others to the queue."""
         queue.changed = False
         queue.ready = []
         for peer in self._kernel.peers_with(queue.subscription):
@@ -397,7 +397,7 @@ class Queues(Pattern):
         return [one for one in found if one.channel == queue.channel and self._is_job(peer, one)]
 
     def _count_jobs(self, queue: WorkQueue, worker: Worker) -> None:
-        """Counts the jobs that an earlier run gave to the worker, which gets no more before."""
+        """Counts the jobs that the worker has from an earlier opening; until that is done, it gets no more."""
         if worker.is_searched:
             return
         worker.is_searched = True

@@ -23,7 +23,7 @@ from .value_index import Name
 
 
 class _Copies:
-    """Copies that wait for one peer."""
+    """Copies of last values that wait for one peer, and the search for those that it wants no more."""
 
     __slots__ = ("is_searched", "search_again", "seqs", "wanted")
 

@@ -105,7 +105,7 @@ H = TypeVar("H", bound=BaseHost)
 
 
 class End(Generic[H]):
-    """One end of a connection: the bytes on their way to this end, and its state."""
+    """One end of a simulated connection: the bytes on their way to this end, and its state."""
 
     def __init__(self, host: H, cid: int, witness: AnyWitness) -> None:
         self.host = host

@@ -35,7 +35,7 @@ Told = Callable[[TolliverError | None], object]
 
 
 class Stage(Protocol):
-    """The calls of the simulated world that an App needs."""
+    """The calls of the simulated world that an App makes."""
 
     def call(
         self, app: App, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None, **named: Any
@@ -371,7 +371,7 @@ class AppQueue:
         return token
 
     def cancel(self, numbers: Iterable[int] | None = None) -> Receipt:
-        """Gives up jobs by their numbers, or all jobs."""
+        """Gives up jobs by their numbers, or all jobs (None)."""
         receipt: Receipt = self._app._call("cancel_jobs", self.channel, numbers, of=Queues)
         return receipt
 

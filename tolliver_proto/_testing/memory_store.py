@@ -55,7 +55,9 @@ from .._wire.events import Subscription
 
 
 class _Peer:
-    """Rows of one peer: the seqs that it is owed, in order, the parked ones, its lists and its pin."""
+    """Rows of the store about one peer: the seqs that it is owed, in order, the parked ones, its subscriptions and its
+    pinned key.
+    """
 
     def __init__(self) -> None:
         self.seqs: list[int] = []

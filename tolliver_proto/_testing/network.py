@@ -26,7 +26,9 @@ _MINUTE = 60.0  # seconds after which a burst is forgotten
 
 
 class Network(AdapterLoop[H]):
-    """Simulated adapters with connections between them and disks."""
+    """Simulated adapters, with the connections between them and their disks. It moves the bytes, with delays, and ends
+    connections.
+    """
 
     _revision = Revision.DRAFT_2
 

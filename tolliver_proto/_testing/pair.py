@@ -40,7 +40,7 @@ class Side:
 
     @property
     def error(self) -> TolliverError | None:
-        """The error that ended the connection, or None."""
+        """The error that ended the connection, None before its end and after an orderly one."""
         last = self.events[-1] if self.events else None
         return last.error if isinstance(last, Closed) else None
 

@@ -31,7 +31,7 @@ Lists = defaultdict[UUID, set[Subscription]]
 
 
 class _Commit:
-    """The rows and list entries of one commit that concern last values."""
+    """Rows and subscriptions in one commit that concern last values."""
 
     def __init__(self) -> None:
         self.rows: Counter[tuple[UUID, Name, bytes]] = Counter()  # messages that were stored for a peer

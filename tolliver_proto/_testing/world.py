@@ -66,7 +66,7 @@ class Copy:
 
 
 class Host(BaseHost):
-    """One instance with its ledger, which survives crashes as the store does."""
+    """One simulated instance with its ledger, which survives crashes as its store does."""
 
     def __init__(self, name: str, ledger: Ledger, store: MemoryStore, limits: Limits, version: int) -> None:
         super().__init__(name, ledger.uuid, store, limits, version)

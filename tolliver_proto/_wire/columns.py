@@ -20,7 +20,9 @@ WORD = 2**64
 
 
 class Column(NamedTuple):
-    """Unsigned numbers of `width` bytes each, in network order; with width 0 all numbers are zero."""
+    """Unsigned numbers in the columns of a recorded block, `width` bytes each, in network order; with width 0 all
+    numbers are zero.
+    """
 
     width: int
     data: bytes

@@ -103,7 +103,7 @@ def _speaks_no_other(_version: int) -> bool:
 
 
 def _spent(bucket: TokenBucket, now: float) -> float:
-    """Spends a token and returns 0.0, or returns the seconds until there is one."""
+    """Spends a token of the rate limit and returns 0.0, or returns the seconds until there is one."""
     pause = bucket.pause(now)
     if not pause:
         bucket.spend(now)

@@ -120,7 +120,7 @@ class _Scanner:
         return Whole(len(sizes), pos, 1)
 
     def _acks(self, data: bytes | bytearray | memoryview, pos: int) -> int:
-        """Returns the number of whole acks from `pos` on, at most `_ACKS`."""
+        """Returns the number of whole acks from `data[pos]` on, at most `_ACKS`."""
         size = self._ack_size
         last = max(pos, len(data) - size + 1)  # after the last place at which a whole ack may begin
         codes = bytes(data[pos : min(pos + _ACKS * size, last) : size])
@@ -154,7 +154,7 @@ class _Scanner:
         return end
 
     def _is_possible(self, reading: Reading) -> bool:
-        """True if all lengths in sight are within the format's own maxima."""
+        """True if all lengths that the reading has are within the format's own maxima."""
         return all(
             reading.values[part] <= (self._max_body if part == "body" else self._max_name) for part in reading.places
         )

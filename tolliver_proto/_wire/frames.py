@@ -168,7 +168,7 @@ class Encoder:
 
     @property
     def entry_overhead(self) -> int:
-        """Bytes of a handshake's subscription without its names."""
+        """Bytes that a subscription takes in a handshake, without its names."""
         return self._layout.entry.size
 
     @property
@@ -468,7 +468,7 @@ def _number(value: int, maximum: int, what: str) -> None:
 
 
 class _Handshake:
-    """A handshake whose head is parsed and whose entries are coming in."""
+    """Handshake frame that is being read: its head is parsed, and its subscriptions are coming in."""
 
     __slots__ = ("count", "head", "kind", "offset", "size", "subscriptions", "wanted")
 

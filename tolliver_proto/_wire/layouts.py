@@ -167,7 +167,9 @@ class Shape:
 
 
 class ControlForm(NamedTuple):
-    """Form of a control body: the prefix, the count of entries if the layout has one, the entries."""
+    """Layout of a control message's body: the prefix, the count of subscriptions if the layout has one, the
+    subscriptions.
+    """
 
     prefix: bytes
     kind: ControlType
@@ -177,7 +179,9 @@ class ControlForm(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Layout:
-    """Bytes of one revision. Every head begins with the one-byte frame code (T-01)."""
+    """Everything about the bytes of one revision, as data: codes, shapes of frames, control bodies, limits. Every head
+    begins with the one-byte frame code (T-01).
+    """
 
     codes: Mapping[type, int]
     """Codes of frames. A layout without Ack has no reliable messages: the ids of its messages mean nothing."""

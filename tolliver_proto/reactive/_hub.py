@@ -110,7 +110,9 @@ class Hub(ConnectionTable[_Link, Action]):
         return failure_of(ConnectionLost(stands, DialCause.NO_ANSWER), link.first, DialCause.STREAMS)
 
     def give_up(self, cid: int, now: float | None = None) -> None:
-        """Ends a dial for which the application waits no longer; PeerDown has the reason of `why_not_up`."""
+        """Ends the dial of the connection `cid`, for which the application waits no longer; PeerDown has the reason of
+        `why_not_up`.
+        """
         self._state.tick(now)
         failure = self.why_not_up(cid)
         if failure is not None:
@@ -120,7 +122,7 @@ class Hub(ConnectionTable[_Link, Action]):
         self.goodbye(cid, "given up")
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
-        """Begins the connection of a transport that stands, and proved this identity."""
+        """Begins the connection `cid`, whose transport stands and has proved this identity."""
         self._state.tick(now)
         link = self._links.get(cid)
         if link is None or link.state is not LinkState.CONNECTING:
@@ -214,7 +216,9 @@ class Hub(ConnectionTable[_Link, Action]):
         connection.send(frame)
 
     def goodbye(self, cid: int, reason: str = "", now: float | None = None) -> None:
-        """Ends a connection in order; a transport that does not stand yet is aborted."""
+        """Ends the connection `cid` in order, with this reason for the peer; a transport that does not stand yet is
+        aborted.
+        """
         self._state.tick(now)
         link = self._links.get(cid)
         if link is None:
@@ -402,7 +406,7 @@ class Hub(ConnectionTable[_Link, Action]):
         return link.connection
 
     def _read_if_told(self, cid: int, connection: Connection) -> None:
-        """Marks the link as readable if a call has made an event."""
+        """Has the events of this connection read in the next turn if a call has made one."""
         if connection.has_events:
             self._readable[self._links[cid]] = None
 

@@ -15,7 +15,9 @@ ONE_BYTE = 0x7F
 
 
 class Ids:
-    """The ids from 1 on. `highest` is the highest id that was ever used."""
+    """Ids of the streams that we subscribe to on one connection, from 1 on, each in use or free. `highest` is the
+    highest id that was ever used.
+    """
 
     def __init__(self) -> None:
         self.highest = 0
@@ -31,14 +33,14 @@ class Ids:
         return self.highest
 
     def ended(self, subscriber_id: int) -> None:
-        """Frees an id that saw its terminal: no signal can come for it."""
+        """Frees an id whose last frame, OnComplete or OnError, has come: no frame can come for it."""
         heappush(self._ended, subscriber_id)
 
     def cancelled(self, subscriber_id: int) -> None:
         self._cancelled[subscriber_id] = None
 
     def late_end(self, subscriber_id: int) -> None:
-        """Frees a cancelled id at once, as its terminal has come."""
+        """Frees the id of a stream that we have cancelled at once, as its OnComplete or OnError has come."""
         if subscriber_id in self._cancelled:
             del self._cancelled[subscriber_id]
             self.ended(subscriber_id)

@@ -47,7 +47,9 @@ class Kind(Member):
 
 @frozen
 class Form:
-    """One frame type: its number, its class, and its fields in wire order, which are the class's first parameters."""
+    """Encoding of one frame type: its number, its class, and its fields in wire order, which are the class's first
+    parameters.
+    """
 
     code: int
     frame: type
@@ -55,7 +57,9 @@ class Form:
 
 
 class Layout:
-    """A table of frame types. Raises LocalProtocolError for a duplicate number or class."""
+    """Table of the frame types that a connection has, which its codec reads. Raises LocalProtocolError for a duplicate
+    number or class.
+    """
 
     def __init__(self, forms: Iterable[Form]) -> None:
         self.forms: tuple[Form, ...] = tuple(forms)

@@ -16,7 +16,9 @@ from ._limits import Limits
 
 
 class Output:
-    """Buffer that takes frames and gives one unit of bytes."""
+    """Buffer of what one connection has to send: takes frames, and gives their bytes as one unit. Its size tells
+    whether sources must wait.
+    """
 
     def __init__(self, limits: Limits, layout: Layout) -> None:
         self.layout = layout
@@ -53,7 +55,9 @@ class Output:
         return units
 
     def congested(self, buffered: int) -> bool:
-        """True if pulling has to wait: from high water on, until low water is reached (backpressure, R-32)."""
+        """True if pulling from sources has to wait: from high water on, until low water is reached (backpressure,
+        R-32). `buffered` counts the bytes that the adapter has not written.
+        """
         waiting = self.unsent + buffered
         if waiting >= self.limits.high_water:
             self._congested = True

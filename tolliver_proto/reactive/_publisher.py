@@ -52,7 +52,7 @@ class Publisher:
         return True
 
     def use_layout(self) -> None:
-        """Makes the heads of all streams by the output's table, which has changed."""
+        """Makes the first bytes of all streams' frames again, as the layout of the output has changed."""
         for subscriber_id, stream in self._streams.items():
             self._use_layout(subscriber_id, stream)
 
@@ -95,7 +95,7 @@ class Publisher:
         return stream.demand if stream else 0
 
     def end(self) -> list[Cancel]:
-        """Ends all streams with the connection (R-29, R-30); returns their events."""
+        """Ends all streams with the connection (R-29, R-30); returns a Cancel for each."""
         ended = [Cancel(subscriber_id) for subscriber_id in self._streams]
         self._streams.clear()
         return ended
@@ -183,7 +183,9 @@ class Publisher:
 def _framed(
     subscriber_id: int, size: int, elements: Sequence[bytes], max_packed: int
 ) -> Iterator[OnNext | OnNextPacked]:
-    """Makes the frames of a run one by one, for a table without `heads`."""
+    """Yields the frames of elements one by one, for a layout for which `_runs` cannot write them. `size` is that of an
+    element in bytes, 0 if sizes differ; `max_packed` is the most bytes of a packed frame.
+    """
     run = max(1, max_packed // size) if size else 1
     for start in range(0, len(elements), run):
         packed = tuple(elements[start : start + run])

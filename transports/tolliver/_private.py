@@ -94,7 +94,7 @@ def make_private(descriptor: int) -> None:
 
 
 def give_to_owner_of(path: str | os.PathLike[str], descriptor: int) -> None:
-    """Give a file that root creates beside `path`, and has open as `descriptor`, to the owner of `path`, as SQLite
+    """Give a file that root creates next to `path`, and has open as `descriptor`, to the owner of `path`, as SQLite
     does.
     """
     if hasattr(os, "geteuid") and os.geteuid() == 0:

@@ -79,7 +79,7 @@ class Kept:
         return self.owed == 1 < self.owners
 
     def disclaim(self, peer: Peer) -> None:
-        """Removes the peer from the recipients, as the commit of the claim failed."""
+        """Removes the peer from the recipients, as the commit that made it one has failed."""
         assert self.excluded is not None
         self.excluded.remove(peer)
         self.owed -= 1

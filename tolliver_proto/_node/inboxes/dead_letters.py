@@ -56,7 +56,7 @@ class Letters:
         return gone
 
     def take_out(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Removes the letters with these numbers that exist; returns their sizes in bytes by number."""
+        """Removes the dead letters with these numbers that exist; returns their sizes in bytes by number."""
         gone = {number: self._sizes.pop(number) for number in dict.fromkeys(numbers) if number in self._sizes}
         self._bytes -= sum(gone.values())
         return gone
@@ -128,7 +128,7 @@ class DeadLetters:
         )
 
     def _keep_letter(self, letter: DeadLetter) -> None:
-        """Stores the letter, and in the same commit removes the oldest ones beyond the limits (T-47)."""
+        """Stores the dead letter, and in the same commit removes the oldest ones beyond the limits (T-47)."""
         number = self.numbers.add(letter.size)
         self._commits.batch.operations.append(AddDeadLetter(replace(letter, number=number)))
         self._undo(number, None)
@@ -181,7 +181,7 @@ class DeadLetters:
             self.count_attempt(self._peers[peer], key, self._limits.max_attempts)
 
     def replay(self, letters: Iterable[DeadLetter]) -> int:
-        """Delivers dead letters to the handlers that match now; returns how many."""
+        """Delivers dead letters to the handlers that match now; returns how many were delivered."""
         letters = listed("letters", letters)
         for letter in letters:
             check_type("letters", letter, DeadLetter, _LETTERS)

@@ -17,7 +17,9 @@ from ..message_set import Handled, Known, MessageSet
 
 
 class DedupeCache:
-    """The last `size` handled messages, and the messages being handled or stored as handled."""
+    """Memory by which copies of messages are recognized: the last `size` handled messages, and those being handled or
+    stored as handled.
+    """
 
     def __init__(self, size: int, known: Iterable[Handled] = ()) -> None:
         """Takes over a `MessageSet` of the right capacity without a copy."""
@@ -107,7 +109,7 @@ class DedupeCache:
 
     @property
     def next_expiry(self) -> float | None:
-        """Time at which the first derived identity expires, in seconds of the node's clock."""
+        """Time at which the first derived identity expires, in seconds of the node's clock; None without one."""
         return next(iter(self._used.values())) + REMEMBERED if self._used else None
 
     def expire(self, now: float) -> list[UUID]:

@@ -141,7 +141,9 @@ class Delivering:
             self._credit.end_bound(self._credit.bounds.pop(handler))
 
     def unsubscribed(self, channel: str, key: str) -> None:
-        """Drops the messages that waited for a subscription which the application has ended."""
+        """Drops the messages that waited for a subscription to this channel and key, which the application has
+        ended.
+        """
         self._opening.unsubscribed(Subscription(channel, key), self._context.now)
         self._context.judgements.clear()
         self._drop_unwanted()
@@ -299,7 +301,9 @@ class Delivering:
                 self.on_message(link, message)
 
     def _on_handlers_timeout(self, _subject: None) -> None:
-        """Ends the wait for handlers: kept messages without one are left to their senders (T-50)."""
+        """Ends the wait for handlers after the opening: messages that were kept for one which has not come are left to
+        their senders (T-50).
+        """
         self._hand_out_kept()
 
     def _on_subscriptions_timeout(self, _subject: None) -> None:

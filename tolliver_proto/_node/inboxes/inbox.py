@@ -49,7 +49,7 @@ class Opening:
         self._ended: set[Subscription] = set()
 
     def is_unwanted(self, channel: str, key: str, now: float) -> bool:
-        """True if no subscription to this name will come any more."""
+        """True if no subscription to this channel and key will come any more."""
         return now >= self.subscriptions_due or any(pair in self._ended for pair in matching(channel, key))
 
     def unsubscribed(self, subscription: Subscription, now: float) -> None:
@@ -152,7 +152,7 @@ class Inbox:
         self.asked_at: float = -inf  # time of the last request to resend such messages
 
     def find(self, message: Message) -> Delivery | None:
-        """The held delivery of the same message, if there is one."""
+        """The delivery of the same message that is handed out and not settled, None without one."""
         held = self.held.get(message.message_id)
         if held is not None and held.message == message:
             return held
@@ -188,7 +188,9 @@ class Inbox:
         return True
 
     def set_overdue(self, delivery: Delivery) -> None:
-        """Lets a copy of this delivery be handed out too. The delivery keeps its credit."""
+        """Lets a copy of this message be handed out too, as its handler takes too long. The delivery keeps its
+        credit.
+        """
         self._unlink(delivery)
         self.held[delivery] = delivery
 

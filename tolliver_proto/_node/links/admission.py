@@ -13,7 +13,7 @@ from ..context import Context
 
 
 class HandshakeGate:
-    """Decides which peer may connect."""
+    """Decides which peer may connect: by its certificate, the pinned keys and the access rules."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

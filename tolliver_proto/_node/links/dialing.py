@@ -188,7 +188,7 @@ class Dialer:
         return False if False in said else True if True in said else None
 
     def strangers(self) -> Iterator[Dialect]:
-        """Dialects of the remotes whose peer is unknown yet."""
+        """Dialects of the remotes whose peer is not known yet."""
         return (dialled.dialect for dialled in self._remotes.values() if dialled.peer is None)
 
     def dialect_of(self, remote: Remote) -> Dialect:

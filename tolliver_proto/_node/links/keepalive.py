@@ -77,7 +77,7 @@ class KeepAlive:
         return True
 
     def is_mute(self, link: Link) -> bool:
-        """True if the peer of this link cannot be asked for an answer."""
+        """True if the peer of this link gives no answer to a probe, so that it cannot be asked."""
         return not self._may_ask or self._wants_probes(link)
 
     def ask(self, link: Link, now: float) -> None:

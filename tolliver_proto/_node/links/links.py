@@ -197,7 +197,9 @@ class Links(ConnectionTable[Link, Action]):
                 self._counts["stray_acks"] += 1  # T-44
 
     def _on_alive(self, link: Link) -> None:
-        """Records an answered probe; a newer connection that waits for that is decided now (T-70)."""
+        """Records that the peer has answered a probe. If a newer connection of the same peer waits for that, it is
+        decided now (T-70).
+        """
         assert link.peer is not None
         duel = link.peer.links.duel
         if duel.waiting is not None and link.peer.link is link:
@@ -304,7 +306,7 @@ class Links(ConnectionTable[Link, Action]):
             self._forget(link)
 
     def refuse(self, link: Link, error: TolliverError) -> None:
-        """Ends the link without a frame (T-67); callers that asked for the connection get `error`."""
+        """Ends the link without a frame of the protocol (T-67); callers that asked for the connection get `error`."""
         link.error = error
         self.end(link)
 
@@ -445,7 +447,9 @@ class Links(ConnectionTable[Link, Action]):
             )
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
-        """Begins the handshake: the transport stands, and `identity` is what its certificate proves."""
+        """Begins the handshake of the connection `cid`, whose transport stands; `identity` is what its certificate
+        proves, None for a plain connection.
+        """
         self._context.tick(now)
         link = self._links.get(cid)
         if link is None or link.state is not LinkState.CONNECTING:
@@ -502,7 +506,9 @@ class Links(ConnectionTable[Link, Action]):
             pattern.sent(link)
 
     def dial_failed(self, cid: int, error: TolliverError, now: float | None = None) -> None:
-        """Reports that a Dial failed: DialEnded follows if it is not repeated, DialFailed says why (T-73)."""
+        """Reports that the Dial with this cid failed with `error`: DialEnded follows if it is not repeated, DialFailed
+        says why (T-73).
+        """
         self.lost(cid, error, now)
 
     def link_to(self, remote: Remote) -> Link | None:
@@ -510,7 +516,7 @@ class Links(ConnectionTable[Link, Action]):
         return None if peer is None else peer.link
 
     def read(self, link: Link) -> None:
-        """Handles the events of a connection, as many as one turn allows."""
+        """Handles the events of a connection, in order, as many as one turn allows."""
         connection = link.connection
         assert connection is not None
         acked: dict[int, tuple[int, int]] = {}

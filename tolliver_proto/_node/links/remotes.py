@@ -27,7 +27,7 @@ _OURS = "make a new one with the same UUID, and call reload_tls()"
 
 
 class Remotes:
-    """Calls of the application about connections."""
+    """The application's calls about remotes: to connect, to disconnect, and to set who may."""
 
     def __init__(
         self,

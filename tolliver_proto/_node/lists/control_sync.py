@@ -40,7 +40,7 @@ class ControlSync:
         self.overdue: bool = False  # the answer to the probe is late, but input of the peer may still be unread
 
     def announced(self, subscriptions: Iterable[Subscription]) -> None:
-        """Starts from the list that a handshake just sent: that list replaces all changes in flight."""
+        """Begins again from the subscriptions that a handshake just sent: they replace all changes in flight."""
         self.drop()
         self._announced = frozenset(subscriptions)
         self._changed.clear()
@@ -79,7 +79,7 @@ class ControlSync:
         return wire_id
 
     def frame(self, wire_id: int) -> Subscribe | Unsubscribe | None:
-        """Returns the unacknowledged control message with this wire id, or None."""
+        """Returns the unacknowledged control message with this wire id, or None if there is none."""
         return self._frames.get(wire_id)
 
     @property

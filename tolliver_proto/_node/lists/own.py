@@ -122,7 +122,7 @@ class OwnList:
         link.lists.control.insist(peer.lists.unsaid)
 
     def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Subscribes to all peers, across restarts."""
+        """Subscribes to this channel and key at all peers, across restarts. `Stored` names the receipt."""
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
         if is_derived(self._context.instance_id):
@@ -151,7 +151,7 @@ class OwnList:
             )
 
     def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Removes exactly this entry (T-26); a missing entry is no error. `Stored` names the receipt."""
+        """Removes exactly this subscription (T-26); a missing one is no error. `Stored` names the receipt."""
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
         if subscription in self.entries:

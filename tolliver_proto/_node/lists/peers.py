@@ -192,7 +192,9 @@ class PeerLists:
             self.hold(peer, peer.lists.held)
 
     def _end_holds(self, peer: Peer, ended: set[Subscription]) -> None:
-        """Ends these holds. If the commit fails, a later commit stores the list."""
+        """Ends the hold of these subscriptions: no more messages are kept for them. If the commit fails, a later commit
+        stores the list.
+        """
         self.hold(peer, {one: until for one, until in peer.lists.held.items() if one not in ended})
         self._commits.batch.lists[peer] = None
         self._give_up_held(peer, ended)
@@ -221,7 +223,7 @@ class PeerLists:
         self._commits.searches.begin(peer.uuid, take, lambda _error: None)
 
     def load(self, peer: Peer, known: LoadedPeer) -> None:
-        """Takes the peer's holds and unacknowledged unsubscribes from the store, at the start."""
+        """Takes the peer's held subscriptions and unacknowledged unsubscribes from the store, at the opening."""
         lists, now = peer.lists, self._context.now
         lists.stored = True
         lists.held = {one: now + self._policy.unsubscribed_hold - age for one, age in known.held.items()}
@@ -342,7 +344,9 @@ class PeerLists:
         return waits
 
     def store_with_list(self, peer: Peer) -> bool:
-        """True if a pattern has messages for the peer, which the same commit stores."""
+        """Asks the patterns for messages for the peer, which the commit of its list stores, too; True if there are
+        any.
+        """
         stores = [pattern.with_list(peer) for pattern in self._hooks.with_list]
         return any(stores)
 

@@ -76,7 +76,8 @@ class Keeping:
         return next(iter(self._kept), _ABOVE_ALL)
 
     def begin(self, owner: Owner, next_seq: int) -> None:
-        """Opens a window from `next_seq` on, if the owner has none: a peer may repeat its request (T-63).
+        """Keeps messages from `next_seq` on for this connection or remote, unless that is so already: a peer may repeat
+        its request (T-63).
 
         Sends may wait for a connection whose remote, or peer, did not fail before.
         """
@@ -134,7 +135,9 @@ class Keeping:
         return window.size >= self._share
 
     def add(self, messages: Sequence[StoredMessage], recipients: Recipients, to: frozenset[UUID] | None) -> None:
-        """Adds messages to all open windows."""
+        """Adds messages, sent to these recipients, to all open windows. `to` names the only peers that may get them,
+        None: any.
+        """
         self._counts.add(messages[0].seq, self.open, len(messages))
         self._kept.update((message.seq, Kept(message, recipients, to)) for message in messages)
         self._last = messages[-1].seq
@@ -155,7 +158,7 @@ class Keeping:
                 self._grow(-message.size, [one for one in self._of_links.values() if one.has(message.seq)])
 
     def for_peer(self, link: Link, peer: Peer) -> list[Kept]:
-        """Returns the messages in the windows of this connection and its remote that may be for the peer."""
+        """Returns the kept messages of this connection and of its remote that may be for the peer."""
         windows = [self._windows[owner] for owner in (link, link.remote) if owner in self._windows]
         return [
             kept

@@ -138,7 +138,7 @@ class IdAllocator:
 
     @property
     def _passed(self) -> int:
-        """Number of ids from the first to the next one, used or passed over."""
+        """Number of ids from the first of this opening to the next one, whether they were used or skipped as taken."""
         return self._laps * LAST_ID + self._next - self._first
 
     @property
@@ -218,7 +218,9 @@ def _ahead(number: int, count: int) -> int:
 
 
 def _on_the_line(span: IdSpan) -> Iterator[Span]:
-    """Splits a span of ids that wraps around after the highest id into two spans."""
+    """Returns a span of ids as one span (first, last), or as two if it goes on at the lowest id after the highest
+    one.
+    """
     first, count = span
     last = first + count - 1
     if count > 0:

@@ -259,7 +259,7 @@ class Ledger:
         self._commits.batch.then.append(withdrawn)
 
     def _drop(self, peer: Peer, ids: Mapping[int, int]) -> None:
-        """Has the peer's window drop these messages, given as wire ids by seq."""
+        """Has the peer's window forget these messages, given as wire ids by seq."""
         window = peer.window
         if window is not None:
             window.drop(ids)
@@ -267,7 +267,7 @@ class Ledger:
             self._context.sendable[peer.link] = None
 
     def _being_parked(self, peer: Peer) -> set[int]:
-        """Returns the seqs whose parking is not yet durable."""
+        """Returns the seqs of the peer's messages whose parking is not yet durable."""
         batches = [self._commits.batch, *([self._commits.running[1]] if self._commits.running else [])]
         operations = [one for batch in batches for one in batch.put_away if one.peer == peer.uuid]
         return {one.seq for one in operations if isinstance(one, ParkDelivery)}

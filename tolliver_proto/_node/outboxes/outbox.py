@@ -148,7 +148,9 @@ class _Resend:
 
 
 class Window:
-    """Send window: the messages in flight to a peer over one connection."""
+    """Messages for one peer on one connection: those sent and unacknowledged, up to a limit, and those read from the
+    store to be sent next.
+    """
 
     __slots__ = (
         "_again",
@@ -218,7 +220,9 @@ class Window:
         outbox.last_seq = messages[-1].seq
 
     def moved_in(self, messages: Sequence[StoredMessage]) -> None:
-        """Takes messages moved from another owner, ordered by seq; else reads them later, as `committed`."""
+        """Takes messages that came from another owner, ordered by seq, or reads them later if an older one waits on
+        disk.
+        """
         outbox = self.outbox
         caught_up = self._loaded_to >= outbox.last_seq and not self.lists_under_way
         outbox.last_seq = max(outbox.last_seq, messages[-1].seq)
@@ -406,7 +410,7 @@ class Window:
             heappush(self._due, (now + self.interval(0), False, others, now))
 
     def _drop_settled(self) -> None:
-        """Drops due times of acknowledged runs: at full speed they far outnumber the waiting ones."""
+        """Forgets the resend times of messages that are acknowledged: at full speed they far outnumber the others."""
         due = self._due
         waiting, again = self._unacked.keys(), self._backoff.keys()
         while due and due[0][1] and waiting.isdisjoint(due[0][2]) and again.isdisjoint(due[0][2]):
@@ -556,5 +560,5 @@ class Window:
 
 
 def _first_of(sent: Mapping[int, StoredMessage] | Mapping[int, _Resend]) -> Iterable[StoredMessage | _Resend]:
-    """Returns the message sent first, if there is one."""
+    """Returns the message that was sent first, if there is one, as the only item."""
     return islice(sent.values(), 1)

@@ -23,7 +23,7 @@ class Routing:
         self.one_way: Routes[Peer, Recipients] = Routes(Recipients)  # of peers whose layout has no acks
 
     def load(self, peer: Peer) -> None:
-        """Routes to a peer of the store, in the layout that the peer is known to speak."""
+        """Makes the routes to a peer of the store, in the layout that the peer is known to speak."""
         peer.outbox.takes_reliable = LAYOUTS[self._context.revision_of(peer.uuid)].has_acks
         self.reroute(peer)
 
@@ -79,7 +79,9 @@ class Routing:
         return peers[0].alone if len(peers) == 1 else Recipients(tuple(peers))
 
     def narrow_all(self, items: Sequence[Item], to: frozenset[UUID]) -> Sequence[Recipients]:
-        """Narrows each item. Equal recipients are one object, so that runs stay runs."""
+        """Returns the recipients of each item among the peers `to`. Equal ones are one object, so that runs stay
+        runs.
+        """
         found: dict[tuple[str, str], Recipients] = {}
         same: dict[tuple[Peer, ...], Recipients] = {}
         for channel, key, _ in items:

@@ -381,7 +381,7 @@ class Sender:
         return self._ledger.keeping.keeps_enough(self._policy.strict_block)
 
     def unblock(self) -> None:
-        """Stores the blocked sends, in order, unless commits are split (disk full)."""
+        """Stores the blocked sends, in order, unless messages go into commits of their own (disk full)."""
         if not self._commits.apart:
             self.store_blocked()
 
@@ -437,7 +437,7 @@ class Sender:
         return is_blocked or any(pattern.waits() for pattern in self._hooks.waits)
 
     def fail_blocked(self, error: TolliverError) -> None:
-        """Fails the blocked sends, as even a commit without messages had no space on disk."""
+        """Fails the blocked sends with `error`, as even a commit without messages had no space on disk."""
         if self.blocked and not (self._keeps_enough() or self._commits.room_searches.busy):
             self._actions.append(Stored([receipt for _, receipt, _ in self.blocked], error))
             self.blocked.clear()

@@ -161,7 +161,7 @@ class Transmission:
             self._timers.set(("resend", link.cid), due)
 
     def hand_over(self, link: Link) -> None:
-        """Notes that the socket was given all gathered messages."""
+        """Notes that the bytes of all gathered messages go to the socket now."""
         sending = link.sending
         sending.in_flight, sending.gathered = sending.gathered, []
         if sending.in_flight:
@@ -310,7 +310,7 @@ class Transmission:
             )
 
     def fetch_failed(self, peer: UUID, error: TolliverError, now: float | None = None) -> None:
-        """Reports a failed Fetch, and retries after STORE_RETRY seconds."""
+        """Reports that a Fetch for this peer failed with `error`, and repeats it after STORE_RETRY seconds."""
         self._context.tick(now)
         self._fetching.pop(peer, None)
         self._context.notice(NoticeKind.STORE_ERROR, peer, f"reading the outbox failed, it is tried again: {error}")

@@ -154,7 +154,9 @@ def _ends(job: Job, place: Place, directory: Path) -> Ends:
 
 
 def _both_ends(job: Job, place: Place, directory: Path) -> Ends:
-    """Options with both sides in this process, with temporary certificates."""
+    """Options for a job with both sides in this process, with temporary certificates; databases go into the directory.
+    Raises ValueError.
+    """
     meeting, who = place.meeting, place.meeting.identity
     given = (meeting.listen, meeting.acl, meeting.spki, place.database, place.record)
     if any(one is not None for one in given) or (who.is_given and not who.plaintext):

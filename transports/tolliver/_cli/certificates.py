@@ -55,7 +55,9 @@ def _hosts() -> list[str]:
 
 
 def show_pins(files: Sequence[Path], as_json: bool = False) -> None:
-    """Print a line for each certificate: its file, the SHA-256 of its key, its names. Raises OSError and ValueError."""
+    """Print a line for each certificate, with `as_json` in JSON: its file, the SHA-256 of its key, its names. Raises
+    OSError and ValueError.
+    """
     for file in files:
         known = read(file)
         if as_json:

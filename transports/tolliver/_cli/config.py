@@ -84,7 +84,9 @@ class Config:
         return subscribed(self.value("subscriptions") or (), self.destinations)
 
     def value(self, key: str) -> Any:
-        """Value of an option of the program."""
+        """Value of an option of the program `tolliver run`, by its key in the file; its default, or None, if it is not
+        set.
+        """
         default = KEYS[key].default
         return self.values.get(key, None if default is NOTHING else default)
 
@@ -195,7 +197,7 @@ def check(path: Path) -> list[str]:
 
 
 def print_options(as_json: bool) -> None:
-    """Print a line for each option of an instance: flag, key in a file, kind, default, help."""
+    """Print a line for each option of an instance, with `as_json` in JSON: flag, key in a file, kind, default, help."""
     rows: list[dict[str, Any]] = []
     for key, entry in TABLE.items():
         row = {"flag": flag_of(key), "key": key, "takes": entry.takes, "default": show_default(entry)}

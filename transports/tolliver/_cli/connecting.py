@@ -96,7 +96,7 @@ class Meeting:
     spki: str | None
 
     def remotes(self, default_port: int = DEFAULT_PORT) -> list[Remote]:
-        """Remotes to dial. Raises ValueError for an invalid one."""
+        """Remotes to dial, with `default_port` where none is given. Raises ValueError for an invalid one."""
         remotes = [Remote.parse(address, default_port) for address in self.connect]
         if self.spki is None:
             return remotes

@@ -158,7 +158,9 @@ def check_all_go_somewhere(subscriptions: Iterable[tuple[str, str]], chosen: Ite
 
 
 def subscribed(subscriptions: Iterable[tuple[str, str]], chosen: Iterable[Destination]) -> tuple[tuple[str, str], ...]:
-    """Subscriptions of a file: its own, and those of destinations that these do not include."""
+    """Subscriptions, (channel, key), of a file: those that it lists, and those of destinations that these do not
+    include.
+    """
     named = tuple(subscriptions)
     wide = [(one.channel, one.key) for one in chosen if one.channel or one.key]
     more = [(c, k) for c, k in wide if not any(a in ("", c) and b in ("", k) for a, b in named)]

@@ -187,7 +187,7 @@ def read_clock(endpoint: Endpoint, seconds: float) -> Clock:
 
 
 def time_in(head: bytes, body: bytes) -> tuple[float, float]:
-    """(seconds since 1970, precision in seconds) in an HTTP response. Raises ValueError."""
+    """Time in an HTTP response, in seconds since 1970, and its precision in seconds. Raises ValueError."""
     told = _status_in(body).number("time")
     if told is not None and 0 <= told < _NO_TIME:
         return told, 0.0

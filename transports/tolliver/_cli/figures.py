@@ -67,14 +67,14 @@ def _bar(value: float, highest: float) -> str:
 
 @define
 class Pace:
-    """Growth rates of counters. Times are in seconds, by our own clock."""
+    """Rates at which counters grow. Times are in seconds, by our own clock."""
 
     begun: float = field(factory=time.monotonic)
     _before: tuple[float, tuple[int, ...]] | None = None
 
     @property
     def seconds(self) -> float:
-        """Seconds since its creation."""
+        """Seconds since this object was made."""
         return max(time.monotonic() - self.begun, 1e-6)
 
     def look(self, *counts: int) -> list[float]:

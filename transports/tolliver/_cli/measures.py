@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class Times:
-    """Measured durations in seconds, and their percentiles."""
+    """Durations that a benchmark has measured, in seconds, and their percentiles."""
 
     def __init__(self) -> None:
         self._values = array("d")

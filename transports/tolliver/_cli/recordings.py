@@ -50,7 +50,7 @@ class Filter:
 
     @property
     def asks_headers(self) -> bool:
-        """True if it has conditions that only a recording can answer."""
+        """True if the filter has conditions that only a recording can answer, as a stream has no headers."""
         return (self.peer, self.direction, self.since, self.until) != (None,) * 4
 
     def takes_block(self, header: BlockHeader) -> bool:

@@ -185,7 +185,7 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """Duration so far, or in all."""
+        """Duration of the sending in seconds, so far or in all."""
         return (time.monotonic() if self.ended is None else self.ended) - self.begun
 
     def begin(self, batch: Batch) -> None:

@@ -36,7 +36,9 @@ _BRIDGE = "bridge."  # prefix of its keys
 
 
 async def serve(config: Config, as_json: bool) -> None:
-    """Run until a signal. Raises Interrupted then, and errors of opening."""
+    """Run the configured instance until a signal; with `as_json` it says in JSON where it listens. Raises Interrupted
+    then, and errors of opening.
+    """
     _set_level(config)
     words.say_plain(config.subscriptions)
     options = config.options()

@@ -37,7 +37,7 @@ class Row:
 
 
 class Trail:
-    """Readings of one status endpoint over time."""
+    """Readings of one status endpoint over time, from which `tolliver top` makes its rows and charts."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint

@@ -28,7 +28,7 @@ class AwaitableWakeup(Wakeup, Protocol):
 
 
 class Transport(Protocol):
-    """The transport of one connection. No call waits."""
+    """Moves the bytes of one connection, as the driver uses it. No call waits."""
 
     def transmit(self, units: Sequence[bytes]) -> None: ...
 

@@ -20,7 +20,7 @@ SLICE = 0.001  # seconds for all handlers in one turn of the loop; afterwards th
 
 
 class Handling(Protocol):
-    """A handler with messages to process."""
+    """Caller of one handler, which has messages to process."""
 
     def call(self, until: float) -> None:
         """Call the handler for the messages that are there, until the monotonic time `until`; a task processes the
@@ -28,7 +28,7 @@ class Handling(Protocol):
 
 
 class Telling(Protocol):
-    """Collects reports (such as acknowledgements) for the machine during a turn."""
+    """Collector of reports, such as acknowledgements, which go to the machine together at the end of a turn."""
 
     def tell(self) -> None:
         """Report everything collected to the machine."""

@@ -125,7 +125,7 @@ class Session(ABC):
         self.write_soon()
 
     def written(self) -> None:
-        """Note the end of writing: our side is shut, or a write failed."""
+        """Note that nothing more can be written: our side is shut, or a write failed."""
         self.writing_over = True
 
     def next_output(self) -> bytes | None:

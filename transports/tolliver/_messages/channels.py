@@ -28,7 +28,7 @@ class ChannelCounts:
 
 
 class ChannelTable:
-    """Counters by channel, including channels that no longer have a handler."""
+    """Counters of an instance by channel, including channels that no longer have a handler."""
 
     def __init__(self) -> None:
         self._known: dict[str, ChannelCounts] = {}

@@ -22,7 +22,7 @@ C = TypeVar("C", bound=BaseInstanceCore)
 
 
 class BaseInstance(BaseFacade[C]):
-    """A running instance: its calls that never wait."""
+    """Base of the public object of a running instance: its calls that never wait."""
 
     @property
     def instance_id(self) -> UUID:

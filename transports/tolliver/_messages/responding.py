@@ -64,8 +64,8 @@ def _register(box: Mailbox) -> None:
 
 
 def _unregister(box: Mailbox, is_over: bool) -> None:
-    """Unregister the responder. Its subscription ends if the responder is over (`is_over`), and stays when only the
-    instance closes: requesters find responders by subscriptions, and durable requests wait for the next run (P-16).
+    """Unregister the responder. With `is_over` its subscription ends; it stays when only the instance closes:
+    requesters find responders by subscriptions, and durable requests wait for the next run (P-16).
     """
     box.core.node.use(Requests).stop_responding(box.channel, box.key, box, monotonic(), is_over=is_over)
     box.core.run_actions()

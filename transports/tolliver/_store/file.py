@@ -394,8 +394,8 @@ class DatabaseFile:
 
     @contextmanager
     def reader(self) -> Iterator[tuple[sqlite3.Connection, bool]]:
-        """Context manager: a connection for reading, for any thread, during commits; and True if it is a second one
-        beside that of the commits.
+        """Context manager: a connection for reading, for any thread, during commits; and True if it is a second one,
+        False if it is that of the commits.
         """
         connection = self.connection
         if self._lock.is_sqlites:  # exclusive mode: no second connection, so reads and commits take turns

@@ -36,7 +36,7 @@ _write = getattr(os, "pwrite", _write_at_once)  # a single system call if there 
 
 
 class Mark:
-    """File beside the database with the number of confirmed commits, which tells at opening that commits are missing.
+    """File next to the database with the number of confirmed commits, which tells at opening that commits are missing.
     `missing` is how many, since the last `clear`.
     """
 
