@@ -288,31 +288,31 @@ def test_messages_pass_both_ways_in_both_roles(js: Any, tmp_path: Path, certs: C
 
 
 def test_a_sender_that_is_killed_loses_nothing_that_it_stored(js: Any, tmp_path: Path, certs: Certificates) -> None:
-    """It is killed at the hundredth of 500 messages; its next run sends what is left, and counts its ids on."""
+    """It is killed with 400 of 500 messages unhandled; its next run sends these and 100 more, under ids that go on."""
     got: list[tuple[int | None, bytes]] = []
     killed: list[Process] = []
-    lines = [b"%d" % number for number in range(500)]
+    lines = [b"%d" % number for number in range(600)]
 
     def note(delivery: Delivery) -> None:
         got.append((delivery.message_id, delivery.body))
-        if len(got) == 100 and killed:
+        if len(got) == 100:
+            until(lambda: (tmp_path / "jay.outbox").read_bytes().count(b'["add"') == 500)
             killed[0].kill()
 
     with instance(tmp_path, certs, listen="127.0.0.1:0") as alice:
         alice.register_callback("numbers", "", note)
         alice.subscribe("numbers")
-        (tmp_path / "lines").write_bytes(b"\n".join(lines))
+        (tmp_path / "lines").write_bytes(b"\n".join(lines[:500]))
         to = ("numbers", "", "--file", tmp_path / "lines", "--connect", f"127.0.0.1:{alice.port}", "--json")
         killed.append(js("send", *to))
         until(lambda: killed[0].process.poll() is not None)
         assert killed[0].lines() == []  # it was killed before it was ready
-        stored = sum(line.startswith(b'["add"') for line in (tmp_path / "jay.outbox").read_bytes().split(b"\n")[:-1])
-        (tmp_path / "lines").write_bytes(b"\n".join(lines[stored:]))
+        (tmp_path / "lines").write_bytes(b"\n".join(lines[500:]))
         again = js("send", *to)
         assert again.end() == 0, again.said()
-        assert again.lines() == [{"messages": 500 - stored, "stored": 500 - stored, "unacknowledged": 0}]
+        assert again.lines() == [{"messages": 100, "stored": 100, "unacknowledged": 0}]
     assert {body for _, body in got} == set(lines)
-    assert len({number for number, _ in got}) == 500
+    assert len({number for number, _ in got}) == 600
 
 
 @pytest.mark.thorough
@@ -471,6 +471,35 @@ def test_its_file_is_cut_at_a_torn_end_refused_where_it_is_damaged_and_one_proce
     file.write_text(f"{file.read_text()}x\n")
     third = js("listen", "--listen", "127.0.0.1:0", who=who)
     assert (third.end(), "is damaged in line" in third.said()) == (1, True)
+
+
+def test_what_is_not_acknowledged_is_sent_again(js: Any) -> None:
+    """Under its id, with pauses that begin at `--retry-interval`, until the ack."""
+    conforming = js("conform", "--listen", "127.0.0.1:0", "--retry-interval", "0.1", who=("--plaintext",))
+    with raw(conforming.port(), "conform.out") as peer:
+        say(peer, Message("conform.in", "k", b"body", 1))
+        first, second = peer.receive_messages(2)
+        assert first == second
+        say(peer, Ack(first.message_id or 0), Message("tolliver.probe", "", b"", 2))
+        wait_for(peer, Ack, 2)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_of_crossing_dials_the_one_by_the_lower_uuid_stays(js: Any, lower: bool) -> None:
+    uuid = UUID(int=1 if lower else 2**128 - 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        to = f"127.0.0.1:{server.getsockname()[1]}"
+        both = js("listen", "--connect", to, "--listen", "127.0.0.1:0", who=("--plaintext",))
+        server.settimeout(SECONDS)
+        stream = server.accept()[0]
+    with RawPeer.accepted(stream, uuid) as by_it:
+        by_it.establish()
+        with RawPeer(both.port(), None, uuid) as by_us:
+            by_us.establish()
+            stays, goes = (by_us, by_it) if lower else (by_it, by_us)
+            goes.read_to_the_end()
+            say(stays, Message("tolliver.probe", "", b"", 2))
+            assert wait_for(stays, Ack, 1) == [Ack(2)]
 
 
 def test_of_two_that_dial_each_other_one_connection_stays(js: Any, tmp_path: Path, certs: Certificates) -> None:
