@@ -87,7 +87,7 @@ class Run(Sequence[Delivery]):
 
 
 class Core(Protocol):
-    """The part of an instance's core that mailboxes and their consumers use."""
+    """The part of an instance that mailboxes and their consumers use: the lock, and the reports to the node."""
 
     node: Node
     mailboxes: set[Mailbox]
@@ -230,7 +230,7 @@ class Mailbox:
 
     @property
     def waiting(self) -> bool:
-        """True if a delivery can be taken."""
+        """True if the consumer can take a delivery now."""
         if self._places is None:
             return bool(self._next or self._waiting)
         return self._places.may_begin or bool(self._waiting and self._places.has_place)
@@ -272,7 +272,9 @@ class Mailbox:
         return Run(deliveries, self)
 
     def _take_waiting(self) -> Sequence[Delivery]:
-        """Remove the next run. Peers take turns, so that none waits for all messages of another."""
+        """Remove the next run, deliveries of one peer. Peers take turns, so that none waits for all messages of
+        another.
+        """
         for peer in self._waiting:
             if peer != self._served:
                 break
@@ -357,7 +359,7 @@ class Mailbox:
         return self._gathers
 
     def tell(self) -> None:
-        """Report all verdicts collected in this turn."""
+        """Report to the node all verdicts that were collected in this turn of the loop."""
         if not self._gathers:
             return
         self._gathers = False

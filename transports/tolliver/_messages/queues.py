@@ -30,7 +30,7 @@ Named = Receipt | Iterable[Job | int]
 
 
 class QueueCalls:
-    """A producer's calls, as part of an instance's core."""
+    """The calls of a producer of jobs: the part of an instance's core for work queues."""
 
     node: Node
     _driver: NodeDriver
@@ -62,7 +62,7 @@ class QueueCalls:
 
 
 class BaseQueue(Generic[T]):
-    """A work queue: its calls that never wait."""
+    """Base of the public object of a work queue: its calls that never wait."""
 
     def __init__(self, core: QueueCalls, channel: str, codec: AnyCodec[T]) -> None:
         coding_of(codec)  # raises TypeError for an invalid codec

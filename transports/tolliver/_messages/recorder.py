@@ -109,20 +109,21 @@ class Recorder:
         return self._given - self._writer.done
 
     def speaks(self, cid: int, revision: Revision) -> None:
-        """Set the revision of a connection that we dial. Call it before the connection's first byte if it is not the
-        default."""
+        """Set the revision of the connection `cid`, which we dial. Call it before the connection's first byte if it is
+        not the default.
+        """
         self._put(cid, revision)
 
     def received(self, cid: int, plaintext: bytes) -> None:
-        """Record bytes that arrived, in pieces of any size."""
+        """Record bytes that arrived on the connection `cid`, in pieces of any size."""
         self._give(cid, Direction.IN, (plaintext,), len(plaintext))
 
     def sent(self, cid: int, units: Sequence[bytes]) -> None:
-        """Record bytes that go out. The sequence must not change afterwards."""
+        """Record bytes that go out on the connection `cid`. The sequence must not change afterwards."""
         self._give(cid, Direction.OUT, units, sum(map(len, units)))
 
     def ended(self, cid: int) -> None:
-        """Note the end of a connection. An incomplete frame at its end is not recorded."""
+        """Note the end of the connection `cid`. An incomplete frame at its end is not recorded."""
         self._stopped.discard(cid)
         self._put(cid)
 
@@ -170,7 +171,9 @@ class Recorder:
 
 
 class _Stream:
-    """Unwritten bytes of one direction of a connection, and the runs (pieces) in which they arrived."""
+    """Bytes of one direction of a connection that are not written to the recording, and the pieces (runs) in which they
+    arrived, each with its time.
+    """
 
     def __init__(self, cid: int, direction: Direction) -> None:
         self.cid = cid
@@ -193,7 +196,7 @@ class _Stream:
 
     @property
     def is_enough(self) -> bool:
-        """True if there may be a complete frame."""
+        """True if the bytes may have a complete frame."""
         return self.wanted is not None and self.size >= self.wanted
 
     def data(self) -> bytes:
@@ -339,7 +342,7 @@ class _Writer(threading.Thread):
         return bool(self._chunks) or not self._ending
 
     def _take(self) -> None:
-        """Move the chunks of one group from the queue to their streams."""
+        """Move the queued chunks of one group, pieces of bytes and marks, to the streams that they belong to."""
         self._enough.clear()
         chunks, streams = self._chunks, self._streams
         most, step = self._position + self._group_bytes, 0
@@ -424,7 +427,7 @@ class _Files:
             sidecar.write(self._indexer.index().encode())
 
     def abandon(self) -> None:
-        """Close the file after a failure, leaving the complete groups."""
+        """Close the file after a failure, with the groups that are complete."""
         with suppress(OSError, ValueError):  # ValueError: it is closed already
             self._file.truncate(self._indexer.length)
         with suppress(OSError):

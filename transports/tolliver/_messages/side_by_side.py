@@ -37,7 +37,7 @@ class SideBySide(NamedTuple):
         return self.concurrency == 1
 
     def policy(self, name: str) -> Policy:
-        """Policy of the mailbox of a handler with this name."""
+        """Policy of the mailbox of a handler, which texts call `name`."""
         places = None if self.is_one else self.concurrency
         is_ordered = self.ordered_by is not None
         return Policy(name, self.pending, places, is_ordered, ends_by_settling=False)
@@ -65,7 +65,7 @@ def chosen_with(handler: object, concurrency: int, ordered_by: OrderedBy, pendin
 
 
 class AsyncCore(Core, Turns, Protocol):
-    """The core of an instance on an event loop."""
+    """The part of an instance on an event loop that handler calls use."""
 
     run_follows: bool
 
@@ -93,7 +93,7 @@ class AsyncCore(Core, Turns, Protocol):
 
 
 class _Begun(NamedTuple):
-    """A handler call that has returned an awaitable, with its start in monotonic seconds."""
+    """A handler call that has returned an awaitable: what to await, and when it began, in monotonic seconds."""
 
     delivery: Delivery
     result: Awaitable[object]

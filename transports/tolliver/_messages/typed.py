@@ -88,7 +88,7 @@ class Opening(Generic[T]):
 
 
 class TypedReceiver(Receiver):
-    """Typed iterator around an iterator over deliveries."""
+    """Base of typed iterators: an iterator over deliveries, whose bodies are decoded by a codec."""
 
     def __init__(self, source: BaseIterator) -> None:
         self._source = source
@@ -101,7 +101,7 @@ class TypedReceiver(Receiver):
 
 
 class _AsyncTyped(TypedReceiver):
-    """A TypedReceiver for tasks."""
+    """Base of typed iterators for tasks."""
 
     _source: Messages | Runs
 

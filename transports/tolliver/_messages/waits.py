@@ -19,7 +19,7 @@ from .._driver.pending import PendingCall, as_it_is, closed
 
 
 class Condition(Hashable, Protocol):
-    """A condition that a call waits for."""
+    """Condition of a node that a call waits for, such as a connected peer."""
 
     def answer(self, node: Node) -> Any:
         """The result of the call, or None while the condition is false."""

@@ -78,7 +78,7 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
 
 
 def _pin(peer: str) -> dict[str, Any]:
-    """The field of a Remote that the pin sets."""
+    """The field of a Remote that a pin, the text before "@", sets, with its value."""
     try:
         return {"spki_sha256": bytes.fromhex(peer)} if len(peer) == 64 else {"identity": UUID(peer)}
     except ValueError:
@@ -148,7 +148,7 @@ class Remote:
 
     @property
     def full_dialect(self) -> Dialect:
-        """The remote's dialect, including its revision."""
+        """The remote's dialect, with its revision in it."""
         return self.dialect.over(Dialect(revision=self.revision))
 
     @classmethod

@@ -158,7 +158,9 @@ def _read_items(read: Callable[[Any], Any], value: object) -> list[Any]:
 
 
 def _listed(kind: Kind, made: Callable[[Iterable[Any]], Any] = tuple) -> Kind:
-    """A list of the kind: on the command line one item for each occurrence of the flag."""
+    """The kind of a list of such values, which `made` makes: on the command line one item for each occurrence of the
+    flag.
+    """
     return Kind(
         lambda texts: made(map(kind.parse, texts)),
         lambda value: made(_read_items(kind.read, value)),

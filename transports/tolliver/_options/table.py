@@ -43,17 +43,17 @@ class Entry(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """Unit of a plain number, or ""."""
+        """Unit of a plain number, "bytes" or "seconds"; "" if it has none."""
         return _UNITS.get(self.takes.partition("|")[0], "")
 
     @property
     def choices(self) -> list[str]:
-        """Allowed words, if the kind has a fixed set."""
+        """The words that the option allows, if its kind has a fixed set."""
         return [word for word in self.takes.split("|") if not word.isupper()] if "|" in self.takes else []
 
 
 def _entry_of(option: Any, part: str = "") -> Entry:
-    """Entry of a field of an option class, from its metadata."""
+    """Entry of the table for a field of an option class, from its metadata; `part` is that of Entry."""
     factory = getattr(option, "default_factory", getattr(option.default, "factory", None))
     return Entry(**option.metadata, default=factory() if callable(factory) else option.default, part=part)
 

@@ -33,14 +33,14 @@ _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
 class Response(NamedTuple):
-    """A response as bytes: in full, and its head for HEAD requests."""
+    """Response of the status endpoint as bytes: in full, and its head for HEAD requests."""
 
     whole: bytes
     head: bytes
 
 
 class Request(NamedTuple):
-    """A request: its path, or the response that refuses it."""
+    """Request to the status endpoint: its path, or the response that refuses it."""
 
     path: str
     sends_body: bool = True

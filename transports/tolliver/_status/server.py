@@ -209,7 +209,7 @@ class StatusServer:
             self._watch(client, client.events & selectors.EVENT_WRITE)
 
     def _watch(self, client: _Client, events: int) -> None:
-        """Wait for these events of the client, until its time has passed."""
+        """Wait for these selector events of the client, until its time has passed."""
         before, client.events = client.events, events
         if not before and events:
             self._selector.register(client.sock, events)
@@ -219,7 +219,7 @@ class StatusServer:
             self._selector.unregister(client.sock)
 
     def _take(self, client: _Client) -> None:
-        """Process a request that is complete or too long."""
+        """Process the client's request if it is complete or too long."""
         request = requested(bytes(client.head), self._anywhere)
         client.head.clear()
         client.path, client.sends_body = request.path, request.sends_body
@@ -237,7 +237,7 @@ class StatusServer:
             self._answer(client, respond(request.path, None))
 
     def _look_for_answer(self) -> None:
-        """Respond to waiting clients with the snapshot if it has come, or with 503 if it is late."""
+        """Respond to waiting clients with the snapshot if it has come from the loop, or with 503 if it is late."""
         if not self._waiting:
             return
         snapshot, asked_at = self._snapshot, self._asked_at

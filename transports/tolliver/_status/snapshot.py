@@ -22,12 +22,12 @@ class HistogramStatus:
 
     @classmethod
     def of(cls, histogram: Histogram) -> HistogramStatus:
-        """A frozen copy."""
+        """Makes a frozen copy of the histogram."""
         return cls(histogram.bounds, tuple(histogram.counts), histogram.sum)
 
     @property
     def count(self) -> int:
-        """Number of values."""
+        """Number of values in the distribution."""
         return sum(self.counts)
 
     def as_dict(self) -> dict[str, Any]:

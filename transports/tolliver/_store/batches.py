@@ -44,7 +44,7 @@ class Messages(NamedTuple):
 
     @classmethod
     def of(cls, message: StoredMessage) -> Messages:
-        """Columns of a single message."""
+        """Columns with a single message."""
         seq, wire_id, size = message.seq, message.wire_id, message.size
         return cls(seq, (wire_id,), (size,), (message.channel,), (message.key,), (message.body,))
 
@@ -116,7 +116,7 @@ def _mixed(*columns: array[int]) -> array[int]:
 
 
 def _written(column: array[int]) -> bytes:
-    """A column in the byte order of the directory."""
+    """Bytes of a column, in the byte order of the directory."""
     if not _LITTLE:
         column = column[:]
         column.byteswap()
@@ -133,7 +133,9 @@ def _directory(first: int, last: int, stored_at: int, count: int, names: bytes, 
 
 
 def pack(messages: Messages, stored_at: int) -> tuple[bytes, bytes]:
-    """Directory and bodies of a batch. `stored_at` is in seconds since 1970."""
+    """Directory and bodies of a batch of these messages, as the table `batch` stores them. `stored_at` is in seconds
+    since 1970.
+    """
     first_seq, ids, sizes, channels, keys, bodies = messages
     count = len(ids)
     if count == 1:

@@ -25,7 +25,7 @@ _PRIME = 4294967291  # largest prime below 2**32: every single flipped bit chang
 
 
 def row_check(*values: int | bytes | None) -> int:
-    """Checksum of a row of one of the small tables; also an SQL function."""
+    """Checksum of a row of one of the small tables, from its values; also an SQL function."""
     return crc32(repr(values).encode())
 
 
@@ -110,7 +110,7 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
 
 
 def check_of(table: str, *columns: str) -> str:
-    """SQL for the checksum of a row of the table, from these SQL terms, by default its own columns."""
+    """SQL for the checksum of a row of the table, from the given SQL terms, by default its own columns."""
     return _FORMULAS[table].format(*(columns or _COLUMNS[table]))
 
 
@@ -135,7 +135,7 @@ SEALED = (
 
 
 def seal(connection: sqlite3.Connection) -> bytes:
-    """Number of rows of each table, and the sum of their checksums, as JSON."""
+    """Seal of the present rows: number of rows of each table, and the sum of their checksums, as JSON."""
     return json.dumps({table: _sums(connection, table) for table in SEALED}).encode()
 
 
@@ -226,7 +226,7 @@ _SAME = 2  # most differing bits of the 64-bit salts of one log
 
 
 class Log:
-    """The write-ahead log file, read before SQLite opens the database."""
+    """SQLite's write-ahead log file, read before SQLite opens the database."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -94,7 +94,7 @@ def _taken(target: str) -> StoreError:
 
 
 def _sync(path: str) -> None:
-    """Sync a file, or a directory's entries."""
+    """Write a file, or a directory's entries, to the disk. Raises OSError."""
     with suppress(PermissionError):  # systems that cannot sync a directory
         number = os.open(path, os.O_RDONLY)
         try:

@@ -87,7 +87,7 @@ def _plain(sql: bytes | str) -> tuple[str, ...]:
 
 
 def connect_beside(path: str, options: str) -> sqlite3.Connection:
-    """A second connection to a database that an instance may have open."""
+    """A second connection, with these options of SQLite's URI, to a database that an instance may have open."""
     uri = f"{Path(path).as_uri()}?{options}"
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
 
@@ -326,7 +326,9 @@ class DatabaseFile:
         return uuid, sealed
 
     def _look_at_rows(self, connection: sqlite3.Connection, sealed: bytes | None) -> list[str]:
-        """Texts about damaged rows. Those with a wrong checksum are deleted."""
+        """Texts about damaged rows; `sealed` is the stored seal, None without one. Rows with a wrong checksum are
+        deleted.
+        """
         self.peers = {}
         for number, uuid, pin, crc in connection.execute("SELECT id, uuid, spki_sha256, crc FROM peer"):
             if crc != row_check(number, uuid, pin):

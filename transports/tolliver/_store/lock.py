@@ -68,7 +68,7 @@ def check_names(path: str) -> None:
 
 
 class Lock:
-    """The lock of the database `path`, until `close`."""
+    """Lock of the database `path`, which keeps other processes out until `close`."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -31,7 +31,7 @@ def is_in_memory(path: str | os.PathLike[str]) -> bool:
 
 
 class MemoryDatabase:
-    """Replacement for `DatabaseFile` without a file."""
+    """Replacement for `DatabaseFile` without a file: a SQLite database in memory, which ends with the process."""
 
     path = IN_MEMORY
     unclean = False
@@ -88,11 +88,11 @@ class MemoryDatabase:
         self.next_commit += 1
 
     def write(self, job: Callable[[], object], growth: Growth | None = None) -> None:
-        """Run a job that commits."""
+        """Run a job that commits; there is room for any `growth`."""
         job()
 
     def health(self) -> StoreHealth:
-        """No files and no faults."""
+        """The health of a store without files and faults."""
         return StoreHealth()
 
     def keep_time(self, clock: StoreClock) -> None:

@@ -119,7 +119,7 @@ def _share(row: Sequence[int | bytes | None]) -> Share:
 
 
 def places_of(bits: int) -> Iterable[int]:
-    """Indexes of set bits, ascending."""
+    """Indexes of the bits that are set, ascending, from 0 for the lowest."""
     return compress(range(bits.bit_length()), _flags(bits))
 
 
@@ -144,7 +144,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def _questions(spans: Sequence[Span]) -> Iterator[Sequence[Span]]:
-    """Groups of joined spans near each other, each for one query."""
+    """Groups of spans that are joined and near each other, each group for one query."""
     start = 0
     for at in range(1, len(spans) + 1):
         if at == len(spans) or at - start == _ASKED or spans[at][0] - spans[at - 1][1] > _NEAR:
@@ -239,7 +239,7 @@ class Deliveries:
         self._number, self.numbered = number, None
 
     def undone(self, newest: int) -> None:
-        """Restore the state after a rollback; `newest` is the newest seq as before the transaction."""
+        """Restore the state after a rollback; `newest` is the newest seq from before the transaction."""
         self.newest = newest
         self._read = None
         self._holes.clear()
@@ -276,7 +276,7 @@ class Deliveries:
             self._execute("INSERT OR REPLACE INTO expiry VALUES (?1, ?2, row_check(?1, ?2))", (first, due))
 
     def _end_due(self, firsts: Iterable[int]) -> None:
-        """Remove the times of expiry of deleted batches."""
+        """Remove the times of expiry of the deleted batches with these first seqs."""
         if self._expires:
             for first in firsts:
                 self._execute("DELETE FROM expiry WHERE first_seq = ?", (first,))
@@ -568,7 +568,9 @@ class Deliveries:
                 yield from self._listed(share, share.bits & -1 << max(0, after_seq + 1 - share.first_seq), now)
 
     def _listed(self, share: Share, bits: int, now: int | None) -> Iterator[Listed]:
-        """Deliveries for these bits. With `now=None` damaged ones are left out."""
+        """Deliveries of a share for these bits, as `Store.find` lists them. With `now=None` damaged ones are left
+        out.
+        """
         parked = share.parked_bits
         directory = self.directory(share.first_seq) if bits else None
         for place in places_of(bits):
@@ -673,7 +675,7 @@ class Deliveries:
 
 
 class Totals:
-    """Numbers of deliveries: by peer, and in runs over all peers."""
+    """Sums over all deliveries in the store at its opening: of each peer, and how many peers are owed each message."""
 
     def __init__(self) -> None:
         self.peers: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
@@ -736,7 +738,7 @@ def runs_of(bits: int, first: int) -> tuple[list[int], list[int]]:
 
 
 def _flags(bits: int) -> bytes:
-    """A byte of 0 or 1 for each bit, lowest bit first."""
+    """A byte of 0 or 1 for each bit of the number, lowest bit first."""
     return f"{bits:b}"[::-1].encode().translate(_ZERO_OR_ONE)
 
 

@@ -157,7 +157,7 @@ class Room:
             )
 
     def _shrink(self, connection: sqlite3.Connection) -> None:
-        """Shrink a drained database, which consists mostly of free pages."""
+        """Shrink a database that consists mostly of free pages, as its messages are gone."""
         page, pages, free = (_pragma(connection, name) for name in ("page_size", "page_count", "freelist_count"))
         if (pages - free) * page > self._reserve.size or free * page < self._reserve.size // 2:
             return

@@ -79,7 +79,7 @@ class Letter:
 
 
 class DatabaseScan:
-    """Contents of a database's outbox; created by `scan`."""
+    """Reader of a database's outbox, also while an instance has it open; created by `scan`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -313,7 +313,7 @@ class SQLiteStore:
         )
 
     def _ages(self, table: str) -> dict[int, dict[Subscription, float]]:
-        """Age of each subscription in the table, by peer."""
+        """Age in seconds of each subscription in the table, by peer."""
         now = int(self._clock.now())
         ages: dict[int, dict[Subscription, float]] = {}
         for peer, channel, key, since in self._file.connection.execute(

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class AsyncOutboundCore(OutboundCore, Protocol):
-    """The part of a core on an event loop that outbound streams use."""
+    """The part of the streams' core on an event loop that outbound streams use."""
 
     def wakeup(self) -> AwaitableWakeup: ...
 
@@ -220,7 +220,7 @@ class Subscription(BaseSubscription, Generic[T]):
         return elements
 
     def _take(self) -> list[T]:
-        """Elements that have come, or []. Raises StopAsyncIteration where no more come."""
+        """Elements that have come, or [] if none have. Raises StopAsyncIteration where no more come."""
         elements = cast(list[T], self._stream.take())
         if not elements and self._stream.closed:
             raise StopAsyncIteration

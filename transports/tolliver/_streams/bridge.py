@@ -52,13 +52,13 @@ class _Instance(Protocol):
 
 
 class AsyncInstance(_Instance, Protocol):
-    """An instance on an event loop."""
+    """The part of an instance on an event loop that a bridge uses."""
 
     def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> AsyncRuns: ...
 
 
 class ThreadInstance(_Instance, Protocol):
-    """An instance on threads."""
+    """The part of an instance on threads that a bridge uses."""
 
     def message_runs(self, channel: str, key: str = "", *, subscribe: bool = True) -> ThreadRuns: ...
 
@@ -117,7 +117,7 @@ def _checked(instance: _Instance, name: str, subscribe: bool) -> Subscription:
 
 
 def wanted_by(name: str) -> Subscription:
-    """Channel and key of a stream's name. Raises ValueError."""
+    """Channel and key that a stream's name, "tolliver://channel/key", stands for. Raises ValueError."""
     channel, _, key = name.removeprefix(SCHEME).partition("/")
     if not name.startswith(SCHEME) or name == SCHEME:
         raise ValueError(f'{name!r:.200} names no channel: {_FORM}, and "{SCHEME}/" is everything')
@@ -172,7 +172,9 @@ class _Held:
 
 
 class AwaitedSource(_Held):
-    """Async source of message bodies."""
+    """Async source of a stream: the bodies of an instance's messages, which are acknowledged when the subscriber has
+    processed them.
+    """
 
     def __init__(self, runs: AsyncRuns) -> None:
         super().__init__()
@@ -196,7 +198,9 @@ class AwaitedSource(_Held):
 
 
 class ThreadSource(_Held):
-    """Blocking source of message bodies. `taken` and `close` may be called from other threads."""
+    """Blocking source of a stream: the bodies of an instance's messages, acknowledged when the subscriber has processed
+    them. `taken` and `close` may be called from other threads.
+    """
 
     def __init__(self, runs: ThreadRuns) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ P = TypeVar("P", bound=BasePeer)
 
 
 class BaseStreams(BaseFacade[BaseStreamsCore[P]], Generic[P]):
-    """Running streams: their calls that never wait."""
+    """Base of the public object of running streams: its calls that never wait."""
 
     _peer: Callable[[BaseStreamsCore[P], int, PeerIdentity, Remote | None], P]
 

@@ -23,7 +23,7 @@ class _Core(Protocol):
 
 
 class BasePeer:
-    """A connected peer."""
+    """Base of the public object of a connected peer: its identity, its extensions, and the calls that never wait."""
 
     def __init__(self, core: _Core, cid: int, identity: PeerIdentity, remote: Remote | None) -> None:
         self._core = core

@@ -235,7 +235,7 @@ class OutboundStream(ABC):
         return self.credit == 0
 
     def flush(self) -> None:
-        """Send the pending elements."""
+        """Send the elements that were pulled and are pending."""
         self.listen()
         elements, self.pending = self.pending, []
         if not elements or self.over:
@@ -246,7 +246,7 @@ class OutboundStream(ABC):
             self._one_by_one(elements)
 
     def listen(self) -> None:
-        """Have the source pulled once more, without demand, if it is at its end."""
+        """Have the source pulled once more, without demand, if it is at its end: its end or error needs none."""
         if self.at_end():
             self.set()
 

@@ -68,7 +68,7 @@ def _dialling(tls: ContextsTLS) -> Iterator[tuple[str, ssl.SSLContext]]:
 
 
 def _breaches(tls: ContextsTLS) -> Iterator[str]:
-    """Missing settings, each as the line of code that would make it."""
+    """Settings that the program's contexts lack, each as the line of code that would make it."""
     least = ssl.TLSVersion.TLSv1_2 if tls.tls12 else ssl.TLSVersion.TLSv1_3
     system = _system_store()
     for name, context in (("server", tls.server), *_dialling(tls)):
@@ -116,7 +116,7 @@ def _system_store() -> set[bytes]:
 
 
 def _leaf(tls: ContextsTLS) -> bytes:
-    """Certificate given with the contexts, in DER."""
+    """The certificate given with the program's contexts, in DER."""
     given = tls.shown
     text = (
         given if isinstance(given, bytes) else called(given, "from_contexts") if callable(given) else read_file(given)

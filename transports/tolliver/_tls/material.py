@@ -45,7 +45,9 @@ class PEM:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Certificate, key, CA and revocation lists as read at one moment, and the other TLS options."""
+    """Content of the TLS options as read at one moment: certificate, key, CA and revocation lists, and the other TLS
+    options.
+    """
 
     cert: PEM
     key: PEM

@@ -97,7 +97,8 @@ def _passphrase(key: PEM) -> NoReturn:
 
 
 class Pumps:
-    """Creates the pumps of one instance; `tls=None` means plaintext. `identity` is what our own certificate proves.
+    """Maker of the TLS of each connection of one instance, a Pump; `tls=None` means plaintext. `identity` is what our
+    own certificate proves.
 
     Reads the files, or the data in their place. Raises CertificateError if one is missing, invalid, or would be refused
     by a peer.
@@ -143,17 +144,19 @@ class Pumps:
         return self._revoked.ends
 
     def succeed(self, old: Pumps) -> None:
-        """Replace the old pumps. Connections made by those use the new revocation lists from now on."""
+        """Replace the `old` pumps after a reload. Connections made by those use the new revocation lists from now
+        on.
+        """
         old._revoked.replace(self._revoked)
         self._revoked = old._revoked
 
     def client(self, remote: Remote) -> AnyPump:
-        """A pump for dialling. It checks the host name, or the remote's pins instead (D-2)."""
+        """TLS of a connection that we dial. It checks the host name, or the remote's pins instead (D-2)."""
         context = self._by_pin if remote.pinned else self._by_name
         return PlainPump() if context is None else Pump.client(context, remote, self._revoked)
 
     def server(self) -> AnyPump:
-        """A pump for an accepted connection."""
+        """TLS of a connection that we have accepted."""
         return PlainPump() if self._server is None else Pump.server(self._server, self._revoked)
 
 

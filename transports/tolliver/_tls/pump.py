@@ -92,12 +92,12 @@ class Pump:
 
     @classmethod
     def client(cls, context: ssl.SSLContext, remote: Remote, revoked: RevocationList | None = None) -> Pump:
-        """A pump for dialling. The remote's pins are checked at the end of the handshake."""
+        """TLS of a connection that we dial. The remote's pins are checked at the end of the handshake."""
         return cls(context, remote, server=False, revoked=revoked)
 
     @classmethod
     def server(cls, context: ssl.SSLContext, revoked: RevocationList | None = None) -> Pump:
-        """A pump for an accepted connection."""
+        """TLS of a connection that we have accepted."""
         return cls(context, None, server=True, revoked=revoked)
 
     @property

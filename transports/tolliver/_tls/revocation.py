@@ -25,7 +25,7 @@ Serial = tuple[bytes, bytes]
 
 
 class RevocationList:
-    """Revoked certificates of one file; empty before `read`."""
+    """Certificates that are revoked by the lists of one file; empty before `read`."""
 
     def __init__(self) -> None:
         self.name: str = ""
@@ -79,7 +79,7 @@ def _fields(der: bytes) -> list[bytes]:
 
 
 def _times(der: bytes) -> list[float]:
-    """Times of this and the next update, in seconds since 1970."""
+    """Times of this and of the next update of a revocation list in DER, in seconds since 1970."""
     found = [(_TIMES[one[0]], one[2:].decode("ascii")) for one in _fields(der)[1:] if one[0] in _TIMES]
     return [datetime.strptime(text, form).replace(tzinfo=UTC).timestamp() for form, text in found]
 

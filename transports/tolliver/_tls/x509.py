@@ -149,7 +149,7 @@ def _pin_of(identity: PeerIdentity) -> str:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Facts about a failure of TLS."""
+    """Facts about a failure of TLS on one connection, from which its error is made."""
 
     peer: str
     """Name of the peer, for use in error texts."""

@@ -23,7 +23,7 @@ from .wire import Lost, Reader
 
 
 class Owner(Reader, Protocol):
-    """The endpoint, as its connections use it."""
+    """The part of an endpoint that its connections use on asyncio."""
 
     def break_down(self, error: BaseException) -> None:
         """End the endpoint after an unexpected error, which its task group raises."""
@@ -168,7 +168,7 @@ class CallbackTransport(SocketSession):
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Close the connection if it has ended; else have the loop watch for what it can do next."""
+        """Close the connection if it has ended; else have the loop watch its socket for what it can do next."""
         self._looks_soon = False
         if self._sock is None:
             return

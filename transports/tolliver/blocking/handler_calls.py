@@ -31,7 +31,7 @@ CONCURRENCY = 8
 
 
 class _Done(NamedTuple):
-    """A finished call: its result or exception, and its duration in seconds."""
+    """A handler call that has ended: its result or exception, and its duration in seconds."""
 
     delivery: Delivery
     result: object

@@ -24,7 +24,7 @@ Item = TypeVar("Item", Delivery, Run)
 
 
 class ThreadCore(Core, Protocol):
-    """The core of an instance on threads."""
+    """The part of an instance with threads that its iterators use."""
 
     def wakeup(self) -> Wakeup: ...
 

@@ -79,7 +79,7 @@ class Loop:
     # May be called from any thread and from finalizers, without a lock.
 
     def wake(self) -> None:
-        """Have `tick` called in another round."""
+        """Have the loop make another round soon, in which it calls `tick`."""
         self._woken = True
         self.nudge()
 
@@ -95,7 +95,7 @@ class Loop:
         self.nudge()
 
     def lend(self) -> None:
-        """Note that a borrowing thread was woken, and will serve the sockets."""
+        """Note that a thread which waits for an answer was woken, and will serve the sockets meanwhile."""
         self._is_lent = True
 
     def attend(self) -> None:
@@ -167,7 +167,7 @@ class Loop:
                 sleep(0)  # lets the woken thread have the interpreter
 
     def _stand_by(self) -> None:
-        """Wait until no thread has served the sockets for PAUSE seconds."""
+        """Wait, on the loop's own thread, until no other thread has served the sockets for PAUSE seconds."""
         still = 0
         while True:
             seen = self._borrowed

@@ -18,7 +18,7 @@ from tolliver_proto.node import check_timeout
 
 
 class Work:
-    """A thread's task that can be ended, with at most one wait at a time."""
+    """Work of one thread that another one may end, with at most one wait at a time."""
 
     def __init__(self) -> None:
         self.over: bool = False
@@ -72,7 +72,7 @@ def still_wanted() -> bool:
 
 
 def locked() -> LockType:
-    """A new, locked lock, to wait for."""
+    """A new lock that is held already, for `wait_for` to wait for its release."""
     lock = allocate_lock()
     lock.acquire()
     return lock

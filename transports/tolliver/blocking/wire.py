@@ -242,7 +242,7 @@ class Transport(SocketSession):
             self._left = self.busy
 
     def _see(self) -> None:
-        """Close the connection if it has ended; else watch the socket for what it can do next."""
+        """Close the connection if it has ended; else watch its socket for what it can do next."""
         if self._sock is None:
             return
         if self.over:

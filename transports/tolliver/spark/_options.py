@@ -22,7 +22,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Option(NamedTuple):
-    """The field that an option sets, and its parser. `read` raises ValueError with advice."""
+    """An option of a data source: the field that it sets, and its parser. `read` raises ValueError with advice."""
 
     field: str
     read: Callable[[str], Any]

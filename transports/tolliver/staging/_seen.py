@@ -107,7 +107,7 @@ class Ids:
 
 
 def _runs(ids: Iterable[int]) -> list[Span]:
-    """The same ids in the same order, as runs of consecutive ids."""
+    """The same ids in the same order, as runs (first, last) of consecutive ids."""
     runs: list[Span] = []
     for number in ids:
         if runs and number == runs[-1][1] + 1:

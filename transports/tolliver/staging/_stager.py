@@ -172,7 +172,7 @@ class Stager(StageLoop[Run]):
 
 
 class _Wanted:
-    """The subscriptions as a test of channel and key, prefixes of keys included."""
+    """The subscriptions of a stage as a test of channel and key, prefixes of keys included."""
 
     def __init__(self, subscriptions: Sequence[tuple[str, str]]) -> None:
         self._subscriptions = subscriptions

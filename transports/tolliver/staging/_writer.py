@@ -481,7 +481,7 @@ class _Segment:
         return "the file ends"
 
     def cut(self) -> None:
-        """Remove everything after the last complete block, and sync the rest."""
+        """Remove everything after the last complete block, and write the rest to the disk."""
         os.ftruncate(self._fd, self.length)
         sync_file(self._fd)
 

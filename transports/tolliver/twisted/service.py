@@ -23,7 +23,7 @@ from .wire import follow, wait_for
 
 
 class Closing(Protocol):
-    """The part of an instance, or of streams, that a service uses."""
+    """The part of an instance, or of streams, that a service uses to close it."""
 
     def close(self) -> Deferred[None]: ...
 

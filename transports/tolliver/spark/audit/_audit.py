@@ -132,7 +132,7 @@ class Tables(Generic[T_co]):
 
     @property
     def gaps(self) -> T_co:
-        """Missing message ids: one row for each sender and run of ids that is in no recording."""
+        """Missing message ids: one row for each sender and range of ids that is in no recording."""
         return self._table("gaps")
 
     @property

@@ -63,7 +63,7 @@ _ORDERS = {
 
 
 def collect(audit: Audited, progress: Callable[[int, int], object] | None = None) -> Findings:
-    """Everything that the report shows."""
+    """Everything that the report shows. `progress(done, total)` is called after each table."""
     told = progress or (lambda _done, _total: None)
     found = dict[str, Table]()
     for done, name in enumerate(_ORDERS):
@@ -92,7 +92,7 @@ def first_rows(audit: Audited, name: str, most: int = ROWS) -> Table:
 
 
 def silent(rows: Iterable[Row]) -> set[str]:
-    """UUIDs in deliveries of instances without recordings."""
+    """UUIDs in deliveries of instances that have made no recordings."""
     found = set()
     for row in rows:
         found |= {row["sender"]} if row["sent"] is None else set()

@@ -108,7 +108,7 @@ def ranges_of(recordings: Sequence[Recording], tasks: int) -> pa.Table:
 
 
 def items_of(row: dict[str, Any]) -> Iterator[Block | Damage]:
-    """Blocks of one such range, and damage in it."""
+    """Blocks of one range, a row of `ranges_of`, and damage in it."""
     values = {name: value for name, value in row.items() if name != "number"}
     try:
         yield from blocks_in(Range(**values | {"entries": tuple(values["entries"])}))

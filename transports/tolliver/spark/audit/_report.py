@@ -133,7 +133,7 @@ class _Page:
         return Bar(_time(row["began"]), _time(row["ended"]), words, not row["recorded_to_end"], pale)
 
     def _gaps(self, flow: _Flow) -> list[Bar]:
-        """Times between the connections of a pair, as recorded by either side."""
+        """Times between the connections of a sender and a receiver, as recorded by either side."""
         rows = [row for row in self._found.connections.rows if {row["local"], row["peer"]} == set(flow)]
         spans = sorted((_time(row["began"]), _time(row["ended"])) for row in rows if row["outcome"] == "established")
         gaps, end = [], spans[0][1] if spans else 0.0

@@ -60,7 +60,9 @@ class DemandStageOptions:
     folder: FolderOptions
 
     def credit(self) -> Credit:
-        """Credit for these publishers and this stage. Raises ValueError if the stage is too small."""
+        """The count of elements that these publishers may send, for this stage. Raises ValueError if the stage is too
+        small.
+        """
         most = self.streams.limits.max_element + BLOCK.size + _FRAME_BYTES
         costs = {name: most + len(name.encode()) for name in self.publishers}
         return Credit(self.folder.max_staged_bytes, self.window, costs)

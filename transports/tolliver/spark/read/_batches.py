@@ -184,7 +184,7 @@ class _Run:
 
 @dataclass
 class _Batch:
-    """The wanted messages of a run: their row numbers in it, and the number of each one's piece."""
+    """The wanted messages of a run: their row numbers in it, and the number of each one's payload."""
 
     columns: Columns
     rows: Integers
@@ -269,7 +269,7 @@ class BatchMaker:
 
 
 class Policy:
-    """Treatment of damage: raise, or skip, count and log it."""
+    """Treatment of damage, as the options say: raise, or skip, count and log it."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._mode = options.mode

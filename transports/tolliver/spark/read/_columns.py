@@ -222,7 +222,7 @@ def _walker(revision: Revision) -> _Walker:
 
 @lru_cache(maxsize=16)
 def head_type(fields: Fields) -> np.dtype[np.void]:
-    """numpy type of such heads."""
+    """Type of numpy for heads of messages with these fields."""
     pairs = [part.split() for part in fields.spec.split(",")]
     return np.dtype([(name, f">{kind}") for kind, name in pairs])
 

@@ -52,7 +52,7 @@ _Made = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[
 
 
 def _alone(part: Part) -> _Made:
-    """The part as a single run."""
+    """Times of the frames of the block as those of one run, with one time for all."""
     last = part.offset + part.end - part.begin - 1
     ends = np.array([part.end], np.int64)
     return ends, np.ones(1, np.bool_), ends, np.array([last], np.int64), np.array([part.time_ns], np.uint64)

@@ -170,7 +170,7 @@ def _files_at(path: Path, choice: Choice) -> list[str]:
 
 
 class Span(NamedTuple):
-    """Bytes of a file, from a block's beginning to `end`."""
+    """Part of a file: from byte `start`, where a block begins, to byte `end`."""
 
     file: str
     start: int

@@ -35,7 +35,7 @@ _INLINE_TASK = 4 * 2**20  # most bytes of a stage sent along with one task
 
 
 class Inline(NamedTuple):
-    """Blocks of a file, starting at byte `start`, sent along with a task."""
+    """Blocks of a file from byte `start` on, which are sent along with a task instead of being read there."""
 
     file: str
     start: int

@@ -128,7 +128,7 @@ def ids_of(column: Any, number: int = 0) -> Ids:
 
 
 def cut(rows: Rows, most: int) -> Iterator[Rows]:
-    """Runs of at most `most` rows and at most CHUNK_BYTES, except a larger single row."""
+    """The rows in pieces of at most `most` rows and at most CHUNK_BYTES, except a larger single row."""
     ends = np.cumsum(rows.sizes())
     start = 0
     while start < len(rows):

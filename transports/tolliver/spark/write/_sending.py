@@ -67,7 +67,7 @@ class Run:
         return self.acked(self._row_ids[unwanted])
 
     def unacked_bytes(self) -> bytes:
-        """Frames to be resent."""
+        """Frames of the unacknowledged rows, to be sent again."""
         return wire_bytes(self._frames.filter(pa.array(self._unacked)))
 
     def first_unacked(self) -> int:
@@ -254,7 +254,7 @@ class Sender:
         self._outstanding = sum(run.left for run in self._runs)
 
     def _stir(self) -> None:
-        """Restart the time limit for acknowledgements, `ackTimeout`."""
+        """Begin the time limit for acknowledgements, `ackTimeout`, again."""
         self._progress = time.monotonic()
         self._patience = self._first_patience
         self._resend_at = self._progress + self._patience
