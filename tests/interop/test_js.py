@@ -307,6 +307,9 @@ def test_a_sender_that_is_killed_loses_nothing_that_it_stored(js: Any, tmp_path:
         killed.append(js("send", *to))
         until(lambda: killed[0].process.poll() is not None)
         assert killed[0].lines() == []  # it was killed before it was ready
+        nowhere = js("send", "numbers", "", "more", "--connect", free_address())
+        until(lambda: "is dialled again" in nowhere.said())
+        nowhere.kill()  # it has written its file anew
         (tmp_path / "lines").write_bytes(b"\n".join(lines[500:]))
         again = js("send", *to)
         assert again.end() == 0, again.said()
@@ -471,6 +474,16 @@ def test_its_file_is_cut_at_a_torn_end_refused_where_it_is_damaged_and_one_proce
     file.write_text(f"{file.read_text()}x\n")
     third = js("listen", "--listen", "127.0.0.1:0", who=who)
     assert (third.end(), "is damaged in line" in third.said()) == (1, True)
+
+
+def test_a_certificate_without_a_uuid_keeps_the_first_that_it_claims(js: Any, certs: Certificates) -> None:
+    """No other key has that UUID from then on (T-72)."""
+    uuid = uuid4()
+    listening = js("listen", "--listen", "127.0.0.1:0")
+    for name, is_let_in in [("anonymous", True), ("anonymous", True), ("garbled", False)]:
+        with RawPeer(listening.port(), certs.tls(name), uuid) as peer:
+            peer.establish()
+            assert any(isinstance(event, Established) for event in peer.events) == is_let_in
 
 
 def test_what_is_not_acknowledged_is_sent_again(js: Any) -> None:
