@@ -71,8 +71,9 @@ class PeerSubscriptions:
         return self.served.isdisjoint(pairs) and not self.kept_back.isdisjoint(pairs)
 
     def keep_back(self, link: Link | None) -> bool:
-        """Computes which subscriptions are served and which kept back for this live link. Returns True if waiting
-        messages must be looked at again."""
+        """Computes which subscriptions the live link (None: none) is served and which must wait. Returns True if
+        messages that wait must be looked at again.
+        """
         before, served = (self.served, self.kept_back), link.lists.told if link is not None else self.subscriptions
         self.served, self.kept_back = served, (self.subscriptions - served).union(self.held)
         return bool(before[1] or self.kept_back) and before != (self.served, self.kept_back)

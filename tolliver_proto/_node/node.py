@@ -441,7 +441,7 @@ class Node:
         return self._routing.subscribed(channel, key, is_connected)
 
     def unwatch(self, receipt: Receipt) -> None:
-        """Ends `watch` for this receipt."""
+        """Ends `watch` for this receipt: no Acked names it any more."""
         self._ledger.unwatch(receipt)
 
     def watch(self, receipt: Receipt) -> bool:
@@ -635,7 +635,7 @@ class Node:
 
     @property
     def closing(self) -> bool:
-        """True from `close` on."""
+        """True from the call of `close` on."""
         return self._context.closing
 
     def new_cid(self, now: float | None = None, address: str = "") -> int | None:

@@ -126,7 +126,9 @@ class Id(Member):
 
 
 class Step(Member):
-    """Signal that may move an id: two calls, and the publisher's frames."""
+    """Signal that may move the id of one of our subscriptions to another state: two calls, and the publisher's
+    frames.
+    """
 
     SUBSCRIBE = auto()
     CANCEL = auto()

@@ -276,7 +276,9 @@ class Dialer:
         return Ending(failure, dialled.peer, is_final, is_news, ends_calls)
 
     def _pause(self, dialled: Dialled, is_refused: bool) -> float:
-        """Seconds until the next try, which are more if a side has refused the other (`is_refused`)."""
+        """Seconds until the next try: after a refusal by either side (`is_refused`) a minute or more, or none if the
+        application has asked again; else more with each failure.
+        """
         if is_refused:
             return 0.0 if dialled.again else _REFUSED_FIRST + _REFUSED_SPREAD * self._jitter()
         ceiling = min(self._limits.redial_max, self._limits.redial_first * 2.0 ** min(dialled.failures, 30))

@@ -478,7 +478,7 @@ class Simulation(Network):
             self._pump(host, feed)
 
     def _op_close(self, host: Host) -> None:
-        """Closes a host, and starts it again once it is idle."""
+        """Closes a host's hub, and starts the host again once that is idle."""
         self.counts["closes"] += 1
         self._close(host)
         self._at(1.0, self._closed, host, host.born, 60)

@@ -43,7 +43,7 @@ class Schema:
 
 
 class Bodies:
-    """Converts messages of one type from and to JSON."""
+    """Converts bodies of one Protobuf message type from and to JSON."""
 
     def __init__(self, types: ProtobufTypes, codec: Protobuf[Any]) -> None:
         from google.protobuf import json_format

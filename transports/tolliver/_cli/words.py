@@ -79,7 +79,7 @@ def count(number: int, what: str) -> str:
 
 
 def listening(addresses: Iterable[tuple[str, int]]) -> str:
-    """Text to append, with the listening addresses if there are any."""
+    """Text to append to a line, with the listening addresses; "" if there are none."""
     return "".join(f", listening on {one}" for one in dialled(addresses))
 
 

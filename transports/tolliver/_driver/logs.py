@@ -74,7 +74,7 @@ _BY_KIND = {kind: area for area, kinds in _AREAS.items() for kind in kinds}
 
 
 def of(kind: NoticeKind) -> logging.Logger:
-    """Logger for a notice of this kind; the messages logger if the kind belongs to no other area."""
+    """The logger for a notice of this kind: that of its area, or that of messages."""
     return _BY_KIND.get(kind, messages)
 
 
