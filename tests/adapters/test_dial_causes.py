@@ -107,7 +107,7 @@ class Case(NamedTuple):
 CASES = {
     "refused": Case("tls", nobody, DialCause.REFUSED, "efused"),
     "name": Case("tls", nameless, DialCause.NAME, "localhost.invalid"),
-    "old tls": Case("tls", partial(over_tls, **OLD), DialCause.TLS, "tls12=True"),
+    "old tls": Case("tls", partial(over_tls, **OLD), DialCause.TLS, "option tls12"),
     "closed in tls": Case("tls", partial(_listening, lambda _stream: None), DialCause.CLOSED),
     "closed after tls": Case("tls", over_tls, DialCause.CLOSED),
     "plain instance": Case("tls", partial(instance, name="there", plaintext=True), DialCause.CLOSED, "plaintext=True"),
@@ -176,7 +176,7 @@ def check(node: Facade, remote: str, case: Case, caplog: pytest.LogCaptureFixtur
 OF_STREAMS = {
     "refused": Case("tls", nobody, DialCause.REFUSED, "efused"),
     "name": Case("tls", nameless, DialCause.NAME, "localhost.invalid"),
-    "old tls": Case("tls", partial(over_tls, **OLD), DialCause.TLS, "tls12=True"),
+    "old tls": Case("tls", partial(over_tls, **OLD), DialCause.TLS, "option tls12"),
     "closed in tls": Case("tls", partial(_listening, lambda _stream: None), DialCause.CLOSED),
     "http for tls": Case("tls", says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), DialCause.HTTP),
     "plain for tls": Case("tls", partial(streams, plaintext=True), DialCause.NOT_TLS),
