@@ -110,7 +110,7 @@ CASES = {
     "old tls": Case("tls", partial(over_tls, **OLD), DialCause.TLS, "option tls12"),
     "closed in tls": Case("tls", partial(_listening, lambda _stream: None), DialCause.CLOSED),
     "closed after tls": Case("tls", over_tls, DialCause.CLOSED),
-    "plain instance": Case("tls", partial(instance, name="there", plaintext=True), DialCause.CLOSED, "plaintext=True"),
+    "plain instance": Case("tls", partial(instance, name="there", plaintext=True), DialCause.CLOSED, "plaintext"),
     "http for tls": Case("tls", says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), DialCause.HTTP),
     "ssh for tls": Case("tls", says(b"SSH-2.0-x\r\n"), DialCause.NOT_TLS),
     "streams for tls": Case("tls", partial(streams, plaintext=True), DialCause.STREAMS),
