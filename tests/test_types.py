@@ -39,7 +39,11 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def pyright(*options: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("node") is None:
         pytest.skip("node is not installed, on which pyright runs")
-    return run("pyright", "--pythonpath", sys.executable, *options, PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
+    found = {
+        "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
+        "PYTHONPATH": os.pathsep.join(_SOURCES),
+    }  # an editable install is not
+    return run("pyright", "--pythonpath", sys.executable, *options, **found)
 
 
 @pytest.fixture(scope="module")
