@@ -93,6 +93,7 @@ def test_a_file_that_was_there_with_another_mode_gets_ours(tmp_path: Path) -> No
 # Nothing but regular files is made, replaced, changed or appended to.
 
 BESIDE = {
+    "_cli/appending.py": (("rename",), "a file that was opened here, under a name that no file has"),
     "_cli/bench.py": (("TemporaryDirectory",), "a fresh directory"),
     "_cli/bundle.py": (("ZipFile",), "into a file that `_private` has opened"),
     "_cli/connecting.py": (("TemporaryDirectory",), "a fresh directory"),

@@ -84,7 +84,7 @@ BUGS = (
     Bug(
         "delivery row removed when sent instead of when acked",
         "tolliver_proto/_node/outboxes/transmission.py",
-        "_fill",
+        "pump",
         "room -= len(data)",
         """
         room -= len(data)

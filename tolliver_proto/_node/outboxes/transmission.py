@@ -113,13 +113,8 @@ class Transmission:
     def pump(self, link: Link) -> None:
         """Encodes the messages that the connection may send now, and asks the store for more rows.
 
-        After the last ready connection the shared frames are dropped: a round is over.
+        Frames that connections share are dropped with the last ready one.
         """
-        self._fill(link)
-        if not self._context.sendable:
-            self._frames.clear()
-
-    def _fill(self, link: Link) -> None:
         window, connection, peer = link.sending.window, link.connection, link.peer
         if (
             window is None
@@ -159,6 +154,8 @@ class Transmission:
         due = window.next_due()
         if due is not None:
             self._timers.set(("resend", link.cid), due)
+        if not self._context.sendable:
+            self._frames.clear()
 
     def hand_over(self, link: Link) -> None:
         """Notes that the bytes of all gathered messages go to the socket now."""
