@@ -39,11 +39,9 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
 def pyright(*options: str) -> subprocess.CompletedProcess[str]:
     if shutil.which("node") is None:
         pytest.skip("node is not installed, on which pyright runs")
-    found = {
-        "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
-        "PYTHONPATH": os.pathsep.join(_SOURCES),
-    }  # an editable install is not
-    return run("pyright", "--pythonpath", sys.executable, *options, **found)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # `--verifytypes` takes the first `python`
+    settings = {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1", "PATH": path}
+    return run("pyright", "--pythonpath", sys.executable, *options, **settings)
 
 
 @pytest.fixture(scope="module")
