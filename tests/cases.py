@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 Case = dict[str, Any]
@@ -21,3 +24,19 @@ def named(case: Case) -> str:
 def number(value: int | str | None) -> int | None:
     """A number of 2^53 and above is text, as JSON in other languages has no room for it."""
     return int(value) if isinstance(value, str) else value
+
+
+# Bytes arrive whole, or one at a time: what is read is the same.
+
+Pieces = Callable[[bytes], list[bytes]]
+
+
+def whole(data: bytes) -> list[bytes]:
+    return [data]
+
+
+def single_bytes(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+cut = pytest.mark.parametrize("pieces", [whole, single_bytes], ids=["whole", "byte by byte"])

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.cases import Case
-from tests.wire.test_cases import Pieces, cut, in_layouts
+from tests.cases import Case, Pieces, cut
+from tests.wire.test_cases import in_layouts
 from tests.wire.vectors import dialect, listed, made
 from tolliver_proto import Abort, Action, Delivery, Limits, Message, PeerIdentity, Policy, Revision, ShutdownWrite
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.cases import Case, cases, named, number
+from tests.cases import Case, Pieces, cases, cut, named, number
 from tolliver_proto import (
     ConnectionClosing,
     ConnectionLost,
@@ -44,18 +44,6 @@ ERRORS: dict[str, type[TolliverError]] = {
     "closed": ConnectionClosed,
     "lost": ConnectionLost,
 }
-Pieces = Callable[[bytes], list[bytes]]
-
-
-def whole(data: bytes) -> list[bytes]:
-    return [data]
-
-
-def single_bytes(data: bytes) -> list[bytes]:
-    return [data[at : at + 1] for at in range(len(data))]
-
-
-cut = pytest.mark.parametrize("pieces", [whole, single_bytes], ids=["whole", "byte by byte"])
 
 
 @cut

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.cases import Case, cases, number
+from tests.cases import Case, Pieces, cases, cut, number
 from tolliver_proto import (
     Closed,
     Connection,
@@ -40,15 +40,6 @@ ERRORS: dict[str, type[TolliverError]] = {
     "rejected": HandshakeRejected,
     "lost": ConnectionLost,
 }
-Pieces = Callable[[bytes], list[bytes]]
-
-
-def whole(data: bytes) -> list[bytes]:
-    return [data]
-
-
-def single_bytes(data: bytes) -> list[bytes]:
-    return [data[at : at + 1] for at in range(len(data))]
 
 
 def in_layouts(kind: str) -> list[Any]:
@@ -57,9 +48,6 @@ def in_layouts(kind: str) -> list[Any]:
         for case in cases("messages", kind)
         for layout in case["layouts"]
     ]
-
-
-cut = pytest.mark.parametrize("pieces", [whole, single_bytes], ids=["whole", "byte by byte"])
 
 
 @cut
