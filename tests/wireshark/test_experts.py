@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from uuid import UUID
 
 from tests.wire.vectors import D1, ONE, TWO
-from tests.wireshark.captures import MESSAGES, STREAMS, Said, capture, needs_tshark, read, snapped
+from tests.wireshark.captures import MESSAGES, ROOT, STREAMS, Said, capture, counted, needs_tshark, read, snapped
 from tolliver_proto import (
     Ack,
     HandshakeFinal,
@@ -26,6 +27,11 @@ OLDER = HandshakeStatus.OLDER
 REQUEST, RESPONSE = encode(HandshakeRequest(1, ONE)), encode(HandshakeResponse(1, TWO, HandshakeStatus.SAME_VERSION))
 UP = [(False, REQUEST), (True, RESPONSE)]
 LISTED = encode(HandshakeRequest(1, ONE, (Subscription("wx", "y"),)))
+FAILURE = encode(HandshakeFinal(False))
+REFUSED = encode(HandshakeResponse(1, TWO, HandshakeStatus.NEWER_INCOMPATIBLE))
+AWAITED = [(False, encode(HandshakeRequest(2, ONE))), (True, encode(HandshakeResponse(1, TWO, OLDER)))]
+RENEWED = [*AWAITED, (False, encode(HandshakeFinal(True))), *AWAITED]
+AGAIN: list[set[str]] = [set(), set(), set(), {"again"}, set()]
 
 
 def message(channel: bytes, key: bytes, body: bytes, number: int = 1) -> bytes:
@@ -66,6 +72,14 @@ MESSAGING: list[tuple[list[tuple[bool, bytes]], list[set[str]]]] = [
         [(False, encode(HandshakeRequest(2, ONE))), (True, encode(HandshakeResponse(1, TWO, OLDER))), (False, b"\2\7")],
         [set(), set(), {"odd_final", "refused"}],
     ),
+    # An ignored frame refuses nothing, and is no answer.
+    ([*UP, (False, FAILURE), (True, FAILURE), (False, b"\2\7")], [set(), set(), *[{"unexpected"}] * 3]),
+    ([(False, REQUEST), (False, FAILURE), (True, RESPONSE)], [set(), {"unexpected"}, set()]),
+    ([*UP, (True, REFUSED)], [set(), set(), {"unexpected"}]),
+    ([*AWAITED, (True, FAILURE), (False, b"\2\1")], [set(), set(), {"unexpected"}, set()]),
+    # A repeated request that is answered so has a final, which closes if it says failure.
+    ([*RENEWED, (False, b"\2\1"), (False, FAILURE)], [*AGAIN, set(), {"unexpected"}]),
+    ([*RENEWED, (False, FAILURE)], [*AGAIN, {"refused"}]),
     (
         [(False, encode(HandshakeRequest(2, ONE))), (True, encode(HandshakeResponse(1, TWO, OLDER)) + encode(Ack(1)))],
         [set(), set(), {"too_early", "stray_ack"}],
@@ -122,3 +136,21 @@ def test_a_capture_without_all_of_its_packets(tmp_path: Path) -> None:
     said = read(path)
     assert [one.all("tolliver.type") for one in said] == [["request"], ["response"], ["ack"], [], [], ["ack"], ["ack"]]
     assert [one.experts for one in said[3:5]] == [{"cut"}, {"behind"}]
+
+
+def test_every_filter_of_the_page_is_there_and_one_finds_all_complaints(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "wireshark.md").read_text()
+    filters = page.partition("## Filters")[2].partition("## Complaints")[0]
+    named = [one for one in re.findall(r"`([^`]+)`", filters) if re.match(r"tolliver(_rs)?\.|_ws\.", one)]
+    assert len(named) > 15
+    pieces = [[*UP, (True, b"\5")], [*UP, (True, message(b"\xff", b"", b""))], [*GIVEN, (True, b"\x63")], UP]
+    path = capture(tmp_path / "filters.pcapng", pieces, [MESSAGES, MESSAGES, STREAMS, MESSAGES])
+    assert len(counted(path, [one.replace('"..."', '"x"') for one in named])) == len(named)
+    found = {
+        "tolliver.expert": 2,
+        'tolliver.expert == "bad_text"': 1,
+        "tolliver.expert.bad_text": 1,
+        "tolliver_rs.expert": 1,
+        'tolliver_rs.expert == "unknown_type"': 1,
+    }
+    assert counted(path, [*found]) == [*found.values()]

@@ -237,6 +237,7 @@ local f = {
   copy_of = ProtoField.framenum("tolliver.copy_of", "Copy of the message in", base.NONE, frametype.RETRANS_PREV),
   request_in = ProtoField.framenum("tolliver.request_in", "Request in", base.NONE, frametype.REQUEST),
   response_in = ProtoField.framenum("tolliver.response_in", "Response in", base.NONE, frametype.RESPONSE),
+  expert = ProtoField.string("tolliver.expert", "Complaint"),
   unread = ProtoField.bytes("tolliver.unread", "Not read"),
 }
 messages.fields = f
@@ -259,23 +260,26 @@ local s = {
   stream = ProtoField.string("tolliver_rs.stream", "Stream"),
   subscribe_in = ProtoField.framenum("tolliver_rs.subscribe_in", "Subscribed for in", base.NONE, frametype.REQUEST),
   subscribed_in = ProtoField.framenum("tolliver_rs.subscribed_in", "Answered in", base.NONE, frametype.RESPONSE),
+  expert = ProtoField.string("tolliver_rs.expert", "Complaint"),
   unread = ProtoField.bytes("tolliver_rs.unread", "Not read"),
 }
 streams.fields = s
 
--- Expert infos, by the ruling that each is about.
+-- Expert infos, by the ruling that each is about. Each is a filter by its own name, which Wireshark gives it, and a value
+-- of one field for all of them, which it does not.
 
-local function experts_of(proto, prefix, list)
+local function experts_of(proto, prefix, field, list)
   local made, all = {}, {}
   for name, info in pairs(list) do
-    made[name] = ProtoExpert.new(prefix .. name, info[3], expert.group[info[1]], expert.severity[info[2]])
-    all[#all + 1] = made[name]
+    local one = ProtoExpert.new(prefix .. name, info[3], expert.group[info[1]], expert.severity[info[2]])
+    made[name] = { name = name, field = field, info = one }
+    all[#all + 1] = one
   end
   proto.experts = all
   return made
 end
 
-local e = experts_of(messages, "tolliver.expert.", {
+local e = experts_of(messages, "tolliver.expert.", f.expert, {
   unknown_type = { "MALFORMED", "ERROR", "No frame begins with this byte (T-05)" },
   unknown_status = { "MALFORMED", "ERROR", "The status has no meaning (T-60)" },
   bad_uuid = { "MALFORMED", "ERROR", "The UUID names nobody (T-03)" },
@@ -305,7 +309,7 @@ local e = experts_of(messages, "tolliver.expert.", {
   unreliable_ack = { "SEQUENCE", "NOTE", "The id means unreliable: such an ack says nothing (T-42, T-80)" },
 })
 
-local r = experts_of(streams, "tolliver_rs.expert.", {
+local r = experts_of(streams, "tolliver_rs.expert.", s.expert, {
   unknown_type = { "MALFORMED", "ERROR", "No frame has this type number (R-07)" },
   long_varint = { "MALFORMED", "ERROR", "A number of more than 64 bits (R-03)" },
   padded = { "PROTOCOL", "NOTE", "A number longer than it needs to be (R-03)" },
@@ -415,18 +419,21 @@ local function keep_partial(pinfo, kind, memo, fresh)
   if fresh then memos[kind][pinfo.number].partial[cursor[kind].index + 1] = memo end
 end
 
-local function note(memo, info, text)
-  memo.notes[#memo.notes + 1] = { info, text }
+local function note(memo, about, text)
+  memo.notes[#memo.notes + 1] = { about, text }
+end
+
+local function complain(item, about, text)
+  item:add(about.field, about.name):set_generated()
+  if text then
+    item:add_proto_expert_info(about.info, text)
+  else
+    item:add_proto_expert_info(about.info)
+  end
 end
 
 local function show_notes(item, memo)
-  for _, one in ipairs(memo.notes) do
-    if one[2] then
-      item:add_proto_expert_info(one[1], one[2])
-    else
-      item:add_proto_expert_info(one[1])
-    end
-  end
+  for _, one in ipairs(memo.notes) do complain(item, one[1], one[2]) end
 end
 
 -- Text.
@@ -485,9 +492,9 @@ end
 -- have Wireshark lose the frame when it looks at the packet again.
 local MORE = DESEGMENT_ONE_MORE_SEGMENT
 
--- Fails once, for what cannot be read: the expert info and its text.
-local function broken(info, text)
-  return nil, nil, { info = info, text = text }
+-- Fails once, for what cannot be read: the complaint and its text.
+local function broken(about, text)
+  return nil, nil, { about = about, text = text }
 end
 
 local function limit_of(name)
@@ -676,13 +683,15 @@ function follow.request(conn, side, values, memo, tvb)
 end
 
 function follow.response(conn, side, values, memo)
-  if not conn.handshake or conn.handshake.response or conn.client == side and not conn.live then
-    if conn.whole then note(memo, e.unexpected) end
-  else
+  side.uuid, side.version = side.uuid or values.uuid, side.version or values.version
+  local due = conn.handshake and not conn.handshake.response and (conn.client ~= side or conn.live)
+  if due then
     conn.handshake.response = memo.number
     memo.handshake = conn.handshake
+  elseif conn.whole then
+    note(memo, e.unexpected)
+    return
   end
-  side.uuid, side.version = side.uuid or values.uuid, side.version or values.version
   local meaning = conn.layout.statuses[values.status]
   local client = conn.client and conn.client.version
   if client and conn.whole and not conn.live then
@@ -697,21 +706,21 @@ function follow.response(conn, side, values, memo)
     conn.refused = true
     note(memo, e.refused)
   elseif meaning == "older" or conn.layout.final_always then
-    conn.final_due = not conn.live
+    conn.final_from = side.other
   else
     conn.live = true
   end
 end
 
 function follow.final(conn, side, values, memo)
-  local compatible = conn.layout.finals[values.final]
-  if compatible == nil then note(memo, e.odd_final) end
-  if conn.whole and not conn.final_due then note(memo, e.unexpected) end
-  if conn.final_due then
-    conn.final_due = nil
-    conn.live = compatible
-    conn.refused = not compatible
+  if conn.whole and conn.final_from ~= side then
+    note(memo, e.unexpected)
+    return
   end
+  local compatible = conn.layout.finals[values.final]
+  conn.final_from = nil
+  conn.live, conn.refused = compatible, not compatible
+  if compatible == nil then note(memo, e.odd_final) end
   if not compatible then note(memo, e.refused) end
 end
 
@@ -760,7 +769,7 @@ local function add_entry(item, tvb, entry, memo)
   tree:add(f.entry_key_length, tvb(entry.key_length_at, entry.key_length_width))
   add_text(tree, f.entry_channel, tvb, entry.channel_at, entry.channel)
   add_text(tree, f.entry_key, tvb, entry.key_at, entry.key)
-  if channel == "tolliver" then tree:add_proto_expert_info(e.reserved) end
+  if channel == "tolliver" then complain(tree, e.reserved) end
   return channel, key
 end
 
@@ -770,7 +779,7 @@ local function add_handshake(item, tvb, values)
   item:add(f.version, tvb(values.version_at, 8))
   local instance = item:add(f.instance, tvb(values.instance_at, 16))
   if tvb(values.instance_at + 6, 1):uint() < 0x70 or tvb(values.instance_at + 6, 1):uint() > 0x7f then
-    instance:add_proto_expert_info(e.not_version_7)
+    complain(instance, e.not_version_7)
   end
   return ("%s version %s"):format(values.uuid, tostring(values.version))
 end
@@ -817,9 +826,9 @@ function show.message(item, tvb, values, memo, layout)
   item:add(f.body, tvb(values.body_at, values.body))
   local channel, key = raw_at(tvb, values.channel_at, values.channel), raw_at(tvb, values.key_at, values.key)
   local info
-  local function ignored(reason, expert_info)
+  local function ignored(reason, about)
     item:add(f.ignored, reason):set_generated()
-    item:add_proto_expert_info(expert_info)
+    complain(item, about)
     info = "not understood: " .. reason
   end
   if channel == "tolliver" then
@@ -829,7 +838,7 @@ function show.message(item, tvb, values, memo, layout)
     elseif not name then
       ignored("bad_control", e.bad_control)
       if layout ~= LAYOUTS.DRAFT_1 and control_of(LAYOUTS.DRAFT_1, tvb, values) then
-        item:add_proto_expert_info(e.draft_1_control)
+        complain(item, e.draft_1_control)
       end
     else
       item:add(f.control, name):set_generated()
@@ -840,7 +849,7 @@ function show.message(item, tvb, values, memo, layout)
         names[#names + 1] = ("%s %s"):format(shown(one), shown(other))
       end
       info = ("%s %s"):format(name, table.concat(names, ", "))
-      if not values.reliable then item:add_proto_expert_info(e.control_without_id) end
+      if not values.reliable then complain(item, e.control_without_id) end
     end
   elseif not is_text(channel) or not is_text(key) then
     ignored("bad_text", e.bad_text)
@@ -926,7 +935,7 @@ local function dissect_all(kind, proto, fields, experts, title, tvb, pinfo, tree
         if memo.dead or memo.lost then
           note(memo, experts.behind)
         elseif failure then
-          note(memo, failure.info, failure.text)
+          note(memo, failure.about, failure.text)
           side.dead = true
         else
           note(memo, experts.cut)
