@@ -90,6 +90,10 @@ class Handle:
     def done(self) -> bool:
         return self._future.done()
 
+    def then(self, told: Callable[[Any], object]) -> None:
+        """Call it with the result or the error when it is done, on some thread."""
+        self._future.add_done_callback(lambda future: told(future.exception() or future.result()))
+
     def wait(self) -> Any:
         limit = deadline.patience()
         wait_for([self._future], limit)
