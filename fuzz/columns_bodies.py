@@ -32,6 +32,7 @@ HANDSHAKES = (HandshakeRequest, HandshakeResponse, HandshakeFinal, Refusal)
 
 def by_the_machine(data: bytes, revision: Revision) -> tuple[list[Decoded], RemoteProtocolError | None]:
     decoder, found = Decoder(revision), []
+    decoder.gives_unacked_ids = False
     decoder.feed(data)
     try:
         while (frame := decoder.next_frame()) is not None:

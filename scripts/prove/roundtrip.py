@@ -76,7 +76,9 @@ _MAKE: dict[str, list[Make]] = {
         *_MESSAGES[3:],
     ],
     "Rust 2026": [
-        lambda rng: wire.Message(_text(rng), _text(rng), rng.randbytes(rng.choice((0, 1, 100, 1000)))),
+        lambda rng: wire.Message(
+            _text(rng), _text(rng), rng.randbytes(rng.choice((0, 1, 100, 1000))), _number(rng, 32) or None
+        ),
         lambda rng: wire.HandshakeRequest(_number(rng, 64), _uuid(rng)),
         lambda rng: wire.HandshakeResponse(_number(rng, 64), _uuid(rng), rng.choice([*wire.HandshakeStatus])),
         lambda rng: wire.HandshakeFinal(rng.random() < 0.5),

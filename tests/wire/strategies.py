@@ -39,13 +39,17 @@ def _ids(most: int) -> st.SearchStrategy[int]:
     return st.sampled_from([one for one in edges if one <= most]) | st.integers(0, most)
 
 
+def ids(revision: Revision) -> st.SearchStrategy[int | None]:
+    """Ids of messages, reliable ones and None."""
+    layout = LAYOUTS[revision]
+    return st.none() | _ids(layout.greatest_id).filter(lambda drawn: drawn != layout.unreliable_id)
+
+
 def traffic(revision: Revision) -> st.SearchStrategy[Message | Ack | Refusal | Subscribe | Unsubscribe]:
     """Frames that may be sent on a live connection."""
     layout = LAYOUTS[revision]
     kinds = encoder(revision).carries
-    message_id: st.SearchStrategy[int | None] = st.none()
-    if layout.has_acks:
-        message_id |= _ids(layout.greatest_id).filter(lambda drawn: drawn != layout.unreliable_id)
+    message_id = ids(revision) if layout.has_acks else st.none()
     drawn: st.SearchStrategy[object] = st.builds(Message, channel, name, st.binary(max_size=100), message_id)
     kind: Any
     for kind in (Ack, Refusal):
@@ -66,6 +70,7 @@ def frames(revision: Revision) -> st.SearchStrategy[Frame]:
     listed = subscriptions if layout.has_lists else st.just(())
     return (
         traffic(revision)
+        | st.builds(Message, channel, name, st.binary(max_size=100), ids(revision))
         | st.builds(HandshakeRequest, version, instance_id, listed)
         | st.builds(HandshakeResponse, version, instance_id, st.sampled_from([*layout.statuses]), listed)
         | st.builds(HandshakeFinal, st.booleans())

@@ -293,7 +293,6 @@ def test_a_body_of_draft_1_is_read_there_too() -> None:
 
 def test_what_cannot_be_said_is_refused_with_words_that_say_so() -> None:
     for frame in (
-        Message("a", "b", b"", 1),
         Ack(1),
         Refusal(1),
         Subscribe("a", "b"),
@@ -315,6 +314,8 @@ def test_what_cannot_be_said_is_refused_with_words_that_say_so() -> None:
     feed(conn, HandshakeResponse(OURS, PEER, HandshakeStatus.SAME_VERSION))
     with pytest.raises(LocalProtocolError):
         conn.send_acks([1])
+    with pytest.raises(LocalProtocolError, match="message_id=None"):
+        conn.send(Message("a", "b", b"", 1))
     assert conn.live
     assert not conn.can_send(Ack)
     with pytest.raises(MalformedFrame):

@@ -100,8 +100,10 @@ def of_message(said: Said) -> dict[str, Any]:
     maybe("control", "control")
     maybe("ignored", "ignored")
     if kind == "message":
-        reliable = said.one("tolliver.reliable") in ("1", "True")
-        words["message_id"] = said.one("tolliver.id") if reliable else None
+        reliable, message_id = said.one("tolliver.reliable") in ("1", "True"), said.one("tolliver.id")
+        unacked = said.one("tolliver.layout") == "RUST_2026" and message_id != "0"  # ids, and no acks
+        assert not (reliable and unacked)
+        words["message_id"] = message_id if reliable or unacked else None
         if "control" not in words and "ignored" not in words:
             maybe("channel", "channel")
             maybe("key", "key")

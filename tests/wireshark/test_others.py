@@ -72,7 +72,7 @@ def test_other_programs_are_told_apart_by_their_first_request(tmp_path: Path) ->
         {**HELLO, "subscriptions": [], "layout": "RUST_2026"},
         {**ANSWER, "subscriptions": [], "layout": "RUST_2026"},
         {"type": "final", "meaning": "compatible", "layout": "RUST_2026"},
-        {**expected[2], "message_id": None, "layout": "RUST_2026"},
+        {**expected[2], "message_id": "3", "layout": "RUST_2026"},
     ]
     assert [one.experts for one in (hello, answer, final, message, unread)] == [set()] * 4 + [{"unknown_type"}]
     assert words(said[3]) == [{**HELLO, "subscriptions": [], "layout": "GO_2026"}]

@@ -217,6 +217,7 @@ class Connection:
             unreliable_id=self.unreliable_id,
         )
         self._decoder.builds_responses = self.state not in IGNORING
+        self._decoder.gives_unacked_ids = False
         self.ready: list[Message | Ack] = self._decoder.ready
         """Messages and acks that are parsed already, the next one last. A caller may pop one here: that saves the call
         of `next_event`, which would return the same frame."""
@@ -668,6 +669,10 @@ class Connection:
         return self._decoder.buffered
 
     def _check_message(self, frame: Message) -> None:
+        if frame.reliable and not self._layout.has_acks:
+            raise LocalProtocolError(
+                "not_expressible", "this revision has no acks, so no message is reliable in it: pass message_id=None"
+            )
         self._check_names(frame.channel, frame.key)
         if isinstance(frame.body, bytes) and len(frame.body) > self.limits.max_body:
             raise OwnLimitExceeded(

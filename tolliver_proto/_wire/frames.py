@@ -75,9 +75,9 @@ _NO_ACK = Fields("B message_id")
 def encode(frame: Frame, revision: Revision = Revision.DRAFT_2) -> bytes:
     """Returns the frame's bytes.
 
-    Raises LocalProtocolError if the revision cannot express the frame: Unsubscribe in DRAFT_1 (T-21), a Message with an
-    id in a revision without acks, text that is not UTF-8 (T-11), a number too large for its field, a Message with the
-    id that means "unreliable" (T-42). Raises ReservedChannel for a Message on the reserved channel (T-27).
+    Raises LocalProtocolError if the revision cannot express the frame: Unsubscribe in DRAFT_1 (T-21), text that is not
+    UTF-8 (T-11), a number too large for its field, a Message with the id that means "unreliable" (T-42). Raises
+    ReservedChannel for a Message on the reserved channel (T-27).
     """
     return encoder(revision).encode(frame)
 
@@ -271,17 +271,10 @@ class Encoder:
                 "reserved_id", f"id {message_id} means unreliable on the wire (T-42): pass message_id=None for that"
             )
         elif type(message_id) is not int or not 0 <= message_id <= self._max_id:
-            self._refuse_id(message_id)
+            _number(message_id, self._max_id, "message_id")
         head = self._pack_message(self._message_code, channel_size, key_size, body_size, message_id)
         parts = (head, raw_channel, raw_key, body)
         return b"".join(parts if self._in_order is None else self._in_order(parts))
-
-    def _refuse_id(self, message_id: int) -> None:
-        if not self._layout.has_acks:
-            raise LocalProtocolError(
-                "not_expressible", "this revision has no acks, so no message is reliable in it: pass message_id=None"
-            )
-        _number(message_id, self._max_id, "message_id")
 
     def messages(self, run: Iterable[Outgoing]) -> bytes:
         """Returns the bytes of reliable messages, as `message` writes them. Names are encoded once if they repeat."""
@@ -510,6 +503,7 @@ class Decoder:
         "_unpack",
         "_unreliable",
         "builds_responses",
+        "gives_unacked_ids",
         "ready",
     )
 
@@ -529,6 +523,8 @@ class Decoder:
         self._handshake: _Handshake | None = None
         self.builds_responses: bool = True
         """False if the list of a response is checked and left out (unexpected frames, T-65)."""
+        self.gives_unacked_ids: bool = True
+        """False if the ids of a layout without acks are left out: whoever acknowledges has nothing to do with them."""
         self._names: dict[bytes, str] = {}
         self.ready: list[Message | Ack] = []
         """Frames that were parsed ahead, the next one last: messages and acks only, which change no state."""
@@ -711,10 +707,10 @@ class Decoder:
         self._limit("too_long", f"a {name} of {length} bytes: the limit is {maximum} (T-06, T-07)", "message")
 
     def _checked_id(self, message_id: int) -> int | None:
-        """Returns the message's id; None if the id means "unreliable", or if the layout has no reliable messages.
-        Raises an error for one that is too high.
+        """Returns the message's id; None if the id means "unreliable", or is not given out. Raises an error for one
+        that is too high.
         """
-        if message_id == self._unreliable or self._max_id < 0:
+        if message_id == self._unreliable or not (self.gives_unacked_ids or self._layout.has_acks):
             return None
         if message_id > self._max_id:
             self._malformed("bad_id", f"{message_id} is no message id: the largest is {self._max_id}", "message")
@@ -834,7 +830,7 @@ class _Tables:
 
     def __init__(self, layout: Layout) -> None:
         shape, ack = layout.message, layout.ack
-        is_hot = shape.is_flat and layout.greatest_id == shape.maximum("message_id")
+        is_hot = shape.is_flat and layout.has_acks and layout.greatest_id == shape.maximum("message_id")
         self.hot_code = layout.codes[Message] if is_hot else _NO_CODE
         self.statuses = {code: status for status, code in layout.statuses.items()}
         self.finals = {code: compatible for compatible, code in layout.finals.items()}

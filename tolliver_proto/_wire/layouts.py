@@ -184,7 +184,7 @@ class Layout:
     """
 
     codes: Mapping[type, int]
-    """Codes of frames. A layout without Ack has no reliable messages: the ids of its messages mean nothing."""
+    """Codes of frames. A layout without Ack has no reliable messages: nobody acknowledges the ids of its messages."""
 
     request: Fields
     response: Fields
@@ -236,9 +236,7 @@ class Layout:
 
     @property
     def greatest_id(self) -> int:
-        """The largest id of a reliable message; -1 if the layout has no reliable messages."""
-        if not self.has_acks:
-            return -1
+        """The largest id of a message."""
         most = self.message.maximum("message_id")
         return most if self.max_id is None else min(most, self.max_id)
 

@@ -177,7 +177,7 @@ class _Walker:
         if not reading.known or reading.end > len(data):
             return None
         message_id, body = reading.values["message_id"], reading.values["body"]
-        is_id = self._max_id < 0 or message_id <= self._max_id or message_id == self._unreliable_id
+        is_id = message_id <= self._max_id or message_id == self._unreliable_id
         return reading.end if is_id and body <= self._max_body else None
 
     def _ack_end(self, data: bytes, pos: int) -> int | None:
