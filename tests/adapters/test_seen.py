@@ -46,6 +46,7 @@ def test_a_certificate_that_ends_soon_is_told_at_the_start(nodes: Nodes, certs: 
         until(lambda: noticed(left, NoticeKind.CERTIFICATE_ENDS))
         (detail,) = noticed(left, NoticeKind.CERTIFICATE_ENDS)
         assert detail.startswith(f"our certificate {certs.tls('anonymous').cert} ends in ")
+        assert "UUID" not in detail
         assert noticed(right, NoticeKind.CERTIFICATE_ENDS) == []
 
 
@@ -65,6 +66,7 @@ def test_the_end_of_a_certificate_is_an_event_for_both_ends_of_a_connection(node
         (detail,) = noticed(right, NoticeKind.CERTIFICATE_ENDS)
         assert detail == ends(seen["right"])[0].text
         assert detail.startswith("the certificate of ")
+        assert detail.endswith(": it needs a new one"), "its certificate has no UUID"
 
 
 def ends(events: list[Any]) -> list[CertificateExpires]:

@@ -106,3 +106,8 @@ def test_the_end_of_our_certificate_is_told_at_the_start_and_daily() -> None:
     assert [wires.wait(day), wires.wait(day)] == [
         [CertificateExpires(left * day, text.format(left), None)] for left in (29.5, 28.5)
     ]
+    wires.hub.watch_certificate(day, "b.pem", wires.now, has_uuid=False)
+    [told] = wires.wait(0.0)
+    assert told == CertificateExpires(
+        day, "our certificate b.pem ends in 1.0 days: make a new one, and open the streams again", None
+    )

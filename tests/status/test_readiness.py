@@ -26,6 +26,7 @@ def reasons(
     listening: Sequence[str] = LISTENING,
     faults: tuple[str, ...] = (),
     left: float | None = 1e6,
+    has_uuid: bool = True,
     crl_left: float | None = None,
     peers: Sequence[PeerStatus] = (),
     queues: Sequence[QueueStatus] = (),
@@ -33,7 +34,9 @@ def reasons(
     behind: float | None = 600.0,
 ) -> list[str]:
     options = InstanceOptions(plaintext=True, listen="127.0.0.1:0", ready_behind=behind)
-    return [*not_ready(options, is_open, listening, StoreHealth(faults), left, crl_left, peers, queues, remotes)]
+    health = StoreHealth(faults)
+    found = not_ready(options, is_open, listening, health, left, crl_left, peers, queues, remotes, has_uuid=has_uuid)
+    return [*found]
 
 
 def test_one_that_works_has_no_reason() -> None:
@@ -47,7 +50,11 @@ def test_one_that_works_has_no_reason() -> None:
         (reasons(is_open=False), "it is closed"),
         (reasons(listening=()), "it does not listen"),
         (reasons(faults=("the disk is full: free some",)), "the disk is full: free some"),
-        (reasons(left=0.0), "our own certificate has ended"),
+        (
+            reasons(left=0.0),
+            "our own certificate has ended, and peers refuse it: make a new one with the same UUID, and",
+        ),
+        (reasons(left=0.0, has_uuid=False), "make a new one, and call reload_tls()"),
         (reasons(crl_left=0.0), "our list of revoked certificates (crl) has ended"),
         (reasons(peers=[peer(oldest_unacknowledged=601.0)]), f"{PEER} for 601 s (connected, 3 wait)"),
         (reasons(peers=[peer(oldest_unacknowledged=2.0, connected=False)], behind=1.0), "(away, 3 wait)"),

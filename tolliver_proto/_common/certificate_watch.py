@@ -27,6 +27,11 @@ class CertificateExpires:
     peer: UUID | None
 
 
+def new_one(has_uuid: bool) -> str:
+    """Returns the words for the certificate that is to take the place of one with, or without, a UUID."""
+    return "a new one with the same UUID" if has_uuid else "a new one"
+
+
 class _Certificate(NamedTuple):
     ends: float
     name: str

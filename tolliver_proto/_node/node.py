@@ -744,15 +744,20 @@ class Node:
         self._remotes.dial_refused(now)
 
     def watch_certificate(
-        self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
+        self,
+        seconds_left: float,
+        what: str,
+        now: float | None = None,
+        peer: UUID | None = None,
+        has_uuid: bool = True,
     ) -> None:
         """Reports a certificate that is valid for `seconds_left`: when 30 days are left, and each day from then on.
 
         Without `peer` the certificate is our own and `what` is its file; else it is that of a connected peer and `what`
         is its name, watched while the peer is connected. Those of derived identities are not watched, as many share
-        one.
+        one. The text asks for one with the same UUID where the certificate `has_uuid`.
         """
-        self._remotes.watch_certificate(seconds_left, what, now, peer)
+        self._remotes.watch_certificate(seconds_left, what, now, peer, has_uuid)
 
     def remotes(self, now: float | None = None) -> list[RemoteInfo]:
         """Every remote that is dialled, or was given up (T-73), and why it is not connected."""

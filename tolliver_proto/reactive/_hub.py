@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, cast
 
 from .._common.base_link import HANDING_OUT, BaseLink, LinkSignal, LinkState
-from .._common.certificate_watch import CertificateWatch
+from .._common.certificate_watch import CertificateWatch, new_one
 from .._common.connection_table import ConnectionTable, TableState
 from .._common.dial_causes import DialCause
 from .._common.dial_failures import DialFailure, failure_of
@@ -36,7 +36,6 @@ from ._limits import Limits
 from ._state import State
 from ._stats import HubStats
 
-_REMEDY = "make a new one with the same UUID, and open the streams again"
 _CERTIFICATE = "certificate", None  # the timer
 ELEMENT_COST = 128
 """Bytes that an element costs in addition to its own: a flood of empty elements is bounded too."""
@@ -358,12 +357,15 @@ class Hub(ConnectionTable[_Link, Action]):
             else:
                 self._on_link_timeout(self._links[cast(int, key)])
 
-    def watch_certificate(self, seconds_left: float, what: str, now: float | None = None) -> None:
+    def watch_certificate(
+        self, seconds_left: float, what: str, now: float | None = None, *, has_uuid: bool = True
+    ) -> None:
         """Watches our certificate, `what` in words, which is valid for `seconds_left`: CertificateExpires comes once a
-        day in its last 30 days."""
+        day in its last 30 days. The text asks for one with the same UUID where the certificate `has_uuid`."""
         self._state.tick(now)
+        remedy = f"make {new_one(has_uuid)}, and open the streams again"
         self._certificates.watch(
-            None, self._state.now + seconds_left, f"our certificate {what}", _REMEDY, self._state.now
+            None, self._state.now + seconds_left, f"our certificate {what}", remedy, self._state.now
         )
 
     def _on_certificate_timeout(self) -> None:

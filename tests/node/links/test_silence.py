@@ -142,6 +142,17 @@ def test_the_end_of_a_peers_certificate_is_told_daily_while_it_is_connected() ->
     assert [notice.peer for notice in every(actions, Notice)] == [LOW]
 
 
+def test_a_certificate_without_a_uuid_is_replaced_by_any() -> None:
+    play = Play(tell_events=True)
+    play.peer(LOW)
+    play.node.watch_certificate(DAY, "a.pem", now=play.now, has_uuid=False)
+    play.node.watch_certificate(DAY, "alice", now=play.now, peer=LOW, has_uuid=False)
+    assert [one.text for one in ends(play.wait(0.0))] == [
+        "our certificate a.pem ends in 1.0 days: make a new one, and call reload_tls()",
+        "the certificate of alice ends in 1.0 days: it needs a new one",
+    ]
+
+
 def test_the_certificate_of_a_peer_that_is_gone_is_forgotten() -> None:
     play = Play(tell_events=True)
     wire = play.peer(LOW)

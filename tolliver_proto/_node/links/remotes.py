@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from ..._common.arguments import check_type
-from ..._common.certificate_watch import CertificateWatch
+from ..._common.certificate_watch import CertificateWatch, new_one
 from ..._common.derived_ids import is_derived
 from ..._common.errors import ConnectionClosing
 from ..._common.transport import Remote
@@ -21,9 +21,6 @@ from ..outboxes.connect_wait import ConnectWait
 from ..outboxes.routing import Routing
 from .dialing import RemoteInfo
 from .links import Links
-
-_THEIRS = "it needs a new one with the same UUID"
-_OURS = "make a new one with the same UUID, and call reload_tls()"
 
 
 class Remotes:
@@ -132,13 +129,22 @@ class Remotes:
         self._links.dialer.dial_refused(self._context.now)
 
     def watch_certificate(
-        self, seconds_left: float, what: str, now: float | None = None, peer: UUID | None = None
+        self,
+        seconds_left: float,
+        what: str,
+        now: float | None = None,
+        peer: UUID | None = None,
+        has_uuid: bool = True,
     ) -> None:
         """Watches a certificate that is valid for `seconds_left`; `what` is its file, or the name of `peer`."""
         self._context.tick(now)
         if peer is not None and is_derived(peer):
             return
-        name, remedy = (f"our certificate {what}", _OURS) if peer is None else (f"the certificate of {what}", _THEIRS)
+        new = new_one(has_uuid)
+        if peer is None:
+            name, remedy = f"our certificate {what}", f"make {new}, and call reload_tls()"
+        else:
+            name, remedy = f"the certificate of {what}", f"it needs {new}"
         self._certificates.watch(peer, self._context.now + seconds_left, name, remedy, self._context.now)
 
     def _on_certificate_timeout(self, peer: UUID | None) -> None:

@@ -265,9 +265,10 @@ class BaseEndpoint(ABC):
 
     def _watch_certificate(self) -> None:
         """Tell the machine how many seconds our own certificate is still valid."""
-        ends, tls = self._pumps.identity.not_after, self.options.tls
-        if ends is not None and tls is not None:
-            self._machine.watch_certificate(ends - time(), tls.name, monotonic())
+        identity, tls = self._pumps.identity, self.options.tls
+        if identity.not_after is not None and tls is not None:
+            left = identity.not_after - time()
+            self._machine.watch_certificate(left, tls.name, monotonic(), has_uuid=bool(identity.uuids))
 
     # Connections.
 

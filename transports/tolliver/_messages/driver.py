@@ -251,7 +251,8 @@ class NodeDriver(Driver):
         identity = self.node.identity_of(action.peer)
         if identity.not_after is not None:
             left = identity.not_after - time.time()
-            self.node.watch_certificate(left, identity.name or str(action.peer), time.monotonic(), action.peer)
+            name, has_uuid = identity.name or str(action.peer), bool(identity.uuids)
+            self.node.watch_certificate(left, name, time.monotonic(), action.peer, has_uuid)
 
     def _on_peer_down(self, action: PeerDown) -> None:
         why = action.error or "closed in order"

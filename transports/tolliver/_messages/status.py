@@ -65,7 +65,12 @@ def status_of(core: StatusCore) -> InstanceStatus:
         health = health._replace(faults=(*health.faults, f"the last commit failed: {commits.failure}"))
     queues = tuple(_queues(core.node))
     remotes = tuple(_remotes(core.node, now))
-    reasons = tuple(not_ready(core.options, core._open, listening, health, left, crl_left, peers, queues, remotes))
+    has_uuid = bool(identity.uuids)
+    reasons = tuple(
+        not_ready(
+            core.options, core._open, listening, health, left, crl_left, peers, queues, remotes, has_uuid=has_uuid
+        )
+    )
     gauges: dict[str, float | None] = {
         "ready": int(not reasons),
         "uptime_seconds": now - core.began,

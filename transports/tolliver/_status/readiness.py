@@ -23,11 +23,14 @@ def not_ready(
     peers: Sequence[PeerStatus],
     queues: Sequence[QueueStatus],
     remotes: Sequence[RemoteStatus] = (),
+    *,
+    has_uuid: bool = True,
 ) -> Iterator[str]:
     """Reasons why the instance is not ready, in the order in which to remove them. `is_open` is False before and after
     its work.
 
-    `certificate_left` and `crl_left` are seconds until our certificate and our revocation list expire.
+    `certificate_left` and `crl_left` are seconds until our certificate and our revocation list expire. `has_uuid` is
+    True if the certificate has one.
     """
     if not is_open:
         yield "it is closed, or being closed: start it again"
@@ -35,10 +38,8 @@ def not_ready(
         yield "it does not listen: start it again"
     yield from health.faults
     if certificate_left is not None and certificate_left <= 0:
-        yield (
-            "our own certificate has ended, and peers refuse it: make a new one with the same UUID, and call "
-            "reload_tls()"
-        )
+        new = "a new one with the same UUID" if has_uuid else "a new one"
+        yield f"our own certificate has ended, and peers refuse it: make {new}, and call reload_tls()"
     if crl_left is not None and crl_left <= 0:
         yield (
             "our list of revoked certificates (crl) has ended, and lets nobody in: put a newer one in its place, and "
