@@ -111,7 +111,13 @@ def test_what_to_install(missing: str) -> None:
 def test_version() -> None:
     result = tolliver("--version")
     assert result.exit_code == 0
-    assert result.stdout == f"tolliver {__version__}\n"
+    assert result.stdout.splitlines() == [
+        f"tolliver {__version__}",
+        "wire: layout 2, and 1, go-seed, go-d05f89b, go-499b76d, go-2026, rust-2026",
+        "database: layout 1",
+        "stage: layout 2, and 1",
+        "recordings: layout 2, and 1",
+    ]
 
 
 @pytest.mark.parametrize(

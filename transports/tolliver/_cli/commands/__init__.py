@@ -12,8 +12,6 @@ from typing import Annotated
 
 import typer
 
-from tolliver_proto import __version__
-
 from .. import words
 from ..helping import App
 from . import databases, exchanging, preparing, recorded, running
@@ -25,7 +23,10 @@ for _part in (preparing, exchanging, recorded, running, databases):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tolliver {__version__}")
+        from ..versions import lines
+
+        for line in lines():
+            typer.echo(line)
         raise typer.Exit
 
 
@@ -37,7 +38,8 @@ _SERVICES = ("run",)
 def main(
     ctx: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version and its layouts."),
     ] = False,
     log_json: Annotated[
         bool, typer.Option("--log-json", help="Standard error in JSON lines, one for each record of the log.")
