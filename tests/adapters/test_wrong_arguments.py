@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from tolliver import OwnLimitExceeded
+from tolliver.events import StreamsDialFailed
 
 from tolliver_proto import LocalProtocolError, NoticeKind
 from tolliver_proto.store import VALUES
 
 from .facade import Facade
 from .kinds import EACH_ADAPTER
-from .nodes import SOMEBODY, Nodes
+from .nodes import SOMEBODY, Nodes, address
 from .streams import Stage
 
 Values = tuple[Any, ...]
@@ -146,7 +147,7 @@ def refused(start: Callable[..., Any], wrong: Wrong) -> Iterator[str]:
 
 @EACH_ADAPTER
 def test_wrong_arguments_are_refused_by_name_and_harm_nothing(nodes: Nodes) -> None:
-    with nodes.pair() as (left, _, inbox):
+    with nodes.pair() as (left, right, inbox):
         left.wait_subscribed("news", timeout=30)
         queue, channel = left.start("work_queue", "jobs").wait(), left.start("channel", "c").wait()
         tables = ((left.start, INSTANCE), (calls_of(left, queue), QUEUE), (calls_of(left, channel), CHANNEL))
@@ -157,7 +158,8 @@ def test_wrong_arguments_are_refused_by_name_and_harm_nothing(nodes: Nodes) -> N
             inbox.holds(sent)
         assert [one.body for one in left.retained()] == [b"good"]
         assert left.peers()[0].uuid != SOMEBODY
-        assert {one.kind for one in left.notices()} <= {NoticeKind.DIAL_FAILED}  # dialling goes on after a timeout
+        assert [str(one.remote) for one in left.remotes()] == [address(right)], "a refused call dials nobody"
+        assert left.notices() == []
 
 
 def calls_of(node: Facade, handle: Any) -> Callable[..., Any]:
@@ -207,12 +209,14 @@ STREAMS = (
 
 @EACH_ADAPTER
 def test_wrong_arguments_of_streams_are_refused_by_name_and_harm_nothing(stage: Stage) -> None:
-    publisher, subscriber = stage.open(), stage.open()
+    seen: list[object] = []
+    publisher, subscriber = stage.open(), stage.open(on_event=seen.append)
     publisher.publish("numbers", [b"1"])
     peer = subscriber.connect(publisher)
     for wrong in STREAMS:
         assert not [*refused(subscriber.start, wrong)]
         assert [*subscriber.subscribe("numbers")] == [b"1"]
+    assert [one for one in seen if isinstance(one, StreamsDialFailed)] == [], "a refused call dials nobody"
     other = stage.open()
     there = other.connect(publisher)
     with pytest.raises(ValueError, match="a peer of other streams"):

@@ -133,10 +133,15 @@ class Endpoint(LoopEndpoint):
             self._halted = True
             self._idle_wakeup.set()
 
+    async def ask(self, call: Callable[[], PendingCall[T]], timeout: float | None) -> T:
+        """Make a call of the machine, and wait for its answer: raises TimeoutError after `timeout` seconds, while the
+        operation itself goes on. A timeout that is none is refused before the call is made.
+        """
+        check_timeout(timeout)
+        return await self.wait(call(), timeout)
+
     async def wait(self, call: PendingCall[T], timeout: float | None = None) -> T:
         """The answer to a call. Raises TimeoutError after `timeout` seconds; the operation itself goes on."""
-        if timeout is not None:
-            check_timeout(timeout)
         if call.done:
             return call.result()
         wake, waiting = self._waiter()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from tolliver_proto.node import check_timeout
+
 from .._driver.events import OnEvent, call_on_loop
 from .._options.instance import Remote
 from .._streams.async_streams import AsyncOutboundStream, Subscription
@@ -31,6 +33,7 @@ class StreamsCore(Endpoint, LoopStreamsCore[P]):
         call_on_loop(self, self.feed, function)
 
     async def connected(self, remote: str | Remote, timeout: float | None) -> P:
+        check_timeout(timeout)
         cid, call = self.connect(remote)
         try:
             return await self.wait(call, timeout)

@@ -6,6 +6,8 @@ from typing import TypeVar
 
 from twisted.internet.defer import Deferred
 
+from tolliver_proto.node import check_timeout
+
 from .._driver.events import OnEvent, call_on_loop
 from .._options.instance import Remote
 from .._streams.loop_streams import LoopStreamsCore
@@ -35,6 +37,7 @@ class StreamsCore(Endpoint, LoopStreamsCore[P]):
         return Deferred.fromCoroutine(self._connected(remote, timeout))
 
     async def _connected(self, remote: str | Remote, timeout: float | None) -> P:
+        check_timeout(timeout)
         cid, call = self.connect(remote)
         try:
             return await self.wait(call, timeout)
