@@ -53,7 +53,7 @@ class _Outlet:
         self._more.open()
 
     def close(self) -> None:
-        """Where its stream is over, or the peer is closed. The second time does nothing."""
+        """End it: its stream is over, or the peer is closed. The second time does nothing."""
         if self in self._all:
             self._all.remove(self)
             self._more.open(EOFError("the peer is closed"))
