@@ -1,7 +1,8 @@
-"""Peer of the contract in a process of its own."""
+"""Peers of the contract in processes of their own."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,22 @@ PROJECT = Path(__file__).parents[2]
 _PATIENCE = 60.0  # seconds
 
 
+def start(arguments: Sequence[str], project: Path = PROJECT) -> subprocess.Popen[str]:
+    """A peer of this copy of the project. `arguments` are those of `tests.conform.contract`."""
+    places = (project, project / "transports")
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.conform.contract", *arguments],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 @contextmanager
 def peer(arguments: Sequence[str], project: Path = PROJECT) -> Iterator[str]:
-    """The address that it says, which it listens on or dials. `arguments` are those of `tests.conform.contract`."""
-    command = [sys.executable, "-m", "tests.conform.contract", *arguments]
-    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
+    """The address that the peer says, which it listens on or dials."""
+    with start(arguments, project) as process:
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
