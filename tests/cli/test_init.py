@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tolliver._cli.init import WRITTEN, text_of
 
 from tests.cli.commands import tolliver
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 MADE = {
     *("alice.py", "bob.py", "bob.toml"),
     *(f"certs/{name}.{end}" for name in ("ca", "alice", "bob") for end in ("pem", "key")),
 }
-MOST_LINES = 25
+MOST_LINES = 26
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -36,6 +39,18 @@ def test_commands_for_the_folder_that_one_is_in_need_no_cd(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     assert "cd " not in tolliver("init").stdout
     assert "\n  cd 'my demo' && python bob.py " in tolliver("init", "my demo").stdout
+
+
+def test_a_sender_without_a_receiver_says_what_to_do(tmp_path: Path) -> None:
+    tolliver("init", tmp_path)
+    program = tmp_path / "alice.py"
+    program.write_text(program.read_text().replace("timeout=10", "timeout=0.1").replace("7011", str(free_port())))
+    ended = subprocess.run([sys.executable, program.name], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    said = ended.stderr.decode()
+    assert (ended.returncode, ended.stdout, said.count("\n")) == (1, b"", 1), said
+    assert said.startswith(
+        "Start bob.py first, then try again: after 0.1 s fewer than 1 peers subscribe to 'greetings'"
+    )
 
 
 @pytest.mark.parametrize("name", sorted({*MADE, "alice.db", "bob.db"}))

@@ -1,4 +1,4 @@
-"""Lines of `tolliver --version`: the version, and the layouts that it reads and writes."""
+"""Lines of `tolliver --version`: the layouts that this version knows."""
 
 from __future__ import annotations
 

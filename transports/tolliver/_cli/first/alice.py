@@ -11,7 +11,10 @@ async def main(text: str) -> None:
     tls = TLS("certs/alice.pem", "certs/alice.key", "certs/ca.pem")
     options = InstanceOptions(database="alice.db", tls=tls, remotes=["127.0.0.1:7011"])
     async with create_instance(options) as alice:
-        await alice.wait_subscribed("greetings", timeout=10)
+        try:
+            await alice.wait_subscribed("greetings", timeout=10)
+        except TimeoutError as error:
+            sys.exit(f"Start bob.py first, then try again: {error}")
         receipt = await alice.send("greetings", "first", text.encode())  # it is on disk when this returns
         print("stored for", receipt.recipients, "peer", flush=True)
         await alice.wait_acked(receipt)
