@@ -12,6 +12,7 @@ import pytest
 from tolliver.codecs import Json
 
 from tests.certificates import Certificates
+from tests.ports import free_port
 from tolliver_proto import ConnectionClosing, ConnectionLost, LocalProtocolError, NoticeKind, OwnLimitExceeded
 from tolliver_proto.errors import AlreadyClosed, NoResponders, RequestFailed
 from tolliver_proto.node import Request
@@ -131,6 +132,14 @@ def test_a_request_waits_for_its_responder_within_its_time(nodes: Nodes) -> None
             with pytest.raises(NoResponders, match=r"wait_responder\('double'\) waits"):
                 left._call(call, "double", b"x", wait=False)
             with pytest.raises(NoResponders):
+                left._call(call, "double", b"x", timeout=0.01)
+        left.start("new_connection", f"127.0.0.1:{free_port()}")
+        until(lambda: any(one.error for one in left.remotes()), "a dial that fails")
+        why = r"\(P-13\); not connected: 127\.0\.0\.1:\d+ \(.*refused.*; tried "
+        for call in ("request", "gather"):
+            with pytest.raises(NoResponders, match=why):
+                left._call(call, "double", b"x", wait=False)
+            with pytest.raises(NoResponders, match=why):
                 left._call(call, "double", b"x", timeout=0.01)
         with pytest.raises(TimeoutError, match="fewer than 1 connected peers respond to 'double' ''"):
             left.wait_responder("double", timeout=0.01)

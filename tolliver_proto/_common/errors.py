@@ -217,13 +217,15 @@ class NoResponders(TolliverError):
         super().__init__(channel, key)
         self.channel = channel
         self.key = key
+        self.not_connected: str = ""
+        """Remotes whose last dial failed, as a possible reason: an adapter appends them to the text."""
 
     def __str__(self) -> str:
         arguments = ", ".join(f"{one!r:.100}" for one in ((self.channel, self.key) if self.key else (self.channel,)))
         return (
             f"no connected peer answers requests for {self.channel!r:.100} {self.key!r:.100}, nothing was handled: is "
             f"the peer connected, and does it call `respond`? wait_responder({arguments}) waits "
-            "until one does, and so does the request itself, for as long as its timeout (P-13)"
+            f"until one does, and so does the request itself, for as long as its timeout (P-13){self.not_connected}"
         )
 
 

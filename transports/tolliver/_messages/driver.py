@@ -29,6 +29,7 @@ from tolliver_proto import (
     Stored,
     Transmit,
 )
+from tolliver_proto.errors import NoResponders
 from tolliver_proto.node import (
     Acked,
     Answered,
@@ -55,6 +56,7 @@ from .copies import copies, decided, originals
 from .events import Event
 from .mailbox import Mailbox
 from .store_jobs import News, StoreJobs
+from .unconnected import unconnected
 from .waits import Connected, Waits
 
 if TYPE_CHECKING:
@@ -240,7 +242,10 @@ class NodeDriver(Driver):
         self._acked.settle_all(action.tokens, action.error)
 
     def _on_answered(self, action: Answered) -> None:
-        self._answered.settle(action.asked, action.replies, action.error)
+        error = action.error
+        if isinstance(error, NoResponders):
+            error.not_connected = unconnected(self.node, time.monotonic())
+        self._answered.settle(action.asked, action.replies, error)
 
     def _on_peer_up(self, action: PeerUp) -> None:
         extra = logs.fields(version=action.version, remote=action.remote, **self._known(action.peer))

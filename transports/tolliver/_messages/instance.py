@@ -26,6 +26,7 @@ from tolliver_proto import (
     Subscription,
     TolliverError,
 )
+from tolliver_proto.errors import NoResponders
 from tolliver_proto.node import (
     LastValues,
     NodeStats,
@@ -58,6 +59,7 @@ from .opening import open_instance
 from .queues import QueueCalls
 from .responding import Responding
 from .side_by_side import SideBySide, chosen
+from .unconnected import MOST_NAMED, unconnected, words_of
 from .waits import Condition, Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
     from .._status.snapshot import InstanceStatus
     from .recorder import Recorder
 
-_REMOTES_SAID = 3  # remotes named in one error text
 _GOES_ON = "it is not withdrawn, and may still be stored"
 _SENT_LATE = f"the message is not on disk yet: {_GOES_ON}"
 _READ_LATE = "the database has not answered: ask again"
@@ -266,7 +267,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         answer: Callable[[Sequence[Reply]], T],
     ) -> PendingCall[T]:
         self.check_open()
-        asked = self.node.use(Requests).request(channel, key, body, now=monotonic(), gathers=gathers, **terms)
+        try:
+            asked = self.node.use(Requests).request(channel, key, body, now=monotonic(), gathers=gathers, **terms)
+        except NoResponders as error:
+            error.not_connected = self._not_connected()
+            raise
         call = self._driver.when_answered(asked, answer)
         self.schedule_run()
         return call
@@ -405,20 +410,16 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         peers = self.node.unflushed(receipt)
         if not peers:
             return "what was sent is not stored yet: it goes out as soon as it is"
-        others = f" and {len(peers) - _REMOTES_SAID} others" if len(peers) > _REMOTES_SAID else ""
-        said = ", ".join(map(str, peers[-_REMOTES_SAID:]))
+        others = f" and {len(peers) - MOST_NAMED} others" if len(peers) > MOST_NAMED else ""
+        said = ", ".join(map(str, peers[-MOST_NAMED:]))
         return (
             f"the sockets of {said}{others} have not taken all that was sent: it goes out as far as these peers read "
             "and acknowledge it"
         )
 
     def _not_connected(self) -> str:
-        """Text that lists unconnected remotes, as a possible reason of a timeout; "" if there are none."""
-        missing = [one for one in self.remotes() if one.error]
-        said = [f"{one.remote} ({words_of(one)})" for one in missing[:_REMOTES_SAID]]
-        if len(missing) > _REMOTES_SAID:
-            said.append(f"{len(missing) - _REMOTES_SAID} others")
-        return f"; not connected: {', '.join(said)}" if said else ""
+        """Text that lists unconnected remotes, as a possible reason of a failure; "" if there are none."""
+        return unconnected(self.node, monotonic())
 
     # Life cycle.
 
@@ -563,13 +564,6 @@ def checked(handler: Handler) -> Handler:
     if not callable(handler):
         raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
     return handler
-
-
-def words_of(remote: RemoteInfo) -> str:
-    """Text about an unconnected remote: the error, the number of tries, seconds until the next."""
-    tries = f"tried {remote.tries} times" if remote.tries > 1 else "tried once"
-    again = "" if remote.next_try is None else f", again in {remote.next_try:.1f} s"
-    return f"{remote.error}; {tries}{again}"
 
 
 def _values(token: Receipt) -> list[RetainedValue]:
