@@ -18,7 +18,7 @@ from .._common.token_bucket import TokenBucket
 from .._common.transport import PeerIdentity, Remote, Role
 from .._wire.connection import Connection
 from .._wire.events import Subscription
-from .actions import Receipt
+from .actions import GoOn, Receipt
 from .inboxes.inbox import EarlyMessages, Inbox
 from .links.duels import Duel
 from .lists.control_sync import ControlSync
@@ -33,6 +33,8 @@ class PeerSubscriptions:
     """Subscriptions of a peer: the record that the part `lists` keeps in each Peer."""
 
     __slots__ = (
+        "changes_waiting",
+        "ending",
         "held",
         "held_long",
         "kept_back",
@@ -53,6 +55,10 @@ class PeerSubscriptions:
         self.held_long: frozenset[Subscription] = (
             frozenset()
         )  # of these, the ones held until a day after the peer's last frame
+        # Ended holds, one set for each running search for the messages that only they keep, and the changes of the
+        # list that wait for those searches (T-61).
+        self.ending: list[frozenset[Subscription]] = []
+        self.changes_waiting: list[GoOn] = []
         self.served: frozenset[Subscription] = loaded.subscriptions  # subscriptions of its live connection (T-70)
         self.kept_back: frozenset[Subscription] = frozenset()  # other subscriptions whose messages wait
         self.unsaid: dict[
@@ -75,7 +81,7 @@ class PeerSubscriptions:
         messages that wait must be looked at again.
         """
         before, served = (self.served, self.kept_back), link.lists.told if link is not None else self.subscriptions
-        self.served, self.kept_back = served, (self.subscriptions - served).union(self.held)
+        self.served, self.kept_back = served, (self.subscriptions - served).union(self.held, *self.ending)
         return bool(before[1] or self.kept_back) and before != (self.served, self.kept_back)
 
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tolliver_proto import (
     Ack,
     Action,
     Fetch,
+    Frame,
     HandshakeRequest,
     HandshakeResponse,
     Limits,
+    Message,
     Notice,
     NoticeKind,
     OutboxFull,
     Policy,
     Revision,
+    StoreError,
     Subscribe,
     Unsubscribe,
+    encode,
 )
 from tolliver_proto._node.outboxes.outbox import Outbox, Window
 from tolliver_proto._testing.inspection import inside
@@ -190,6 +196,98 @@ def test_an_unsubscribe_ends_it_at_once() -> None:
     assert play.pending() == 0
     assert play.send("c", "k", b"2").recipients == 0
     sound(play)
+
+
+ENDED = (Unsubscribe("c", "", 1), Subscribe("c", "", 2))
+
+
+@pytest.mark.parametrize("pieces", [[ENDED], [ENDED[:1], ENDED[1:]]], ids=["one piece", "two pieces"])
+def test_an_unsubscribe_ends_it_also_where_a_subscribe_follows(pieces: list[tuple[Frame, ...]]) -> None:
+    """In one piece of bytes the subscribe came before what was held was found, and kept it."""
+    play, wire = lacking()
+    receipt = play.send("c", "k", b"1")
+    for piece in pieces:
+        wire.send(*piece)
+    assert [one.reason for one in receipt.undelivered] == [UndeliveredReason.UNSUBSCRIBED]
+    assert play.knows() == {C}
+    assert [frame for frame in wire.got() if isinstance(frame, Message)] == []
+    play.send("c", "k", b"2")
+    assert wire.bodies() == [b"2"]
+    sound(play)
+
+
+def test_a_list_that_wants_what_is_being_given_up_waits_for_that() -> None:
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    play.hold_searches = True
+    wire.send(Unsubscribe("c", "", 1), Subscribe("", "k", 2), Subscribe("d", "", 3))
+    assert play.knows() == set(), "and what comes behind it waits, too"
+    assert wire.acks() == [1]
+    other = play.accepted(LOW)
+    other.request(C)
+    assert other.got() == [], "its handshake waits, too"
+    wire.lose()
+    play.hold_searches = False
+    play.looked()
+    assert play.knows() == {C}
+    assert other.bodies() == []
+    assert play.pending() == 0
+    sound(play)
+
+
+def test_a_list_that_wants_something_else_does_not_wait() -> None:
+    play, wire = lacking()
+    play.send("c", "k", b"1")
+    play.hold_searches = True
+    wire.send(Unsubscribe("c", "", 1), Subscribe("d", "", 2))
+    assert play.knows() == {D}
+    assert wire.acks() == [1, 2]
+    play.looked()
+    assert play.pending() == 0
+
+
+@pytest.mark.parametrize("said", [ENDED, ENDED[:1]], ids=["subscribed again", "unsubscribed"])
+def test_where_it_cannot_be_looked_for_all_goes_on(said: tuple[Frame, ...]) -> None:
+    play, wire = lacking()
+    wire.send(Subscribe("d", "", 3))
+    play.send("c", "k", b"1")
+    play.search_error = StoreError("unreadable")
+    wire.send(*said)
+    assert len(play.knows()) == len(said)
+    assert wire.bodies() == [b"1"], "nothing is lost by an error"
+    play.send("d", "k", b"2")
+    assert wire.bodies() == [b"2"]
+
+
+CHANGES = st.lists(st.tuples(st.booleans(), st.sampled_from([C, D, ("c", "k"), ("", "")])), min_size=1, max_size=6)
+
+
+@given(CHANGES, st.sets(st.integers(1, 300)), st.booleans())
+def test_what_is_left_does_not_depend_on_how_the_bytes_are_cut(
+    changes: list[tuple[bool, tuple[str, str]]], cuts: set[int], slow: bool
+) -> None:
+    """Nor on whether the store finds what was held at once, or when all has come."""
+    said = [(Subscribe if wanted else Unsubscribe)(*entry, number) for number, (wanted, entry) in enumerate(changes, 1)]
+    data = b"".join(encode(frame, Revision.DRAFT_2) for frame in said)
+
+    def play(pieces: list[bytes], slow: bool) -> tuple[object, ...]:
+        play, wire = lacking()
+        play.send("c", "k", b"1")
+        play.hold_searches = slow
+        for piece in pieces:
+            play.call("receive_data", wire.cid, piece)
+        play.hold_searches = False
+        for _ in said:
+            play.looked()
+        sound(play)
+        got = wire.got()
+        acks = sorted(frame.message_id for frame in got if isinstance(frame, Ack))
+        return [frame.body for frame in got if isinstance(frame, Message)], acks, play.knows(), play.pending()
+
+    ends = sorted({cut for cut in cuts if cut < len(data)} | {len(data)})
+    cut = [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    one_by_one = [encode(frame, Revision.DRAFT_2) for frame in said]
+    assert play(cut, slow) == play(one_by_one, slow=False)
 
 
 def test_what_waits_for_a_live_subscription_stays_when_that_is_unsubscribed() -> None:

@@ -194,9 +194,7 @@ class Handshakes:
         may_have = self._context.acl.rights(peer.uuid).may_subscribe  # D-4
         wanted = tuple(one for one in subscriptions if one.channel != RESERVED_CHANNEL and may_have(one))  # T-27
         listed = frozenset(wanted)
-        if self._peer_lists.waits_for_patterns(
-            link, peer.uuid, listed, partial(self._store_list_later, link, subscriptions)
-        ):
+        if self._peer_lists.must_wait(link, peer, listed, listed, partial(self._store_list_later, link, subscriptions)):
             return
         self._peers.setdefault(peer.uuid, peer)
         peer.lists.voices[link] = None
@@ -232,8 +230,8 @@ class Handshakes:
     def _store_list_later(
         self, link: Link, subscriptions: tuple[Subscription, ...], error: TolliverError | None
     ) -> None:
-        """Stores the list once the patterns that delayed it are ready, unless they met `error`; admits the peer again,
-        as much may have changed meanwhile.
+        """Stores the list that had to wait, unless a pattern met `error`; admits the peer again, as much may have
+        changed meanwhile.
         """
         if link.state is LinkState.FORGOTTEN:
             return

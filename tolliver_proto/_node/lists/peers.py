@@ -153,9 +153,16 @@ class PeerLists:
             self._expiry.watch_clock()
         else:
             self._timers.cancel(("hold", peer.uuid))
-        if changed and peer.link is not None and peer.link.sending.window is not None:
+        if changed:
+            self._read_again(peer, self._commits.batch.then.append)
+
+    def _read_again(self, peer: Peer, when: Callable[[GoOn], None]) -> None:
+        """Has the window of a connected peer read its rows again, as others than before must wait; `when` calls once
+        the store knows which.
+        """
+        if peer.link is not None and peer.link.sending.window is not None:
             peer.link.sending.window.lists_under_way += 1
-            self._commits.batch.then.append(partial(self._read_all_again, peer.link, peer.link.sending.window))
+            when(partial(self._read_all_again, peer.link, peer.link.sending.window))
 
     def _read_all_again(self, link: Link, window: Window, _error: TolliverError | None) -> None:
         """Has the window read all rows of the peer again, in order, once the store knows which subscriptions are
@@ -220,7 +227,17 @@ class PeerLists:
                 text = "messages were given up, as this peer does not subscribe to them any more (T-61)"
                 self._context.tally.add(NoticeKind.UNSUBSCRIBED, peer.uuid, len(gone), text, self._context.now)
 
-        self._commits.searches.begin(peer.uuid, take, lambda _error: None)
+        def done(_error: TolliverError | None) -> None:
+            peer.lists.ending.remove(ended)
+            if peer.lists.keep_back(peer.link):
+                self._read_again(peer, self._commits.when_stored)
+            waiting, peer.lists.changes_waiting = peer.lists.changes_waiting, []
+            for go_on in waiting:
+                go_on(None)
+
+        peer.lists.ending.append(ended)
+        peer.lists.keep_back(peer.link)  # none of them goes out while the store looks for them
+        self._commits.searches.begin(peer.uuid, take, done)
 
     def load(self, peer: Peer, known: LoadedPeer) -> None:
         """Takes the peer's held subscriptions and unacknowledged unsubscribes from the store, at the opening."""
@@ -319,12 +336,12 @@ class PeerLists:
     def _change_list(
         self, link: Link, peer: Peer, entries: Sequence[Subscription], wanted: bool, message_id: int | None
     ) -> None:
-        """Makes the `entries` wanted or not, unless a pattern must act before. Patterns may store messages in the same
+        """Makes the `entries` wanted or not, unless the change must wait. Patterns may store messages in the same
         commit; the ack of `message_id`, if not None, goes out after that.
         """
         later = partial(self._change_list_later, link, peer, entries, wanted, message_id)
         new = frozenset(entries if wanted and peer.outbox.takes_reliable else ())
-        if self.waits_for_patterns(link, peer.uuid, new, later):
+        if self.must_wait(link, peer, entries, new, later):
             return
         for subscription in entries:
             self.hear(link, (AddPeerSubscription if wanted else RemovePeerSubscription)(peer.uuid, subscription))
@@ -336,9 +353,22 @@ class PeerLists:
             link.hold(Hold.LIST)
             self._commits.batch.then.append(partial(self._go_on_reading, link))
 
-    def waits_for_patterns(self, link: Link, uuid: UUID, wanted: frozenset[Subscription], later: GoOn) -> bool:
-        """True if a pattern delays this list: the pattern calls `later`, and reading from the link pauses."""
-        waits = any(pattern.before_list(link, uuid, wanted, later) for pattern in self._hooks.before_list)
+    def must_wait(
+        self, link: Link, peer: Peer, entries: Iterable[Subscription], wanted: frozenset[Subscription], later: GoOn
+    ) -> bool:
+        """True if a change of the peer's list must wait: `later` is called then, and reading from the link pauses.
+
+        The change is about `entries`, of which `wanted` are wanted from now on. A pattern may have to act before. And
+        while the store looks for what an ended hold keeps, an entry that can match it waits: taken at once, a subscribe
+        would keep it, or not, by how the bytes were cut (T-61).
+        """
+        channels = {channel for ended in peer.lists.ending for channel, _ in ended}
+        others = {channel for channel, _ in entries} if channels else set()
+        if others and ("" in channels | others or not channels.isdisjoint(others)):
+            peer.lists.changes_waiting.append(later)
+            link.hold(Hold.LIST)
+            return True
+        waits = any(pattern.before_list(link, peer.uuid, wanted, later) for pattern in self._hooks.before_list)
         if waits:
             link.hold(Hold.LIST)
         return waits
@@ -359,8 +389,8 @@ class PeerLists:
         message_id: int | None,
         error: TolliverError | None,
     ) -> None:
-        """Carries out the `_change_list` that a pattern has delayed; after an error there is no ack, so the peer
-        resends the change.
+        """Carries out the `_change_list` that had to wait; after an error there is no ack, so the peer resends the
+        change.
         """
         self._go_on_reading(link)
         if link.up and error is None:
