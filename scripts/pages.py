@@ -27,7 +27,7 @@ HOMES = {
     "P": "protocol.md",
 }
 """Pages of docs/ that explain rulings, by the first letter of an id."""
-CITING = {*HOMES.values(), "guarantees.md", "CONTRIBUTING.md"}
+CITING = {*HOMES.values(), "conform.md", "drafts.md", "guarantees.md", "CONTRIBUTING.md"}
 """Pages for those who check the rules, or change them. All other pages are for users, and cite no ruling."""
 CITED = re.compile(r"(?<![\w-])(?:[ACIVG][1-9]\d?|[TRDP]-\d{1,2}[a-z]?)(?![\w-])")
 DEFINED = re.compile(rf'^(?:\| (?:<a id="[\w-]+"></a>)?|#+ )({CITED.pattern})(?= \||$|:)', re.MULTILINE)

@@ -23,8 +23,6 @@ COMMENT = re.compile(r"(?<!\S)#+ (.*)")
 BEGINNING = re.compile(r"(?<=# )[a-z]")  # a comment beside code begins with a small letter
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`[^`\n]+`|\"[^\"|]+\"")
-DRAFTS = re.compile(r"^## The drafts?, sentence by sentence\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-FIRST_CELL = re.compile(r"^\|[^|\n]*", re.MULTILINE)
 
 
 def blank(match: re.Match[str]) -> str:
@@ -42,9 +40,8 @@ def commented(match: re.Match[str]) -> str:
 
 
 def of_page(text: str) -> str:
-    """The page's own words: no code but its comments, nothing quoted, no sentence of a draft."""
-    text = FENCED.sub(commented, text)
-    return QUOTED.sub(blank, DRAFTS.sub(lambda section: FIRST_CELL.sub("", section[0]), text))
+    """The page's own words: no code but its comments, nothing quoted."""
+    return QUOTED.sub(blank, FENCED.sub(commented, text))
 
 
 def of_settings(text: str) -> str:
@@ -123,10 +120,6 @@ x = 1  # {0} it is
 - {0} is sent. {0} comes: {0} goes
 | cell | {0} waits |
 "{0} waits" and `{0} waits`. {0} waits?
-
-## The draft, sentence by sentence
-
-| {0} waits | kept |
 """
 SOURCE = '''"""{0} is here.
 

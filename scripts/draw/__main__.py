@@ -4,6 +4,8 @@
     python -m scripts.draw --check       fails if one is out of date
 
     facades    the calls of Twisted and of threads, from those of asyncio
+    conversations  whole connections in bytes, in docs/protocol.md and docs/reactive.md
+    drafts     sentences of the drafts, their code and tests, in docs/drafts.md
     rooms      rooms, kernel and the ways of a message, in docs/architecture.md
     wireshark  the layouts in the Wireshark dissector
     pictures   docs/*.svg; `python -m scripts.draw.pictures.terminal` records the demo's session anew
@@ -21,13 +23,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from scripts import pages
-from scripts.draw import facades, pictures, rooms, wireshark
+from scripts.draw import conversations, drafts, facades, pictures, rooms, wireshark
 
 ROOT = Path(__file__).resolve().parents[2]
 Files = Iterable[tuple[Path, str]]
 """Each drawn file, and its text as it is to be."""
 DRAWN: dict[str, Callable[[], Files]] = {
     "facades": facades.files,
+    "conversations": conversations.files,
+    "drafts": drafts.files,
     "rooms": rooms.files,
     "wireshark": wireshark.files,
     "pictures": pictures.files,

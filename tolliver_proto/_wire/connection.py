@@ -524,9 +524,9 @@ class Connection:
     def accept(self, subscriptions: Iterable[Subscription] | None = None, now: float | None = None) -> None:
         """Answers the handshake that was handed out.
 
-        A server chooses the status by the versions, and sends `subscriptions`, or the constructor's; with the status
-        NEWER_INCOMPATIBLE it closes after the answer. A client, after a response with the status OLDER, answers whether
-        it speaks that version.
+        A server chooses the status by the versions (T-60), and sends `subscriptions`, or the constructor's; with the
+        status NEWER_INCOMPATIBLE it closes after the answer, with OLDER nothing follows until the final (T-64). A
+        client, after a response with the status OLDER, answers whether it speaks that version.
         """
         self._tick(now)
         own = self._subscriptions if subscriptions is None else tuple(subscriptions)

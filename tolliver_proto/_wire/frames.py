@@ -416,7 +416,8 @@ def _entry_names(data: bytes, places: _Places) -> Subscription | None:
 
 
 def _control_entries(form: ControlForm, body: bytes, most: int) -> list[Subscription] | None:
-    """Returns the entries of a control body of this form; None if the body has another form, or over `most` entries.
+    """Returns the entries of a control body of this form (C2); None if the body has another form, lengths that do
+    not add up (T-12), or over `most` entries.
 
     Each entry takes bytes of the body: a count above the rest of the body is refused before memory is taken for it.
     """
@@ -737,6 +738,7 @@ class Decoder:
             self._names[raw] = text
 
     def _read_control(self, key: bytes, body: bytes, message_id: int | None) -> Decoded:
+        """Reads a message on the reserved channel; what it is not is handed out as ignored (T-20, T-27)."""
         if key:
             return Ignored(message_id, IgnoreReason.CONTROL_KEY)
         for form in self._forms:

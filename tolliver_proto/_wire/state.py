@@ -20,7 +20,7 @@ class State(Enum):
     AWAITING_RESPONSE = auto()
     DECIDING = auto()  # a request was handed out: accept() or reject()
     CONFIRMING = auto()  # the peer is OLDER: accept() or reject()
-    AWAITING_FINAL = auto()  # we said OLDER
+    AWAITING_FINAL = auto()  # we said OLDER, and nothing more until the final (T-64)
     AGREED = auto()  # the handshake has ended well, Established is the next event
     ESTABLISHED = auto()
     RENEWING = auto()  # a request on a live connection was handed out (T-66)

@@ -56,7 +56,7 @@ from ._state import ENDING, HANDSHAKING, TRANSITIONS, Effect, Signal, State
 from ._subscriber import Subscriber
 
 VERSION = 0
-"""The protocol's only version."""
+"""The protocol's only version (R-06)."""
 
 DEFAULT_PORT = 7012  # R-35
 ALPN = "tolliver-rs/0"  # R-35: offered in TLS, not required
@@ -253,6 +253,7 @@ class Connection:
         return frame
 
     def _agree(self, hello: ClientHello | ServerHello) -> None:
+        """Takes the peer's hello: version 0 (R-06) or the end (R-26), and the extensions of both sides (R-27)."""
         if hello.version != VERSION:
             raise VersionMismatch(hello.version)
         self._greet()

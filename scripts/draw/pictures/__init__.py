@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from . import concepts, house, message, states, terminal
+from . import concepts, house, message, peers, states, terminal
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PICTURES: dict[str, Callable[[], str]] = {
@@ -19,6 +19,8 @@ PICTURES: dict[str, Callable[[], str]] = {
     "delivery": states.delivery,
     "streams": states.streams,
     "ids": states.ids,
+    "held": peers.held,
+    "crossing": peers.crossing,
     "house": house.drawn,
     **{name: partial(terminal.drawn, name) for name in terminal.SESSIONS},
 }

@@ -122,7 +122,7 @@ class OwnList:
         link.lists.control.insist(peer.lists.unsaid)
 
     def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
-        """Subscribes to this channel and key at all peers, across restarts. `Stored` names the receipt."""
+        """Subscribes to this channel and key at all peers, across restarts (T-31). `Stored` names the receipt."""
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
         if is_derived(self._context.instance_id):
@@ -182,6 +182,7 @@ class OwnList:
         self._context.judgements.clear()
 
     def sync_own(self, subscription: Subscription, _error: TolliverError | None) -> None:
+        """Tells every connected peer that our list changed (T-23)."""
         for link in self._context.up.values():
             self.sync_control(link, subscription)
 

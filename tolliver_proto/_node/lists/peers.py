@@ -229,8 +229,8 @@ class PeerLists:
 
         def done(_error: TolliverError | None) -> None:
             peer.lists.ending.remove(ended)
-            if peer.lists.keep_back(peer.link):
-                self._read_again(peer, self._commits.when_stored)
+            peer.lists.keep_back(peer.link)
+            self._read_again(peer, self._commits.when_stored)
             waiting, peer.lists.changes_waiting = peer.lists.changes_waiting, []
             for go_on in waiting:
                 go_on(None)
