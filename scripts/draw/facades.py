@@ -1,12 +1,14 @@
 """Drawing of the calls of Twisted and of threads from those of asyncio.
 
 Signatures and docstrings are written once, in `anyio/instance.py` and `anyio/streams.py`. There a call that waits is a
-coroutine whose last statement awaits one expression, `self._core.wait(CALL, timeout)` or another object's call:
+coroutine whose last statement awaits one expression, `self._core.wait(CALL)` or another object's call:
 
-    asyncio   return await self._core.wait(CALL, t)       another's: return f(await other.call(...))
-    Twisted   return self._core.answer(lambda: CALL, t)   return maybeDeferred(lambda: other.call(...)).addCallback(f)
-    threads   return self._core.ask(partial(CALL), t)     return f(other.call(..., timeout=timeout))
+    asyncio   return await self._core.wait(CALL)       another's: return f(await other.call(...))
+    Twisted   return self._core.answer(lambda: CALL)   return maybeDeferred(lambda: other.call(...)).addCallback(f)
+    threads   return self._core.ask(partial(CALL), t)  return f(other.call(..., timeout=timeout))
 
+One with a time limit is `self._core.ask(partial(CALL), timeout)`, so that a wrong limit is refused before the call is
+made: the same on threads, and `answer` in place of `ask` on Twisted.
 On threads each of these has a `timeout`, in seconds, where asyncio's has none, and so has what returns an iterator.
 Arguments are evaluated before the machine's lock is taken: a generator or a codec may take its time.
 """
@@ -207,8 +209,10 @@ class _Drawing:
         assert isinstance(last, ast.Return | ast.Expr)
         assert last.value is not None
         if self._is_wait(call):
-            inner, *more = map(self._text, call.args)
-            return f"return self._core.answer({', '.join([f'lambda: {inner}', *more])})"
+            [inner] = call.args
+            return f"return self._core.answer(lambda: {self._text(inner)})"
+        if self._text(call.func) == "self._core.ask":
+            return f"return self._core.answer({', '.join(map(self._text, call.args))})"
         answer = f"return maybeDeferred(lambda: {self._text(call)})"
         if last.value is awaited:
             return answer
@@ -222,9 +226,9 @@ class _Drawing:
         if is_new:
             self._add_timeout(node)
         if self._is_wait(call):
-            inner, *more = call.args
+            [inner] = call.args
             assert isinstance(inner, ast.Call)
-            limit = "timeout" if is_new else self._text(more[0]) if more else "None"
+            limit = "timeout" if is_new else "None"
             given = ", ".join([self._text(inner.func), *map(self._text, inner.args)])
             asked = f"partial({given})" if inner.args else given
             self._put(awaited, f"self._core.ask({asked}, {limit})")

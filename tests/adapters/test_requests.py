@@ -133,14 +133,6 @@ def test_a_request_waits_for_its_responder_within_its_time(nodes: Nodes) -> None
                 left._call(call, "double", b"x", wait=False)
             with pytest.raises(NoResponders):
                 left._call(call, "double", b"x", timeout=0.01)
-        left.start("new_connection", f"127.0.0.1:{free_port()}")
-        until(lambda: any(one.error for one in left.remotes()), "a dial that fails")
-        why = r"\(P-13\); not connected: 127\.0\.0\.1:\d+ \(.*refused.*; tried "
-        for call in ("request", "gather"):
-            with pytest.raises(NoResponders, match=why):
-                left._call(call, "double", b"x", wait=False)
-            with pytest.raises(NoResponders, match=why):
-                left._call(call, "double", b"x", timeout=0.01)
         with pytest.raises(TimeoutError, match="fewer than 1 connected peers respond to 'double' ''"):
             left.wait_responder("double", timeout=0.01)
         with pytest.raises(TimeoutError, match="fewer than 1 connected peers subscribe to"):
@@ -160,6 +152,19 @@ def test_a_request_waits_for_its_responder_within_its_time(nodes: Nodes) -> None
             reply, replies, typed, *counted = [call.wait() for call in calls]
             assert (reply.body, [one.body for one in replies], typed.value) == (b"xx", [b"yy"], 2121)
             assert counted == [1, 1]
+
+
+@EACH_ADAPTER
+def test_a_request_that_nobody_answers_names_who_cannot_be_reached(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        left.start("new_connection", f"127.0.0.1:{free_port()}")
+        until(lambda: any(one.error for one in left.remotes()), "a dial that fails")
+        why = r"\(P-13\); not connected: 127\.0\.0\.1:\d+ \(.*refused.*; tried "
+        for call in ("request", "gather"):
+            with pytest.raises(NoResponders, match=why):
+                left._call(call, "double", b"x", wait=False)
+            with pytest.raises(NoResponders, match=why):
+                left._call(call, "double", b"x", timeout=0.01)
 
 
 @pytest.mark.parametrize("durable", [False, True])

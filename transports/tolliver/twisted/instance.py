@@ -68,7 +68,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         dialled every 1 to 5 minutes, and at once by this call, `admin.reload_tls` and `admin.set_acl`. Raises
         ValueError for plaintext to another machine (D-15).
         """
-        return maybeDeferred(lambda: self._core.ask(partial(self._core.new_connection, remote, keep_trying), timeout))
+        return self._core.answer(partial(self._core.new_connection, remote, keep_trying), timeout)
 
     @overload
     def channel(self, name: str) -> Channel[bytes, bytes]: ...
@@ -232,9 +232,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         Disconnected peers count, as messages are kept for them, unless `connected`. Held subscriptions do not count, as
         for `require_recipients` (T-61). Raises TimeoutError after `timeout` seconds.
         """
-        return maybeDeferred(
-            lambda: self._core.ask(partial(self._core.wait_subscribed, channel, key, peers, connected), timeout)
-        )
+        return self._core.answer(partial(self._core.wait_subscribed, channel, key, peers, connected), timeout)
 
     def wait_responder(
         self, channel: str, key: str = "", *, peers: int = 1, timeout: float | None = None
@@ -244,7 +242,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         `request` waits for one by itself: this is for knowing in advance, and before `gather`. Raises ReservedChannel,
         OwnLimitExceeded, LocalProtocolError, and TimeoutError after `timeout` seconds.
         """
-        return maybeDeferred(lambda: self._core.ask(partial(self._core.wait_responder, channel, key, peers), timeout))
+        return self._core.answer(partial(self._core.wait_responder, channel, key, peers), timeout)
 
     def events(self) -> Events[Event]:
         """Iterate over events from now on: `async for event in instance.events()`. Ends when the instance is closed.
@@ -260,7 +258,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         It may not have arrived yet: `wait_acked` waits for that. Messages for disconnected peers are not waited for. A
         peer that does not read delays this call: after `timeout` seconds it raises TimeoutError, which names the peer.
         """
-        return maybeDeferred(lambda: self._core.ask(self._core.flush, timeout))
+        return self._core.answer(self._core.flush, timeout)
 
     def wait_acked(self, receipt: Receipt, *, timeout: float | None = None) -> Deferred[None]:
         """Wait until every recipient has acknowledged every message of the receipt (T-54).
@@ -272,7 +270,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         without recipients raises Undelivered with None as the peer, after all others are acknowledged: until then a
         remote may connect and become its recipient (T-53, T-62). Raises TimeoutError after `timeout` seconds.
         """
-        return maybeDeferred(lambda: self._core.ask(partial(self._core.wait_acked, receipt), timeout))
+        return self._core.answer(partial(self._core.wait_acked, receipt), timeout)
 
     def request(
         self,
