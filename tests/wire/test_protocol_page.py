@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from uuid import UUID
 
-from tolliver_proto import Revision, decode
+import pytest
+
+from tolliver_proto import Connection, Decoder, Established, Message, Revision, Role, decode
 
 from .vectors import D1, D2, VECTORS
 
@@ -40,3 +43,33 @@ def test_the_vectors_are_those_that_are_tested() -> None:
     assert {layout for layout, _ in on_page} == {*Revision}
     for revision, data in on_page:
         assert len(decode(data, revision)) == 1
+
+
+def conversation(name: str) -> list[tuple[str, bytes]]:
+    """Writes of a drawn table, each with its side."""
+    section = PAGE.split(f"<!-- drawn: {name} -->")[1].split("<!-- end -->")[0]
+    return [(who, bytes.fromhex(text)) for who, text in re.findall(r"^\| \d+ \| ([AB]) \| `(\w+)` \|", section, re.M)]
+
+
+@pytest.mark.parametrize(("name", "rows"), [("messages", 11), ("versions", 3)])
+def test_each_write_of_a_conversation_is_one_frame(name: str, rows: int) -> None:
+    writes = conversation(name)
+    assert len(writes) == rows
+    decoders = {side: Decoder(Revision.DRAFT_2) for side in "AB"}
+    for side, data in writes:
+        decoders[side].feed(data[:-1])
+        assert decoders[side].next_frame() is None
+        decoders[side].feed(data[-1:])
+        assert decoders[side].next_frame() is not None
+        assert decoders[side].next_frame() is None
+
+
+def test_a_request_and_a_message_in_one_write_are_taken_with_the_same_version() -> None:
+    """As the page says of a client that does not wait for its response."""
+    data = b"".join(data for side, data in conversation("messages") if side == "A")
+    server = Connection(Role.SERVER, instance_id=UUID("01890000-0000-7000-8000-000000000002"))
+    server.receive_data(data)
+    server.next_event()
+    server.accept()
+    kinds = [type(event) for event in server.events()]
+    assert kinds[:2] == [Established, Message]
