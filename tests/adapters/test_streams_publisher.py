@@ -25,6 +25,7 @@ from tolliver_proto.reactive import (
 )
 
 from .facade import until
+from .kinds import EACH_ADAPTER
 from .rules import Case, Rules, play
 from .streams import Form, Stage
 
@@ -85,6 +86,22 @@ def less_than_requested(stage: Stage) -> None:
             *(OnNext(stream, element) for element in numbered(count)),
             OnComplete(stream),
         ]
+
+
+@EACH_ADAPTER
+def test_the_end_of_a_list_needs_no_demand_and_that_of_an_iterator_is_unknown_until_it_is_pulled(stage: Stage) -> None:
+    streams, peer = stage.giving()
+    streams.publish("none", [])
+    streams.publish("list", numbered(3))
+    streams.publish("iterator", lambda _name: iter(numbered(3)))
+    none, listed, iterated = peer.subscribe("none"), peer.subscribe("list", 3), peer.subscribe("iterator", 3)
+    assert (peer.hear_end(none), peer.hear_end(listed)) == (OnComplete(none), OnComplete(listed))
+    assert peer.elements(listed) == numbered(3)
+    assert peer.hear_elements(iterated, 3) == numbered(3)
+    peer.sync()
+    assert OnComplete(iterated) not in peer.heard(iterated)
+    peer.request(iterated, 1)
+    assert peer.hear_end(iterated) == OnComplete(iterated)
 
 
 @rule("1.3", "stochastic_spec103_mustSignalOnMethodsSequentially")
