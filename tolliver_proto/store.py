@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tolliver_proto._node.actions import Find
     from tolliver_proto._node.outboxes.ids import Randomness, begin_elsewhere
     from tolliver_proto._node.store import (
+        KILLED_ITS_PROCESS,
         STORING,
         AddDeadLetter,
         AddDeliveries,
@@ -58,15 +59,16 @@ else:
             "tolliver_proto._node.outboxes.ids": "Randomness, begin_elsewhere",
             "tolliver_proto._node.store": (
                 "AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, DeadLetter, "
-                "ForgetPeer, ForgetUnsubscribe, Found, KeepUnsubscribe, Loaded, LoadedPeer, Operation, "
-                "ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, RemoveMessages, "
-                "RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, Row, STORING, "
-                "Store, StoreMessages, StoredMessage, UnparkDeliveries, UnpinPeer, bytes_of"
+                "ForgetPeer, ForgetUnsubscribe, Found, KILLED_ITS_PROCESS, KeepUnsubscribe, Loaded, LoadedPeer, "
+                "Operation, ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, "
+                "RemoveMessages, RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, "
+                "Row, STORING, Store, StoreMessages, StoredMessage, UnparkDeliveries, UnpinPeer, bytes_of"
             ),
         },
     )
 
 __all__ = [
+    "KILLED_ITS_PROCESS",
     "STORING",
     "VALUES",
     "AddDeadLetter",

@@ -1,10 +1,11 @@
 """Kills of real processes by SIGKILL, and losses counted.
 
-    python -m scripts.prove.kills messages|work|foreign|ctrl-c [KILLS] [--seed N]
+    python -m scripts.prove.kills messages|work|foreign|poison|ctrl-c [KILLS] [--seed N]
 
     messages  V7       a sender and a receiver, also in opening and close; restarts, copies, new disks    10,000
     work      work     workers of a queue and their producer                                          1,000
     foreign   foreign  an instance and doubles of other programs, Go and Rust of 2026                   600
+    poison    poison   messages whose handlers end the process, on each adapter                        1,000
     ctrl-c    ctrl-c   SIGINT in a call of a program on threads, which catches it and goes on; 33 calls   99,000
 
 A round has databases of its own, so that a failure is found near its seed, which decides the adapters, the troubles
@@ -18,6 +19,9 @@ taken for something old after a copy was put back (T-40, T-48). First copies com
 (`overtaken`; T-46, T-51, T-61). Once the receiver was known, each `send` had a recipient (`nobody`; T-61). At the end
 the outbox drains (T-09). Commits that a copy lacks are told at the next opening, unless it was said that a copy was put
 back; SIGTERM ends an instance in order (`wrong`).
+
+Of poison: each message whose handler ends the process is a dead letter after five tries at most, and all others are
+handled.
 
 Of work: each job for which `put` returned is done, and the queue drains. A job that a worker had when it was killed may
 be done twice. Of the others: nothing is lost where acks exist, nothing of Rust's comes twice, no program dies by
@@ -86,6 +90,14 @@ KINDS = {
         "foreign | {kills of ours} kills of ours and {kills of theirs} of theirs in {settings} settings | "
         "{messages:,} messages, {lost} lost, {unexpected} unexpected, {recorded:,} frames read from recordings, "
         "{failed} rounds bad",
+    ),
+    "poison": Kind(
+        "tests.poison",
+        60,
+        1_000,
+        0,
+        "poison | {kills} deaths by messages | {messages} messages, {letters} dead letters, {lost} lost, {failed} "
+        "rounds bad",
     ),
     "ctrl-c": Kind(
         "tests.interrupting random",

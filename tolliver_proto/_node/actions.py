@@ -68,7 +68,8 @@ class Settler(Protocol):
 
 @dataclass(slots=True, eq=False)  # equal only to itself: two deliveries of one message are settled separately
 class Delivery:
-    """A message on its way to the handlers. `attempt` counts the tries here since the start, from 1."""
+    """A message on its way to the handlers. `attempt` counts the tries here since the start, from 1,
+    and the deaths of the process with it (T-47)."""
 
     cid: int
     peer_id: UUID

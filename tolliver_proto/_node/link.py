@@ -151,6 +151,7 @@ class Hold(IntEnum):
     RATE = 2  # more control messages than allowed (D-12)
     LIST = 4  # the peer's list is being committed (T-34, T-61)
     DUEL = 8  # an older link of the same peer is asked whether it is alive (T-70)
+    SUSPECT = 16  # a message that may kill the process is handled alone (T-47)
 
 
 class LinkSending:

@@ -6,7 +6,8 @@ patterns know all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from uuid import UUID
 
 from .commits.commits import Commits
 from .context import Context
@@ -57,6 +58,7 @@ class Parts:
 
     def __init__(self, context: Context, loaded: Loaded, given: bool, speaks: Callable[[int], bool]) -> None:
         self.context = context
+        self.suspects: Mapping[tuple[UUID, int], int | None] = loaded.suspects
         sizes = self.sizes = Sizes(context)
         commits = self.commits = Commits(context)
         # Outboxes.

@@ -33,6 +33,11 @@ class Pattern:
         names until handlers, subscriptions or stuck handlers change."""
         return judgement
 
+    def comes(self, link: Link, message: Message) -> bool:
+        """Called with a message that handlers are to get. Returns True if the pattern keeps it, to pass it on with
+        `Services.on_message` later."""
+        return False
+
     def leaves(self, link: Link, message: Message, fate: Fate) -> bool:
         """Called with a message that no handler gets. Returns True if the pattern takes the message; else the kernel
         acknowledges it or leaves it to its sender, by its fate."""
@@ -162,6 +167,7 @@ class Hooks:
     __slots__ = _HOOKS
 
     judges: tuple[Pattern, ...]
+    comes: tuple[Pattern, ...]
     leaves: tuple[Pattern, ...]
     acknowledges: tuple[Pattern, ...]
     unhandled: tuple[Pattern, ...]
@@ -199,3 +205,8 @@ class Hooks:
         for name in _HOOKS:
             if getattr(type(pattern), name) is not getattr(Pattern, name):
                 setattr(self, name, (*getattr(self, name), pattern))
+
+    def remove(self, pattern: Pattern) -> None:
+        """Removes a pattern from each hook, as its work is over."""
+        for name in _HOOKS:
+            setattr(self, name, tuple(one for one in getattr(self, name) if one is not pattern))

@@ -115,6 +115,13 @@ class Policy:
         "My handlers take longer than 10 minutes, and must not get their message again.",
         default=600.0,
     )
+    max_deaths: int | None = option(
+        "N|none",
+        "deaths of the process while handlers had one message and no other, after which it is a dead letter; none: "
+        "it is handed out after each start",
+        "My handlers take hours, and the machine is often taken away under them.",
+        default=3,
+    )
     unsubscribed_hold: float = option(
         "SECONDS",
         "for which messages wait for a peer whose newer list lacks their subscription; 0 for none",
@@ -166,6 +173,8 @@ def _remedy(value: object, takes: str, from_zero: bool) -> str:
         return "True or False"
     if takes == "N" and not (isinstance(number, int) and number >= 0):
         return "the number of messages to remember, or 0"
+    if takes == "N|none" and value is not None and not (isinstance(number, int) and number >= 1):
+        return "the number of deaths, at least 1, or None"
     none = takes.endswith("|none")
     if takes.startswith("SECONDS") and not (number > 0 or (from_zero and number == 0) or (none and value is None)):
         return f"seconds{', or 0' if from_zero else ' above zero'}{', or None' if none else ''}"

@@ -12,9 +12,9 @@ from .._common.errors import UndeliveredReason
 from .._common.timers import Timers
 from .._wire.events import Message, Subscription
 from .._wire.limits import Limits
-from .actions import Action, GoOn, NoticeKind, Receipt, Rider
-from .inboxes.inbox import Fate
-from .link import Link, Peer, Recipients
+from .actions import Action, Delivery, GoOn, NoticeKind, Receipt, Rider
+from .inboxes.inbox import Fate, Inbox, MessageKey
+from .link import Hold, Link, Peer, Recipients
 from .outboxes.ids import Randomness
 from .outboxes.ledger import Moved
 from .outboxes.outbox import Holds, Window
@@ -54,6 +54,12 @@ class Services:
         self.search: Callable[[UUID | None, Callable[[Sequence[Found]], bool | None], GoOn], None] = (
             parts.commits.searches.begin
         )
+        self.max_deaths: int | None = context.policy.max_deaths
+        self.suspects: Mapping[tuple[UUID, int], int | None] = parts.suspects
+        self.go_on_reading: Callable[[Link, Hold], None] = context.go_on_reading
+        self.on_message: Callable[[Link, Message], None] = parts.delivering.on_message
+        self.count_attempt: Callable[[Peer, MessageKey, int], None] = parts.letters.count_attempt
+        self.keep_as_letter: Callable[[Delivery, Inbox, int, MessageKey, str, str], None] = parts.letters.keep_as_letter
         self.keep_early: Callable[[Link, Message], bool] = parts.delivering.keep_early
         self.withhold: Callable[[Peer, Message], None] = parts.delivering.withhold
         self.move: Callable[[Peer, Peer, Sequence[StoredMessage | Found], Moved], None] = parts.ledger.move
@@ -90,6 +96,10 @@ class Services:
     def ask_turn(self, pattern: Pattern) -> None:
         """Calls the pattern's `turn` after received data was read and sendable messages were encoded."""
         self._parts.context.turns[pattern] = None
+
+    def retire(self, pattern: Pattern) -> None:
+        """Calls no hook of the pattern any more: its work is over."""
+        self._parts.context.hooks.remove(pattern)
 
     def write(self, link: Link) -> None:
         """Schedules a write of the link, whose connection has something to send."""

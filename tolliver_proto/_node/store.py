@@ -210,6 +210,10 @@ class DeadLetter:
         return len(self.channel.encode()) + len(self.key.encode()) + len(self.body)
 
 
+KILLED_ITS_PROCESS = "killed_its_process"
+"""Cause of the dead letter of a message with which the process died too often (T-47)."""
+
+
 @record
 class AddDeadLetter:
     letter: DeadLetter
@@ -321,7 +325,9 @@ class Loaded:
     more, which the node takes over. `dead_letters` has (number, size) of each, ascending, `next_letter` the number of
     the next one, above all that were ever given. `id_spans` are those of ReserveIds, oldest first. `expires_in` are the
     seconds until the first message stored with an `expire_after` expires; None if there is none. `ages` has some of the
-    messages, ascending, and for each the seconds since it, and all since the one before, were stored.
+    messages, ascending, and for each the seconds since it, and all since the one before, were stored. `suspects` are
+    the messages, as (peer, wire id), that handlers had begun when the process died, each with the deaths that had it
+    alone in hand, or None if its dead letter is stored (T-47).
     """
 
     own_subscriptions: frozenset[Subscription] = frozenset()
@@ -335,6 +341,7 @@ class Loaded:
     id_spans: Sequence[IdSpan] = ()
     expires_in: float | None = None
     ages: Sequence[tuple[int, float]] = field(default=(), compare=False)
+    suspects: Mapping[tuple[UUID, int], int | None] = field(default_factory=dict)
 
 
 class Store(Protocol):

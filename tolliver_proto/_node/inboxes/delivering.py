@@ -222,6 +222,9 @@ class Delivering:
         if not isinstance(judgement, tuple):
             self._leave(link, message, judgement)
             return
+        for pattern in self._hooks.comes:
+            if pattern.comes(link, message):
+                return
         delivery = Delivery(link.cid, peer.uuid, message)
         if (peer.inbox.attempts or self._policy.dedupe) and not self._is_new(link, peer, delivery):
             return

@@ -49,6 +49,7 @@ from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.checks import as_path
 from .._options.instance import InstanceOptions, Remote
+from .._store.begun import Begun
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
@@ -103,6 +104,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def __init__(self, options: InstanceOptions) -> None:
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
+        self.begun: Begun | None = None
         self.channels: ChannelTable = ChannelTable()
         self.began: float = 0.0  # monotonic seconds of the opening
         self._status_server: StatusServer | None = None
@@ -428,7 +430,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
         Raises CertificateError, StoreError, IdentityConflict, OutOfThreads.
         """
-        self.node, self._store, self._pumps = open_instance(self.options, self._opened)
+        self.node, self._store, self._pumps, self.begun = open_instance(self.options, self._opened)
         self._machine = self.node
         self._recorder = self._open_recorder()
         self._driver = NodeDriver(
@@ -509,6 +511,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def _end_work(self) -> None:
         self._store.end()
+        if self.begun is not None:
+            self.begun.end_in_order()
         for mailbox in list(self.mailboxes):
             mailbox.close(is_over=False)  # held messages would keep their connections from closing
 

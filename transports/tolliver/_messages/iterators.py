@@ -170,7 +170,7 @@ class _HandlerCalls:
         handler, mailbox = self._handler, self.mailbox
         began, calls = monotonic(), 0
         awaited = None
-        while (delivery := mailbox.take()) is not None:
+        while (delivery := mailbox.take(not self._keeps_task)) is not None:
             try:
                 result = handler(delivery)
             except BaseException as error:

@@ -32,6 +32,7 @@ from tolliver_proto.node import GiveUp, HandleAgain, Lanes, Verdict
 
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt, shown, told
+from .._store.begun import RUN, Begun
 from .channels import ChannelTable
 
 Handler = Callable[[Delivery], object]
@@ -92,6 +93,7 @@ class Core(Protocol):
     node: Node
     mailboxes: set[Mailbox]
     channels: ChannelTable
+    begun: Begun | None
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -179,6 +181,16 @@ class Policy(NamedTuple):
     raised: Callable[[Mailbox, Delivery, BaseException], None] = _raised
 
 
+class _Note:
+    """Place of a note of what has begun, and how many of its deliveries are not settled."""
+
+    __slots__ = ("left", "place")
+
+    def __init__(self, place: int, left: int) -> None:
+        self.place = place
+        self.left = left
+
+
 class Mailbox:
     """Queue between the node and one handler or iterator: the deliveries that match its channel and key, and have not
     been taken, and those taken and not settled. The node knows it as a handler from `open` to `close`.
@@ -198,6 +210,8 @@ class Mailbox:
         self._next: deque[Delivery] = deque()  # rest of the current run, without `places`
         self._places: Lanes[Delivery] | None = None
         self._last: Delivery | None = None  # the delivery reported as begun, with Timed.FULL
+        self._notes = core.begun  # None: nothing is noted
+        self._noted: dict[Delivery, _Note] = {}
         self._out: dict[Delivery, bool] = {}  # handed out and not settled
         self._gathers = False  # True while verdicts are collected until the end of the turn
         self._well: list[Delivery] = []  # acknowledged, to be reported
@@ -235,13 +249,19 @@ class Mailbox:
             return bool(self._next or self._waiting)
         return self._places.may_begin or bool(self._waiting and self._places.has_place)
 
-    def take(self) -> Delivery | None:
-        """Hand out the next delivery, which the consumer must settle. None if there is none, or no free place."""
+    def take(self, run: bool = False) -> Delivery | None:
+        """Hand out the next delivery, which the consumer must settle. None if there is none, or no free place.
+
+        `run`: the consumer goes on with the others that came together at once, so they are noted together (T-47).
+        """
         if self._places is None:
             if not self._next:
                 if not self._waiting:
                     return None
-                self._next.extend(self._take_waiting())
+                taken = self._take_waiting()
+                if run and self._notes is not None:
+                    self._note(taken)
+                self._next.extend(taken)
             delivery = self._next.popleft()
         else:
             while (head := self._places.begin()) is None:
@@ -250,6 +270,8 @@ class Mailbox:
                 for one in self._take_waiting():
                     self._places.add(one)
             delivery = head
+        if self._notes is not None and not run:
+            self._note((delivery,))
         self._out[delivery] = True
         return delivery
 
@@ -267,6 +289,8 @@ class Mailbox:
         if not self._waiting:
             return None
         deliveries = self._take_waiting()
+        if self._notes is not None:
+            self._note(deliveries)
         self._out.update(dict.fromkeys(deliveries, True))
         self.begin(deliveries)
         return Run(deliveries, self)
@@ -281,6 +305,9 @@ class Mailbox:
         self._served = peer  # again the same one if there is no other
         runs = self._waiting.pop(peer)
         run = runs.popleft()
+        if len(run) > RUN:
+            runs.appendleft(run[RUN:])
+            run = run[:RUN]
         if runs:
             self._waiting[peer] = runs
         return run
@@ -303,12 +330,36 @@ class Mailbox:
                 self._waiting[peer] = deque(kept)
         return gone
 
+    # Notes of what has begun (T-47).
+
+    def _note(self, deliveries: Sequence[Delivery]) -> None:
+        """Note that the handler begins these deliveries of one peer; unreliable ones and replays are left out."""
+        if deliveries[0] in self._noted:
+            return  # with its run
+        known = {one: one_id for one in deliveries if one.cid and (one_id := one.message.message_id) is not None}
+        if known:
+            assert self._notes is not None
+            place = self._notes.note(deliveries[0].peer_id, [*known.values()])
+            self._noted.update(dict.fromkeys(known, _Note(place, len(known))))
+
+    def _end_notes(self, notes: Begun, deliveries: Sequence[Delivery]) -> None:
+        for one in deliveries:
+            note = self._noted.pop(one, None)
+            if note is None:
+                continue
+            note.left -= 1
+            if not note.left:
+                notes.end(note.place)
+            if notes.suspects:
+                notes.forget(one.peer_id, one.message.message_id or 0)
+
     # Handler calls (D-9).
 
     def be_patient(self) -> None:
         """Allow any processing time: the consumer is never reported as stuck, and no second copy is delivered (D-9,
         T-48)."""
         self._timed = Timed.NONE
+        self._notes = None
         with self.core.lock:
             self.core.node.hand_out_once(self)
 
@@ -382,6 +433,8 @@ class Mailbox:
             self.end(deliveries)
             if self._places is not None:
                 self.wakeup.set()  # a place is free
+        if self._noted and self._notes is not None:
+            self._end_notes(self._notes, deliveries)
         self.core.settle(deliveries, verdict)
 
     def is_well(self, delivery: Delivery, result: object) -> bool:

@@ -19,12 +19,14 @@ from .._driver import logs
 from .._driver.ends import is_interrupt
 from .._options.instance import InstanceOptions
 from .._options.uuid7 import uuid7
+from .._store.begun import Begun
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
 
 
-def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQLiteStore, Pumps]:
-    """Read certificates and open the database; returns the node, its store, and what makes TLS. Blocks: run off the
+def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQLiteStore, Pumps, Begun | None]:
+    """Read certificates and open the database; returns the node, its store, what makes TLS, and the notes of what
+    handlers begin. Blocks: run off the
     loop. The caller closes `opened`, even after an error.
 
     A derived identity is accepted only from the options (T-72a). Raises CertificateError, StoreError, and
@@ -54,6 +56,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
             "use the database or the certificate that belongs to this instance, or make a certificate for it: "
             f"`tolliver certs DIR NAME --uuid {known}`"
         )
+    begun = None if options.policy.max_deaths is None else store.begun()
     node = Node(
         instance_id=known,
         rng=secrets.SystemRandom(),
@@ -75,7 +78,7 @@ def open_instance(options: InstanceOptions, opened: ExitStack) -> tuple[Node, SQ
     _store_subscriptions(node, store)
     for kind, detail in store.news():
         node.notice(kind, detail)
-    return node, store, pumps
+    return node, store, pumps, begun
 
 
 def _is_spoken(speaks: Callable[[int], object], version: int) -> bool:

@@ -322,6 +322,7 @@ _DIALECT = Kind(
 _KINDS: Mapping[str, Kind] = {
     "": Kind(bool, _read_flag, {"type": "boolean"}, lambda value: "true" if value else "false"),
     "N": _COUNT,
+    "N|none": _or_none(_COUNT),
     "VERSION": Kind(
         lambda texts: _versions(map(_parse_int, texts)),
         lambda value: _versions(_read_items(_read_int, value)),

@@ -29,7 +29,7 @@ def _wall() -> float:
     return time.time()
 
 
-def _boot() -> bytes | None:
+def boot_id() -> bytes | None:
     """Id of this boot of the machine; None if the system has none, or no clock that includes sleep."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         with suppress(OSError, ValueError):
@@ -64,7 +64,7 @@ class StoreClock:
         *,
         wall: Callable[[], float] = _wall,
         running: Callable[[], float] = _running,
-        boot: Callable[[], bytes | None] = _boot,
+        boot: Callable[[], bytes | None] = boot_id,
     ) -> None:
         self.correction: float = correction
         self._wall = wall

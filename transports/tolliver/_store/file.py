@@ -47,7 +47,7 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: shrinks the log after a burst
 )
-BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".new", ".new-journal")
+BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".begun", ".new", ".new-journal")
 """Suffixes of files that we or SQLite create beside a database."""
 _OLDEST = (3, 32)  # since this version a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that reads the file

@@ -25,6 +25,7 @@ from uuid import UUID
 from tolliver_proto import NoticeKind, StoreError, Subscription
 from tolliver_proto.layouts import MessageSet
 from tolliver_proto.store import (
+    KILLED_ITS_PROCESS,
     STORING,
     AddDeadLetter,
     AddDeliveries,
@@ -57,6 +58,7 @@ from tolliver_proto.store import (
     is_keeper,
 )
 
+from .begun import SUFFIX, Begun
 from .causes import FAILURES, MALFORMED, primary_code, store_error
 from .checks import check_of, letter_check
 from .clock import StoreClock
@@ -81,6 +83,7 @@ _HANDLED = "SELECT peer, wire_id, checksum FROM handled ORDER BY number"
 _LETTER_SIZES = """
     SELECT number, IFNULL(LENGTH(CAST(channel AS BLOB)) + LENGTH(CAST(key AS BLOB)) + LENGTH(body), 0)
     FROM dead_letter ORDER BY number"""
+_CONDEMNED = "SELECT 1 FROM dead_letter WHERE peer = ? AND wire_id = ? AND cause = ? LIMIT 1"
 _LAST_LETTER = """
     SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
                IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
@@ -174,6 +177,7 @@ class SQLiteStore:
         self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
         self._ending = False
+        self._begun: Begun | None = None
         self._copying = Lock()
         self._deliveries = Deliveries(self._file.connection, lambda: int(self._clock.now()), self._file.tell_damage)
         self._may_hold = False  # True once messages for connecting peers may be stored
@@ -195,11 +199,24 @@ class SQLiteStore:
         with self._copying:
             with suppress(StoreError, *FAILURES):
                 self._file.transact(self._tidy)
+            if self._begun is not None:
+                self._begun.close()
             self._file.close()
 
     def _tidy(self) -> None:
         self._deliveries.tidy(closing=True)
         self._keep_correction()
+
+    def begun(self) -> Begun | None:
+        """Begin to note what handlers begin, until `close`; `load` says from now on what was in hand when an earlier
+        run died (T-47).
+
+        None where nothing is noted: in memory, and where the disk has no room for the file.
+        """
+        if self._begun is None and isinstance(self._file, DatabaseFile):
+            with suppress(OSError):  # everything else works without
+                self._begun = Begun(f"{self._file.path}{SUFFIX}", self.instance_id)
+        return self._begun
 
     @property
     def missing(self) -> int:
@@ -297,6 +314,7 @@ class SQLiteStore:
             expires_in = None if due is None else due - self._clock.now()
             letters, next_letter = self._letters()
             ages = [*self._deliveries.ages(self._clock.now())]
+            suspects = dict(self._suspects())
             id_spans = [(first % 2**64, int(count)) for first, count in connection.execute(_ID_SPANS)]
         return Loaded(
             own_subscriptions,
@@ -310,7 +328,16 @@ class SQLiteStore:
             id_spans,
             expires_in,
             ages,
+            suspects,
         )
+
+    def _suspects(self) -> Iterator[tuple[tuple[UUID, int], int | None]]:
+        """Messages that were in hand when the process died, each with its deaths; None instead where its dead letter is
+        stored, as the process died again before the ack went out."""
+        for (peer, wire_id), deaths in self._begun.suspects.items() if self._begun is not None else ():
+            row = (self._peers.get(peer, 0), wire_id, KILLED_ITS_PROCESS)
+            is_kept = self._file.connection.execute(_CONDEMNED, row).fetchall()
+            yield (peer, wire_id), None if is_kept else deaths
 
     def _ages(self, table: str) -> dict[int, dict[Subscription, float]]:
         """Age in seconds of each subscription in the table, by peer."""
