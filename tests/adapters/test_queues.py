@@ -46,9 +46,8 @@ def test_each_job_is_for_one_worker(nodes: Nodes) -> None:
         assert [(job.key, job.worker) for job in queue.pending()] == [("", None), ("key", None), ("", None), ("", None)]
         iterators = [worker.work("jobs") for worker in workers]
         done = []
-        for jobs in iterators:
-            for _ in range(2):
-                job = next(jobs)
+        for _ in range(2):
+            for job in [next(jobs) for jobs in iterators]:
                 done.append(job.body)
                 job.ack()
         boss.wait_acked(receipt)
@@ -58,14 +57,32 @@ def test_each_job_is_for_one_worker(nodes: Nodes) -> None:
             jobs.close()
 
 
+def test_a_short_job_does_not_wait_behind_a_long_one(nodes: Nodes) -> None:
+    with queue_and_workers(nodes, 2) as (boss, [slow, fast]):
+        queue = boss.work_queue("jobs")
+        receipt = queue.put(b"long")
+        with slow.work("jobs") as one:
+            long = next(one)
+            with fast.work("jobs") as other:
+                boss.wait_subscribed("jobs", peers=2)
+                short = queue.put_many([b"%d" % number for number in range(5)])
+                for number in range(5):
+                    job = next(other)
+                    assert job.body == b"%d" % number
+                    job.ack()
+                boss.wait_acked(short)
+            long.ack()
+            boss.wait_acked(receipt)
+
+
 def test_as_many_are_handed_out_as_it_works_on(nodes: Nodes) -> None:
-    with queue_and_workers(nodes) as (boss, [worker]), worker.work("jobs", concurrency=2) as jobs:
+    with queue_and_workers(nodes) as (boss, [worker]), worker.work("jobs", concurrency=2, prefetch=2) as jobs:
         boss.wait_subscribed("jobs")
         queue = boss.work_queue("jobs")
         queue.put_many([b"%d" % number for number in range(8)])
         first, second = next(jobs), next(jobs)
         third = jobs.start_next()
-        until(lambda: owners(queue)[worker.instance_id] == 4, "twice as many as are worked on")
+        until(lambda: owners(queue)[worker.instance_id] == 4, "as many as it works on and wants in advance")
         assert not third.done
         second.ack()
         assert jobs.settled(third.wait()).body == b"2"
@@ -77,7 +94,7 @@ def test_leaving_gives_back_what_is_not_done(nodes: Nodes) -> None:
     with queue_and_workers(nodes, 2) as (boss, [one, two]):
         queue = boss.work_queue("jobs")
         receipt = queue.put_many([b"0", b"1"])
-        jobs = one.work("jobs")
+        jobs = one.work("jobs", prefetch=1)
         assert next(jobs).body == b"0"
         until(lambda: owners(queue)[one.instance_id] == 2)
         jobs.close()
@@ -127,7 +144,7 @@ def test_jobs_are_cancelled_and_taken_from_workers(nodes: Nodes) -> None:
     with queue_and_workers(nodes) as (boss, [worker]):
         queue = boss.work_queue("jobs")
         receipt, other = queue.put_many([b"0", b"1", b"2"]), queue.put(b"3")
-        with worker.work("jobs", concurrency=1) as jobs:
+        with worker.work("jobs", concurrency=1, prefetch=1) as jobs:
             next(jobs)
             until(lambda: owners(queue)[worker.instance_id] == 2)
             assert queue.reassign(worker.instance_id) == 2

@@ -29,6 +29,7 @@ OF_PROGRAMS = {"handlers", "responders", "on_event"}
 GIVEN = {
     "": True,
     "N": "7",
+    "N|none": "2",
     "VERSION": ["3"],
     "SECONDS": "77s",
     "SECONDS|none": "2m",

@@ -177,13 +177,16 @@ def test_some_of_these_stories() -> None:
     rehearse(changing, range(3))
 
 
-def test_the_limit_is_twice_what_a_worker_says() -> None:
+def test_the_limit_is_what_a_worker_says() -> None:
     def limit(*keys: str) -> int:
-        return limit_of("jobs", [Subscription("jobs", key) for key in keys], 256)
+        return limit_of("jobs", [Subscription("jobs", f"tolliver.{key}" if key else "") for key in keys], 256)
 
-    assert [limit(""), limit("", "tolliver.concurrency=8"), limit("tolliver.concurrency=0")] == [2, 16, 0]
-    assert [limit("tolliver.concurrency=4", "tolliver.concurrency=2"), limit("tolliver.concurrency=999999")] == [8, 256]
-    assert [limit(f"tolliver.concurrency={said}") for said in ("", "-1", "x", "1000000", "²")] == [2] * 5
+    assert [limit(""), limit("", "concurrency=8"), limit("concurrency=0")] == [2, 16, 0], "without prefetch twice that"
+    assert [limit("concurrency=4", "concurrency=2"), limit("concurrency=999999")] == [8, 256]
+    assert [limit("concurrency=3", f"prefetch={said}") for said in (0, 1, 2, 500)] == [3, 4, 5, 256]
+    assert [limit("prefetch=0"), limit("prefetch=5", "prefetch=7"), limit("concurrency=0", "prefetch=5")] == [1, 8, 0]
+    for said in ("", "-1", "x", "1000000", "²"):
+        assert (limit(f"concurrency={said}"), limit(f"prefetch={said}")) == (2, 2)
     assert limit_of("other", [Subscription("jobs", "tolliver.concurrency=8")], 256) == 2
 
 
@@ -577,7 +580,7 @@ def test_what_cannot_be_worked_on_is_refused() -> None:
         app.work("jobs", print)
         with pytest.raises(LocalProtocolError, match="share that iterator"):
             app.work("jobs", print)
-        for options in ({"concurrency": 0}, {"concurrency": 10_001}, {"lease": 0.0}):
+        for options in ({"concurrency": 0}, {"concurrency": 10_001}, {"lease": 0.0}, {"prefetch": -1}):
             with pytest.raises(ValueError, match="give"):
                 app.work("other", print, **options)
         with pytest.raises(ValueError, match="give the channel"):
@@ -715,7 +718,7 @@ def test_who_has_ended_its_work_acknowledges_no_job() -> None:
 
 def test_who_is_back_in_time_keeps_its_jobs() -> None:
     play = Play()
-    play.works.work("jobs", "worker", 1, 5.0, play.now)
+    play.works.work("jobs", "worker", 1, 5.0, now=play.now)
     wire = play.peer(LOW)
     wire.send(Message("jobs", "", b"x", 7))
     wire.lose()
@@ -764,7 +767,7 @@ def test_who_may_have_been_a_worker_and_is_forgotten_is_none() -> None:
 
 def test_a_producer_that_is_forgotten_takes_nothing_back() -> None:
     play = Play()
-    play.works.work("jobs", "worker", 1, 5.0, play.now)
+    play.works.work("jobs", "worker", 1, 5.0, now=play.now)
     wire = play.peer(LOW)
     wire.send(Message("jobs", "", b"x", 7))
     wire.lose()

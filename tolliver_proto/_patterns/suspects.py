@@ -38,7 +38,7 @@ WAIT = 5.0
 ALONE = 10.0
 """Seconds that other messages wait for a suspect to be settled."""
 
-_Name = tuple[UUID, int]
+_Whose = tuple[UUID, int]
 
 
 class Suspects(Pattern):
@@ -46,9 +46,9 @@ class Suspects(Pattern):
 
     def __init__(self, node: Node, services: Services) -> None:
         self._kernel = services
-        self._deaths: dict[_Name, int | None] = dict(services.suspects)  # None: its dead letter is stored
+        self._deaths: dict[_Whose, int | None] = dict(services.suspects)  # None: its dead letter is stored
         self._come: deque[tuple[Link, Message]] = deque()
-        self._condemned: set[_Name] = set()  # dead letters that are not stored yet
+        self._condemned: set[_Whose] = set()  # dead letters that are not stored yet
         self._in_hand: tuple[Peer, Delivery] | None = None
         self._due: float = inf  # end of the wait of the first that has come, or of the others for the one in hand
         self._passing = False
@@ -62,7 +62,7 @@ class Suspects(Pattern):
     def comes(self, link: Link, message: Message) -> bool:
         """Implements `Pattern.comes`: keeps suspects, and whatever comes behind one."""
         is_free = not self._come and self._in_hand is None
-        if self._passing or (is_free and _name(link, message) not in self._deaths):
+        if self._passing or (is_free and _whose(link, message) not in self._deaths):
             return False
         self._come.append((link, message))
         link.hold(Hold.SUSPECT)
@@ -89,7 +89,7 @@ class Suspects(Pattern):
         self._kernel.timers.set("suspect", self._due)
 
     def _may_begin(self, link: Link, message: Message) -> bool:
-        deaths = self._deaths.get(_name(link, message))
+        deaths = self._deaths.get(_whose(link, message))
         if deaths is None or deaths >= self._most or self._is_idle():
             return True
         if self._due == inf:
@@ -102,7 +102,7 @@ class Suspects(Pattern):
     def _pass(self, link: Link, message: Message) -> None:
         """Hands the message out, or condemns it."""
         self._kernel.go_on_reading(link, Hold.SUSPECT)
-        whose = _name(link, message)
+        whose = _whose(link, message)
         deaths = self._deaths.get(whose, 0)
         if deaths is None:
             del self._deaths[whose]
@@ -129,7 +129,7 @@ class Suspects(Pattern):
 
     def _condemn(self, link: Link, message: Message, deaths: int) -> None:
         """Makes the message a dead letter. Without room on the disk for that, its sender resends it."""
-        whose = _name(link, message)
+        whose = _whose(link, message)
         if whose in self._condemned or self._kernel.apart:
             return
         peer, message_id = peer_of(link), message.message_id
@@ -140,7 +140,7 @@ class Suspects(Pattern):
         self._kernel.keep_as_letter(delivery, peer.inbox, message_id, key_of(message), KILLED_ITS_PROCESS, said)
         self._kernel.after_commit(partial(self._on_condemned, whose))
 
-    def _on_condemned(self, whose: _Name, error: TolliverError | None) -> None:
+    def _on_condemned(self, whose: _Whose, error: TolliverError | None) -> None:
         self._condemned.discard(whose)
         if error is None:
             self._deaths.pop(whose, None)
@@ -174,5 +174,5 @@ class Suspects(Pattern):
         self._kernel.retire(self)
 
 
-def _name(link: Link, message: Message) -> _Name:
+def _whose(link: Link, message: Message) -> _Whose:
     return peer_of(link).uuid, message.message_id or 0

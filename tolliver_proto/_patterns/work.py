@@ -22,7 +22,7 @@ from .._node.node import Node
 from .._node.pattern import Judgement, Pattern
 from .._node.services import Services
 from .._wire.events import Subscription
-from .work_queue import CONCURRENCY, MOST_CONCURRENT, check_queue
+from .work_queue import CONCURRENCY, MOST_CONCURRENT, PREFETCH, check_queue
 
 
 @record
@@ -47,11 +47,18 @@ class QueueWork(Pattern):
         return False
 
     def work(
-        self, channel: str, handler: Handler, concurrency: int = 1, lease: float = 10.0, now: float | None = None
+        self,
+        channel: str,
+        handler: Handler,
+        concurrency: int = 1,
+        lease: float = 10.0,
+        prefetch: int = 0,
+        now: float | None = None,
     ) -> None:
         """Gives this handler jobs of the channel, from every producer, until `stop_work`.
 
-        Producers are told that it works on `concurrency` jobs at a time, and give it twice as many.
+        Producers are told that it works on `concurrency` jobs at a time and wants `prefetch` more in advance, and give
+        it no more than those.
 
         `lease` is that of the producers, in seconds: when one of them has been away for so long, its jobs that the
         handler has not begun are released. Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError
@@ -61,13 +68,15 @@ class QueueWork(Pattern):
         subscription = self._kernel.check(channel, "")
         check_queue(channel, lease)
         check_count("concurrency", concurrency, 1, MOST_CONCURRENT)
+        check_count("prefetch", prefetch, 0, MOST_CONCURRENT)
         if channel in self._works:
             raise LocalProtocolError("at_work", f"this instance works on {channel!r:.100} already: share that iterator")
         if is_derived(self._kernel.instance_id):
             raise LocalProtocolError(
                 "write_only", f"{self._kernel.instance_id} is a derived identity: it takes nothing (T-72a)"
             )
-        wanted = (subscription, self._kernel.check(channel, f"{CONCURRENCY}{concurrency}"))
+        numbers = (f"{PREFETCH}{prefetch}", f"{CONCURRENCY}{concurrency}")
+        wanted = (*(self._kernel.check(channel, one) for one in numbers), subscription)  # no job before its number
         announced = tuple(one for one in wanted if one not in self._kernel.own)
         self._kernel.check_list(announced)
         self._works[channel] = _Work(handler, lease, announced)
@@ -81,7 +90,7 @@ class QueueWork(Pattern):
         self._kernel.tick(now)
         work = self._works.pop(channel)
         self._node.unregister(channel, "", work.handler)
-        self._kernel.announce(work.announced, False)
+        self._kernel.announce(reversed(work.announced), False)
 
     def judges(self, channel: str, key: str, judgement: Judgement) -> Judgement:
         """Implements `Pattern.judges`: jobs that come after the work has stopped are left to their producer, as an ack

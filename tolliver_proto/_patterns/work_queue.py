@@ -1,8 +1,8 @@
 """Work queue: its workers, and the jobs that each of them has.
 
 A job is a message owed to one owner: a worker or, while no worker has it, the queue, a peer record that no peer can
-claim. Workers are the peers that subscribe to the whole channel. Each has at most twice as many jobs as it works on at
-a time, and the next job goes to the worker with the smallest share of its limit.
+claim. Workers are the peers that subscribe to the whole channel. Each has at most as many jobs as it works on at a
+time and wants in advance, and the next job goes to the worker with the smallest share of its limit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from .._wire.events import Subscription
 CONCURRENCY = "tolliver.concurrency="
 """Prefix of the key of a worker's second subscription; the number behind it is its concurrency."""
 
+PREFETCH = "tolliver.prefetch="
+"""Prefix of the key of a worker's third subscription; the number behind it is how many jobs it wants in advance."""
+
 MOST_CONCURRENT = 10_000
-_AHEAD = 2  # factor: jobs given per concurrent one, so that the next is there when one is done
 
 
 @frozen
@@ -148,17 +150,19 @@ class WorkQueue:
 
 
 def limit_of(channel: str, subscriptions: Iterable[Subscription], most: int) -> int:
-    """Returns how many jobs a peer with these subscriptions may have at a time: twice the concurrency that they
-    announce, or twice one, and no more than `most`.
+    """Returns how many jobs a peer with these subscriptions may have at a time, and no more than `most`: the
+    concurrency that they announce, or one, and the prefetch that they announce, or as many again (P-49).
     """
-    said = [_number(one.key) for one in subscriptions if one.channel == channel and one.key.startswith(CONCURRENCY)]
-    known = [number for number in said if number is not None]
-    return min(_AHEAD * (max(known) if known else 1), most)
+    keys = [one.key for one in subscriptions if one.channel == channel]
+    concurrency = max(_numbers_behind(keys, CONCURRENCY), default=1)
+    prefetch = max(_numbers_behind(keys, PREFETCH), default=concurrency)
+    return min(concurrency + prefetch, most) if concurrency else 0
 
 
-def _number(key: str) -> int | None:
-    digits = key[len(CONCURRENCY) :]
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 6 else None
+def _numbers_behind(keys: Iterable[str], prefix: str) -> list[int]:
+    """The numbers behind this prefix."""
+    said = [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
+    return [int(digits) for digits in said if digits.isascii() and digits.isdigit() and len(digits) <= 6]
 
 
 def grouped(workers: Sequence[Worker]) -> dict[Worker, int]:

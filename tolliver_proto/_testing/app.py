@@ -254,15 +254,23 @@ class App:
         return AppQueue(self, channel)
 
     def work(
-        self, channel: str, handler: Handling, *, concurrency: int = 1, lease: float = 10.0, settles: bool = False
+        self,
+        channel: str,
+        handler: Handling,
+        *,
+        concurrency: int = 1,
+        lease: float = 10.0,
+        prefetch: int = 0,
+        settles: bool = False,
     ) -> None:
         """Calls `handler(job)` for jobs of the channel, as `register_callback` does. At most `concurrency` jobs are
-        unsettled at a time. `lease` is the longest time for a job, in seconds; `settles` is that of
-        `register_callback`.
+        unsettled at a time, and `prefetch` more are here in advance. `lease` is the longest time for a job, in seconds;
+        `settles` is that of `register_callback`.
         """
         if not callable(handler):
             raise TypeError(f"the handler {handler!r:.200} cannot be called: give a function of a delivery")
-        self._call("work", channel, Calls(handler, settles, Lanes(concurrency, None)), concurrency, lease, of=QueueWork)
+        calls = Calls(handler, settles, Lanes(concurrency, None))
+        self._call("work", channel, calls, concurrency, lease, prefetch, of=QueueWork)
 
     def stop_work(self, channel: str) -> None:
         """Takes no more jobs of the channel; unsettled jobs are left to their producers."""

@@ -103,13 +103,13 @@ def numbers_of(jobs: Named) -> Iterable[int]:
     return [one if isinstance(one, int) else one.number for one in each]
 
 
-def policy_of_work(concurrency: int, lease: float) -> Policy:
-    """Policy of the mailbox of a worker with this concurrency, and a lease in seconds. A job may take any time: its
-    worker is never reported as stuck (D-9).
+def policy_of_work(concurrency: int, lease: float, prefetch: int) -> Policy:
+    """Policy of the mailbox of a worker with this concurrency, a lease in seconds, and jobs in advance. A job may take
+    any time: its worker is never reported as stuck (D-9).
     """
 
     def register(box: Mailbox) -> None:
-        box.core.node.use(QueueWork).work(box.channel, box, concurrency, lease, monotonic())
+        box.core.node.use(QueueWork).work(box.channel, box, concurrency, lease, prefetch, monotonic())
 
     return Policy(
         "a worker",
@@ -132,8 +132,8 @@ class Work(Messages):
     Several tasks may share one. Leaving its block fails unsettled jobs, and returns those not handed out to the queue.
     """
 
-    def __init__(self, core: AsyncCore, channel: str, concurrency: int, lease: float) -> None:
-        super().__init__(core, channel, "", subscribe=False, policy=policy_of_work(concurrency, lease))
+    def __init__(self, core: AsyncCore, channel: str, concurrency: int, lease: float, prefetch: int) -> None:
+        super().__init__(core, channel, "", subscribe=False, policy=policy_of_work(concurrency, lease, prefetch))
 
 
 def _jobs_of(token: Receipt) -> list[Job]:

@@ -234,14 +234,23 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         self._core.work_queue(channel, lease)
         return WorkQueue(self._core, channel, BYTES)
 
-    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None) -> Work:
+    def work(
+        self,
+        channel: str,
+        *,
+        concurrency: int = 1,
+        lease: float = 10.0,
+        prefetch: int = 0,
+        timeout: float | None = None,
+    ) -> Work:
         """Work on jobs: `with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
 
-        At most `concurrency` unsettled jobs are handed out, and about as many more are prefetched. `lease` must be the
-        producer's: when a producer has been disconnected for that long, its jobs not handed out are released.
+        At most `concurrency` unsettled jobs are handed out; `prefetch` more are here in advance, and wait for a free
+        hand here though another worker may be idle. `lease` must be the producer's: when a producer has been
+        disconnected for that long, its jobs not handed out are released.
         Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError if a worker exists here already.
         """
-        return made(lambda: Work(self._core, channel, concurrency, lease, timeout), Work.close)
+        return made(lambda: Work(self._core, channel, concurrency, lease, prefetch, timeout), Work.close)
 
     def wait_subscribed(
         self, channel: str, key: str = "", *, peers: int = 1, connected: bool = False, timeout: float | None = None
@@ -540,12 +549,17 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         """Like `Instance.work_queue`, with values as jobs."""
         return self._instance.work_queue(self._name, lease=lease).of(self._codec)
 
-    def work(self, *, concurrency: int = 1, lease: float = 10.0, timeout: float | None = None) -> TypedWork[T]:
+    def work(
+        self, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0, timeout: float | None = None
+    ) -> TypedWork[T]:
         """Like `Instance.work`; jobs have a decoded `value`. A job that does not decode is failed, with a notice, and
         skipped (P-42)."""
         return made(
             lambda: TypedWork(
-                self._codec, self._instance.work(self._name, concurrency=concurrency, lease=lease, timeout=timeout)
+                self._codec,
+                self._instance.work(
+                    self._name, concurrency=concurrency, lease=lease, prefetch=prefetch, timeout=timeout
+                ),
             ),
             TypedWork.close,
         )

@@ -13,5 +13,7 @@ class Work(Messages):
     queue.
     """
 
-    def __init__(self, core: ThreadCore, channel: str, concurrency: int, lease: float, timeout: float | None) -> None:
-        super().__init__(core, channel, "", False, timeout, policy_of_work(concurrency, lease))
+    def __init__(
+        self, core: ThreadCore, channel: str, concurrency: int, lease: float, prefetch: int, timeout: float | None
+    ) -> None:
+        super().__init__(core, channel, "", False, timeout, policy_of_work(concurrency, lease, prefetch))
