@@ -36,7 +36,18 @@ from ._options.instance import TLS
 from ._options.uuid7 import uuid7
 from .derived import URN, check_prefix
 
-__all__ = ["CA_DAYS", "CRL_DAYS", "DAYS", "LOCAL_HOSTS", "Authority", "Member", "make_ca", "make_certificate", "revoke"]
+__all__ = [
+    "CA_DAYS",
+    "CRL_DAYS",
+    "DAYS",
+    "LOCAL_HOSTS",
+    "Authority",
+    "Member",
+    "make_anonymous_certificate",
+    "make_ca",
+    "make_certificate",
+    "revoke",
+]
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 CA_DAYS = 3650
@@ -108,15 +119,32 @@ def make_certificate(
     Raises CertificateError if the CA is missing or unusable, or a file exists already or cannot be written, and
     ValueError for an invalid name, host, time, prefix or UUID.
     """
-    if not _NAME.fullmatch(name) or name == _CA:
-        raise ValueError(f"{name!r} cannot name an instance: use up to 64 letters, digits and . _ - (and not {_CA!r})")
-    cert_path, key_path = _paths(Path(directory), name)
-    ca_paths, ca, ca_key = _load_ca(Path(directory))
     uuid = uuid or uuid7()
     if is_derived(uuid):
         raise ValueError(f"{uuid} is a derived identity: give the certificate its prefix, derive={uuid.hex[:12]!r}")
     derive = None if derive is None else check_prefix(derive)
     uris = [uuid.urn] if derive is None else [uuid.urn, URN + derive]
+    files = _issue(Path(directory), name, uris, hosts, days, valid_from)
+    return Member(files.cert, files.key, files.ca, uuid, derive)
+
+
+def make_anonymous_certificate(
+    directory: str | os.PathLike[str], name: str, hosts: Sequence[str] = LOCAL_HOSTS, days: int = DAYS
+) -> TLS:
+    """As `make_certificate`, but without a UUID: for a tool that plays several peers, such as `tolliver conform`. Its
+    owner may claim any UUID that no other key has claimed before (T-72). Raises CertificateError and ValueError.
+    """
+    return _issue(Path(directory), name, (), hosts, days, None)
+
+
+def _issue(
+    directory: Path, name: str, uris: Sequence[str], hosts: Sequence[str], days: int,
+    valid_from: datetime.datetime | None,
+) -> TLS:  # fmt: skip
+    if not _NAME.fullmatch(name) or name == _CA:
+        raise ValueError(f"{name!r} cannot name an instance: use up to 64 letters, digits and . _ - (and not {_CA!r})")
+    cert_path, key_path = _paths(directory, name)
+    ca_paths, ca, ca_key = _load_ca(directory)
     key = ec.generate_private_key(ec.SECP256R1())
     names = [*map(x509.UniformResourceIdentifier, uris), *map(_host, hosts)]
     builder = (
@@ -130,7 +158,7 @@ def make_certificate(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
     )
     _write_pair(cert_path, builder.sign(ca_key, hashes.SHA256()), key_path, key)
-    return Member(cert_path, key_path, ca_paths.cert, uuid, derive)
+    return TLS(cert_path, key_path, ca_paths.cert)
 
 
 def revoke(

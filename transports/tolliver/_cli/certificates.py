@@ -12,7 +12,8 @@ from uuid import UUID
 import typer
 from cryptography import x509
 
-from ..certs import LOCAL_HOSTS, Member, make_ca, make_certificate
+from .._options.instance import TLS
+from ..certs import LOCAL_HOSTS, Member, make_anonymous_certificate, make_ca, make_certificate
 from ..derived import new_prefix
 from . import words
 from .diagnosis import names_in
@@ -27,19 +28,27 @@ def make(
     uuid: UUID | None,
     derive: bool,
     as_json: bool = False,
+    *,
+    anonymous: bool = False,
 ) -> None:
     """Create the certificates, valid for `days`, and print them, with `as_json` as JSON lines. With `derive` identities
-    may be derived from each. Raises ValueError and CertificateError; those created before are shown, and stay.
+    may be derived from each; `anonymous` ones have no UUID. Raises ValueError and CertificateError; those created
+    before are shown, and stay.
     """
+    if anonymous and (uuid is not None or derive):
+        raise ValueError("a certificate without a UUID has none to derive from: leave --uuid and --derive out")
     if uuid is not None and len(names) > 1:
         raise ValueError(f"one UUID cannot name {len(names)} instances: give --uuid with a single name")
-    made: dict[str, Member] = {}
+    made: dict[str, Member | TLS] = {}
     # If only half of a CA exists, `make_certificate` says what is missing.
     if not (directory / "ca.pem").exists() and not (directory / "ca.key").exists():
         ca = make_ca(directory)
         words.say(f"made a CA: {ca.cert} goes to every member, {ca.key} to nobody")
     try:
         for name in names:
+            if anonymous:
+                made[name] = make_anonymous_certificate(directory, name, hosts or _hosts(), days)
+                continue
             prefix = new_prefix() if derive else None
             made[name] = make_certificate(directory, name, uuid, hosts or _hosts(), days, derive=prefix)
     finally:
@@ -81,21 +90,25 @@ def read(file: Path) -> dict[str, Any]:
     }
 
 
-def _show(made: Mapping[str, Member], as_json: bool) -> None:
+def _show(made: Mapping[str, Member | TLS], as_json: bool) -> None:
     rows = []
     for name, member in made.items():
         known = read(member.cert)
         row = {
             "name": name,
-            "uuid": str(member.uuid),
+            "uuid": str(member.uuid) if isinstance(member, Member) else None,
             "names": known["names"] if as_json else ", ".join(known["names"]),
             "spki_sha256": known["spki_sha256"],
             "expires": known["expires"],
             "certificate": str(member.cert),
             "key": str(member.key),
         }
-        rows.append(row | {"derive": member.derive} if as_json else row)
+        rows.append(row | {"derive": _prefix(member)} if as_json else row)
     print_rows(rows, as_json, "")
     for name, member in made.items():
-        if member.derive is not None:
-            words.say(f"{name} may be any identity of the prefix {member.derive}: derived_identity(prefix, label)")
+        if (prefix := _prefix(member)) is not None:
+            words.say(f"{name} may be any identity of the prefix {prefix}: derived_identity(prefix, label)")
+
+
+def _prefix(member: Member | TLS) -> str | None:
+    return member.derive if isinstance(member, Member) else None

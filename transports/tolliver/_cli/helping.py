@@ -20,7 +20,7 @@ INSTANCE = "Instance"
 """Panel of the options that `tolliver options` lists."""
 HEADINGS = {
     "Everyday": ("init", "listen", "send", "publish", "stream", "run", "options"),
-    "Look": ("doctor", "status", "top", "peers", "check", "bench"),
+    "Look": ("doctor", "status", "top", "peers", "check", "bench", "conform"),
     "Operate": ("outbox", "letters", "backup", "stage", "config", "bundle", "completion"),
     "Certificates": ("certs", "revoke", "pin"),
     "Recordings": ("decode", "replay", "recordings", "audit", "wireshark"),

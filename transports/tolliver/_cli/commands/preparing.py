@@ -53,13 +53,16 @@ def certs(
     derive: Annotated[
         bool, typer.Option("--derive", help="For a job's many writers: identities may be derived from it.")
     ] = False,
+    no_uuid: Annotated[
+        bool, typer.Option("--no-uuid", help="For a tool that plays several peers, as `tolliver conform` does.")
+    ] = False,
     json: JsonResult = False,
 ) -> None:
     """Make a private CA, if the directory has none, and a certificate for each name. Overwrites nothing. Prints of each
     its UUID, the names under which it is dialled, the SHA-256 of its key and when it expires."""
     from ..certificates import make
 
-    make(directory, names, host or [], days, uuid, derive, json)
+    make(directory, names, host or [], days, uuid, derive, json, anonymous=no_uuid)
 
 
 @app.command(examples=("revoke certs certs/bob.pem", "revoke certs --days 7"))

@@ -90,6 +90,52 @@ def doctor(
     raise typer.Exit(examine_and_print(job, json))
 
 
+@app.command(
+    examples=(
+        "conform 127.0.0.1:7011 --certs certs --name kit",
+        "conform --listen 127.0.0.1:7911 --certs certs --name kit --junit conform.xml",
+        "conform --streams 127.0.0.1:7012 --certs certs --name kit --only RSP",
+    ),
+    statuses={0: "all that must hold does", 1: "a case that must hold failed, or none could be run"},
+)
+@grouped(who=identity_of)
+def conform(
+    address: Annotated[
+        str | None, typer.Argument(metavar="HOST:PORT", help="Where the peer under test listens.", show_default=False)
+    ] = None,
+    *,
+    who: Identity,
+    listen: Annotated[
+        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where the peer under test dials.")
+    ] = None,
+    streams: Annotated[bool, typer.Option("--streams", help="The cases of Reactive Streams.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="One case of each kind.")] = False,
+    only: Annotated[
+        str, typer.Option(metavar="IDS", help="The cases whose id begins so; several with commas between.")
+    ] = "",
+    listing: Annotated[bool, typer.Option("--list", help="Print the cases, and run none.")] = False,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="The result in JUnit's XML.")] = None,
+    patience: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="The longest that an answer may take.")
+    ] = 15.0,
+    json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
+) -> None:
+    """Play a peer, and judge another implementation of the protocols: case by case, each with its ruling. The peer
+    under test subscribes to conform.in and sends each body that it has handled back on conform.out; the page "Check
+    another implementation" has the whole contract. Exit status 0 only if all that must hold does."""
+    from ..conform import Job, print_cases, run_and_print
+
+    words_of_only = [word.strip() for word in only.split(",") if word.strip()]
+    if listing:
+        print_cases(streams, words_of_only, short, json)
+        return
+    job = Job(
+        identity=who, dial=address, listen=listen, streams=streams, short=short, only=words_of_only, junit=junit,
+        patience=patience,
+    )  # fmt: skip
+    raise typer.Exit(run_and_print(job, json))
+
+
 Endpoints = Annotated[
     list[str],
     typer.Argument(metavar="ENDPOINT", help="Status endpoints: HOST:PORT, or HOST with port 9464.", show_default=False),
