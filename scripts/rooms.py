@@ -40,7 +40,7 @@ CORE: tuple[tuple[Room, ...], ...] = (
     (
         Room(
             "tolliver_proto._patterns",
-            "what is built on a node by hooks and services: requests, work queues, last values",
+            "what is built on a node by hooks and services: requests, queues, last values, message keys",
         ),
     ),
     (

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         HandleAgain,
         PeersMoved,
         Reply,
+        SendState,
         SubscriptionsChanged,
         TakeBack,
         Verdict,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tolliver_proto._patterns.envelopes import Request
     from tolliver_proto._patterns.kinds import PATTERNS
     from tolliver_proto._patterns.last_values import LastValues, RetainedValue, ValueList
+    from tolliver_proto._patterns.message_keys import MessageKeys
     from tolliver_proto._patterns.queues import Queues
     from tolliver_proto._patterns.requests import Requests
     from tolliver_proto._patterns.work import QueueWork
@@ -55,7 +57,7 @@ else:
             "tolliver_proto._common.histogram": "Histogram",
             "tolliver_proto._common.intervals": "Span",
             "tolliver_proto._node.actions": (
-                "Acked, Answered, Asked, DialEnded, DialFailed, GiveUp, HandleAgain, PeersMoved, Reply, "
+                "Acked, Answered, Asked, DialEnded, DialFailed, GiveUp, HandleAgain, PeersMoved, Reply, SendState, "
                 "SubscriptionsChanged, TakeBack, Verdict"
             ),
             "tolliver_proto._node.links.dialing": "RemoteInfo, RemoteState",
@@ -65,6 +67,7 @@ else:
             "tolliver_proto._patterns.envelopes": "Request",
             "tolliver_proto._patterns.kinds": "PATTERNS",
             "tolliver_proto._patterns.last_values": "LastValues, RetainedValue, ValueList",
+            "tolliver_proto._patterns.message_keys": "MessageKeys",
             "tolliver_proto._patterns.queues": "Queues",
             "tolliver_proto._patterns.requests": "Requests",
             "tolliver_proto._patterns.work": "QueueWork",
@@ -93,6 +96,7 @@ __all__ = [
     "JobList",
     "Lanes",
     "LastValues",
+    "MessageKeys",
     "NodeStats",
     "PeerInfo",
     "PeerNumbers",
@@ -108,6 +112,7 @@ __all__ = [
     "Request",
     "Requests",
     "RetainedValue",
+    "SendState",
     "Snapshot",
     "Span",
     "SubscriptionsChanged",

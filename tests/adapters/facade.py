@@ -450,11 +450,11 @@ class Queued:
     def channel(self) -> str:
         return self._queue.channel  # type: ignore[no-any-return]  # any adapter's
 
-    def start(self, name: str, /, *args: Any) -> Handle:
-        return self._world.start(f"{self._world.kind}: {name}", lambda: getattr(self._queue, name)(*args))
+    def start(self, name: str, /, *args: Any, **options: Any) -> Handle:
+        return self._world.start(f"{self._world.kind}: {name}", lambda: getattr(self._queue, name)(*args, **options))
 
-    def put(self, body: Any, key: str = "") -> Receipt:
-        return self.start("put", body, key).wait()  # type: ignore[no-any-return]  # as above
+    def put(self, body: Any, key: str = "", **options: Any) -> Receipt:
+        return self.start("put", body, key, **options).wait()  # type: ignore[no-any-return]  # as above
 
     def put_many(self, jobs: Iterable[Any]) -> Receipt:
         return self.start("put_many", jobs).wait()  # type: ignore[no-any-return]  # as above

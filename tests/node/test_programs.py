@@ -6,11 +6,13 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 import pytest
 
-from tolliver_proto import ConnectionClosing, Delivery, Limits, LocalProtocolError, Policy, TolliverError
+from tolliver_proto import ConnectionClosing, Delivery, Limits, LocalProtocolError, Policy, Receipt, TolliverError
+from tolliver_proto.node import SendState
 from tolliver_proto.store import VALUES, StoredMessage
 from tolliver_proto.testing import App, ProgramNet, SimFailure, Weather, rehearse
 
@@ -59,6 +61,57 @@ def work_queue(net: ProgramNet) -> Done:
 @pytest.mark.search
 def test_a_work_queue_of_a_user_holds_with_many_seeds() -> None:
     reports = rehearse(work_queue, range(20))
+    happened = sum((Counter(report.counts) for report in reports), Counter())
+    assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
+
+
+def keyed_sends(net: ProgramNet) -> Done:
+    """A client posts each order, and each job, until it is told that it was acknowledged, over its crashes; every post
+    has another body. Who gets them sees one body for each key (P-60)."""
+    keys, seen = [f"{number}" for number in range(6)], dict[tuple[str, str], set[bytes]]()
+
+    def client(app: App) -> None:
+        queue = app.work_queue("jobs")
+        todo = app.disk.setdefault("todo", {(channel, key) for channel in ("orders", "jobs") for key in keys})
+
+        def post() -> None:
+            for channel, key in sorted(todo):
+                number = app.disk["posts"] = app.disk.get("posts", 0) + 1
+                body = b"%s %d" % (key.encode(), number)
+                if channel == "jobs":
+                    receipt = queue.put(body, message_key=key)
+                else:
+                    receipt = app.send(channel, "", body, message_key=key)
+                app.when_stored(receipt, partial(look, receipt, (channel, key)))
+
+        def look(receipt: Receipt, name: tuple[str, str], error: TolliverError | None) -> None:
+            if error is None and receipt.state is SendState.ACKNOWLEDGED:
+                todo.discard(name)
+
+        app.every(1.5, post)
+
+    def server(app: App) -> None:
+        def see(one: Delivery) -> None:
+            bodies = seen.setdefault((one.channel, one.body.split()[0].decode()), set())
+            bodies.add(one.body)
+            assert len(bodies) == 1, f"one key has the messages {bodies}"
+
+        app.subscribe("orders", handler=see)
+        app.every(5.0, app.subscribe, "orders")
+        app.work("jobs", see)
+
+    net.instance("client", client)
+    net.instance("server", server, remotes=["client"])
+    return lambda: not net.disk("client")["todo"] and len(seen) == 2 * len(keys)
+
+
+def test_a_program_with_message_keys_holds_in_the_simulator() -> None:
+    rehearse(keyed_sends, range(3))
+
+
+@pytest.mark.search
+def test_message_keys_hold_with_many_seeds() -> None:
+    reports = rehearse(keyed_sends, range(20))
     happened = sum((Counter(report.counts) for report in reports), Counter())
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 

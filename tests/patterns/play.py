@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tolliver_proto import Action, Fetch, StoreError
-from tolliver_proto.node import PATTERNS, LastValues, Queues, QueueWork, Requests
-from tolliver_proto.store import VALUES, Find
+from tolliver_proto.node import PATTERNS, LastValues, MessageKeys, Queues, QueueWork, Requests
+from tolliver_proto.store import Find, is_keeper
 
 from ..node.play import HIGH, LOW, ME, OTHER, Dice, Wire, deliveries, every, notices, only, subscribed
 from ..node.play import Play as KernelPlay
@@ -36,6 +36,10 @@ class Play(KernelPlay):
         return self.node.use(QueueWork)
 
     @property
+    def keys(self) -> MessageKeys:
+        return self.node.use(MessageKeys)
+
+    @property
     def values(self) -> LastValues:
         return self.node.use(LastValues)
 
@@ -48,12 +52,12 @@ class Play(KernelPlay):
         return self.run()
 
     def seen(self) -> list[Action]:
-        """The read of last values that was held back is done."""
+        """The read of last values, or of message keys, that was held back is done."""
         self._look()
         return self.run()
 
     def _takes(self, action: Action) -> bool:
-        if not isinstance(action, Fetch | Find) or action.peer != VALUES:
+        if not isinstance(action, Fetch | Find) or action.peer is None or not is_keeper(action.peer):
             return False
         self.looks.append(action)
         if not self.hold_looks:

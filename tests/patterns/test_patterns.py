@@ -18,7 +18,8 @@ from tolliver_proto import Deliver, Message, Subscription
 from tolliver_proto._node.inboxes.inbox import Fate
 from tolliver_proto._node.pattern import Hooks, Pattern
 from tolliver_proto._testing.inspection import inside
-from tolliver_proto.node import PATTERNS, LastValues, Queues, QueueWork, Requests
+from tolliver_proto.errors import UndeliveredReason
+from tolliver_proto.node import PATTERNS, LastValues, MessageKeys, Queues, QueueWork, Requests
 
 from .play import LOW, Play, every
 
@@ -98,6 +99,10 @@ def leaves_a_value(play: Play) -> None:
     play.values.retain("c", "last", b"value", play.now)
 
 
+def leaves_a_key(play: Play) -> None:
+    play.keys.send("tolliver.request/sums", "", b"", "once", play.now)
+
+
 @pytest.mark.parametrize(
     ("leaves", "kind"),
     [
@@ -105,6 +110,7 @@ def leaves_a_value(play: Play) -> None:
         (leaves_a_responder, Requests),
         (leaves_a_job, Queues),
         (leaves_a_value, LastValues),
+        (leaves_a_key, MessageKeys),
     ],
 )
 def test_a_node_uses_from_the_start_what_the_store_has(leaves: Callable[[Play], None], kind: object) -> None:
@@ -143,6 +149,7 @@ def test_a_hook_that_is_not_overridden_is_not_called_and_changes_nothing() -> No
         plain.owns("c"),
         plain.holds(entry),
         plain.rows(LOW, (), None),
+        plain.given_up(UndeliveredReason.EXPIRED, (1,)),
         plain.waits(),
         plain.busy(),
         plain.unsent(),

@@ -258,7 +258,8 @@ class UndeliveredReason(StrEnum):
 class Undelivered(TolliverError):
     """`count` messages of a send were given up for `peer`, which will not acknowledge them (T-54).
 
-    `peer` is None if the messages had no recipient; the reason is `no_recipients` then (T-53).
+    `peer` is None if the messages had no recipient; the reason is `no_recipients` then (T-53). It is None, too, where
+    the message of an earlier send with the same message key was given up for some peer (P-61).
     """
 
     def __init__(self, peer: UUID | None, reason: UndeliveredReason, count: int) -> None:
@@ -268,6 +269,8 @@ class Undelivered(TolliverError):
         self.count = count
 
     def __str__(self) -> str:
+        if self.peer is None and self.reason is not UndeliveredReason.NO_RECIPIENTS:
+            return f"the message that was sent with this message_key was given up: {self.reason} (T-54)"
         if self.peer is None:
             return (
                 f"{self.count} messages of this send had no recipients, and are not kept: {self.reason}. Wait until a "

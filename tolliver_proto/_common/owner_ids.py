@@ -5,7 +5,7 @@ one. The form tells these UUIDs from all others: the first 64 bits, of version 8
 derived identity. A peer that claims such a UUID is refused.
 
 The messages of a queue wait for a worker. Those of a keeper, such as the last values, wait for no peer: they are not
-pending, and they do not expire.
+pending, and they do not expire. Each keeper has a number: 0 keeps the last values, those from 1 on keep message keys.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ _VARIANT = 0x8000000000000000
 _HASHED = 2**62 - 1
 _OFFSET, _PRIME = 0xCBF29CE484222325, 0x100000001B3  # FNV-1a, 64 bits
 
-VALUES = UUID(int=_KEEPERS << 64 | _VARIANT)
-"""Owner of the last values, the same in every instance."""
+
+def keeper_id(number: int) -> UUID:
+    """Returns the UUID of the keeper with this number, the same in every instance: a store has it on disk."""
+    return UUID(int=_KEEPERS << 64 | _VARIANT | number)
+
+
+VALUES = keeper_id(0)
+"""Owner of the last values."""
 
 
 def is_queue(uuid: UUID) -> bool:

@@ -131,6 +131,19 @@ class Delivery:
         return f"Delivery({self.channel!r:.100}, {self.key!r:.100}, {len(self.body)} bytes, id={self.message_id})"
 
 
+class SendState(StrEnum):
+    """State of what was sent: `Receipt.state`."""
+
+    WAITING = "waiting"
+    """Some recipient has not acknowledged yet."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """All recipients have acknowledged."""
+
+    GIVEN_UP = "given_up"
+    """A message was given up, or had no recipients: `Receipt.undelivered` says why (T-53, T-54)."""
+
+
 class Receipt:
     """Outcome of a send, final when Stored names it (T-53, T-62).
 
@@ -162,6 +175,26 @@ class Receipt:
             return ()
         return tuple(Undelivered(peer, reason, count) for (peer, reason), count in given_up.items())
 
+    @property
+    def failure(self) -> Undelivered | None:
+        """What `wait_acked` raises now: that something was given up, or had no recipients, once nothing waits."""
+        for one in self.undelivered:
+            if one.reason is not UndeliveredReason.NO_RECIPIENTS or not self.unacked:
+                return one
+        return None
+
+    @property
+    def state(self) -> SendState:
+        """Whether the messages wait for acknowledgements, have all of them, or were given up (T-54)."""
+        if self.failure is not None:
+            return SendState.GIVEN_UP
+        return SendState.WAITING if self.unacked else SendState.ACKNOWLEDGED
+
+    @property
+    def repeats(self) -> bool:
+        """True if an earlier send had the message key: nothing was stored, and all here is about that send (P-60)."""
+        return False
+
     def give_up(self, peer: UUID | None, reason: UndeliveredReason, count: int) -> None:
         """For the node: records that the peer, or no recipient for None, will not acknowledge `count` of the messages,
         for this reason.
@@ -178,8 +211,17 @@ class Rider(Receipt):
 
     __slots__ = ()
 
-    def check(self) -> None:
-        """Raises if the pattern cannot store its data: nothing is sent then."""
+    keeps: bool = False
+    """True if a message with recipients is also kept for connecting peers, and one without is told, as for any send
+    (T-53, T-62)."""
+
+    def check(self, may_wait: bool) -> bool:
+        """Called when the messages are about to enter the commit. Returns False if the pattern takes the send over:
+        nothing is stored now. Raises if the pattern cannot store its data: nothing is sent then.
+
+        `may_wait` is True if the messages have no recipients yet, and a connecting peer may be one (T-62).
+        """
+        return True
 
     def ride(self) -> None:
         """Called when the messages enter the commit: the pattern adds its own operations."""

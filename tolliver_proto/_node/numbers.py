@@ -179,6 +179,8 @@ class NodeStats(Snapshot):
     stuck_handlers: int = gauge()
     retained: int = gauge()
     retained_bytes: int = gauge()
+    message_keys: int = gauge()
+    message_key_bytes: int = gauge()
     requests_outstanding: int = gauge()
 
     @classmethod

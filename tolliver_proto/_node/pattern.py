@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from .._common.errors import LocalProtocolError, TolliverError
+from .._common.errors import LocalProtocolError, TolliverError, UndeliveredReason
 from .._wire.events import Message, Subscription
 from .actions import Delivery, GoOn, Handler, Receipt
 from .inboxes.inbox import Fate
 from .link import Link, Peer
-from .store import Found, Row, StoredMessage
+from .store import AddDeliveries, Found, RemoveDeliveries, Row, StoredMessage
 
 Judgement = tuple[Handler, ...] | Fate
 """The handlers that get the messages of one channel and key or, where no handler gets them, their fate."""
@@ -104,6 +104,11 @@ class Pattern:
         """Called when the peer is no longer owed these messages: they were acknowledged, given up, set aside, or never
         stored."""
 
+    def given_up(self, reason: UndeliveredReason, seqs: Collection[int]) -> Iterable[RemoveDeliveries | AddDeliveries]:
+        """Called when some peer is not to get these messages any more, for this reason. Returns what the commit that
+        removes the deliveries does with messages of the pattern; like a removal, that is never taken back."""
+        return ()
+
     def rescues(self, peer: Peer, found: list[Found]) -> list[Found]:
         """Called with the deliveries `found`, which the peer is not to get any more. Returns those to give up; the
         pattern moves the others to another owner.
@@ -183,6 +188,7 @@ class Hooks:
     holds: tuple[Pattern, ...]
     own_changed: tuple[Pattern, ...]
     left: tuple[Pattern, ...]
+    given_up: tuple[Pattern, ...]
     rescues: tuple[Pattern, ...]
     forgets: tuple[Pattern, ...]
     stored: tuple[Pattern, ...]

@@ -128,6 +128,12 @@ class Policy:
         "A subscriber restarts and subscribes again later, or never.",
         default=3600.0,
     )
+    key_window: float = option(
+        "SECONDS",
+        "for which a message key stands for its first message; longer while that waits",
+        "A program may send a message again, with its key, later than a day after.",
+        default=86400.0,
+    )
     unacknowledged_after: float | None = option(
         "SECONDS|none",
         "after which a notice says that a peer acknowledges nothing of what was sent to it",

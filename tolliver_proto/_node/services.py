@@ -22,8 +22,9 @@ from .outboxes.quota import Quota
 from .outboxes.sender import Terms
 from .parts import Parts
 from .pattern import Pattern
+from .policy import Policy
 from .sizes import Item
-from .store import Found, LoadedPeer, Operation, Row, StoredMessage
+from .store import AddDeliveries, Found, LoadedPeer, Operation, RemoveDeliveries, Row, StoredMessage
 
 
 class Services:
@@ -34,6 +35,7 @@ class Services:
         context, sizes, own, room = parts.context, parts.sizes, parts.own, parts.room
         self.instance_id: UUID = context.instance_id
         self.limits: Limits = context.limits
+        self.policy: Policy = context.policy
         self.rng: Randomness = context.rng
         self.links: dict[int, Link] = context.links
         self.peers: dict[UUID, Peer] = context.peers
@@ -63,6 +65,8 @@ class Services:
         self.keep_early: Callable[[Link, Message], bool] = parts.delivering.keep_early
         self.withhold: Callable[[Peer, Message], None] = parts.delivering.withhold
         self.move: Callable[[Peer, Peer, Sequence[StoredMessage | Found], Moved], None] = parts.ledger.move
+        self.send: Callable[..., Receipt] = parts.sender.send_many
+        self.follow: Callable[[Receipt], None] = parts.ledger.follow
         self.give_up: Callable[[UndeliveredReason, Peer, Iterable[Found]], None] = parts.ledger.remove
         self.withdraw: Callable[[Peer, Mapping[int, int], int], None] = parts.ledger.withdraw
         self.read_for: Callable[[Peer], Window] = parts.transmission.read_for
@@ -121,6 +125,11 @@ class Services:
         """Adds an operation to the next commit."""
         self._parts.commits.batch.operations.append(operation)
 
+    def put_away(self, operations: Iterable[RemoveDeliveries | AddDeliveries]) -> None:
+        """Adds operations that are never taken back to the next commit that comes: as if they were removals."""
+        self._parts.commits.batch.put_away.extend(operations)
+        self.timers.set_earlier("removals", self.now + self.limits.removal_delay)
+
     @property
     def apart(self) -> bool:
         """True while the disk is too full for messages: they wait for the hook `room_is_back` (D-13)."""
@@ -159,6 +168,20 @@ class Services:
         if rows and receipt is not None:
             parts.ledger.hold_receipt(receipt, len(rows))
         return rows
+
+    def separate(self) -> None:
+        """Has the messages from here on stored in rows of their own, as they stay longer than those before them."""
+        self._parts.commits.batch.separate()
+
+    def search_older(
+        self, peer: UUID, min_age: float, take: Callable[[Sequence[Found]], bool | None], done: GoOn
+    ) -> None:
+        """Searches the owner's messages that were stored `min_age` seconds ago or before, by the store's clock."""
+        self._parts.commits.searches.begin(peer, take, done, min_age)
+
+    def is_owed(self, seq: int) -> bool:
+        """True if the stored message `seq` has an owner, or is kept for a connecting peer."""
+        return self._parts.ledger.refcounts.count_of(seq) > 0
 
     def is_owned_once(self, seq: int) -> bool:
         """True if the stored message `seq` has exactly one owner."""

@@ -74,6 +74,11 @@ class AddDeliveries:
     peer: UUID
     deliveries: Sequence[tuple[int, int, int]]
 
+    @property
+    def spans(self) -> Sequence[Span]:
+        """None: nothing leaves the peer."""
+        return ()
+
 
 @record
 class RemoveDeliveries:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .last_values import LastValues
+from .message_keys import MessageKeys
 from .queues import Queues
 from .requests import Requests
 from .suspects import Suspects
 from .work import QueueWork
 
-PATTERNS = (Suspects, LastValues, Requests, Queues, QueueWork)
+PATTERNS = (Suspects, LastValues, MessageKeys, Requests, Queues, QueueWork)
 """All patterns, for `Node(patterns=)`, which uses those with data in the store from the opening on."""

@@ -70,8 +70,9 @@ class Retention(Rider):
         super().__init__(0, -1, [])
         self._values, self.name, self.body, self.size = values, name, body, size
 
-    def check(self) -> None:
+    def check(self, may_wait: bool) -> bool:
         self._values.index.check(self.name, self.size)
+        return True
 
     def ride(self) -> None:
         self._values.index.change(self.name, self.body, self.size)

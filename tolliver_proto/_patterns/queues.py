@@ -30,7 +30,7 @@ from .._common.base_link import LinkState
 from .._common.derived_ids import is_derived
 from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, TolliverError, UndeliveredReason
 from .._common.owner_ids import is_queue, queue_id
-from .._node.actions import Fetch, NoticeKind, Receipt, Stored
+from .._node.actions import Fetch, NoticeKind, Receipt, Rider, Stored
 from .._node.link import Link, Peer
 from .._node.node import Node
 from .._node.pattern import Pattern
@@ -109,9 +109,16 @@ class Queues(Pattern):
             queue.declared = False
             self._look_later(queue)
 
-    def put_many(self, channel: str, items: Iterable[tuple[str, bytes]], now: float | None = None) -> Receipt:
+    def put_many(
+        self,
+        channel: str,
+        items: Iterable[tuple[str, bytes]],
+        now: float | None = None,
+        *,
+        receipt: Receipt | None = None,
+    ) -> Receipt:
         """Stores jobs, (key, body) each, all or none, each for one worker or for the queue. `Stored` names the receipt,
-        and `Acked` when all are done.
+        a new one or `receipt`, and `Acked` when all are done.
 
         Raises, before anything changes, ConnectionClosing, LocalProtocolError for an unknown queue or a body that is
         not bytes, OwnLimitExceeded (T-06, T-07), and OutboxFull if too many jobs wait for workers (D-10). Waits inside
@@ -122,7 +129,7 @@ class Queues(Pattern):
             raise ConnectionClosing("the instance is closing: nothing was stored")
         queue = self._declared_queue(channel)
         jobs = [(channel, key, body) for key, body in items]
-        receipt = Receipt(0, -1, [])
+        receipt = receipt or Receipt(0, -1, [])
         if self._kernel.apart or self._puts:
             for job in jobs:
                 self._kernel.size_for(*job)
@@ -214,6 +221,9 @@ class Queues(Pattern):
 
     def _store_jobs(self, queue: WorkQueue, jobs: Sequence[Item], receipt: Receipt) -> None:
         sizes = [self._kernel.size_for(*job) for job in jobs]
+        rider = receipt if isinstance(receipt, Rider) else None
+        if rider is not None and not rider.check(False):
+            return
         waiting = queue.peer.outbox
         if queue.changed:
             self._look_at_workers(queue)
@@ -229,6 +239,8 @@ class Queues(Pattern):
         if start < len(jobs):
             shares.append((queue.recipients, len(jobs) - start))
         rows = iter(self._kernel.store_for(shares, jobs, sizes, receipt))
+        if rider is not None:
+            rider.ride()
         for worker, number in given.items():
             worker.jobs.update(one.seq for one in islice(rows, number))
         if start < len(jobs):

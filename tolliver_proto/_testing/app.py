@@ -24,6 +24,7 @@ from .._node.pattern import Pattern
 from .._node.sizes import Item
 from .._patterns.envelopes import Request
 from .._patterns.last_values import LastValues
+from .._patterns.message_keys import MessageKeys
 from .._patterns.queues import Queues
 from .._patterns.requests import Requests
 from .._patterns.work import QueueWork
@@ -104,14 +105,20 @@ class App:
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        message_key: str | None = None,
     ) -> Receipt:
         """Stores a message for every peer that subscribes to it; `when_stored` reports the end of that (T-54).
 
         `to` restricts the recipients to one peer or some, by UUID (see `uuid_of`). With fewer than `require_recipients`
-        recipients nothing is stored; `expire_after` is in seconds. Raises like an adapter's `send`.
+        recipients nothing is stored; `expire_after` is in seconds. A channel has one message for each `message_key`: a
+        later send `repeats` that (P-60). Raises like an adapter's `send`.
         """
         terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
-        receipt: Receipt = self._call("send_many", [(channel, key, body)], **terms)
+        receipt: Receipt
+        if message_key is None:
+            receipt = self._call("send_many", [(channel, key, body)], **terms)
+        else:
+            receipt = self._call("send", channel, key, body, message_key, of=MessageKeys, **terms)
         return receipt
 
     def send_many(
@@ -361,9 +368,14 @@ class AppQueue:
         self._app = app
         self.channel = channel
 
-    def put(self, body: bytes, key: str = "") -> Receipt:
-        """Gives a job to be stored; `when_stored` tells when the job is stored, `when_acked` when it is done."""
-        return self.put_many([(key, body)])
+    def put(self, body: bytes, key: str = "", *, message_key: str | None = None) -> Receipt:
+        """Gives a job to be stored; `when_stored` tells when the job is stored, `when_acked` when it is done. The queue
+        has one job for each `message_key`: a later put `repeats` that (P-60).
+        """
+        if message_key is None:
+            return self.put_many([(key, body)])
+        receipt: Receipt = self._app._call("put", self.channel, key, body, message_key, of=MessageKeys)
+        return receipt
 
     def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
         """Gives jobs, each a body or (key, body), to be stored in one commit, all or none."""

@@ -21,7 +21,7 @@ from uuid import UUID
 from .._common.derived_ids import is_derived
 from .._common.errors import UndeliveredReason
 from .._common.intervals import IntervalSet
-from .._common.owner_ids import VALUES, is_queue
+from .._common.owner_ids import VALUES, is_keeper, is_queue
 from .._node.actions import Delivery, Receipt
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -30,6 +30,7 @@ from .._node.store import (
     AddDeliveries,
     AddPeerSubscription,
     ForgetPeer,
+    Found,
     Operation,
     ParkDelivery,
     RemoveDeliveries,
@@ -38,6 +39,7 @@ from .._node.store import (
 )
 from .._node.subscriptions import matching
 from .._patterns.last_values import LastValues
+from .._patterns.message_keys import KEEPERS, MessageKeys
 from .._patterns.queues import Queues
 from .._patterns.work import QueueWork
 from .._wire.events import (
@@ -298,11 +300,12 @@ class Ledger:
             if isinstance(operation, StoreMessages):
                 for message, recipients in zip(operation.messages, operation.recipients, strict=True):
                     self._bodies[message.seq] = message.body
-                    self.stored_for.setdefault(message.body, set()).update({*recipients} - {VALUES})
-            elif isinstance(operation, AddDeliveries):
+                    holders = {one for one in recipients if not is_keeper(one)}
+                    self.stored_for.setdefault(message.body, set()).update(holders)
+            elif isinstance(operation, AddDeliveries) and not is_keeper(operation.peer):
                 for seq, _, _ in operation.deliveries:
                     self.stored_for[self._bodies[seq]].add(operation.peer)
-            elif isinstance(operation, RemoveDeliveries) and operation.peer != VALUES:
+            elif isinstance(operation, RemoveDeliveries) and not is_keeper(operation.peer):
                 for first, last in operation.spans:
                     for seq in range(first, last + 1):
                         proof = (operation.peer, self._bodies.get(seq, b""))
@@ -528,6 +531,11 @@ def audit(node: Node, store: MemoryStore) -> None:
     in_memory = (values.index.count, values.index.bytes) if values else (0, 0)
     in_all = (len(rows), sum(one.size - inside(node).context.encoder.overhead for one in rows))
     check(in_memory == in_all, "last values and their bytes: {} counted, {} stored", in_memory, in_all)
+    keys = node.used(MessageKeys)
+    if keys and not keys._unread:
+        noted = {(note.row, note.wire_id, note.size, KEEPERS[note.reason]) for note in keys._notes.values()}
+        on_disk = {(one.seq, one.wire_id, one.size, one.peer) for one in _rows_of_keys(store)}
+        check(noted == on_disk, "message keys: {} are known, {} stored", noted, on_disk)
     counted = {seq: number for first, last, number in inside(node).ledger.refcounts for seq in range(first, last + 1)}
     check(
         counted == owed + Counter(kept.keys()),
@@ -549,6 +557,10 @@ def audit(node: Node, store: MemoryStore) -> None:
     check(owed or kept or not inside(node).ledger._watched, "receipts are watched that nobody is owed")
 
 
+def _rows_of_keys(store: MemoryStore) -> list[Found]:
+    return [one for uuid in KEEPERS.values() for one in store.find(uuid, 0, 2**31, 0.0)]
+
+
 def check_owners(store: MemoryStore, shared: Container[int]) -> None:
     """Checks that each job has one owner after every commit: a worker, or the queue. `shared` has the seqs of messages
     that were sent to several peers before the channel was a queue."""
@@ -557,8 +569,9 @@ def check_owners(store: MemoryStore, shared: Container[int]) -> None:
     if not queues:
         return
     owners = Counter(one.seq for one in store.find(None, 0, 2**31, 0.0) if one.channel in queues)
+    keys = {one.seq for one in _rows_of_keys(store)}
     for message in store.messages:
-        if message.channel in queues and message.seq not in shared:
+        if message.channel in queues and message.seq not in keys and message.seq not in shared:
             check(owners[message.seq] == 1, "job {} has {} owners", message.seq, owners[message.seq])
 
 

@@ -119,6 +119,18 @@ class Limits:
         "My last values take more than 64 MiB.",
         default=64 * _MIB,
     )
+    max_message_keys: int = option(
+        "N",
+        "message keys of sends that are remembered",
+        "I send more than 100,000 messages with keys in a day.",
+        default=100_000,
+    )
+    max_message_key_bytes: int = option(
+        "BYTES",
+        "the same in bytes of channels and message keys",
+        "My message keys take more than 16 MiB.",
+        default=16 * _MIB,
+    )
     control_per_second: int = option("N", "control messages of a peer; what is above waits", default=100)
 
     # Sending again.

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         Reply,
         Request,
         RetainedValue,
+        SendState,
     )
     from tolliver_proto.store import DeadLetter
 else:
@@ -100,7 +101,7 @@ else:
             ),
             "tolliver_proto.layouts": "Dialect",
             "tolliver_proto.node": (
-                "Job, NodeStats, PeerInfo, Probe, QuotaPolicy, RemoteInfo, Reply, Request, RetainedValue"
+                "Job, NodeStats, PeerInfo, Probe, QuotaPolicy, RemoteInfo, Reply, Request, RetainedValue, SendState"
             ),
             "tolliver_proto.store": "DeadLetter",
         },
@@ -149,6 +150,7 @@ __all__ = [
     "Revision",
     "Rights",
     "SelfConnection",
+    "SendState",
     "StoreError",
     "Subscription",
     "TolliverError",

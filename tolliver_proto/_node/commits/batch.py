@@ -44,6 +44,10 @@ PeerList = tuple[frozenset[Subscription], dict[Subscription, float]]
 """Subscriptions of a peer, and those that are held, with their deadlines."""
 
 
+PutAway = RemoveDeliveries | ParkDelivery | AddDeliveries
+"""Removals, and what goes with them: a pattern gives deliveries of its own to another owner."""
+
+
 class Kept:
     """A message kept for connecting peers (T-62).
 
@@ -97,7 +101,7 @@ class Batch:
         self.runs: list[tuple[Recipients, list[StoredMessage]]] = []
         self.tokens: list[Receipt] = []
         # Deliveries that are removed or set aside, and messages without an owner.
-        self.put_away: list[RemoveDeliveries | ParkDelivery] = []
+        self.put_away: list[PutAway] = []
         self.gone: list[Span] = []
         # Received ids that deduplication remembers (T-48), and the acks that go out once this is durable.
         self.handled: list[Handled] = []
@@ -154,6 +158,10 @@ class Batch:
             self.runs[-1][1].extend(messages)
         elif recipients.peers:
             self.runs.append((recipients, [*messages]))
+
+    def separate(self) -> None:
+        """Has the messages from here on stored in rows of their own, as they stay longer than those before them."""
+        self.stored.append(StoreMessages([], [], []))
 
     def all_operations(self, dedupe: int) -> Sequence[Operation]:
         operations: list[Operation] = [*map(ForgetPeer, self.stale), *self.stored]  # may store such a peer again

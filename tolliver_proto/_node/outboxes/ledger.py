@@ -73,6 +73,12 @@ class HeldReceipts:
         if len(self._firsts) > self._most:
             self._drop_gone()
 
+    def add_again(self, receipt: Receipt) -> None:
+        """Adds a receipt of one message, which another receipt may have, too."""
+        at = bisect_right(self._firsts, receipt.first_seq)
+        self._firsts.insert(at, receipt.first_seq)
+        self._receipts.insert(at, ref(receipt))
+
     def _drop_gone(self) -> None:
         """Removes dropped and settled receipts; runs at doubling sizes, so that each receipt costs a step or two."""
         kept_from = self._kept_from()
@@ -84,7 +90,7 @@ class HeldReceipts:
 
     def within(self, first: int, last: int) -> Iterator[tuple[Receipt, int]]:
         """Yields the receipts with messages from seq `first` to `last`, each with the number of those messages."""
-        firsts, place = self._firsts, bisect_right(self._firsts, first)
+        firsts, place = self._firsts, bisect_left(self._firsts, first)
         for at in range(max(place - 1, 0), len(firsts)):
             if firsts[at] > last:
                 return
@@ -215,8 +221,7 @@ class Ledger:
             receipt.give_up(peer, reason, number)
             if receipt in self._watched:
                 self._watched.remove(receipt)
-                told = next(one for one in receipt.undelivered if one.peer is not None)
-                self._actions.append(Acked([receipt], told))
+                self._actions.append(Acked([receipt], receipt.failure))
 
     def remove(self, reason: UndeliveredReason, peer: Peer, found: Iterable[Found]) -> None:
         """Gives up these deliveries of the peer with the next commit, for this reason."""
@@ -237,6 +242,8 @@ class Ledger:
             for counts in (self._counts, peer.counts.by):
                 counts[f"given_up_{reason}"] += len(ids)
             self._commits.batch.put_away.append(RemoveDeliveries(peer.uuid, spans))
+            for pattern in self._hooks.given_up:
+                self._commits.batch.put_away.extend(pattern.given_up(reason, ids))
             self._tell_given_up(peer.uuid, ids, reason)
             self.release(spans, ids)
         self._drop(peer, ids)
@@ -343,9 +350,8 @@ class Ledger:
         Messages without recipients are reported when all others are acknowledged. Returns True if the answer is given
         at once.
         """
-        told = [one for one in receipt.undelivered if one.peer is not None or not receipt.unacked]
-        if told or not receipt.unacked:
-            self._actions.append(Acked([receipt], told[0] if told else None))
+        if receipt.failure is not None or not receipt.unacked:
+            self._actions.append(Acked([receipt], receipt.failure))
             return True
         self._watched.add(receipt)
         return False
@@ -370,6 +376,12 @@ class Ledger:
         receipt.unacked = count
         self.receipts.add(receipt)
         self._commits.batch.tokens.append(receipt)
+
+    def follow(self, receipt: Receipt) -> None:
+        """Has the receipt count the acks of a message, its `first_seq`, that another send has stored."""
+        receipt.unacked = int(self.refcounts.count_of(receipt.first_seq) > 0)
+        if receipt.unacked:
+            self.receipts.add_again(receipt)
 
     def link_kept(self, peer: Peer, claimed: list[Kept]) -> None:
         """Gives kept messages to the peer with the next commit (T-62)."""

@@ -159,8 +159,9 @@ class Sender:
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        receipt: Receipt | None = None,
     ) -> Receipt:
-        """Stores messages, all or none, each for every subscriber. `Stored` names the receipt.
+        """Stores messages, all or none, each for every subscriber. `Stored` names the receipt, a new one or `receipt`.
 
         `to` names the only peers that may get the messages (P-25); those that do not subscribe get none. Messages that
         are unacknowledged `expire_after` seconds after the commit are given up, after a restart too (P-27).
@@ -176,7 +177,7 @@ class Sender:
             raise ConnectionClosing("the instance is closing: nothing was stored")
         items = list(items)
         sizes = self._sizes.sizes(items)
-        receipt, terms = Receipt(0, -1, []), terms_of(require_recipients, to, expire_after)
+        receipt, terms = receipt or Receipt(0, -1, []), terms_of(require_recipients, to, expire_after)
         for uuid in terms.to or ():
             if uuid in self._peers and not self._peers[uuid].outbox.takes_reliable:
                 raise LocalProtocolError(
@@ -273,10 +274,10 @@ class Sender:
         routed: Sequence[Recipients] = (
             self._routing.routes.match_all(items) if terms.to is None else self._routing.narrow_all(items, terms.to)
         )
-        _check_recipients(items, routed, terms.required)
         rider = receipt if isinstance(receipt, Rider) else None
-        if rider is not None:
-            rider.check()
+        if rider is not None and not rider.check(self._may_wait(routed, terms)):
+            return True
+        _check_recipients(items, routed, terms.required)
         matched, shares = routed, shares_of(routed, sizes)
         room = None
         if any(self._room.quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
@@ -287,7 +288,10 @@ class Sender:
             _check_recipients(items, routed, terms.required)
         # Not for retained values, which a connecting peer gets by its subscribe, nor for an empty `to`.
         is_kept = (
-            bool(self._ledger.keeping) and rider is None and terms.to != _NOBODY and self._look_at_windows(len(items))
+            bool(self._ledger.keeping)
+            and (rider is None or (rider.keeps and any(one.peers for one in routed)))
+            and terms.to != _NOBODY
+            and self._look_at_windows(len(items))
         )
         stored = [at for at, recipients in enumerate(routed) if recipients.peers or is_kept]  # T-53
         numbers = zip(count(self._ledger.next_seq), self._ledger.ids.take_many(len(stored)), strict=False)
@@ -314,19 +318,24 @@ class Sender:
                     self._ledger.keeping[seq].exclude(peer)
         if rider is not None:
             rider.ride()
-        elif not is_kept and terms.to != _NOBODY:
+        if not is_kept and terms.to != _NOBODY and (rider is None or rider.keeps):
             self._tell_nobody(receipt, [items[at][0] for at, found in enumerate(matched) if not found.peers])
         if stored:
             self._ledger.hold_receipt(receipt, len(stored))
             if terms.expire_after is not None:
                 self._expiry.look_at_due(terms.expire_after)
-        elif rider is not None:
+        elif rider is not None and not rider.keeps:
             receipt.last_seq = self._ledger.next_seq - 1
             self._commits.batch.tokens.append(receipt)
         else:
             receipt.last_seq = self._ledger.next_seq - 1
             self._actions.append(Stored([receipt]))
         return True
+
+    def _may_wait(self, routed: Sequence[Recipients], terms: Terms) -> bool:
+        """True if messages with these recipients have none, and a peer that is connecting may become one (T-62)."""
+        is_wide = terms.to != _NOBODY and not terms.required
+        return is_wide and self._ledger.keeping.open > 0 and not any(one.peers for one in routed)
 
     def _tell_nobody(self, receipt: Receipt, channels: Iterable[str]) -> None:
         """Reports messages without recipients, which are not kept (T-53); not a reply to a requester that left."""

@@ -29,6 +29,7 @@ from tolliver_proto import (
 from tolliver_proto.errors import NoResponders
 from tolliver_proto.node import (
     LastValues,
+    MessageKeys,
     NodeStats,
     PeerInfo,
     RemoteInfo,
@@ -198,13 +199,32 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         return self.node.subscriptions()
 
     def send(
-        self, channel: str, key: str, body: bytes, require_recipients: int, to: To, expire_after: float | None
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        require_recipients: int,
+        to: To,
+        expire_after: float | None,
+        message_key: str | None,
     ) -> PendingCall[Receipt]:
         self.check_open()
         now = monotonic()
-        receipt = self.node.send(
-            channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
-        )
+        if message_key is None:
+            receipt = self.node.send(
+                channel, key, body, now, require_recipients=require_recipients, to=to, expire_after=expire_after
+            )
+        else:
+            receipt = self.node.use(MessageKeys).send(
+                channel,
+                key,
+                body,
+                message_key,
+                now,
+                require_recipients=require_recipients,
+                to=to,
+                expire_after=expire_after,
+            )
         return self._driver.when_stored(receipt, as_it_is, _SENT_LATE)
 
     def send_many(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Node, Receipt
-from tolliver_proto.node import Job, JobList, Queues, QueueWork, check_type, listed
+from tolliver_proto.node import Job, JobList, MessageKeys, Queues, QueueWork, check_type, listed
 
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items
@@ -42,9 +42,17 @@ class QueueCalls:
         self.node.use(Queues).work_queue(channel, lease, monotonic())
         self._driver.run_actions()
 
-    def put_jobs(self, channel: str, items: list[tuple[str, bytes]]) -> PendingCall[Receipt]:
+    def put_jobs(
+        self, channel: str, items: list[tuple[str, bytes]], message_key: str | None = None
+    ) -> PendingCall[Receipt]:
+        """Put jobs; with a `message_key` there is one."""
         self.check_open()
-        return self._driver.when_stored(self.node.use(Queues).put_many(channel, items, monotonic()), as_it_is)
+        if message_key is None:
+            receipt = self.node.use(Queues).put_many(channel, items, monotonic())
+        else:
+            [job] = items
+            receipt = self.node.use(MessageKeys).put(channel, *job, message_key, monotonic())
+        return self._driver.when_stored(receipt, as_it_is)
 
     def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]:
         self.check_open()

@@ -142,6 +142,8 @@ _OF_INSTANCE = (
     _gauge("stuck_handlers", "Handlers whose call lasts for longer than stuck_after."),
     _gauge("retained", "Values that are kept for later subscribers."),
     _gauge("retained_bytes", "Bytes of these values and their names.", "bytes"),
+    _gauge("message_keys", "Message keys of sends that are remembered."),
+    _gauge("message_key_bytes", "Bytes of these keys and their channels.", "bytes"),
     _gauge("requests_outstanding", "Requests without an end."),
     _gauge("oldest_unacknowledged_seconds", "Age of the oldest message that waits for a peer.", "seconds"),
     _gauge("database_bytes", "Size of the database.", "bytes"),

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from uuid import UUID
 
 from tolliver_proto import NoticeKind, StoreError
-from tolliver_proto.store import CorruptMessage, UnparkDeliveries, is_keeper
+from tolliver_proto.store import VALUES, CorruptMessage, UnparkDeliveries, is_keeper
 
 from .._private import open_private
 from .file import failing, probe
@@ -79,7 +79,9 @@ def _findings(path: Path) -> Iterator[str]:
 def _unreadable(store: SQLiteStore, peer: UUID) -> Iterator[str]:
     """Texts about unreadable messages that are waiting or parked for the peer."""
     store.commit([UnparkDeliveries(peer, [(0, _LAST)])])
-    seq, then = 0, "retain it again (P-36)" if is_keeper(peer) else "it will be set aside"
+    seq, then = 0, "it will be set aside"
+    if is_keeper(peer):
+        then = "retain it again (P-36)" if peer == VALUES else "its message key is free, and may be sent again (P-65)"
     while rows := store.fetch(peer, seq, _ROWS, _BYTES):
         for row in rows:
             if isinstance(row, CorruptMessage):

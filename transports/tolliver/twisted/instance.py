@@ -123,17 +123,22 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        message_key: str | None = None,
     ) -> Deferred[Receipt]:
         """Store a message, with fsync, for every peer that subscribes to it, and return its receipt (T-54).
 
         - `require_recipients`: with fewer recipients, raises TooFewRecipients, and stores nothing.
         - `to`: a peer's UUID or several; only those of them that subscribe are recipients (P-25).
         - `expire_after`: seconds; if not acknowledged by then, the message is given up (P-27).
+        - `message_key`: your name for the message. The channel stores one message for each, for `Policy.key_window`: a
+          later send with the name stores nothing, and its receipt `repeats`, with the first one's `state` (P-60).
 
         `receipt.recipients` is their number; with 0 no peer is subscribed, and nothing is stored (T-53). Raises
         ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError.
         """
-        return self._core.answer(lambda: self._core.send(channel, key, body, require_recipients, to, expire_after))
+        return self._core.answer(
+            lambda: self._core.send(channel, key, body, require_recipients, to, expire_after, message_key)
+        )
 
     def send_many(
         self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
@@ -372,6 +377,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        message_key: str | None = None,
     ) -> Deferred[Receipt]:
         """Store a value for every peer that subscribes to it, and return its receipt, like `Instance.send`."""
         return maybeDeferred(
@@ -382,6 +388,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
                 require_recipients=require_recipients,
                 to=to,
                 expire_after=expire_after,
+                message_key=message_key,
             )
         )
 
@@ -593,13 +600,13 @@ class WorkQueue(BaseQueue[T], Generic[T]):
         """The same queue, with values of this codec as jobs."""
         return WorkQueue(self._core, self._channel, codec)
 
-    def put(self, body: T, key: str = "") -> Deferred[Receipt]:
+    def put(self, body: T, key: str = "", *, message_key: str | None = None) -> Deferred[Receipt]:
         """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` waits until it is done.
 
-        Without a worker the job waits on disk. Raises BodyNotEncoded, OwnLimitExceeded, LocalProtocolError, and
-        OutboxFull if too many jobs wait for a worker.
+        Without a worker the job waits on disk. The queue stores one job for each `message_key`, like `Instance.send`.
+        Raises BodyNotEncoded, OwnLimitExceeded, LocalProtocolError, and OutboxFull if too many jobs wait for a worker.
         """
-        return self._core.answer(lambda: self._core.put_jobs(self._channel, self._jobs([(key, body)])))
+        return self._core.answer(lambda: self._core.put_jobs(self._channel, self._jobs([(key, body)]), message_key))
 
     def put_many(self, jobs: Iterable[T | tuple[str, T]]) -> Deferred[Receipt]:
         """Store jobs in one commit, all or none. Raises like `put`.

@@ -1,0 +1,723 @@
+"""Message keys: the same key on a channel is the same message (P-60 to P-65)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tolliver_proto import (
+    Action,
+    ConnectionClosing,
+    Limits,
+    LocalProtocolError,
+    NoticeKind,
+    OutboxFull,
+    OwnLimitExceeded,
+    Policy,
+    Receipt,
+    Stored,
+    StoreError,
+    TolliverError,
+)
+from tolliver_proto._patterns.message_keys import KEEPERS
+from tolliver_proto._testing.invariants import audit
+from tolliver_proto.errors import DiskFull, TooFewRecipients, UndeliveredReason
+from tolliver_proto.node import Acked, QuotaPolicy
+from tolliver_proto.store import STORING, Find, StoreMessages
+
+from .play import HIGH, LOW, Wire, every, notices, only
+from .play import Play as PatternsPlay
+
+DAY = 86_400.0
+REMOTE = "host:1"
+
+
+class Play(PatternsPlay):
+    """A stage that remembers its last actions, and so the answers of sends."""
+
+    last: tuple[Action, ...] = ()
+
+    def run(self) -> list[Action]:
+        actions = super().run()
+        self.last += (*actions,)
+        return actions
+
+    def keyed(self, body: bytes = b"m", message_key: str = "k", channel: str = "c", **terms: Any) -> Receipt:
+        self.last = ()
+        receipt = self.keys.send(channel, "", body, message_key, self.now, **terms)
+        self.run()
+        return receipt
+
+    def job(self, body: bytes = b"job", message_key: str = "k") -> Receipt:
+        self.last = ()
+        receipt = self.keys.put("jobs", "", body, message_key, self.now)
+        self.run()
+        return receipt
+
+    def answers(self, receipt: Receipt) -> list[TolliverError | None]:
+        """What became of the send, among the actions since the last one."""
+        return [one.error for one in every([*self.last], Stored) if receipt in one.tokens]
+
+    def bodies(self) -> list[bytes]:
+        """Of the messages on disk, without the notes of keys."""
+        return sorted(one.body for one in self.store.messages if one.body)
+
+    def notes(self) -> int:
+        """Keys on disk."""
+        return sum(len(self.store.deliveries(uuid)) for uuid in KEEPERS.values())
+
+    def check(self) -> None:
+        """The numbers of the node are those of its store, once removals are on disk."""
+        self.wait(1.0)
+        audit(self.node, self.store)
+
+    def a_day(self) -> None:
+        """A window goes by, by the store's clock; the node looks for old keys."""
+        self.store.age = DAY
+        self.wait(DAY / 24)
+
+
+def told(receipt: Receipt) -> tuple[bool, str, str | None]:
+    """Whether a receipt repeats, its state, and the reason of that."""
+    failure = receipt.failure
+    return receipt.repeats, str(receipt.state), None if failure is None else str(failure.reason)
+
+
+def heard(wire: Wire) -> list[bytes]:
+    """What came; it is acknowledged."""
+    messages = wire.messages()
+    wire.ack(*messages)
+    return [one.body for one in messages]
+
+
+def subscribed_play(**options: Any) -> tuple[Play, Wire]:
+    play = Play(**options)
+    return play, play.peer(LOW, ("c", ""))
+
+
+def test_a_message_is_stored_once_for_each_key() -> None:
+    play, wire = subscribed_play()
+    first, second, other = play.keyed(b"1"), play.keyed(b"2"), play.keyed(b"3", "other")
+    assert (told(first), told(second)) == ((False, "waiting", None), (True, "waiting", None))
+    assert (second.first_seq, second.counts, second.recipients) == (first.first_seq, [1], 1)
+    assert not other.repeats
+    assert heard(wire) == [b"1", b"3"]
+    stats = play.node.stats()
+    assert (stats.message_keys, stats.message_key_bytes) == (2, len("ck" + "cother"))
+    play.check()
+
+
+def test_a_key_is_of_its_channel() -> None:
+    play = Play()
+    wire = play.peer(LOW, ("", ""))
+    assert not play.keyed(b"1", channel="c").repeats
+    assert not play.keyed(b"2", channel="d").repeats
+    assert heard(wire) == [b"1", b"2"]
+
+
+def test_the_state_of_the_first_is_told_after_its_ack_and_over_restarts() -> None:
+    play, wire = subscribed_play()
+    play.keyed()
+    assert told(play.restart().keyed()) == (True, "waiting", None)
+    assert heard(wire) == [b"m"]
+    assert told(play.keyed()) == (True, "acknowledged", None)
+    play.wait(1.0)
+    later = play.restart()
+    repeated = later.keyed(b"other")
+    assert told(repeated) == (True, "acknowledged", None)
+    assert repeated.recipients == 1
+    assert later.bodies() == []
+    later.check()
+
+
+def test_the_acknowledgement_of_the_first_is_that_of_all_that_repeat_it() -> None:
+    before, _ = subscribed_play()
+    before.keyed()
+    play = before.restart()
+    second, third = play.keyed(), play.keyed()
+    assert not play.node.watch(second)
+    assert not play.node.watch(third)
+    wire = play.peer(LOW, ("c", ""))
+    wire.got()
+    play.wait(11.0)
+    acked = every(wire.ack(*wire.messages()), Acked)
+    assert [(sorted(map(id, one.tokens)), one.error) for one in acked] == [(sorted(map(id, (second, third))), None)]
+    assert play.node.watch(play.keyed())
+
+
+def test_a_send_that_nobody_gets_takes_no_key() -> None:
+    play = Play()
+    nobody = play.keyed(b"1")
+    assert (nobody.recipients, told(nobody)) == (0, (False, "given_up", "no_recipients"))
+    assert notices([*play.last]) == [NoticeKind.NO_RECIPIENTS]
+    wire = play.peer(LOW, ("c", ""))
+    assert not play.keyed(b"2").repeats
+    assert play.keyed(b"3", to=()).repeats
+    assert play.keyed(b"4", "other", to=()).recipients == 0
+    with pytest.raises(TooFewRecipients):
+        play.keyed(b"5", "other", require_recipients=2)
+    assert not play.keyed(b"6", "other", require_recipients=1).repeats
+    assert play.keyed(b"7", "other", require_recipients=2).repeats
+    assert heard(wire) == [b"2", b"6"]
+
+
+def test_the_key_and_its_message_are_in_one_commit() -> None:
+    play, _ = subscribed_play()
+    play.commits.clear()
+    play.keys.send("c", "", b"1", "k", play.now)
+    play.keys.send("c", "", b"2", "l", play.now)
+    play.run()
+    (commit,) = play.commits
+    stored = [[one.body for one in part.messages] for part in commit.operations if isinstance(part, StoreMessages)]
+    assert stored == [[b"1", b"2"], [b"", b""]]
+
+
+def test_a_failed_commit_frees_the_key_and_fails_all_that_have_it() -> None:
+    play, wire = subscribed_play()
+    play.hold_commits = True
+    first, second = play.keyed(b"1"), play.keys.send("c", "", b"2", "k", play.now)
+    play.run()
+    assert (play.answers(first), play.answers(second)) == ([], [])
+    play.fail(StoreError("no"))
+    assert [str(one) for one in play.answers(first) + play.answers(second)] == ["no", "no"]
+    assert play.node.stats().message_keys == 0
+    play.hold_commits = False
+    assert not play.keyed(b"3").repeats
+    assert heard(wire) == [b"3"]
+    play.check()
+
+
+def test_a_send_with_the_key_of_a_running_commit_is_answered_with_it() -> None:
+    play, _ = subscribed_play()
+    play.hold_commits = True
+    first, second = play.keyed(b"1"), play.keys.send("c", "", b"2", "k", play.now)
+    play.finish()
+    assert play.answers(first) == play.answers(second) == [None]
+    assert (told(first), told(second)) == ((False, "waiting", None), (True, "waiting", None))
+
+
+def test_keys_of_a_commit_that_fails_before_it_begins_are_free() -> None:
+    play, _ = subscribed_play()
+    play.hold_commits = True
+    play.keyed(b"1")
+    gathering = play.keyed(b"2", "other")
+    play.hold_commits = False
+    play.fail(DiskFull("full"))
+    assert [str(one) for one in play.answers(gathering)] == ["full"]
+    assert play.node.stats().message_keys == 0
+    assert not play.keyed(b"3", "other").repeats
+
+
+def test_while_the_disk_is_full_keyed_sends_wait_and_one_of_a_key_is_stored() -> None:
+    play, wire = subscribed_play()
+    play.store.full = True
+    assert isinstance(play.answers(play.keyed(b"0"))[0], DiskFull)
+    play.hold_commits = True
+    play.call("subscribe", "x", "")
+    first = play.keyed(b"1")
+    second = play.keys.send("c", "", b"2", "k", play.now)
+    play.store.full = False
+    play.hold_commits = False
+    play.finish()
+    play.wait(2.0)
+    assert (told(first), told(second)) == ((False, "waiting", None), (True, "waiting", None))
+    assert heard(wire) == [b"1"]
+    play.check()
+
+
+# Messages that are given up.
+
+
+def expired(play: Play) -> None:
+    play.keyed(expire_after=5.0)
+    play.wait(10.0)
+
+
+def forgotten(play: Play) -> None:
+    play.keyed()
+    play.call("forget_peer", LOW)
+
+
+@pytest.mark.parametrize("give_up", [expired, forgotten])
+def test_what_was_given_up_is_told_with_its_reason_over_restarts(give_up: Callable[[Play], None]) -> None:
+    play, wire = subscribed_play()
+    wire.lose()
+    give_up(play)
+    wanted = (True, "given_up", give_up.__name__)
+    assert told(play.keyed()) == wanted
+    play.check()
+    later = play.restart()
+    repeated = later.keyed()
+    assert told(repeated) == wanted
+    later.last = ()
+    assert later.node.watch(repeated)
+    later.run()
+    error = only([*later.last], Acked).error
+    assert str(error) == f"the message that was sent with this message_key was given up: {give_up.__name__} (T-54)"
+    later.check()
+
+
+def test_giving_up_and_telling_so_are_one_commit_which_needs_no_room() -> None:
+    play, wire = subscribed_play()
+    wire.lose()
+    play.keyed(expire_after=5.0)
+    play.store.full = True
+    play.commits.clear()
+    play.wait(10.0)
+    operations = [operation for commit in play.commits for operation in commit.operations]
+    assert operations
+    assert not any(isinstance(one, STORING) for one in operations)
+    keepers = {peer for commit in play.commits for one in commit.operations if (peer := getattr(one, "peer", None))}
+    assert {LOW, KEEPERS[None], KEEPERS[UndeliveredReason.EXPIRED]} <= keepers
+    (commit,) = [one for one in play.commits if any(getattr(part, "peer", None) == LOW for part in one.operations)]
+    assert {getattr(part, "peer", None) for part in commit.operations} >= {LOW, KEEPERS[UndeliveredReason.EXPIRED]}
+
+
+def test_a_give_up_whose_commit_fails_is_told_all_the_same() -> None:
+    play, wire = subscribed_play()
+    wire.lose()
+    play.keyed(expire_after=5.0)
+    play.hold_commits = True
+    play.wait(10.0)
+    play.fail()
+    play.hold_commits = False
+    play.wait(3.0)
+    if play.held:
+        play.finish()
+    assert told(play.restart().keyed()) == (True, "given_up", "expired")
+    play.check()
+
+
+def test_what_is_given_up_for_one_of_two_peers_is_given_up_once() -> None:
+    play, wire = subscribed_play()
+    play.peer(HIGH, ("c", "")).lose()
+    play.keyed()
+    play.call("forget_peer", HIGH)
+    assert told(play.keyed()) == (True, "given_up", "forgotten")
+    play.call("forget_peer", LOW)
+    wire.lose()
+    later = play.restart()
+    assert told(later.keyed()) == (True, "given_up", "forgotten")
+    assert later.keyed().recipients == 2
+
+
+def test_what_was_skipped_for_a_peer_at_its_quota_is_told() -> None:
+    play = Play(policy=Policy(quota_policy=QuotaPolicy.SKIP), limits=Limits(outbox_messages=1))
+    play.peer(HIGH, ("", "")).lose()
+    play.send("x", "", b"fills")
+    play.peer(LOW, ("c", ""))
+    assert told(play.keyed()) == (False, "given_up", "skipped")
+    assert told(play.keyed()) == (True, "given_up", "skipped")
+    later = play.restart(policy=Policy(quota_policy=QuotaPolicy.SKIP))
+    assert told(later.keyed()) == (True, "given_up", "skipped")
+    later.check()
+
+
+def test_what_all_peers_at_their_quota_skip_takes_no_key() -> None:
+    play = Play(policy=Policy(quota_policy=QuotaPolicy.SKIP), limits=Limits(outbox_messages=1))
+    play.peer(LOW, ("c", "")).lose()
+    play.send("c", "", b"fills")
+    assert told(play.keyed()) == (False, "given_up", "skipped")
+    assert (play.notes(), play.node.stats().message_keys) == (0, 0)
+
+
+# Bounds.
+
+
+@pytest.mark.parametrize("limits", [Limits(max_message_keys=1), Limits(max_message_key_bytes=3)])
+def test_above_the_bounds_a_send_raises_and_no_key_is_forgotten(limits: Limits) -> None:
+    play, wire = subscribed_play(limits=limits)
+    play.keyed(b"1")
+    with pytest.raises(OwnLimitExceeded, match=r"message_key='l' on 'c'.*key_window.*max_message_key_bytes"):
+        play.keyed(b"2", "l")
+    assert play.keyed(b"3").repeats
+    assert heard(wire) == [b"1"]
+    play.wait(1.0)
+    play.a_day()
+    assert not play.keyed(b"4", "l").repeats
+
+
+def test_old_keys_are_forgotten_but_not_while_their_messages_wait() -> None:
+    play, wire = subscribed_play()
+    play.keyed(b"1")
+    play.keyed(b"2", "waits")
+    first, _ = wire.messages()
+    wire.ack(first)
+    play.wait(1.0)
+    play.store.age = DAY - 1
+    play.wait(DAY / 24)
+    assert play.keyed(b"3").repeats
+    play.a_day()
+    play.a_day()
+    assert play.node.stats().message_keys == play.notes() == 1
+    assert not play.keyed(b"4").repeats
+    assert play.keyed(b"5", "waits").repeats
+    play.check()
+
+
+def test_keys_of_an_earlier_opening_are_forgotten_too() -> None:
+    play, wire = subscribed_play()
+    play.keyed()
+    heard(wire)
+    play.wait(1.0)
+    later = play.restart()
+    later.a_day()
+    assert later.store.messages == []
+    assert later.node.stats().message_keys == 0
+    later.wait(DAY)
+    assert later.node.next_timeout() is None or later.node.timeout_reason != "'keys'"
+
+
+def test_an_old_key_that_could_not_be_removed_counts_no_more_after_a_restart() -> None:
+    play, wire = subscribed_play()
+    play.keyed(b"1")
+    heard(wire)
+    play.wait(1.0)
+    play.store.age = DAY
+    play.hold_commits = True
+    play.wait(DAY / 24)
+    play.fail()
+    play.hold_commits = False
+    assert not play.keyed(b"2").repeats
+    heard(wire)
+    play.wait(1.0)
+    later = play.restart()
+    assert later.notes() == 2
+    repeated = later.keyed(b"3")
+    assert (repeated.repeats, later.node.stats().message_keys) == (True, 1)
+    later.a_day()
+    assert later.notes() == 0
+
+
+def test_of_two_rows_with_a_key_the_newer_one_counts() -> None:
+    play, wire = subscribed_play()
+    wire.lose()
+    play.keyed(expire_after=1.0)
+    play.wait(5.0)
+    play.store.age = DAY
+    play.hold_commits = True
+    play.wait(DAY / 24)
+    play.fail()
+    play.hold_commits = False
+    assert not play.keyed(b"2").repeats
+    later = play.restart()
+    assert later.notes() == 2
+    assert told(later.keyed()) == (True, "waiting", None)
+
+
+def test_a_key_is_not_forgotten_while_it_goes_to_another_keeper() -> None:
+    play = Play(policy=Policy(quota_policy=QuotaPolicy.DROP_OLDEST), limits=Limits(outbox_messages=1))
+    play.peer(LOW, ("c", "")).lose()
+    play.keyed(b"1")
+    play.hold_looks = play.hold_commits = True
+    play.a_day()
+    look = play.looks.pop()
+    assert isinstance(look, Find)
+    found = look.ask(play.store)
+    play.send("c", "", b"2")
+    play.node.found(look.search_id, found, now=play.now)
+    play.run()
+    play.hold_looks = play.hold_commits = False
+    while play.held:
+        play.finish()
+    play.check()
+    assert told(play.keyed()) == (True, "given_up", "dropped_oldest")
+    play.a_day()
+    assert play.notes() == 0
+
+
+# While a peer is connecting.
+
+
+def test_while_a_peer_connects_a_send_that_nobody_gets_waits_for_its_list() -> None:
+    play = Play()
+    dials = play.call("connect", REMOTE)
+    first, second = play.keyed(b"1"), play.keys.send("c", "", b"2", "k", play.now)
+    assert (play.answers(first), play.bodies()) == ([], [])
+    assert not play.node.idle
+    wire = play.dialled(dials)
+    wire.respond(("c", ""))
+    assert heard(wire) == [b"1"]
+    assert (told(first), told(second)) == ((False, "acknowledged", None), (True, "acknowledged", None))
+    assert (first.recipients, second.recipients) == (1, 1)
+    play.check()
+
+
+def test_a_send_that_waited_for_a_peer_that_never_came_took_no_key() -> None:
+    play = Play()
+    play.call("connect", REMOTE)
+    waits = play.keyed(b"1")
+    play.wait(30.0)
+    assert play.answers(waits) == [None]
+    assert told(waits) == (False, "given_up", "no_recipients")
+    assert (play.bodies(), play.notes()) == ([], 0)
+
+
+def test_a_send_that_waited_may_fail() -> None:
+    play = Play(limits=Limits(max_message_keys=1))
+    play.call("connect", REMOTE)
+    play.keyed(b"1")
+    refused = play.keys.send("c", "", b"2", "other", play.now)
+    play.peer(LOW, ("c", ""))
+    play.run()
+    assert [type(one) for one in play.answers(refused)] == [OwnLimitExceeded]
+
+
+def test_no_more_than_the_share_of_a_connecting_peer_waits() -> None:
+    play = Play(limits=Limits(keep_bytes=100))
+    play.call("connect", REMOTE)
+    waits = play.keyed(bytes(90), "1")
+    does_not = play.keyed(bytes(90), "2")
+    assert (play.answers(does_not), told(does_not)) == ([None], (False, "given_up", "no_recipients"))
+    assert not waits.counts
+
+
+def test_a_required_recipient_is_not_waited_for() -> None:
+    play = Play()
+    play.call("connect", REMOTE)
+    with pytest.raises(TooFewRecipients):
+        play.keyed(require_recipients=1)
+    assert play.keyed(to=()).recipients == 0
+
+
+def test_a_keyed_message_is_kept_for_a_connecting_peer_beside_its_recipients() -> None:
+    play, wire = subscribed_play()
+    dials = play.call("connect", REMOTE)
+    play.keyed(b"1")
+    other = play.dialled(dials, HIGH)
+    other.respond(("c", ""))
+    assert heard(other) == heard(wire) == [b"1"]
+    play.wait(30.0)
+    assert told(play.restart().keyed()) == (True, "acknowledged", None)
+
+
+def test_a_node_that_closes_ends_the_sends_that_wait() -> None:
+    play = Play()
+    play.call("connect", REMOTE)
+    waits = play.keyed(b"1")
+    play.call("close")
+    assert [type(one) for one in play.answers(waits)] == [ConnectionClosing]
+    with pytest.raises(ConnectionClosing):
+        play.keyed()
+    with pytest.raises(ConnectionClosing):
+        play.job()
+    play.wait(10.0)
+    assert play.node.idle
+    other = Play()
+    other.keys  # noqa: B018  # in use, with nothing that waits
+    other.call("close")
+    assert other.node.idle
+
+
+# The opening.
+
+
+def test_calls_before_the_keys_are_known_wait_in_order() -> None:
+    before, _ = subscribed_play()
+    before.keyed(b"1")
+    play = before.restart()
+    play.hold_looks = True
+    second, other = play.keyed(b"2"), play.keys.send("c", "", b"3", "other", play.now)
+    flush = play.node.flush(play.now)
+    play.run()
+    assert not play.answers(second)
+    assert not play.answers(flush)
+    play.seen()
+    assert (told(second), told(other)) == ((True, "waiting", None), (False, "waiting", None))
+    assert play.answers(flush) == [None]
+    assert play.bodies() == [b"1", b"3"]
+
+
+def test_keys_that_cannot_be_read_fail_the_calls_and_are_read_again() -> None:
+    before, _ = subscribed_play()
+    before.keyed()
+    before.keyed(b"late", "late", expire_after=1.0)
+    before.wait(5.0)
+    play = before.restart()
+    play.hold_looks = True
+    play.look_error = StoreError("unreadable")
+    waits = play.keyed()
+    play.seen()
+    assert [str(one) for one in play.answers(waits)] == ["unreadable"]
+    play.look_error = None
+    play.hold_looks = False
+    play.wait(2.0)
+    assert told(play.keyed()) == (True, "waiting", None)
+    assert told(play.keyed(message_key="late")) == (True, "given_up", "expired")
+
+
+def test_what_is_given_up_before_the_keys_are_known_is_told() -> None:
+    before, wire = subscribed_play()
+    wire.lose()
+    before.keyed(b"1")
+    play = Play(
+        store=before.store.snapshot(),
+        policy=Policy(quota_policy=QuotaPolicy.DROP_OLDEST),
+        limits=Limits(outbox_messages=1),
+    )
+    play.hold_looks = True
+    assert play.node.next_action() is None  # an opening performs commits alone
+    play.wait(0.0)
+    play.send("c", "", b"2")
+    assert play.bodies() == [b"2"]
+    play.hold_looks = False
+    play.seen()
+    assert told(play.keyed()) == (True, "given_up", "dropped_oldest")
+    play.wait(1.0)
+    play.check()
+    later = play.restart()
+    assert told(later.keyed()) == (True, "given_up", "dropped_oldest")
+
+
+def test_a_damaged_key_is_told_and_free() -> None:
+    before, _ = subscribed_play()
+    before.keyed()
+
+    class Damaged(Play):
+        def _look(self) -> None:
+            look = self.looks.pop(0)
+            found = look.ask(self.store)  # type: ignore[union-attr]
+            for one in found:
+                object.__setattr__(one, "channel", "")
+                object.__setattr__(one, "key", "")
+            self.node.found(look.search_id, found, None, now=self.now)  # type: ignore[union-attr]
+
+    play = Damaged(store=before.store.snapshot())
+    play.wait(0.0)
+    assert notices([*play.last]) == [NoticeKind.STORE_ERROR]
+    assert not play.keyed(b"2").repeats
+    play.a_day()
+    assert play.notes() == 0
+
+
+def test_the_keepers_of_keys_cannot_be_forgotten() -> None:
+    play, _ = subscribed_play()
+    play.keyed()
+    with pytest.raises(LocalProtocolError, match="keeps message keys"):
+        play.node.forget_peer(KEEPERS[None], play.now)
+    play.call("forget_peer", LOW)
+
+
+def test_the_numbers_of_keepers_are_for_ever() -> None:
+    assert [(reason, uuid.int & 0xFF) for reason, uuid in KEEPERS.items()] == [
+        (None, 1),
+        ("expired", 2),
+        ("forgotten", 3),
+        ("dropped", 4),
+        ("dropped_oldest", 5),
+        ("skipped", 6),
+        ("unsubscribed", 7),
+        ("cancelled", 8),
+    ]
+    assert {*UndeliveredReason} - KEEPERS.keys() == {UndeliveredReason.NO_RECIPIENTS}
+
+
+# Jobs.
+
+
+def test_a_job_is_stored_once_and_its_state_told() -> None:
+    play = Play()
+    play.call("work_queue", "jobs")
+    first, second = play.job(), play.job(b"again")
+    assert (told(first), told(second)) == ((False, "waiting", None), (True, "waiting", None))
+    assert play.bodies() == [b"job"]
+    later = play.restart()
+    later.call("work_queue", "jobs")
+    assert told(later.job()) == (True, "waiting", None)
+    wire = later.accepted(LOW)
+    wire.request(("jobs", ""), ("jobs", "tolliver.concurrency=1"))
+    assert heard(wire) == [b"job"]
+    assert told(later.job()) == (True, "acknowledged", None)
+    later.job(b"cancelled", "other")
+    later.call("cancel_jobs", "jobs", [later.job(b"", "other").first_seq])
+    assert told(later.job(b"", "other")) == (True, "given_up", "cancelled")
+    later.wait(1.0)
+    later.check()
+
+
+def test_a_job_above_the_quota_takes_no_key() -> None:
+    play = Play(limits=Limits(outbox_messages=1))
+    play.call("work_queue", "jobs")
+    play.job(b"1", "1")
+    with pytest.raises(OutboxFull):
+        play.job(b"2", "2")
+    assert play.node.stats().message_keys == 1
+    assert play.job(b"3", "1").repeats
+
+
+def test_wrong_arguments_are_refused_before_anything_changes() -> None:
+    play, _ = subscribed_play()
+    for wrong, error in ((b"k", TypeError), (1, TypeError), ("", ValueError), ("k" * 5000, OwnLimitExceeded)):
+        with pytest.raises(error, match=r"message_key|name"):
+            play.keyed(message_key=wrong)  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError):
+        play.keyed(message_key="\ud800")
+    with pytest.raises(TypeError):
+        play.keyed(to="nobody")
+    with pytest.raises(LocalProtocolError):
+        play.keyed("text")  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError):
+        play.job()  # no queue
+    assert (play.bodies(), play.notes()) == ([], 0)
+
+
+# All of it.
+
+STEPS = st.lists(
+    st.sampled_from(["send", "send", "send", "other", "ack", "fail", "commit", "crash", "day"]), max_size=30
+)
+
+
+@given(STEPS)
+def test_however_it_ends_each_key_has_one_message(steps: list[str]) -> None:
+    """Sends with two keys, commits that are slow or fail, acks, crashes: a peer is sent no key twice within a window,
+    and what was confirmed is not lost."""
+    play, wire = subscribed_play()
+    play.hold_commits = True
+    confirmed: set[str] = set()
+    seen: dict[str, bytes] = {}
+    asked: list[tuple[str, Receipt]] = []
+    number = 0
+
+    def look() -> None:
+        confirmed.update(key for key, receipt in asked if None in play.answers(receipt))
+        for one in messages():
+            assert seen.setdefault(one.body[:1].decode(), one.body) == one.body, "one key has two messages"
+
+    def messages() -> list[Any]:
+        found = wire.messages()
+        unacked.extend(found)
+        return found
+
+    unacked: list[Any] = []
+    play.last = ()
+    for step in steps:
+        if step in ("send", "other"):
+            number += 1
+            key = "a" if step == "send" else "b"
+            asked.append((key, play.keys.send("c", "", f"{key}{number}".encode(), key, play.now)))
+            play.run()
+        elif step == "commit" and play.held:
+            play.finish()
+        elif step == "fail" and play.held:
+            play.fail()
+        elif step == "ack" and unacked:
+            wire.ack(unacked.pop(0))
+        elif step == "crash":
+            look()
+            play = play.restart()
+            wire = play.peer(LOW, ("c", ""))
+            play.hold_commits = True
+            unacked, asked, play.last = [], [], ()
+        look()
+    play.hold_commits = False
+    while play.held:
+        play.finish()
+    play.wait(30.0)
+    look()
+    assert confirmed <= seen.keys()
+    play.check()
