@@ -67,7 +67,7 @@ def test_a_work_queue_of_a_user_holds_with_many_seeds() -> None:
 
 def keyed_sends(net: ProgramNet) -> Done:
     """A client posts each order, and each job, until it is told that it was acknowledged, over its crashes; every post
-    has another body. Who gets them sees one body for each key (P-60)."""
+    has another body. The server sees one body for each key (P-60)."""
     keys, seen = [f"{number}" for number in range(6)], dict[tuple[str, str], set[bytes]]()
 
     def client(app: App) -> None:

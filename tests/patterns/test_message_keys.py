@@ -59,7 +59,7 @@ class Play(PatternsPlay):
         return receipt
 
     def answers(self, receipt: Receipt) -> list[TolliverError | None]:
-        """What became of the send, among the actions since the last one."""
+        """Answers to the send, among the actions since the last one."""
         return [one.error for one in every([*self.last], Stored) if receipt in one.tokens]
 
     def bodies(self) -> list[bytes]:
@@ -82,13 +82,13 @@ class Play(PatternsPlay):
 
 
 def told(receipt: Receipt) -> tuple[bool, str, str | None]:
-    """Whether a receipt repeats, its state, and the reason of that."""
+    """Repetition, state, and reason of that, as a receipt tells them."""
     failure = receipt.failure
     return receipt.repeats, str(receipt.state), None if failure is None else str(failure.reason)
 
 
 def heard(wire: Wire) -> list[bytes]:
-    """What came; it is acknowledged."""
+    """Bodies that came; they are acknowledged."""
     messages = wire.messages()
     wire.ack(*messages)
     return [one.body for one in messages]

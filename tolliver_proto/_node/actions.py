@@ -177,7 +177,7 @@ class Receipt:
 
     @property
     def failure(self) -> Undelivered | None:
-        """What `wait_acked` raises now: that something was given up, or had no recipients, once nothing waits."""
+        """The error that `wait_acked` raises now: given up, or, once nothing waits, without recipients."""
         for one in self.undelivered:
             if one.reason is not UndeliveredReason.NO_RECIPIENTS or not self.unacked:
                 return one
@@ -185,7 +185,7 @@ class Receipt:
 
     @property
     def state(self) -> SendState:
-        """Whether the messages wait for acknowledgements, have all of them, or were given up (T-54)."""
+        """State of the messages now: waiting for acknowledgements, with all of them, or given up (T-54)."""
         if self.failure is not None:
             return SendState.GIVEN_UP
         return SendState.WAITING if self.unacked else SendState.ACKNOWLEDGED

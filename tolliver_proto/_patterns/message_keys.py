@@ -1,4 +1,4 @@
-"""Keys of messages: the same key on a channel is the same message (P-60 to P-65).
+"""Message keys: one message for each key on a channel (P-60 to P-65).
 
 State: a `Note` for each key, by (channel, message key), and by the seq of its message once that is on disk. On disk a
 note is a message without a body, owed to a keeper: its channel is that of the message, its key the text "seq recipients
@@ -66,12 +66,14 @@ class Note:
     __slots__ = ("followers", "is_durable", "name", "reason", "recipients", "row", "seq", "size", "wire_id")
 
     def __init__(self, name: Name, seq: int, recipients: int, reason: UndeliveredReason | None) -> None:
-        self.name = name
-        self.seq = seq
-        self.recipients = recipients
-        self.reason = reason  # for which the message was given up
-        self.row, self.wire_id, self.size = 0, 0, 0
-        self.is_durable = False
+        self.name: Name = name
+        self.seq: int = seq
+        self.recipients: int = recipients
+        self.reason: UndeliveredReason | None = reason  # for which the message was given up
+        self.row: int = 0
+        self.wire_id: int = 0
+        self.size: int = 0
+        self.is_durable: bool = False
         self.followers: list[KeyedSend] = []  # sends with the same key that wait for the commit
 
     @property
@@ -93,13 +95,15 @@ class KeyedSend(Rider):
 
     __slots__ = ("_is_repeated", "_keys", "again", "name", "size")
 
-    keeps = True
+    keeps: bool = True
 
     def __init__(self, keys: MessageKeys, name: Name, size: int) -> None:
         super().__init__(0, -1, [])
-        self._keys, self.name, self.size = keys, name, size
+        self._keys: MessageKeys = keys
+        self.name: Name = name
+        self.size: int = size
         self.again: Callable[[], object]  # does the call, now or later
-        self._is_repeated = False
+        self._is_repeated: bool = False
 
     def check(self, may_wait: bool) -> bool:
         return self._keys.admits(self, may_wait)
