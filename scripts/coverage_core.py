@@ -21,7 +21,7 @@ LEFT_OUT = {
     *("wire/fuzz_bodies", "wire/roundtrip", "reactive/fuzz_bodies", "reactive/roundtrip"),
     *("wire/linear", "wire/two_connections", "reactive/memory", "reactive/two_connections"),
     *("wire/protocol_page", "wire/recordings_page", "wire/states_page", "reactive/reactive_page", "reactive/rulings"),
-    *("wire/purity", "wire/pyodide", "wire/released", "wire/wheel"),
+    *("wire/purity", "wire/released", "wire/wheel"),
 }
 TESTS = sorted(
     str(path.relative_to(ROOT))

@@ -9,7 +9,7 @@ import { Connection, isRefusal } from "./connection.js";
 import { tag } from "./outbox.js";
 
 const PATIENCE = 10_000; // milliseconds for a dial, and within which two dials cross
-const TLS = { minVersion: "TLSv1.3", ALPNProtocols: ["tolliver/1"], requestCert: true, handshakeTimeout: PATIENCE };
+export const TLS = { minVersion: "TLSv1.3", ALPNProtocols: ["tolliver/1"], requestCert: true, handshakeTimeout: PATIENCE };
 TLS.secureOptions = crypto.constants.SSL_OP_NO_TICKET; // no resumption: each connection shows its certificate (D-1)
 const some = (list, message) => list.some((names) => matches(names, message));
 const sha256 = (...parts) => parts.reduce((hash, part) => hash.update(part), crypto.createHash("sha256")).digest("hex");
@@ -18,7 +18,7 @@ const digits = () => Date.now().toString(16).padStart(12, "0") + crypto.randomBy
 const uuid7 = () => digits().replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "$1-$2-7$3-8$4-$5");
 
 /** What a certificate proves: its UUIDs, and its key. */
-function identityOf(certificate) {
+export function identityOf(certificate) {
   const names = (certificate.subjectAltName ?? "").replace(/"(?:[^"\\]|\\.)*"/g, "").split(", ");
   const uuids = names.map((text) => /^URI:urn:uuid:([0-9a-f-]{36})$/i.exec(text)?.[1].toLowerCase()).filter(Boolean);
   return { uuids, key: sha256(certificate.publicKey.export({ type: "spki", format: "der" })) };

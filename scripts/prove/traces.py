@@ -2,6 +2,9 @@
 
     git worktree add --detach /tmp/before COMMIT
     python -m scripts.prove.traces /tmp/before [--seeds 300]
+    python -m scripts.prove.traces pyodide [--seeds 30]
+
+In place of another checkout, `pyodide` is this one in WebAssembly, where npm can bring that (interop/pyodide).
 
 A change that only moves code gives the same trace for every seed: of networks in three wire layouts, of networks of
 the Reactive Streams protocol, and the same actions of a node for every program of the fuzzer's corpus. One line for
@@ -18,7 +21,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -28,6 +31,7 @@ from zlib import crc32
 ROOT = Path(__file__).resolve().parents[2]
 LAYOUTS = ("DRAFT_2", "GO_2026", "RUST_2026")
 KINDS = (*LAYOUTS, "reactive", "corpus")
+CPYTHON, PYODIDE = (sys.executable,), ("node", str(ROOT / "interop" / "pyodide" / "python.mjs"))
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 Traces = dict[str, tuple[int, int]]
@@ -85,9 +89,9 @@ def traces(kind: str, seeds: int) -> Traces:
     return simulated(partial(SimNet, revision=Revision[kind]), seeds)
 
 
-def of(checkout: Path, kind: str, seeds: int) -> Traces:
+def of(checkout: Path, kind: str, seeds: int, python: Sequence[str]) -> Traces:
     """Traces of this kind in a checkout, from a process that imports its packages."""
-    command = [sys.executable, str(Path(__file__).resolve()), str(checkout), "--one", kind, "--seeds", str(seeds)]
+    command = [*python, str(Path(__file__).resolve()), str(checkout), "--one", kind, "--seeds", str(seeds)]
     paths = {"PYTHONPATH": os.pathsep.join(map(str, (checkout, checkout / "transports"))), "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **paths})
     if done.returncode:
@@ -97,7 +101,7 @@ def of(checkout: Path, kind: str, seeds: int) -> Traces:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("other", type=Path, help="checkout to compare with")
+    parser.add_argument("other", type=Path, help="checkout to compare with, or pyodide")
     parser.add_argument("--seeds", type=int, default=300, help="of each kind (default: 300)")
     parser.add_argument("--handled", action="store_true", help="compare what was handled, not the traces")
     parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
@@ -105,17 +109,26 @@ def main() -> int:
     if options.one:
         print(json.dumps(traces(options.one, options.seeds)))
         return 0
+    from interop.pyodide import installed  # not in a process that makes traces, which another checkout may be
+
+    kinds: Sequence[str] = KINDS
+    there: tuple[Path, Sequence[str]] = (options.other.resolve(), CPYTHON)
+    if str(options.other) == "pyodide":
+        if lacking := installed.pyodide():
+            raise SystemExit(lacking)
+        kinds, there = KINDS[:-1], (ROOT, PYODIDE)
+        print("left out: corpus, as it shows sets in the order of their hashes, which have 32 bits there")
     print(f"{'traces':<10} {'equal':>11} {'handled':>11}")
     status = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         both = {
-            kind: [pool.submit(of, where, kind, options.seeds) for where in (ROOT, options.other.resolve())]
-            for kind in KINDS
+            kind: [pool.submit(of, where, kind, options.seeds, python) for where, python in ((ROOT, CPYTHON), there)]
+            for kind in kinds
         }
         for kind, (ours, theirs) in both.items():
-            here, there = ours.result(), theirs.result()
-            differ = [name for name in here if here[name][0] != there.get(name, (None,))[0]]
-            unlike = [name for name in here if here[name][1] != there.get(name, (None, None))[1]]
+            here, other = ours.result(), theirs.result()
+            differ = [name for name in here if here[name][0] != other.get(name, (None,))[0]]
+            unlike = [name for name in here if here[name][1] != other.get(name, (None, None))[1]]
             asked = unlike if options.handled else differ
             equal, same = (f"{len(here) - len(names)}/{len(here)}" for names in (differ, unlike))
             print(f"{kind:<10} {equal:>11} {same:>11}   {' '.join(asked[:8])}".rstrip(), flush=True)
