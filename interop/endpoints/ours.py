@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tolliver._options.instance import TLS, InstanceOptions, Remote
-from tolliver._options.streams import StreamsOptions
 
 from interop.endpoints.contract import Given, digest
 from tests.adapters.facade import Facade, World, deadline, until
 from tests.adapters.kinds import make_world
-from tests.adapters.streams import StreamsFacade
 from tolliver_proto import Delivery, Revision, Subscription
 from tolliver_proto.layouts import LAYOUTS, Dialect
 
@@ -63,6 +61,10 @@ def messages(given: Given, world: World) -> None:
 
 
 def streams(given: Given, world: World) -> None:
+    from tolliver._options.streams import StreamsOptions  # half of what a start costs, which kills pay again and again
+
+    from tests.adapters.streams import StreamsFacade
+
     def elements(_name: str) -> Iterator[bytes]:
         return iter(given.elements())
 

@@ -7,6 +7,7 @@
          500 examples
     V18  TLS that must not work
     V22  a peer that behaves as the Go program does
+    pyodide  the core, and a node, in WebAssembly
 
 Exit status 1 if a test fails.
 """
@@ -59,11 +60,20 @@ ROWS = {
     ),
     "V4": Row(
         ("",),
-        ("-m", "thorough or (hypothesis and not loops and not tck)", "--hypothesis-profile=thorough"),
+        (
+            *("-m", "thorough or (hypothesis and not loops and not tck)", "--hypothesis-profile=thorough"),
+            "--ignore=tests/interop/test_pyodide.py",  # a row of its own
+        ),
         "{passed} properties, tests of tests, of lists and of ways to Spark | {outcome}",
     ),
     "V18": Row(
         ("adapters/test_tls_matrix.py",), (), "{ran:,} cells | {share:.4g} % right error class, {skipped} skipped"
+    ),
+    "pyodide": Row(
+        ("interop/test_pyodide.py",),
+        ("-m", "thorough"),
+        "{tests of the core in WebAssembly:,} tests of the core, {tests of the core left out there} left out by name, "
+        "{traces equal in WebAssembly} traces | {outcome}, {skipped} skipped",
     ),
     "V22": Row(
         ("adapters/test_gopeer.py", "adapters/test_gopeer_double.py"),

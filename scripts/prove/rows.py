@@ -273,6 +273,19 @@ ROWS = (
         full=("python -m scripts.prove.kills foreign 600", "python -m scripts.prove.simulate --revision GO_2026 10000"),
     ),
     Row(
+        "matrix",
+        "Each peer with each: four adapters, JavaScript, WebAssembly, doubles of Go and Rust (docs/interop.md)",
+        "every ordered pair in five scenarios, 0 failed",
+        ("python -m interop.matrix",),
+        full=("python -m interop.matrix --kills 50",),
+    ),
+    Row(
+        "pyodide",
+        "The core in WebAssembly: its tests, its traces, and a node over the TLS sockets of Node.js",
+        "the tests that `make core` watches, 20 seeds of 4 kinds, both roles",
+        ("python -m scripts.prove.counted pyodide",),
+    ),
+    Row(
         "dissector",
         "Wireshark's dissector reads anything, in every layout",
         "100,000 hostile inputs, no error of the script",
