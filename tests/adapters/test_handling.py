@@ -91,6 +91,27 @@ def test_an_iterator_that_is_held_and_not_read_is_stuck(nodes: Nodes, in_runs: b
 
 
 @EVERY_LOOP
+@pytest.mark.parametrize("taken", [0, 1], ids=["never read", "read once"])
+def test_an_iterator_that_nobody_reads_is_stuck(nodes: Nodes, taken: int) -> None:
+    """Nothing of it is in hand: what waits for it has the credit."""
+    with nodes.pair(left=AGAIN, right={**SOON, **FEW}) as (left, right, inbox):
+        right.subscribe("stays")
+        with right.messages("stays", subscribe=False) as messages:
+            seen = set()
+            if taken:
+                subscribed(left, 2)
+                left.send("stays", "", b"first")
+                next(messages).ack()
+            _stays(nodes, left, right, inbox, "an iterator for 'stays' '' has not taken message")
+            while len(seen) < 12:
+                one = next(messages)
+                one.ack()
+                seen.add(one.body)
+            until(lambda: not left.stats()["pending"], "what was let go")
+            assert right.stats()["stuck_handlers"] == 0
+
+
+@EVERY_LOOP
 def test_a_responder_is_stuck_where_each_of_its_places_is_taken(nodes: Nodes) -> None:
     """One slow request of several is not: a handler that begins later is stuck before."""
     with nodes.pair(channels=(), right=SOON) as (left, right, _):

@@ -572,6 +572,16 @@ class Node:
         """
         return self._credit.end(handler, deliveries, now)
 
+    def leave(self, handler: Handler, delivery: Delivery, now: float | None = None) -> bool:
+        """Records that this delivery waits for an iterator that has nothing in hand and takes nothing: it is stuck
+        after as long as one that does not end (D-9). Returns True if `next_timeout` may have changed."""
+        return self._credit.leave(handler, delivery, now)
+
+    def take_up(self, handler: Handler, now: float | None = None) -> bool:
+        """Records that the iterator takes what waits for it again, after `leave`. Returns True if `next_timeout` may
+        have changed."""
+        return self._credit.take_up(handler, now)
+
     def hand_out_once(self, handler: Handler) -> None:
         """Gives this handler no copy of a message it holds, even where `handling_timeout` is 0; ends with
         `unregister`."""

@@ -443,6 +443,48 @@ def test_what_is_exhausted_later_is_asked_back_from_the_stuck() -> None:
     assert len(deliveries(play.call("acknowledge", deliveries(actions)))) == 5
 
 
+def test_what_waits_for_an_iterator_that_nobody_reads_goes_back() -> None:
+    """D-9: it has nothing in hand, and what waits for it has the credit of the peer's other channels."""
+    play = subscriber("c", "other", policy=FAST, limits=Limits(inbox_messages=2))
+    wire = play.peer()
+    given = deliveries(wire.send(message(1), message(2)))
+    assert play.call("leave", "c", given[0]) == []
+    assert deliveries(wire.send(message(3, "other"))) == []
+    assert play.wait(0.9) == []
+    actions = play.wait(0.1)
+    [text] = told(actions, NoticeKind.HANDLER_STUCK)
+    assert text.startswith("c has not taken message 1 of 'c' 'k' for 1 s. Until it goes on")
+    assert [(one.handler, one.peer) for one in every(actions, TakeBack)] == [("c", LOW)]
+    assert bodies(play.call("let_go", given)) == [b"3"]
+    assert play.node.stats()["stuck_handlers"] == 1
+    assert bodies(wire.send(message(1))) == [], "it is let go again"
+    play.call("take_up", "c")
+    assert play.node.stats()["stuck_handlers"] == 0
+    [again] = deliveries(wire.send(message(1)))
+    assert again.attempt == 1
+    play.wait(2.0)
+    assert inside(play.node).credit._calls == {}
+
+
+def test_an_iterator_that_is_read_in_time_is_not_stuck() -> None:
+    play = subscriber(policy=FAST)
+    wire = play.peer()
+    [given] = deliveries(wire.send(message(1)))
+    play.call("take_up", "c")
+    for _ in range(5):
+        play.call("leave", "c", given)
+        assert play.wait(0.7) == []
+        play.call("take_up", "c")
+    play.wait(1.0)
+    assert inside(play.node).credit._calls == {}
+    unwatched = subscriber(policy=Policy(stuck_after=None))
+    [given] = deliveries(unwatched.peer().send(message(1)))
+    unwatched.call("leave", "c", given)
+    assert told(unwatched.wait(100.0), NoticeKind.HANDLER_STUCK) == []
+    unwatched.call("take_up", "c")
+    assert inside(unwatched.node).credit._calls == {}
+
+
 def test_reading_goes_on_at_once_where_a_stuck_handler_has_all_of_the_credit() -> None:
     play = subscriber("c", "other", policy=FAST, limits=Limits(inbox_messages=2))
     wire = play.peer()

@@ -6,6 +6,7 @@ its own, counted over all senders (P-24).
 
 Stuck calls: a handler whose oldest call lasts longer than `Policy.stuck_after` is stuck. Its deliveries then take no
 credit, and new messages for it are neither handed out nor acknowledged, so that reading goes on for the other handlers.
+So is an iterator that has nothing in hand and leaves what waits for it for so long; what waits goes back.
 
 Copies: a copy of a message that a handler holds waits and shares the answer, until the call has lasted for
 `Policy.handling_timeout` (T-48).
@@ -26,16 +27,19 @@ from .inbox import Bound, Inbox, key_of
 class Calls:
     """Running calls of one handler by start time, oldest first."""
 
-    __slots__ = ("armed", "begun", "stuck")
+    __slots__ = ("armed", "begun", "left", "stuck")
 
     def __init__(self) -> None:
         self.begun: dict[Delivery, float] = {}
+        self.left: tuple[Delivery, float] | None = None  # the first that waits and is not taken, and since when
         self.stuck = False  # the oldest call has lasted too long
         self.armed = False  # a timer is set to check the calls
 
     def oldest(self) -> tuple[Delivery, float] | None:
-        """The delivery of the oldest call, and its start in seconds of the node's clock; None without a call."""
-        return next(iter(self.begun.items()), None)
+        """The delivery of the oldest call, or the one that is not taken, and its start in seconds of the node's clock;
+        None without either.
+        """
+        return self.left or next(iter(self.begun.items()), None)
 
 
 class Credit:
@@ -61,13 +65,38 @@ class Credit:
         """Records that the handler works on these deliveries from now on. Returns True if `next_timeout` may have
         changed."""
         self._context.tick(now)
-        calls = self._calls.get(handler)
-        if calls is None:
-            calls = self._calls[handler] = Calls()
+        calls = self._calls_of(handler)
         for delivery in deliveries:
             calls.begun[delivery] = self._context.now
             if calls.stuck:
                 self.inbox_of(delivery).set_exempt(delivery, True)
+        return self._arm(handler, calls)
+
+    def leave(self, handler: Handler, delivery: Delivery, now: float | None = None) -> bool:
+        """Records that this delivery waits for the handler, which has nothing in hand and takes nothing. Returns True
+        if `next_timeout` may have changed."""
+        self._context.tick(now)
+        calls = self._calls_of(handler)
+        calls.left = (delivery, self._context.now)
+        return self._arm(handler, calls)
+
+    def take_up(self, handler: Handler, now: float | None = None) -> bool:
+        """Records that the handler takes what waits for it again. Returns True if `next_timeout` may have changed."""
+        self._context.tick(now)
+        calls = self._calls.get(handler)
+        if calls is None:
+            return False
+        calls.left = None
+        return self._look_again(handler, calls)
+
+    def _calls_of(self, handler: Handler) -> Calls:
+        calls = self._calls.get(handler)
+        if calls is None:
+            calls = self._calls[handler] = Calls()
+        return calls
+
+    def _arm(self, handler: Handler, calls: Calls) -> bool:
+        """Sets a timer to check the calls; returns True if there was none."""
         if calls.armed or self._policy.stuck_after is None:
             return False
         calls.armed = True
@@ -85,18 +114,24 @@ class Credit:
             calls.begun.pop(delivery, None)
             if calls.stuck:
                 self.inbox_of(delivery).set_exempt(delivery, self._is_with_stuck(delivery))
+        return self._look_again(handler, calls)
+
+    def _look_again(self, handler: Handler, calls: Calls) -> bool:
+        """Looks whether a stuck handler goes on, and forgets one without calls; returns True if it was stuck, and is
+        not any more.
+        """
         if calls.stuck:
             assert self._policy.stuck_after is not None
             self._look_at_calls(handler, calls, self._policy.stuck_after)
             self._exhaust_all()
             return not calls.stuck
-        if not (calls.begun or calls.armed):
+        if calls.oldest() is None and not calls.armed:
             del self._calls[handler]
         return False
 
     def _on_calls_timeout(self, handler: Handler) -> None:
         calls = self._calls[handler]
-        if calls.begun:
+        if calls.oldest() is not None:
             assert self._policy.stuck_after is not None
             self._look_at_calls(handler, calls, self._policy.stuck_after)
         else:
@@ -122,12 +157,15 @@ class Credit:
             self.inbox_of(delivery).set_exempt(delivery, self._is_with_stuck(delivery))
         if not stuck:
             return
-        delivery, _ = next(iter(calls.begun.items()))
+        oldest = calls.oldest()
+        assert oldest is not None
+        delivery, _ = oldest
+        what, end = ("has been at", "it ends") if calls.left is None else ("has not taken", "it goes on")
         self._context.notice(
             NoticeKind.HANDLER_STUCK,
             delivery.peer_id,
-            f"{handler!s:.200} has been at message {delivery.message_id} of {delivery.channel!r:.100} "
-            f"{delivery.key!r:.100} for {self._policy.stuck_after:g} s. Until it ends, what comes for it is not "
+            f"{handler!s:.200} {what} message {delivery.message_id} of {delivery.channel!r:.100} "
+            f"{delivery.key!r:.100} for {self._policy.stuck_after:g} s. Until {end}, what comes for it is not "
             "acknowledged and comes again, and what comes for others goes on (D-9)",
         )
         for peer in self._peers.values():

@@ -150,6 +150,14 @@ class NodeDriver(Driver):
         if self.node.end(mailbox, originals(deliveries), time.monotonic()):
             self._world.wake()
 
+    def leave(self, mailbox: Mailbox, delivery: Delivery) -> None:
+        if self.node.leave(mailbox, originals((delivery,))[0], time.monotonic()):
+            self._world.wake()
+
+    def take_up(self, mailbox: Mailbox) -> None:
+        if self.node.take_up(mailbox, time.monotonic()):
+            self._world.wake()
+
     def _take_back(self, action: TakeBack) -> None:
         cast(Mailbox, action.handler).take_back(action.peer)
 

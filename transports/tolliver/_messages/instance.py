@@ -97,6 +97,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     node: Node
     begin: Callable[[Mailbox, Sequence[Delivery]], None]
     end: Callable[[Mailbox, Sequence[Delivery]], None]
+    leave: Callable[[Mailbox, Delivery], None]
+    take_up: Callable[[Mailbox], None]
     settle: Callable[[Sequence[Delivery], Verdict], None]
     _driver: NodeDriver
     _store: SQLiteStore
@@ -463,6 +465,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self._store.sync_seconds,
         )
         self.begin, self.end, self.settle = self._driver.begin, self._driver.end, self._driver.settle
+        self.leave, self.take_up = self._driver.leave, self._driver.take_up
         self._watch_certificate()
         if is_in_memory(self.options.database):
             logs.store.warning(

@@ -114,6 +114,14 @@ class Core(Protocol):
         """Reports that the handler has finished with these deliveries, settled or not."""
 
     @property
+    def leave(self) -> Callable[[Mailbox, Delivery], None]:
+        """Reports that this delivery waits for an iterator that has nothing in hand and takes nothing (D-9)."""
+
+    @property
+    def take_up(self) -> Callable[[Mailbox], None]:
+        """Reports that the iterator takes what waits for it again."""
+
+    @property
     def settle(self) -> Callable[[Sequence[Delivery], Verdict], None]:
         """Reports the verdict on these deliveries."""
 
@@ -216,6 +224,7 @@ class Mailbox:
         self._gathers = False  # True while verdicts are collected until the end of the turn
         self._well: list[Delivery] = []  # acknowledged, to be reported
         self._begun: list[Delivery] = []  # and not told
+        self._left = False  # the node knows that messages wait and nobody takes one
 
     def open(self) -> None:
         """Start receiving. Waiting messages are delivered within this call, so the consumer must be ready."""
@@ -238,6 +247,7 @@ class Mailbox:
             one.settler = self
         self._counts.queued += len(deliveries)
         self._waiting.setdefault(deliveries[0].peer_id, deque()).append(deliveries)
+        self._look_at_reader()
         self.wakeup.set()
 
     # Handing out.
@@ -254,6 +264,8 @@ class Mailbox:
 
         `run`: the consumer goes on with the others that came together at once, so they are noted together (T-47).
         """
+        if self._left:
+            self._take_up()
         if self._places is None:
             if not self._next:
                 if not self._waiting:
@@ -286,6 +298,8 @@ class Mailbox:
 
     def take_run(self) -> Run | None:
         """Hand out the next run, all of it reported as being processed from now on. None if there is none."""
+        if self._left:
+            self._take_up()
         if not self._waiting:
             return None
         deliveries = self._take_waiting()
@@ -361,7 +375,21 @@ class Mailbox:
         self._timed = Timed.NONE
         self._notes = None
         with self.core.lock:
+            if self._left:
+                self._take_up()
             self.core.node.hand_out_once(self)
+
+    def _look_at_reader(self) -> None:
+        """Report to the node that messages wait for an iterator that has nothing in hand. Calls take by themselves."""
+        is_read = self._out or self._left or self._timed is not Timed.EACH or not self.policy.ends_by_settling
+        if is_read or not (self._next or self._waiting):
+            return
+        self._left = True
+        self.core.leave(self, self._next[0] if self._next else next(iter(self._waiting.values()))[0][0])
+
+    def _take_up(self) -> None:
+        self._left = False
+        self.core.take_up(self)
 
     def begin(self, deliveries: Sequence[Delivery]) -> None:
         """Note that the handler processes these deliveries from now on."""
@@ -400,6 +428,7 @@ class Mailbox:
             elif fresh:
                 self.tell()
                 self._say(fresh, verdict)
+                self._look_at_reader()
 
     def _gather(self) -> bool:
         """Collect verdicts from now to the end of this turn of the loop. False if no end of turn is scheduled yet."""
@@ -419,6 +448,7 @@ class Mailbox:
         begun, self._begun = [one for one in self._begun if one in self._out], []
         if begun and self._timed is Timed.EACH:  # False after `be_patient`
             self.core.begin(self, begun)
+        self._look_at_reader()
 
     def _say(self, deliveries: Sequence[Delivery], verdict: Verdict) -> None:
         if not deliveries:
@@ -493,5 +523,7 @@ class Mailbox:
             left = self._take_out(lambda _one: True)
             self._say(out, False)
             self._say(left, None if self.policy.lets_go else False)
+            if self._left:
+                self._take_up()
             self._counts.handlers -= 1
             self.wakeup.set()
