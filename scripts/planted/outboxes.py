@@ -89,7 +89,7 @@ BUGS = (
         """
         room -= len(data)
         done = [(message.seq, message.seq) for message in run]
-        self._commits.batch.removals.append(RemoveDeliveries(peer.uuid, done))
+        self._commits.batch.put_away.append(RemoveDeliveries(peer.uuid, done))
         """,
         ("tests/node/test_promises.py::test_i3_only_that_peers_ack_of_that_id_removes",),
     ),

@@ -1045,7 +1045,15 @@ _SENDING = (
         "T-50",
         BOTH,
         "It forgets a message when the message is sent, not when it is acknowledged.",
-        *known("delivery row removed when sent instead of when acked"),
+        Edit(
+            _TRANSMISSION,
+            "pump",
+            "room -= len(data)",
+            """
+            room -= len(data)
+            self.settle(link, {one.wire_id: window.acked(one.wire_id) for one in run})
+            """,
+        ),
     ),
     _fault(
         "away-is-forgotten",
