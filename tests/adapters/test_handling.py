@@ -97,7 +97,7 @@ def test_an_iterator_that_nobody_reads_is_stuck(nodes: Nodes, taken: int) -> Non
     with nodes.pair(left=AGAIN, right={**SOON, **FEW}) as (left, right, inbox):
         right.subscribe("stays")
         with right.messages("stays", subscribe=False) as messages:
-            seen = set()
+            seen: set[bytes] = set()
             if taken:
                 subscribed(left, 2)
                 left.send("stays", "", b"first")
