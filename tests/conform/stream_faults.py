@@ -31,7 +31,7 @@ _AS_PUBLISHER = (
             _PUBLISHER,
             "Publisher.demand",
             "return stream.demand if stream else 0",
-            "return stream.demand + (not stream.heads or stream.demand > 0) if stream else 0",
+            "return max(0, stream.demand + (stream.demand > 0)) if stream else 0",
         ),
         Edit(_PUBLISHER, "_check_allowed", "count > stream.demand", "count > stream.demand + 1"),
     ),
