@@ -7,14 +7,14 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from . import deliveries, frames, handshakes, lists, streams
+from . import deliveries, frames, handshakes, lists, stream_edges, streams
 from .cases import Case, Failed, Place, Result, Role, Skipped, Verdict
 from .flow import Streams
 from .kit import Kit, Session, Setup
 from .talk import Messages
 
 MESSAGES: Sequence[Case[Messages]] = handshakes.CASES + frames.CASES + lists.CASES + deliveries.CASES
-STREAMS: Sequence[Case[Streams]] = streams.CASES
+STREAMS: Sequence[Case[Streams]] = streams.CASES + stream_edges.CASES
 
 
 def run(cases: Sequence[Case[Any]], setup: Setup, make: Callable[[Kit, Role], Session[Any]]) -> Iterator[Result]:
