@@ -58,9 +58,17 @@ BUGS = (
         "a hold never ends",
         "tolliver_proto/_node/lists/peers.py",
         "_give_up_held",
-        "self._commits.searches.begin(peer.uuid, take, lambda _error: None)",
+        "self._commits.searches.begin(peer.uuid, take, done)",
         "",
         ("tests/node/lists/test_holds.py",),
+    ),
+    Bug(
+        "a subscribe in the same piece of bytes keeps what an unsubscribe gave up",
+        "tolliver_proto/_node/lists/peers.py",
+        "must_wait",
+        '"" in channels | others or not channels.isdisjoint(others)',
+        "False",
+        ("tests/node/lists/test_holds.py::test_an_unsubscribe_ends_it_also_where_a_subscribe_follows",),
     ),
     Bug(
         "own subscriptions are not stored",
