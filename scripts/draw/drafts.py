@@ -13,17 +13,21 @@ from scripts.pages import ROOT, with_parts
 PAGE = ROOT / "docs" / "drafts.md"
 MOST_PLACES = 2
 _ROOMS = ("_wire", "reactive", "_node", "_patterns", "_common", "tolliver/")
-_BESIDE = ("/_testing/", "/_cli/", "/spark/", "_proto/_common/errors.py", "_node/actions.py", "_node/numbers.py")
+_CORE = "tolliver_proto/"
+_BESIDE = ("/_testing/", "/_cli/", "/_conform/", "/spark/", "_common/errors.py", "_node/actions.py", "_node/numbers.py")
 """Simulators, tools, and lists of names: they say a ruling, and carry none out."""
 
 
 def places(rulings: Sequence[str]) -> list[Place]:
     """Code that carries out these rulings, the closest first: functions that cite the first of them and most others,
-    from the core up, of files that cite the first often; where there is none, classes and modules.
+    from the core up, of files that cite the first often; where there is none, classes and modules. Adapters count only
+    where the core cites none of these rulings.
     """
     votes: Counter[Place] = Counter()
     for ruling in rulings:
         votes.update(one for one in citations().get(ruling, ()) if not any(part in one.file for part in _BESIDE))
+    if any(one.file.startswith(_CORE) for one in votes):
+        votes = Counter({one: count for one, count in votes.items() if one.file.startswith(_CORE)})
     first = citations().get(rulings[0], ()) if rulings else ()
     files = Counter(one.file for one in first)
 
