@@ -409,6 +409,59 @@ def test_of_two_rows_with_a_key_the_newer_one_counts() -> None:
     assert told(later.keyed()) == (True, "waiting", None)
 
 
+def test_a_key_that_is_released_is_free_at_once_and_off_the_disk() -> None:
+    play, wire = subscribed_play()
+    for name in ("2", "1", "3"):
+        play.keyed(name.encode(), name)
+    play.keys.release([("c", "1"), ("c", "2"), ("d", "3"), ("c", "1")])
+    play.run()
+    assert not play.keyed(b"again", "1").repeats
+    assert play.keyed(b"not again", "3").repeats
+    assert heard(wire) == [b"2", b"1", b"3", b"again"]
+    play.check()
+    assert play.notes() == 2
+    assert play.restart().keyed(b"not again", "3").repeats
+
+
+def test_a_key_whose_commit_is_outstanding_is_not_released() -> None:
+    play, wire = subscribed_play()
+    play.hold_commits = True
+    play.keyed(b"1", "1")
+    play.keys.release([("c", "1")])
+    play.hold_commits = False
+    play.finish()
+    assert play.keyed(b"2", "1").repeats
+    assert heard(wire) == [b"1"]
+    play.check()
+
+
+def test_the_key_of_a_message_that_was_given_up_is_released() -> None:
+    play = Play(policy=Policy(quota_policy=QuotaPolicy.DROP_OLDEST), limits=Limits(outbox_messages=1))
+    play.peer(LOW, ("c", "")).lose()
+    play.keyed(b"1")
+    play.hold_commits = True
+    play.send("c", "", b"2")
+    play.keys.release([("c", "k")])  # it is on its way to another keeper, and stays
+    play.hold_commits = False
+    while play.held:
+        play.finish()
+    assert told(play.keyed()) == (True, "given_up", "dropped_oldest")
+    play.keys.release([("c", "k")])
+    play.run()
+    play.check()
+    assert (play.notes(), play.node.stats().message_keys) == (0, 0)
+
+
+@pytest.mark.parametrize("limits", [Limits(max_message_keys=4), Limits(max_message_key_bytes=8)])
+def test_half_of_the_keys_is_told(limits: Limits) -> None:
+    play, _ = subscribed_play(limits=limits)
+    found = []
+    for name in "123":
+        play.keyed(b"", name)
+        found.append(play.keys.is_half_full)
+    assert found == [False, False, True]
+
+
 def test_a_key_is_not_forgotten_while_it_goes_to_another_keeper() -> None:
     play = Play(policy=Policy(quota_policy=QuotaPolicy.DROP_OLDEST), limits=Limits(outbox_messages=1))
     play.peer(LOW, ("c", "")).lose()

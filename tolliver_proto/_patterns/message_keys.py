@@ -20,9 +20,10 @@ state in a body, which would have to be read at the opening, and written at each
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from uuid import UUID
 
 from .._common.arguments import check_type
@@ -195,6 +196,27 @@ class MessageKeys(Pattern):
         send = self._begin(channel, message_key, size, now)
         send.again = partial(self._node.use(Queues).put_many, channel, [(key, body)], receipt=send)
         return self._do(send)
+
+    def release(self, names: Iterable[Name]) -> None:
+        """Forgets these keys, as (channel, message key), before their time: of messages that nobody sends again. Those
+        whose commit is outstanding stay.
+        """
+        gone = defaultdict[UndeliveredReason | None, list[Note]](list)
+        leaving = self._kernel.owner(KEEPERS[None]).outbox.leaving
+        for name in names:
+            note = self._notes.get(name)
+            if note is not None and note.is_durable and note.row not in leaving:
+                gone[note.reason].append(note)
+                self._leave(note)
+        for reason, notes in gone.items():
+            ids = {note.row: note.wire_id for note in sorted(notes, key=attrgetter("row"))}
+            self._kernel.withdraw(self._kernel.owner(KEEPERS[reason]), ids, sum(note.size for note in notes))
+
+    @property
+    def is_half_full(self) -> bool:
+        """True if half of what the limits allow is remembered."""
+        count, size, limits = len(self._notes), self._bytes, self._limits
+        return 2 * count > limits.max_message_keys or 2 * size > limits.max_message_key_bytes
 
     def _begin(self, channel: str, message_key: str, size: int, now: float | None) -> KeyedSend:
         self._kernel.tick(now)
