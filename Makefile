@@ -52,6 +52,13 @@ tshark: | java browser
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends tshark >/dev/null; } \
 	  || echo "No tshark was found to run the Wireshark dissector: on Debian, apt-get install tshark. All else is tested."
 
+# PostgreSQL, for the tests of outboxes and inboxes, which start one of their own. The tests skip it if it is missing.
+.PHONY: postgresql
+postgresql: | java browser tshark
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && exit 0; \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null; } \
+	  || echo "No PostgreSQL was found to keep outboxes and inboxes in: on Debian, apt-get install postgresql. All else is tested."
+
 # The demo leaves its files in ./demo, which the next one empties. It needs less than the tests do.
 demo: $(VENV)/.demo java
 	$(BIN)/python -m examples.demo --directory demo
@@ -63,7 +70,7 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.pip
 # Four to six minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says
 # at its end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck`, `make thorough`.
 test:
-	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark postgresql
 	@$(MAKE) --no-print-directory --jobs=3 --keep-going --output-sync=target suite core check
 
 # At most a minute on two cores, without network and Java: between two edits, not instead of `make test`. The core's tests but

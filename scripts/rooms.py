@@ -72,11 +72,14 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (
         Room("tolliver._options", "options of instances and streams, checked before anything is opened"),
         Room("tolliver._store", "the durable store: one SQLite file, its lock, its checksums"),
+        Room("tolliver._boxes", "tables in a program's own database: what was handled, what is to be sent"),
         Room("tolliver.codecs", "door: typed values as bodies of messages and elements of streams"),
     ),
     (
         Room("tolliver._tls", "TLS policy, TLS without I/O, and the reading of certificates"),
         Room("tolliver.certs", "door: a private CA and certificates in PEM files"),
+        Room("tolliver.inbox", "door: effects in a program's own database, once for each message"),
+        Room("tolliver.outbox", "door: messages put in a program's own transaction"),
         Room("tolliver.sqlite", "door: the store, for programs that drive a node without an adapter"),
     ),
     (Room("tolliver._driver", "adapter code common to both protocols and all loops"),),

@@ -18,6 +18,7 @@ SEED = "10"  # its first ten kills have every trouble between them
 KILLS = int(os.environ.get("TOLLIVER_KILLS", "10"))
 WORK_KILLS = 20
 FOREIGN_KILLS = 3
+BANK_KILLS = 5
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
@@ -77,3 +78,12 @@ def test_nothing_is_lost_between_us_and_another_program(tmp_path: Path, seed: in
     result = json.loads(done.stdout)
     assert not result["failed"], (result, done.stderr)
     assert result["messages"] > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
+@pytest.mark.parametrize("without", [(), ("without",)], ids=["with both boxes", "without the inbox"])
+def test_transfers_between_two_banks_have_their_effect_once(without: tuple[str, ...], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.bank_kills", *without, str(tmp_path), str(BANK_KILLS), SEED]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
+    result = json.loads(done.stdout)
+    assert not result["failed"], (result, done.stderr)

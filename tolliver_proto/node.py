@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ._common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from tolliver_proto._common.arguments import check_count, check_timeout, check_type, listed
+    from tolliver_proto._common.arguments import check_count, check_seconds, check_timeout, check_type, listed
     from tolliver_proto._common.certificate_watch import CertificateExpires
     from tolliver_proto._common.counters import Snapshot, counter, gauge
     from tolliver_proto._common.derived_ids import is_derive_prefix, is_derived
@@ -48,7 +48,7 @@ else:
         __name__,
         globals(),
         {
-            "tolliver_proto._common.arguments": "check_count, check_timeout, check_type, listed",
+            "tolliver_proto._common.arguments": "check_count, check_seconds, check_timeout, check_type, listed",
             "tolliver_proto._common.certificate_watch": "CertificateExpires",
             "tolliver_proto._common.counters": "Snapshot, counter, gauge",
             "tolliver_proto._common.derived_ids": "is_derive_prefix, is_derived",
@@ -120,6 +120,7 @@ __all__ = [
     "ValueList",
     "Verdict",
     "check_count",
+    "check_seconds",
     "check_timeout",
     "check_type",
     "counter",

@@ -1,9 +1,11 @@
 """Kills of real processes by SIGKILL, and losses counted.
 
-    python -m scripts.prove.kills messages|work|foreign|poison|ctrl-c [KILLS] [--seed N]
+    python -m scripts.prove.kills messages|work|banks|doubles|foreign|poison|ctrl-c [KILLS] [--seed N]
 
     messages  V7       a sender and a receiver, also in opening and close; restarts, copies, new disks    10,000
     work      work     workers of a queue and their producer                                          1,000
+    banks     banks    two banks with an outbox and an inbox in their own databases                10,000
+    doubles   doubles  the same without `inbox.once`: the rounds must show doubles                     10
     foreign   foreign  an instance and doubles of other programs, Go and Rust of 2026                   600
     poison    poison   messages whose handlers end the process, on each adapter                        1,000
     ctrl-c    ctrl-c   SIGINT in a call of a program on threads, which catches it and goes on; 33 calls   99,000
@@ -24,9 +26,11 @@ Of poison: each message whose handler ends the process is a dead letter after fi
 handled.
 
 Of work: each job for which `put` returned is done, and the queue drains. A job that a worker had when it was killed may
-be done twice. Of the others: nothing is lost where acks exist, nothing of Rust's comes twice, no program dies by
-itself but Go, and each recording can be read in the layout that it names. After a Ctrl-C messages arrive, requests are
-answered, jobs are done, elements come, and what was being opened or closed can be opened.
+be done twice. Of banks: each transfer that was committed has its effect once, one that was rolled back has none, and
+the accounts have together what they began with. Of the others: nothing is lost where acks exist, nothing of Rust's
+comes twice, no program dies by itself but Go, and each recording can be read in the layout that it names. After a
+Ctrl-C messages arrive, requests are answered, jobs are done, elements come, and what was being opened or closed can be
+opened.
 """
 
 from __future__ import annotations
@@ -81,6 +85,21 @@ KINDS = {
         0,
         "work | {workers} workers and {producers} producers killed | {jobs} jobs, {lost} lost, {unexpected} "
         "unexpected, {twice} done twice, {failed} rounds bad",
+    ),
+    "banks": Kind(
+        "tests.bank_kills",
+        40,
+        10_000,
+        0,
+        "banks | {kills:,} kills, {postgres} banks on PostgreSQL | {messages:,} transfers, {lost} lost, {twice} twice, "
+        "{unexpected} sent after a rollback, {missing} missing in the accounts",
+    ),
+    "doubles": Kind(
+        "tests.bank_kills without",
+        10,
+        10,
+        0,
+        "doubles | {kills} kills of banks without inbox.once | {messages:,} transfers, {twice} twice",
     ),
     "foreign": Kind(
         "tests.foreign_kills",

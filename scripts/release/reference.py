@@ -24,7 +24,15 @@ from scripts.release.api import PACKAGES, SEARCH, loaded
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = (
     *("tolliver", "tolliver.anyio", "tolliver.twisted", "tolliver.blocking", "tolliver.events", "tolliver.codecs"),
-    *("tolliver.certs", "tolliver.derived", "tolliver.reactive", "tolliver.sqlite", "tolliver.spark"),
+    *(
+        "tolliver.certs",
+        "tolliver.derived",
+        "tolliver.inbox",
+        "tolliver.outbox",
+        "tolliver.reactive",
+        "tolliver.sqlite",
+        "tolliver.spark",
+    ),
     *("tolliver.staging", "tolliver.status", "tolliver.prometheus", "tolliver.otel", "tolliver.testing"),
     *(
         "tolliver_proto",

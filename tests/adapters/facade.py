@@ -328,6 +328,9 @@ class Facade(Opened):
 
     # Calls that Python adds.
 
+    def relay(self, outbox: Any) -> Any:
+        return self._call("relay", outbox)
+
     def messages(self, channel: str, key: str = "", **options: Any) -> Items:
         return Items(self.world, self._call("messages", channel, key, **options))
 

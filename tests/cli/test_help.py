@@ -39,7 +39,14 @@ def commands() -> dict[str, Any]:
 
 
 COMMANDS = commands()
-SCRIPTS = {"completion", "config example", "config schema", "letters export"}  # their output is a file
+SCRIPTS = {
+    "completion",
+    "config example",
+    "config schema",
+    "letters export",
+    "outbox-table",
+    "inbox-table",
+}  # their output is a file
 
 
 @pytest.mark.parametrize("typed", COMMANDS)

@@ -21,12 +21,13 @@ SAID = {
     "on_threads": "done: 10 jobs",
     "on_trio": "alice has nothing left to send",
     "on_twisted": "alice asks for [1, 3] and bob answers 0.3333333333333333",
+    "two_banks": "400 transfers, each once: 2000000 in both accounts",
     "over_tls": "bob has ended a connection in order",
     "own_loop": "CLIENT Closed(error=None)",
     "with_fastapi": 'the service says {"stored for":1}',
 }
 """A line that shows that the program came to its end."""
-MOST_LINES = dict.fromkeys(SAID, 62) | {"over_tls": 151}
+MOST_LINES = dict.fromkeys(SAID, 62) | {"over_tls": 151, "two_banks": 101}
 NEEDS = {"with_fastapi": "fastapi"}
 IN_SPARK = ("into_spark", "from_spark")
 """Run by tests/spark/test_page.py, in the session that its tests share."""

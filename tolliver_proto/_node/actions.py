@@ -329,6 +329,7 @@ class NoticeKind(StrEnum):
     UNSUBSCRIBED = "unsubscribed"  # T-61: given up, or not kept, as the peer did not subscribe again
     NOT_KEPT = "not_kept"  # T-62: not kept for a connecting remote, whose buffer is full
     NO_RECIPIENTS = "no_recipients"  # T-53: durable sends had no recipient; throttled, with a count
+    ROWS_HELD = "rows_held"  # rows of a program's outbox are not sent: nobody subscribes, or only another one may
     EXPIRED = "expired"  # D-10: given up after their time
     FORGOTTEN = "forgotten"  # T-77: a peer was not connected for as long as the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes

@@ -10,6 +10,7 @@ This package has the values and errors of a program's calls. Import the rest fro
 - `staging`: messages in files, each once, before they are acknowledged
 - `status`, `otel`, `prometheus`: an instance's state and numbers
 - `certs`: a private CA and certificates in PEM files
+- `inbox`, `outbox`: effects and messages that are committed with the program's own rows
 - `derived`: identities derived from a label, for jobs with many short-lived writers
 - `sqlite`: the durable store, for programs that drive a node themselves
 - `testing`: two connected instances, and a simulated network, for tests of your own programs

@@ -22,6 +22,7 @@ HEADINGS = {
     "Everyday": ("init", "listen", "send", "publish", "stream", "run", "options"),
     "Look": ("doctor", "status", "top", "peers", "check", "bench", "conform"),
     "Operate": ("outbox", "letters", "backup", "stage", "config", "bundle", "completion"),
+    "Your own database": ("outbox-table", "inbox-table"),
     "Certificates": ("certs", "revoke", "pin"),
     "Recordings": ("decode", "replay", "recordings", "audit", "wireshark"),
 }

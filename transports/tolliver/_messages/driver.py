@@ -51,7 +51,7 @@ from tolliver_proto.store import Find, Store
 from .._driver import logs
 from .._driver.adapter import Done, Job, StoringAdapter
 from .._driver.driver import Driver
-from .._driver.pending import PendingCall, PendingCalls
+from .._driver.pending import PendingCall, PendingCalls, as_it_is
 from .copies import copies, decided, originals
 from .events import Event
 from .mailbox import Mailbox
@@ -172,6 +172,14 @@ class NodeDriver(Driver):
         if not self.node.gathers:
             self.run_actions()
         return call
+
+    def when_each_stored(self, receipts: Sequence[Receipt]) -> list[PendingCall[Receipt]]:
+        """The pending calls of several receipts. All are there before anything is answered, as a send that repeats
+        another is answered at once."""
+        calls: list[PendingCall[Receipt]] = [self._stored.of(receipt, as_it_is) for receipt in receipts]
+        if not self.node.gathers:
+            self.run_actions()
+        return calls
 
     def when_acked(self, receipt: Receipt, answer: Callable[[Receipt], T]) -> PendingCall[T]:
         """The pending call that is answered, by `answer(receipt)`, once every recipient has acknowledged all messages

@@ -6,7 +6,7 @@ An adapter's `Instance` inherits them and adds the calls that wait, as coroutine
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Acl, Notice, NoticeKind, Subscription
@@ -17,6 +17,10 @@ from .._driver.facade import BaseFacade
 from .._options.instance import Remote
 from .._status.snapshot import InstanceStatus
 from .instance import BaseInstanceCore
+
+if TYPE_CHECKING:
+    from ..outbox import Outbox
+    from .relaying import Relay
 
 C = TypeVar("C", bound=BaseInstanceCore)
 
@@ -46,6 +50,18 @@ class BaseInstance(BaseFacade[C]):
         """
         with self._core.lock:
             self._core.notice(kind, detail)
+
+    def relay(self, outbox: Outbox) -> Relay:
+        """Send the rows of an outbox, on a thread of its own, until the relay or the instance is closed.
+
+        A row is deleted once its message is stored here for somebody (T-53). A channel whose first row nobody would
+        get is held back until somebody subscribes, with a notice. Relays of several instances may share one table.
+
+        Raises TypeError, OutOfThreads, and ConnectionClosing if the instance is not open. Errors of the table's
+        database are in the relay's `status` and in notices, and it goes on when they are over.
+        """
+        with self._core.lock:
+            return self._core.relay(outbox)
 
     def subscriptions(self) -> list[Subscription]:
         """Our own subscriptions, as (channel, key) pairs, in the order in which the next handshake lists them."""

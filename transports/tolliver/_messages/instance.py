@@ -65,9 +65,12 @@ from .unconnected import MOST_NAMED, unconnected, words_of
 from .waits import Condition, Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
+    from .._boxes.outbox_table import Row
     from .._status.server import StatusServer
     from .._status.snapshot import InstanceStatus
+    from ..outbox import Outbox
     from .recorder import Recorder
+    from .relaying import Relay
 
 _GOES_ON = "it is not withdrawn, and may still be stored"
 _SENT_LATE = f"the message is not on disk yet: {_GOES_ON}"
@@ -108,6 +111,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
         self.begun: Begun | None = None
+        self.relays: set[Relay] = set()
         self.channels: ChannelTable = ChannelTable()
         self.began: float = 0.0  # monotonic seconds of the opening
         self._status_server: StatusServer | None = None
@@ -272,6 +276,35 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         call = self._driver.when_acked(receipt, _nothing)
         call.late = partial(self._unacked, receipt)
         return call
+
+    # Outboxes of programs.
+
+    def relay(self, outbox: Outbox) -> Relay:
+        from ..outbox import Outbox  # imported late: most programs never need it
+        from .relaying import Relay
+
+        self.check_open()
+        check_type("outbox", outbox, Outbox, "an Outbox")
+        relay = Relay(self, outbox)
+        self._opened.callback(relay.join)
+        return relay
+
+    def give(self, row: Row) -> Receipt:
+        return self.node.use(MessageKeys).send(row.channel, row.key, row.body, row.id, monotonic())
+
+    def given(self, receipts: Sequence[Receipt]) -> Sequence[PendingCall[Receipt]]:
+        return self._driver.when_each_stored(receipts)
+
+    def release(self, names: Iterable[tuple[str, str]]) -> None:
+        self.node.use(MessageKeys).release(names)
+
+    @property
+    def must_release(self) -> bool:
+        return self.node.use(MessageKeys).is_half_full
+
+    @property
+    def remembers(self) -> float:
+        return self.options.policy.key_window
 
     # Requests.
 
@@ -536,6 +569,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self._store.end()
         if self.begun is not None:
             self.begun.end_in_order()
+        for relay in [*self.relays]:
+            relay.close()
         for mailbox in list(self.mailboxes):
             mailbox.close(is_over=False)  # held messages would keep their connections from closing
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import typer
 
 from .. import words
+from ..box_tables import Kind
 from ..helping import App, Leading
 from .choices import Json, JsonResult, OfChannel, OfKey, OfPeer
 
@@ -219,3 +220,30 @@ def backup(
 
     back_up(database, file)
     words.tell(json, f"{file}: a copy of {database}", database=str(database), copy=str(file))
+
+
+Sort = Annotated[Kind, typer.Option("--database", help="The program's database.", metavar="sqlite|postgresql")]
+
+
+@app.command("outbox-table", examples=("outbox-table", "outbox-table --database postgresql --table orders_outbox"))
+def outbox_table(
+    database: Sort = Kind.SQLITE,
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table's name.")] = "tolliver_outbox",
+) -> None:
+    """Print the SQL that makes the tables of an outbox in a program's own database."""
+    from ..._boxes.outbox_table import statements
+    from ..box_tables import script
+
+    typer.echo(script(statements, table, database))
+
+
+@app.command("inbox-table", examples=("inbox-table", "inbox-table --database postgresql > inbox.sql"))
+def inbox_table(
+    database: Sort = Kind.SQLITE,
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table's name.")] = "tolliver_inbox",
+) -> None:
+    """Print the SQL that makes the table of an inbox in a program's own database."""
+    from ...inbox import statements
+    from ..box_tables import script
+
+    typer.echo(script(statements, table, database))

@@ -1,0 +1,1 @@
+"""Tables in the program's own database: messages that were handled, and messages that are to be sent."""
