@@ -408,6 +408,29 @@ def record_of_its_own(session: Messages) -> None:
         raise Failed(f"a record of {size} bytes", f"one of {len(talk.records[0])}")
 
 
+@asks.case(35, "T-69 T-66", SHOULD, "A response amid other frames is a TLS record of its own.", roles=EITHER)
+def record_amid_others(session: Messages) -> None:
+    talk = session.live()
+    said = [talk.message(f"amid {number}".encode()) for number in range(40)]
+    talk.say(*said[:20], session.request(talk), *said[20:])
+    found = session.responded(talk)
+    for message in said:
+        talk.acked(message.message_id or 0)
+    if session.setup.tls is not None and encode(found) not in talk.records:
+        raise Failed("a record with the response alone", "others in it")
+
+
+@asks.case(36, "T-69 T-66", SHOULD, "Three responses at once are each a TLS record of their own.", roles=EITHER)
+def records_of_their_own(session: Messages) -> None:
+    talk = session.live()
+    talk.say(*[session.request(talk)] * 3, talk.message(b"behind them"))
+    found = encode([session.responded(talk) for _ in range(3)][-1])
+    talk.echoed(b"behind them")
+    alone = talk.records.count(found)
+    if session.setup.tls is not None and alone < 3:
+        raise Failed("three records with a response alone", f"{alone}")
+
+
 # A live connection, in either role.
 
 

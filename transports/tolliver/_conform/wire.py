@@ -26,6 +26,7 @@ _HEAD = 5  # bytes before a TLS record, the last two of them its length
 QUIET = 0.15
 """Seconds in which what must not come has time to come. An answer to something later came before."""
 _SHOWN, _WIDTH = 6, 160
+_MOST = 4  # times its patience that the kit waits for a peer which says other things
 
 
 class End(StrEnum):
@@ -59,6 +60,7 @@ class Wire:
         self._cipher = bytearray()
         self._log: deque[str] = deque(maxlen=_SHOWN)
         self._why = ""
+        self._heard = 0  # frames
         stream.setblocking(False)
 
     def shake(self) -> bool:
@@ -150,7 +152,13 @@ class Wire:
         def place() -> int | None:
             return next((at for at, frame in enumerate(self.frames) if match(frame)), None)
 
-        self.wait(lambda: place() is not None or self.end is not None, self.patience if patience is None else patience)
+        patience = self.patience if patience is None else patience
+        latest = monotonic() + _MOST * patience
+        heard = -1
+        while heard < self._heard and monotonic() < latest:  # a busy peer is not a silent one
+            heard = self._heard
+            if self.wait(lambda: place() is not None or self.end is not None, patience):
+                break
         at = place()
         if at is None:
             raise self.failed(what)
@@ -236,6 +244,7 @@ class Wire:
     def _parse(self) -> None:
         try:
             while (frame := self._decoder.next_frame()) is not None:
+                self._heard += 1
                 self._log.append(shown(frame))
                 if self.arrived(frame):
                     self.frames.append(frame)
