@@ -8,6 +8,7 @@
     V18  TLS that must not work
     V22  a peer that behaves as the Go program does
     pyodide  the core, and a node, in WebAssembly
+    conform  all cases of `tolliver conform` against every adapter, and its finding of planted faults
 
 Exit status 1 if a test fails.
 """
@@ -63,6 +64,7 @@ ROWS = {
         (
             *("-m", "thorough or (hypothesis and not loops and not tck)", "--hypothesis-profile=thorough"),
             "--ignore=tests/interop/test_pyodide.py",  # a row of its own
+            "--ignore=tests/conform/test_found.py",  # likewise
         ),
         "{passed} properties, tests of tests, of lists and of ways to Spark | {outcome}",
     ),
@@ -74,6 +76,12 @@ ROWS = {
         ("-m", "thorough"),
         "{tests of the core in WebAssembly:,} tests of the core, {tests of the core left out there} left out by name, "
         "{traces equal in WebAssembly} traces | {outcome}, {skipped} skipped",
+    ),
+    "conform": Row(
+        ("conform/test_found.py",),
+        (),
+        "{cases of the kit:,} cases against four adapters, {faults of a peer} faults of a peer planted, "
+        "{faults found} found | {outcome}",
     ),
     "V22": Row(
         ("adapters/test_gopeer.py", "adapters/test_gopeer_double.py"),

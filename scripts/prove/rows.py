@@ -294,6 +294,12 @@ ROWS = (
         ("python -m scripts.prove.counted pyodide",),
     ),
     Row(
+        "conform",
+        "`tolliver conform` holds against each adapter in both roles, and finds the planted faults of a peer",
+        "every case, every fault",
+        ("python -m scripts.prove.counted conform -n 2",),
+    ),
+    Row(
         "dissector",
         "Wireshark's dissector reads anything, in every layout",
         "100,000 hostile inputs, no error of the script",

@@ -60,6 +60,16 @@ def test_identities_may_be_derived_from_it(tmp_path: Path) -> None:
     assert Pumps(TLS(tmp_path / "plain.pem", tmp_path / "plain.key", tmp_path / "ca.pem")).identity.prefixes == set()
 
 
+def test_a_tool_that_plays_several_peers_has_no_uuid(tmp_path: Path) -> None:
+    made = tolliver("certs", tmp_path, "kit", "--no-uuid", "--json")
+    assert made.exit_code == 0
+    assert json.loads(made.stdout)["uuid"] is None
+    certificate = x509.load_pem_x509_certificate((tmp_path / "kit.pem").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == []
+    assert tolliver("certs", tmp_path, "other", "--no-uuid", "--derive").exit_code != 0
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     tolliver("certs", tmp_path, "alice")
     before = contents(tmp_path)

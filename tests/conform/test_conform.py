@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from tolliver._conform.cases import Case, Result, Verdict, chosen
 from tolliver._conform.flow import Streams
 from tolliver._conform.kit import Setup
-from tolliver._conform.running import MESSAGES, holds, run
+from tolliver._conform.running import MESSAGES, STREAMS, holds, run
 from tolliver._conform.talk import Messages
 from tolliver._options.instance import InstanceOptions
 from tolliver._options.tls import TLS
 from tolliver._tls.policy import ALPN
 from tolliver.certs import make_anonymous_certificate
 
+from scripts.pages import DEFINED, HOMES
 from tests.certificates import Certificates
+from tests.cli.commands import tolliver
 from tests.ports import free_address
 from tolliver_proto import reactive
 
@@ -79,3 +84,43 @@ def test_our_peer_that_dials_holds(adapter: str, tmp_path: Path, certs: Certific
     results = dialling(adapter, tmp_path, certs, chosen(MESSAGES, WHERE_IT_DIALS, short=True))
     assert refuted(results) == []
     assert holds(results)
+
+
+def test_the_command_says_what_was_seen_and_writes_it_for_a_build_server(tmp_path: Path, certs: Certificates) -> None:
+    kit_tls(certs)
+    told = ("--certs", certs.directory, "--name", "kit", "--only", "HS-01,HL-01", "--junit", tmp_path / "junit.xml")
+    options = InstanceOptions(database=tmp_path / "peer.db", listen=f"{HOST}:0", tls=certs.tls("peer"))
+    with contract("threads", options) as port:
+        done = tolliver("conform", f"{HOST}:{port}", *told)
+    assert done.exit_code == 0, done.stdout
+    assert "1 passed, 0 failed, 1 skipped" in done.stdout
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert [case.attrib["name"][:6] for case in suite.iter("testcase")] == ["HS-01 ", "HL-01 "]
+    assert len([*suite.iter("skipped")]) == 1
+
+
+def test_a_peer_that_never_answers_fails(tmp_path: Path) -> None:
+    """With what was expected, and what was seen."""
+    told = ("--plaintext", "--only", "HS-01", "--patience", "0.2", "--junit", tmp_path / "junit.xml")
+    with socket.create_server((HOST, 0)) as server:
+        done = tolliver("conform", f"{HOST}:{server.getsockname()[1]}", *told)
+    assert done.exit_code == 1
+    assert re.search(r"expected: a response\n +saw: +nothing", done.stdout)
+    [failure] = ElementTree.parse(tmp_path / "junit.xml").getroot().iter("failure")
+    assert (failure.attrib["message"], failure.text) == ("expected a response", "saw nothing")
+
+
+def test_cases_are_listed_and_an_unknown_one_is_refused() -> None:
+    listed = tolliver("conform", "--list", "--json")
+    assert len(listed.stdout.splitlines()) == len(MESSAGES)
+    refused = tolliver("conform", f"{HOST}:1", "--plaintext", "--only", "NO-01")
+    assert (refused.exit_code, "no case is called NO-01" in refused.stderr) == (1, True)
+
+
+def test_each_case_has_an_id_of_its_own_and_rulings_that_are_explained() -> None:
+    every = [*MESSAGES, *STREAMS]
+    assert len({case.id for case in every}) == len(every) > 300
+    homes = [Path(__file__).parents[2] / "docs" / page for page in {*HOMES.values()}]
+    explained = {ruling for page in homes for ruling in DEFINED.findall(page.read_text("utf-8"))}
+    named = {ruling for case in every for ruling in case.rulings if re.fullmatch(r"[A-Z]-\d+\w?", ruling)}
+    assert named <= explained
