@@ -275,8 +275,8 @@ class Play:
         self.node.handle_timeout(now=end)
         return actions + self.run()
 
-    def call(self, name: str, *arguments: Any) -> list[Action]:
-        getattr(self.node, name)(*arguments, now=self.now)
+    def call(self, name: str, *arguments: Any, **options: Any) -> list[Action]:
+        getattr(self.node, name)(*arguments, now=self.now, **options)
         return self.run()
 
     def send(self, channel: str, key: str, body: bytes, **terms: Any) -> Any:

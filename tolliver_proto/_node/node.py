@@ -565,12 +565,14 @@ class Node:
         """
         return self._credit.begin(handler, deliveries, now)
 
-    def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
+    def end(
+        self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None, left: Delivery | None = None
+    ) -> bool:
         """Records that the handler has finished with these deliveries, settled or not; skips those that were not begun.
 
-        Returns True if `next_timeout` may have changed.
+        `left` is a delivery that waits for it now, as for `leave`. Returns True if `next_timeout` may have changed.
         """
-        return self._credit.end(handler, deliveries, now)
+        return self._credit.end(handler, deliveries, left, now)
 
     def leave(self, handler: Handler, delivery: Delivery, now: float | None = None) -> bool:
         """Records that this delivery waits for an iterator that has nothing in hand and takes nothing: it is stuck
@@ -578,8 +580,8 @@ class Node:
         return self._credit.leave(handler, delivery, now)
 
     def take_up(self, handler: Handler, now: float | None = None) -> bool:
-        """Records that the iterator takes what waits for it again, after `leave`. Returns True if `next_timeout` may
-        have changed."""
+        """Records that the iterator takes what waits for it again, after `leave`; `begin` does so, too. Returns True if
+        `next_timeout` may have changed."""
         return self._credit.take_up(handler, now)
 
     def hand_out_once(self, handler: Handler) -> None:

@@ -485,6 +485,26 @@ def test_an_iterator_that_is_read_in_time_is_not_stuck() -> None:
     assert inside(unwatched.node).credit._calls == {}
 
 
+def test_what_is_left_after_an_end_has_its_own_time_and_a_begin_ends_that() -> None:
+    play = subscriber(policy=FAST)
+    wire = play.peer()
+    first, second, third = deliveries(wire.send(*map(message, (1, 2, 3))))
+    play.call("end", "c", [], left=first)  # nothing was begun
+    play.wait(0.5)
+    play.call("begin", "c", [first])
+    assert play.wait(0.7) == []
+    play.call("end", "c", [first], left=second)
+    assert told(play.wait(0.9), NoticeKind.HANDLER_STUCK) == []
+    [text] = told(play.wait(0.1), NoticeKind.HANDLER_STUCK)
+    assert text.startswith("c has not taken message 2 of 'c' 'k'")
+    play.call("begin", "c", [second])
+    assert play.node.stats()["stuck_handlers"] == 0
+    play.call("end", "c", [second])
+    play.call("end", "c", [third])
+    play.wait(2.0)
+    assert inside(play.node).credit._calls == {}
+
+
 def test_reading_goes_on_at_once_where_a_stuck_handler_has_all_of_the_credit() -> None:
     play = subscriber("c", "other", policy=FAST, limits=Limits(inbox_messages=2))
     wire = play.peer()

@@ -70,7 +70,11 @@ class Credit:
             calls.begun[delivery] = self._context.now
             if calls.stuck:
                 self.inbox_of(delivery).set_exempt(delivery, True)
-        return self._arm(handler, calls)
+        goes_on = False
+        if calls.left is not None:
+            calls.left = None
+            goes_on = self._look_again(handler, calls)
+        return self._arm(handler, calls) or goes_on
 
     def leave(self, handler: Handler, delivery: Delivery, now: float | None = None) -> bool:
         """Records that this delivery waits for the handler, which has nothing in hand and takes nothing. Returns True
@@ -103,13 +107,17 @@ class Credit:
         self._look_at_calls(handler, calls, self._policy.stuck_after)
         return True
 
-    def end(self, handler: Handler, deliveries: Iterable[Delivery], now: float | None = None) -> bool:
-        """Records that the handler has finished with these deliveries, settled or not. Returns True if `next_timeout`
-        may have changed."""
+    def end(
+        self, handler: Handler, deliveries: Iterable[Delivery], left: Delivery | None = None, now: float | None = None
+    ) -> bool:
+        """Records that the handler has finished with these deliveries, settled or not, and that `left` waits for it, as
+        `leave` does. Returns True if `next_timeout` may have changed."""
         self._context.tick(now)
         calls = self._calls.get(handler)
         if calls is None:
-            return False
+            return left is not None and self.leave(handler, left)
+        if left is not None:
+            calls.left = (left, self._context.now)
         for delivery in deliveries:
             calls.begun.pop(delivery, None)
             if calls.stuck:

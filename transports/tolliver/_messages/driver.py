@@ -146,8 +146,9 @@ class NodeDriver(Driver):
         if self.node.begin(mailbox, originals(deliveries), time.monotonic()):
             self._world.wake()
 
-    def end(self, mailbox: Mailbox, deliveries: Sequence[Delivery]) -> None:
-        if self.node.end(mailbox, originals(deliveries), time.monotonic()):
+    def end(self, mailbox: Mailbox, deliveries: Sequence[Delivery], left: Delivery | None = None) -> None:
+        first = None if left is None else originals((left,))[0]
+        if self.node.end(mailbox, originals(deliveries), time.monotonic(), first):
             self._world.wake()
 
     def leave(self, mailbox: Mailbox, delivery: Delivery) -> None:

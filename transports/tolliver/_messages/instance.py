@@ -99,7 +99,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     options: InstanceOptions
     node: Node
     begin: Callable[[Mailbox, Sequence[Delivery]], None]
-    end: Callable[[Mailbox, Sequence[Delivery]], None]
+    end: Callable[[Mailbox, Sequence[Delivery], Delivery | None], None]
     leave: Callable[[Mailbox, Delivery], None]
     take_up: Callable[[Mailbox], None]
     settle: Callable[[Sequence[Delivery], Verdict], None]

@@ -110,8 +110,8 @@ class Core(Protocol):
         """Reports that the handler processes these deliveries from now on (D-9)."""
 
     @property
-    def end(self) -> Callable[[Mailbox, Sequence[Delivery]], None]:
-        """Reports that the handler has finished with these deliveries, settled or not."""
+    def end(self) -> Callable[[Mailbox, Sequence[Delivery], Delivery | None], None]:
+        """Reports that the handler has finished with these deliveries, settled or not, and what is left (`leave`)."""
 
     @property
     def leave(self) -> Callable[[Mailbox, Delivery], None]:
@@ -264,8 +264,8 @@ class Mailbox:
 
         `run`: the consumer goes on with the others that came together at once, so they are noted together (T-47).
         """
-        if self._left:
-            self._take_up()
+        if self._left and (self._gathers or not (self._next or self._waiting)):
+            self._take_up()  # else `begin` tells the node
         if self._places is None:
             if not self._next:
                 if not self._waiting:
@@ -298,7 +298,7 @@ class Mailbox:
 
     def take_run(self) -> Run | None:
         """Hand out the next run, all of it reported as being processed from now on. None if there is none."""
-        if self._left:
+        if self._left and not self._waiting:
             self._take_up()
         if not self._waiting:
             return None
@@ -380,12 +380,19 @@ class Mailbox:
             self.core.node.hand_out_once(self)
 
     def _look_at_reader(self) -> None:
-        """Report to the node that messages wait for an iterator that has nothing in hand. Calls take by themselves."""
+        """Report to the node that messages wait for an iterator that has nothing in hand."""
+        left = self._leave()
+        if left is not None:
+            self.core.leave(self, left)
+
+    def _leave(self) -> Delivery | None:
+        """The first delivery that waits for an iterator that has nothing in hand, to be reported; None if there is
+        none, or if the node knows. Calls take by themselves."""
         is_read = self._out or self._left or self._timed is not Timed.EACH or not self.policy.ends_by_settling
         if is_read or not (self._next or self._waiting):
-            return
+            return None
         self._left = True
-        self.core.leave(self, self._next[0] if self._next else next(iter(self._waiting.values()))[0][0])
+        return self._next[0] if self._next else next(iter(self._waiting.values()))[0][0]
 
     def _take_up(self) -> None:
         self._left = False
@@ -396,7 +403,10 @@ class Mailbox:
         if self._timed is Timed.EACH:
             if self._gather():
                 self._begun += deliveries
+                if self._left:
+                    self._take_up()
             else:
+                self._left = False
                 self.core.begin(self, deliveries)
         elif self._timed is Timed.FULL and self._places is not None and not self._places.has_place:
             self._last = deliveries[0]
@@ -408,9 +418,9 @@ class Mailbox:
             for one in deliveries:
                 self._places.end(one)
         if self.policy.timed is Timed.EACH:
-            self.core.end(self, deliveries)
+            self.core.end(self, deliveries, self._leave())
         elif self._last is not None:
-            self.core.end(self, (self._last,))
+            self.core.end(self, (self._last,), None)
             self._last = None
 
     # Verdicts.
@@ -428,7 +438,6 @@ class Mailbox:
             elif fresh:
                 self.tell()
                 self._say(fresh, verdict)
-                self._look_at_reader()
 
     def _gather(self) -> bool:
         """Collect verdicts from now to the end of this turn of the loop. False if no end of turn is scheduled yet."""
