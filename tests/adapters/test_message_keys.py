@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tolliver import SendState
+from tolliver import Request, SendState
 from tolliver.codecs import Json
 
 from tolliver_proto import Limits, OwnLimitExceeded, Policy, Receipt
@@ -53,6 +53,25 @@ def test_a_job_is_put_once_for_each_key_over_restarts(nodes: Nodes) -> None:
         left.wait_acked(again)
         assert again.state is SendState.ACKNOWLEDGED
         jobs.close()
+
+
+@EACH_ADAPTER
+def test_a_request_with_a_key_is_stored_once(nodes: Nodes) -> None:
+    asked = []
+
+    def double(request: Request) -> bytes:
+        asked.append(request.request_id)
+        return request.body * 2
+
+    with nodes.open("right", subscriptions=[]) as right, nodes.open("left") as left:
+        right.respond("sums", double)
+        left.new_connection(address(right))
+        assert left.request("sums", b"2", durable=True, message_key="sum-1", timeout=30).body == b"22"
+        with pytest.raises(TimeoutError):  # its reply came before
+            left.request("sums", b"2", durable=True, message_key="sum-1", timeout=0.2)
+        with pytest.raises(ValueError, match="durable=True"):
+            left.request("sums", b"2", message_key="sum-2")
+        assert len(asked) == 1
 
 
 @ONE_KIND

@@ -14,6 +14,7 @@ from tolliver_proto import (
     ConnectionClosing,
     Limits,
     LocalProtocolError,
+    Message,
     NoticeKind,
     OutboxFull,
     OwnLimitExceeded,
@@ -23,13 +24,14 @@ from tolliver_proto import (
     StoreError,
     TolliverError,
 )
+from tolliver_proto._patterns.envelopes import Status, id_in, reply_body, reply_channel
 from tolliver_proto._patterns.message_keys import KEEPERS
 from tolliver_proto._testing.invariants import audit
-from tolliver_proto.errors import DiskFull, TooFewRecipients, UndeliveredReason
-from tolliver_proto.node import Acked, QuotaPolicy
+from tolliver_proto.errors import DiskFull, TooFewRecipients, Undelivered, UndeliveredReason
+from tolliver_proto.node import Acked, Answered, Asked, QuotaPolicy
 from tolliver_proto.store import STORING, Find, StoreMessages
 
-from .play import HIGH, LOW, Wire, every, notices, only
+from .play import HIGH, LOW, ME, Wire, every, notices, only
 from .play import Play as PatternsPlay
 
 DAY = 86_400.0
@@ -700,6 +702,66 @@ def test_a_job_above_the_quota_takes_no_key() -> None:
         play.job(b"2", "2")
     assert play.node.stats().message_keys == 1
     assert play.job(b"3", "1").repeats
+
+
+# Requests.
+
+
+def ask(play: Play, **terms: Any) -> Asked:
+    play.last = ()
+    asked = play.requests.request("sums", "", b"1 + 1", 30.0, play.now, durable=True, message_key="k", **terms)
+    play.run()
+    return asked
+
+
+def answer(wire: Wire, request: Message) -> None:
+    """The responder stores its reply, and acknowledges the request."""
+    request_id = id_in(request.body)
+    assert request_id is not None
+    wire.send(Message(reply_channel(ME), "", reply_body(request_id, Status.ANSWER, b"2"), 9))
+    wire.ack(request)
+
+
+def test_a_request_is_stored_once_and_its_reply_finds_the_one_after_a_restart() -> None:
+    before = Play()
+    before.peer(LOW, ("tolliver.request/sums", ""))
+    ask(before)
+    assert len(before.bodies()) == 1
+    play = before.restart()
+    asked = ask(play)
+    assert len(play.bodies()) == 1
+    wire = play.accepted(LOW)
+    wire.request(("tolliver.request/sums", ""))
+    (request,) = wire.messages()
+    answer(wire, request)
+    (answered,) = every([*play.last], Answered)
+    assert (answered.asked, [one.body for one in answered.replies], answered.error) == (asked, [b"2"], None)
+    late = ask(play)
+    assert wire.messages() == []
+    play.wait(31.0)
+    assert [(one.asked, type(one.error)) for one in every([*play.last], Answered)] == [(late, TimeoutError)]
+
+
+def test_a_request_that_was_given_up_says_so_to_who_asks_again() -> None:
+    play = Play()
+    play.peer(LOW, ("tolliver.request/sums", "")).lose()
+    ask(play)
+    play.call("forget_peer", LOW)
+    play.wait(31.0)
+    play.peer(LOW, ("tolliver.request/sums", ""))
+    with pytest.raises(Undelivered, match="forgotten"):
+        ask(play)
+    assert play.node.stats().requests_outstanding == 0
+
+
+def test_a_message_key_is_for_durable_requests_without_an_id() -> None:
+    play = Play()
+    play.peer(LOW, ("tolliver.request/sums", ""))
+    for terms in ({}, {"durable": True, "request_id": 3}):
+        with pytest.raises(ValueError, match="durable=True"):
+            play.requests.request("sums", "", b"", 5.0, play.now, message_key="k", **terms)
+    with pytest.raises(TypeError, match="message_key"):
+        play.requests.request("sums", "", b"", 5.0, play.now, durable=True, message_key=3)  # type: ignore[arg-type]
 
 
 def test_wrong_arguments_are_refused_before_anything_changes() -> None:

@@ -47,7 +47,13 @@ def is_owner(uuid: UUID) -> bool:
 
 def queue_id(channel: str) -> UUID:
     """Returns the UUID of the channel's queue, the same in every instance."""
-    number = _OFFSET
-    for byte in channel.encode():
-        number = (number ^ byte) * _PRIME % 2**64
+    number = hashed(channel)
     return UUID(int=_QUEUES << 64 | _VARIANT | (number ^ number >> 62) & _HASHED)
+
+
+def hashed(text: str) -> int:
+    """Returns 64 bits that stand for the text, the same in every instance (FNV-1a)."""
+    number = _OFFSET
+    for byte in text.encode():
+        number = (number ^ byte) * _PRIME % 2**64
+    return number

@@ -253,6 +253,7 @@ class Asked:
         "key",
         "left",
         "lost",
+        "message_key",
         "not_there",
         "replies",
         "request_id",
@@ -270,7 +271,9 @@ class Asked:
         gathers: bool,
         to: frozenset[UUID] | None,
         waits: bool,
+        message_key: str | None = None,
     ) -> None:
+        self.message_key: str | None = message_key  # of a durable request that is stored once (P-66)
         self.request_id: int = request_id
         self.channel: str = channel  # with its prefix on the wire
         self.key: str = key

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from uuid import UUID
 
@@ -303,7 +304,8 @@ class MessageKeys(Pattern):
         notes, self._gathering = self._gathering, []
         items = [(note.name[0], note.text, b"") for note in notes]
         sizes = [self._kernel.encoded_size(*item) for item in items]
-        shares = [(self._kernel.owner(KEEPERS[note.reason]).alone, 1) for note in notes]
+        runs = [(reason, len([*run])) for reason, run in groupby(notes, attrgetter("reason"))]
+        shares = [(self._kernel.owner(KEEPERS[reason]).alone, count) for reason, count in runs]
         self._kernel.separate()
         for note, row in zip(notes, self._kernel.store_for(shares, items, sizes, None), strict=True):
             note.row, note.wire_id, note.size = row.seq, row.wire_id, row.size

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
-from .._common.arguments import check_count, check_seconds
+from .._common.arguments import check_count, check_seconds, check_type
 from .._common.errors import (
     SHOWN,
     ConnectionClosing,
@@ -34,6 +34,7 @@ from .._common.errors import (
     RequestFailed,
     TolliverError,
 )
+from .._common.owner_ids import hashed
 from .._common.reserved import REQUESTS, is_envelope
 from .._node.actions import Answered, Asked, Delivery, Handler, Receipt, Reply
 from .._node.inboxes.inbox import Fate
@@ -45,6 +46,7 @@ from .._node.pattern import Judgement, Pattern
 from .._node.services import Services
 from .._wire.events import Message, Subscription
 from .envelopes import LAST_REQUEST_ID, Status, id_in, read_reply, reply_body, reply_channel, request_body
+from .message_keys import MessageKeys
 from .open_requests import OpenRequests, WaitingFrames
 
 _LOST = "the connection ended before the answer came: the request may have been handled"
@@ -98,21 +100,26 @@ class Requests(Pattern):
         request_id: int | None = None,
         gathers: bool = False,
         wait: bool = True,
+        message_key: str | None = None,
     ) -> Asked:
         """Asks the peers that respond to these names, of those in `to` if given; Answered names the request, once.
 
         The first answer ends the request; with `gathers` all answers, or those that came within `timeout` seconds.
         Without a responder the request waits for one, within `timeout` (P-13). A `durable` request is stored, as by
         `send`, and so is its reply: peers that are away count (P-16). With `request_id`, which the program chooses and
-        remembers, it can repeat the request after a restart. Raises, before anything changes, OutboxFull,
-        ReservedChannel, OwnLimitExceeded, LocalProtocolError, ConnectionClosing, ValueError, TypeError, and, without
-        `wait`, NoResponders.
+        remembers, it can repeat the request after a restart. With a `message_key` the request is stored once, like a
+        send with that key; a repeated one waits for the reply to the first, and its id is made of the key (P-66).
+        Raises, before anything changes, OutboxFull, ReservedChannel, OwnLimitExceeded, LocalProtocolError,
+        ConnectionClosing, ValueError, TypeError, without `wait` NoResponders, and Undelivered if the first request with
+        the message key was given up.
         """
         self._kernel.tick(now)
         if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was asked")
         check_seconds("timeout", timeout, is_endless=True)
         table = self._open
+        if message_key is not None:
+            request_id = self._id_of(channel, message_key, durable and request_id is None)
         request_id = table.new_id() if request_id is None else self._checked_id(request_id)
         self._kernel.name_size(channel)
         channel = self._request_channels.get(channel) or self._request_channel(channel)
@@ -120,7 +127,7 @@ class Requests(Pattern):
         framed = request_body(request_id, body)
         self._kernel.size(channel, key, framed)
         whom = None if to is None else uuids_of(to)
-        asked = Asked(request_id, channel, key, framed, durable, gathers, whom, wait)
+        asked = Asked(request_id, channel, key, framed, durable, gathers, whom, wait, message_key)
         peers = self._responders(asked)
         if not (peers or wait):
             raise _nobody(asked)
@@ -184,6 +191,13 @@ class Requests(Pattern):
     def _is_outstanding(self, asked: Asked) -> bool:
         return self._open.by_id.get(asked.request_id) is asked
 
+    def _id_of(self, channel: str, message_key: str, is_allowed: bool) -> int:
+        """Returns the id of requests with this key: after a restart, the reply to the first finds the later one."""
+        check_type("message_key", message_key, str, "a text that names the request")
+        if not is_allowed:
+            raise ValueError("message_key: give durable=True with it, and no request_id")
+        return hashed(f"{channel}\0{message_key}")
+
     def _checked_id(self, request_id: int) -> int:
         check_count("request_id", request_id, 0, LAST_REQUEST_ID)
         if request_id in self._open.by_id:
@@ -231,10 +245,13 @@ class Requests(Pattern):
         if asked.durable or not asked.waits:
             asked.body = b""
         if asked.durable:
-            receipt = self._node.send(asked.channel, asked.key, framed, to=frozenset(peer.uuid for peer in peers))
+            receipt = self._store(asked, framed, frozenset(peer.uuid for peer in peers))
+            if receipt.repeats and receipt.failure is not None:
+                raise receipt.failure
             for peer in peers:
                 self._open.ask(asked, peer)
-            self._watch_storing(asked, receipt)
+            if not receipt.repeats:
+                self._watch_storing(asked, receipt)
             return
         marked, frame = None, b""
         for peer in peers:
@@ -248,6 +265,11 @@ class Requests(Pattern):
                 self._open.ask(asked, peer)
         if not asked.left:
             raise OutboxFull(f"{self._limits.outbox_bytes} bytes of requests wait for each peer that would answer this")
+
+    def _store(self, asked: Asked, framed: bytes, to: frozenset[UUID]) -> Receipt:
+        if asked.message_key is None:
+            return self._node.send(asked.channel, asked.key, framed, to=to)
+        return self._node.use(MessageKeys).send(asked.channel, asked.key, framed, asked.message_key, to=to)
 
     def _watch_storing(self, asked: Asked, receipt: Receipt) -> None:
         """Ends the request if its commit fails. A request that waits inside the node can only time out."""

@@ -214,13 +214,14 @@ class App:
         request_id: int | None = None,
         gathers: bool = False,
         wait: bool = True,
+        message_key: str | None = None,
     ) -> Asked:
         """Asks the peers that `respond` to these names; `when_answered` tells the answer. `timeout` is in seconds. With
-        `gathers` the answers of all of them are awaited; `durable`, `request_id` and `wait` are those of an adapter's
-        `request`. Raises as that does if no peer was asked.
+        `gathers` the answers of all of them are awaited; `durable`, `request_id`, `wait` and `message_key` are those of
+        an adapter's `request`. Raises as that does if no peer was asked.
         """
         terms = {"to": to, "durable": durable, "request_id": request_id, "gathers": gathers, "wait": wait}
-        asked: Asked = self._call("request", channel, key, body, timeout, of=Requests, **terms)
+        asked: Asked = self._call("request", channel, key, body, timeout, of=Requests, message_key=message_key, **terms)
         return asked
 
     def when_answered(self, asked: Asked, told: Callable[[Answered], object]) -> None:

@@ -88,6 +88,7 @@ class RequestTerms(TypedDict, total=False):
     durable: bool
     request_id: int | None
     wait: bool
+    message_key: str | None
 
 
 class BaseInstanceCore(BaseEndpoint, QueueCalls):

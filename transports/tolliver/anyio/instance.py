@@ -281,6 +281,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         durable: bool = False,
         request_id: int | None = None,
         wait: bool = True,
+        message_key: str | None = None,
     ) -> Reply:
         """Ask the peers that `respond` to this channel and key; returns the first reply, with `body` and `peer_id`.
 
@@ -288,12 +289,17 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         - `to`: a peer's UUID or several; only these are asked.
         - `durable`: store the request, as by `send`, and its reply.
         - `request_id`: your number for a durable request, to ask for the same reply after a restart (P-16).
+        - `message_key`: your name for a durable request, which is stored once, as by `send`; a repeated one waits for
+          the reply to the first (P-66).
 
         Raises NoResponders if none connected in time, RequestFailed with the text of the handler's exception,
         ConnectionLost if the connection ended first, and TimeoutError. Raises OutboxFull, StoreError, ReservedChannel,
-        OwnLimitExceeded, LocalProtocolError if the request could not be sent.
+        OwnLimitExceeded, LocalProtocolError if the request could not be sent, and Undelivered if the first request with
+        the message key was given up.
         """
-        terms = RequestTerms(timeout=timeout, to=to, durable=durable, request_id=request_id, wait=wait)
+        terms = RequestTerms(
+            timeout=timeout, to=to, durable=durable, request_id=request_id, wait=wait, message_key=message_key
+        )
         return await self._core.wait(self._core.request(channel, key, body, terms))
 
     async def gather(
@@ -448,6 +454,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         durable: bool = False,
         request_id: int | None = None,
         wait: bool = True,
+        message_key: str | None = None,
     ) -> TypedReply[R]:
         """Like `Instance.request`; the reply has a decoded `value`. If it does not decode, raises RequestFailed
         (P-46)."""
@@ -462,6 +469,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
                 durable=durable,
                 request_id=request_id,
                 wait=wait,
+                message_key=message_key,
             ),
         )
 
