@@ -24,6 +24,7 @@ from tolliver_proto import (
     StoreError,
     TolliverError,
 )
+from tolliver_proto._node.actions import Rider
 from tolliver_proto._patterns.envelopes import Status, id_in, reply_body, reply_channel
 from tolliver_proto._patterns.message_keys import KEEPERS
 from tolliver_proto._testing.invariants import audit
@@ -757,11 +758,16 @@ def test_a_request_that_was_given_up_says_so_to_who_asks_again() -> None:
 def test_a_message_key_is_for_durable_requests_without_an_id() -> None:
     play = Play()
     play.peer(LOW, ("tolliver.request/sums", ""))
-    for terms in ({}, {"durable": True, "request_id": 3}):
+    wrong: tuple[dict[str, Any], ...] = ({}, {"durable": True, "request_id": 3})
+    for terms in wrong:
         with pytest.raises(ValueError, match="durable=True"):
             play.requests.request("sums", "", b"", 5.0, play.now, message_key="k", **terms)
     with pytest.raises(TypeError, match="message_key"):
         play.requests.request("sums", "", b"", 5.0, play.now, durable=True, message_key=3)  # type: ignore[arg-type]
+
+
+def test_a_rider_that_decides_nothing_lets_its_send_be_stored() -> None:
+    assert Rider(0, -1, []).check(False)
 
 
 def test_wrong_arguments_are_refused_before_anything_changes() -> None:
