@@ -486,6 +486,26 @@ def test_a_key_is_not_forgotten_while_it_goes_to_another_keeper() -> None:
     assert play.notes() == 0
 
 
+def test_a_key_that_is_released_during_a_look_for_old_ones_is_removed_once() -> None:
+    play, wire = subscribed_play()
+    play.keyed()
+    heard(wire)
+    play.wait(1.0)
+    play.hold_looks = play.hold_commits = True
+    play.a_day()
+    look = play.looks.pop()
+    assert isinstance(look, Find)
+    found = look.ask(play.store)
+    play.keys.release([("c", "k")])
+    play.node.found(look.search_id, found, now=play.now)
+    play.run()
+    play.hold_looks = play.hold_commits = False
+    while play.held:
+        play.finish()
+    play.check()
+    assert (play.notes(), play.store.messages) == (0, [])
+
+
 # While a peer is connecting.
 
 

@@ -141,6 +141,7 @@ class MessageKeys(Pattern):
         self._early: deque[KeyedSend] = deque()
         self._waiting: list[KeyedSend] = []
         self._given_up_early: dict[int, UndeliveredReason] = {}  # while the notes are not known
+        self._leaving: set[int] = set()  # seqs of notes that the next commit removes
         self._damaged = 0  # notes that cannot be read
         # Keepers whose notes are to be read.
         self._unread = [uuid for uuid in KEEPERS.values() if _keeps_any(services, uuid)]
@@ -211,7 +212,7 @@ class MessageKeys(Pattern):
                 self._leave(note)
         for reason, notes in gone.items():
             ids = {note.row: note.wire_id for note in sorted(notes, key=attrgetter("row"))}
-            self._kernel.withdraw(self._kernel.owner(KEEPERS[reason]), ids, sum(note.size for note in notes))
+            self._withdraw(KEEPERS[reason], ids, sum(note.size for note in notes))
 
     @property
     def is_half_full(self) -> bool:
@@ -438,8 +439,8 @@ class MessageKeys(Pattern):
         """Removes these old notes with the next commit, but for those whose messages wait."""
         owner, ids, size = self._kernel.owner(uuid), dict[int, int](), 0
         for one in found:
-            if one.seq in owner.outbox.leaving:
-                continue  # it is given to another keeper
+            if one.seq in owner.outbox.leaving or one.seq in self._leaving:
+                continue  # it is given to another keeper, or was released
             if one.key:
                 old = Note.read(one, None)
                 note = self._notes.get(old.name)
@@ -450,7 +451,15 @@ class MessageKeys(Pattern):
             ids[one.seq] = one.wire_id
             size += one.size
         if ids:
-            self._kernel.withdraw(owner, ids, size)
+            self._withdraw(uuid, ids, size)
+
+    def _withdraw(self, uuid: UUID, ids: Mapping[int, int], size: int) -> None:
+        """Removes notes of this keeper, given as wire ids by seq and their bytes, with the next commit; a search that
+        has found them before does not remove them again.
+        """
+        self._leaving.update(ids)
+        self._kernel.after_commit(lambda _error: self._leaving.difference_update(ids))
+        self._kernel.withdraw(self._kernel.owner(uuid), ids, size)
 
 
 def _size_of(name: Name) -> int:
