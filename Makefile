@@ -184,4 +184,4 @@ format: $(VENV)/.ready
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) interop/pyodide/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

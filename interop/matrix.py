@@ -1,16 +1,18 @@
 """Matrix of peers: every endpoint against every other one, over processes.
 
-    python -m interop.matrix                          all pairs, all scenarios; writes docs/interop.md
+    python -m interop.matrix                          all pairs, all scenarios
     python -m interop.matrix asyncio js               these, each with each and with itself
     python -m interop.matrix asyncio js --pair        the first listens, the second dials
     python -m interop.matrix --scenario kills --kills 20
     python -m interop.matrix asyncio theirs --endpoint 'theirs=/path/to/endpoint --fast'
-    python -m interop.matrix --page                   only draws the page from what is known
+    python -m interop.matrix --write                  keeps what was run in docs/interop.json, and draws docs/interop.md
+    python -m interop.matrix --page                   only draws it, from what is known
 
 An endpoint is a command that keeps the contract of interop/README.md; `--endpoint NAME=COMMAND` adds one. For each
 ordered pair the first listens and the second dials. A scenario runs on the first wire that both support, and each cell
 is passed, failed or unsupported: an endpoint says so itself, by the exit status 127. Nothing else is asked of it, as
 the judgement is made here, over what the two have said. A failure is told with its reason and the last words of both.
+What is kept has the day and the commit with each cell, so cells can be run some at a time.
 Exit status 1 if a cell failed.
 """
 
@@ -124,9 +126,11 @@ class Process:
         end = time.monotonic() + PATIENCE
         while not self.said:
             status = self._process.poll()
+            if status is not None:
+                self._reading.join()  # it may have been ready for a moment
             if status == UNSUPPORTED:
                 raise Unsupported(self._name)
-            if status is not None:
+            if status is not None and not self.said:
                 raise Failed(f"{self._name} ended with status {status} before it was ready")
             if time.monotonic() > end:
                 raise Failed(f"{self._name} was not ready within {PATIENCE:g} s")
@@ -144,7 +148,10 @@ class Process:
 
     def look(self) -> None:
         """Raises Failed where it has ended by itself."""
-        if self._process.poll() is not None and not self.said:
+        if self._process.poll() is None:
+            return
+        self._reading.join()
+        if not self.said:
             raise Failed(f"{self._name} ended by itself, with status {self._process.returncode}")
 
     def kill(self) -> None:
@@ -453,54 +460,63 @@ def summary(cells: Cells) -> str:
     )
 
 
-HEAD = """# Who speaks with whom
+HEAD = """# Peers, each with each
 
-Each endpoint listened for each other one, and for itself, and dialled it. A letter is a scenario in which both said all
-that was to be said, and a runner that neither of them knows found nothing lost, changed or made up: {letters}.
-A scenario without its letter is one that one of the two does not support; a failed one stands in **bold**.
+Each endpoint listened for each other one, and for itself, and dialled it. A letter is a scenario that passed: a runner
+found nothing lost, changed or made up in what both said, and both ended in order. A scenario without its letter is not
+supported by one of the two; one that failed stands in **bold**.
 
-asyncio, trio, twisted and blocking are this program on its adapters; [js](foreign.md#a-peer-in-javascript) is the peer
-in JavaScript, and pyodide the node in WebAssembly over Node's TLS sockets. go and rust are
-[doubles](foreign.md) of the Go and the Rust program of 2026, with those programs' wire layouts, which js does not have;
-Rust's has no acknowledgements. To add an endpoint is to write a command: `interop/README.md` has the contract.
+{letters}
 
-`python -m interop.matrix` made this page on {date} at {commit}, and `docs/interop.json` has each cell: {figures}.
+asyncio, trio, twisted and blocking are this program on its adapters; js is the
+[peer in JavaScript](foreign.md#a-peer-in-javascript), pyodide the node in WebAssembly over the TLS sockets of Node.js;
+go and rust are [doubles](foreign.md) of the Go and the Rust program of 2026, in the layouts of those programs, which js
+does not speak. Rust's has no acknowledgements.
 
+"""
+TAIL = """
+{figures}.
+
+`python -m interop.matrix --write` keeps what it has run in `docs/interop.json`, each cell with its day and commit, and
+draws this page: last on {date} at {commit}. To add an endpoint is to write a command that keeps the contract of
+`interop/README.md`.
 """
 
 
-def page(record: Mapping[str, Any]) -> str:
+def page(cells: Cells) -> str:
     """docs/interop.md."""
-    cells: Cells = record["cells"]
-    names = list(dict.fromkeys(name.split()[1] for name in cells))
-    letters = ", ".join(f"**{name[0]}** {what.what}" for name, what in SCENARIOS.items())
-    _, _, figures = summary(cells).split(" | ")
+    letters = "\n".join(f"- `{name[0]}`: {name}, {scenario.what}" for name, scenario in SCENARIOS.items())
 
     def letter(scenario: str, listener: str, dialler: str) -> str:
-        result = cells[f"{scenario} {listener} {dialler}"]["result"]
+        result = cells.get(f"{scenario} {listener} {dialler}", {"result": "unsupported"})["result"]
         return {"passed": scenario[0], "failed": f"**{scenario}**", "unsupported": ""}[result]
 
-    rows = [
-        f"| {listener} | "
-        + " | ".join(
-            " ".join(filter(None, (letter(each, listener, dialler) for each in SCENARIOS))) or "none"
-            for dialler in names
-        )
-        + " |"
-        for listener in names
-    ]
-    table = [f"| listens \\ dials | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *rows]
-    head = HEAD.format(letters=letters, date=record["date"], commit=record["commit"], figures=figures)
-    return head + "\n".join(table) + "\n"
+    def cell(listener: str, dialler: str) -> str:
+        return " ".join(filter(None, (letter(scenario, listener, dialler) for scenario in SCENARIOS)))
+
+    rows = [["listens, below; dials, right", *ENDPOINTS], ["---"] * (1 + len(ENDPOINTS))]
+    rows += [[listener, *(cell(listener, dialler) for dialler in ENDPOINTS)] for listener in ENDPOINTS]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    last = max(cells.values(), key=lambda cell: str(cell["when"]))
+    figures = summary(cells).rpartition(" | ")[2]
+    return (
+        HEAD.format(letters=letters)
+        + table
+        + TAIL.format(figures=figures, date=last["when"][:10], commit=last["commit"])
+    )
 
 
 def save(cells: Cells) -> None:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    record = {"date": datetime.now(UTC).date().isoformat(), "commit": commit.stdout.strip() or "?", "cells": cells}
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-    PAGE.write_text(page(record), "utf-8")
+    """Keep these cells beside those that are known, and draw the page."""
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "?"
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    known: Cells = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+    known |= {name: {**cell, "when": now, "commit": commit} for name, cell in cells.items()}
+    ordered = (" ".join(names) for names in product(SCENARIOS, ENDPOINTS, ENDPOINTS))
+    lines = [f"{json.dumps(name)}: {json.dumps(known[name])}" for name in ordered if name in known]
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")
+    PAGE.write_text(page(known), "utf-8")
 
 
 def available(names: Iterable[str]) -> dict[str, Sequence[str]]:
@@ -529,10 +545,11 @@ def main() -> int:
     )
     parser.add_argument("--pair", action="store_true", help="of two endpoints: the first listens, the second dials")
     parser.add_argument("--jobs", type=int, default=4, help="cells at a time (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help="keep what was run in docs/interop.json")
     parser.add_argument("--page", action="store_true", help="only draw the page from what is known")
     options = parser.parse_args()
     if options.page:
-        PAGE.write_text(page(json.loads(RECORD.read_text("utf-8"))), "utf-8")
+        save({})
         return 0
     theirs = {name: shlex.split(command) for name, _, command in (each.partition("=") for each in options.endpoint)}
     names = options.endpoints or [*ENDPOINTS, *theirs]
@@ -544,8 +561,8 @@ def main() -> int:
         scenarios["kills"] = scenarios["kills"]._replace(kills=options.kills)
     pairs = [(names[0], names[-1])] if options.pair else []
     cells = play({name: commands[name] for name in names if name in commands}, scenarios, pairs, options.jobs)
-    if commands.keys() == ENDPOINTS.keys() and scenarios.keys() == SCENARIOS.keys():
-        save(cells)
+    if options.write:
+        save({name: cell for name, cell in cells.items() if not set(name.split()) & set(theirs)})
     print(summary(cells))
     return int(any(cell["result"] == "failed" for cell in cells.values()))
 

@@ -284,8 +284,8 @@ ROWS = (
         "matrix",
         "Each peer with each: four adapters, JavaScript, WebAssembly, doubles of Go and Rust (docs/interop.md)",
         "every ordered pair in five scenarios, 0 failed",
-        ("python -m interop.matrix",),
-        full=("python -m interop.matrix --kills 50",),
+        ("python -m interop.matrix --write",),
+        full=("python -m interop.matrix --write --kills 50",),
     ),
     Row(
         "pyodide",

@@ -250,13 +250,20 @@ class Conn:
                 raise EOFError(str(error)) from error
 
     def _try(self, step: Callable[[], Any]) -> Any:
-        with self._writing:
-            try:
-                with self._using:
+        """Bytes that the step makes are written; a read makes none, and waits for no write."""
+        made = 0
+        try:
+            with self._using:
+                try:
                     return step()
-            finally:
-                with suppress(OSError):  # the end of reading tells more
-                    self._socket.sendall(self._outgoing.read())
+                finally:
+                    made = self._outgoing.pending
+        finally:
+            if made:
+                with self._writing, suppress(OSError):  # the end of reading tells more
+                    with self._using:
+                        ciphertext = self._outgoing.read()
+                    self._socket.sendall(ciphertext)
 
     def _receive(self) -> None:
         data = b""
@@ -281,12 +288,13 @@ class Reader:
 
     def __init__(self, conn: Conn) -> None:
         self._conn = conn
-        self._buffer = b""
+        self._buffer = bytearray()
 
     def take(self, size: int) -> bytes:
         while len(self._buffer) < size:
             self._buffer += self._conn.read()
-        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
         return taken
 
     def unpack(self, form: str) -> tuple[Any, ...]:

@@ -268,6 +268,26 @@ def test_it_reads_record_by_record(identity: Identity) -> None:
         assert go.conns[0].records[1:] == [b"".join(frames), frames[0]]
 
 
+def test_it_reads_while_it_writes(identity: Identity) -> None:
+    """Two send each other more than the system holds between them: neither waits for the other to read first."""
+    body = bytes(2**24)
+    with (
+        peer(FLAWLESS, identity, subscriptions=[("", "")]) as (one, port),
+        GoPeer(FLAWLESS, identity, subscriptions=[("", "")]) as other,
+        ThreadPoolExecutor(2) as sending,
+    ):
+        other.dial(port)
+        until(lambda: one.connections)
+        both = [sending.submit(each.send, "a", "", body) for each in (one, other)]
+        with suppress(AssertionError):  # `until`: then neither of them is through
+            until(lambda: all(each.acks for each in (one, other)))
+        done = [each.done() for each in both]
+        for each in (one, other):
+            each.__exit__()  # ends what still waits
+    assert done == [True, True]
+    assert [[len(message.body) for message in each.messages] for each in (one, other)] == [[2**24]] * 2
+
+
 # The defects.
 
 

@@ -1,7 +1,8 @@
-"""Matrix of peers: its judgement of endpoints that go wrong, and one pair in earnest."""
+"""Matrix of peers: its judgement of endpoints that go wrong, its page, and one pair in earnest."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interop import matrix
-from interop.matrix import Scenario, play
+from interop.matrix import Scenario, page, play, summary
 
 ROOT = Path(__file__).parents[2]
 FEW = {"messages": Scenario("", 3, (0, 10))}
@@ -102,3 +103,10 @@ def test_one_pair_in_earnest() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed, 0 failed, 0 unsupported" in done.stdout
+
+
+def test_the_page_is_drawn_from_what_was_run() -> None:
+    cells = json.loads(matrix.RECORD.read_text("utf-8"))
+    assert matrix.PAGE.read_text("utf-8") == page(cells)
+    assert len(cells) == len(matrix.SCENARIOS) * len(matrix.ENDPOINTS) ** 2
+    assert " 0 failed" in summary(cells)
