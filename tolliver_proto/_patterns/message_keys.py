@@ -95,7 +95,7 @@ class Note:
 class KeyedSend(Rider):
     """Receipt of a send, or of a put, with a message key."""
 
-    __slots__ = ("_is_repeated", "_keys", "again", "name", "size")
+    __slots__ = ("_keys", "again", "is_repeated", "name", "size")
 
     keeps: bool = True
 
@@ -105,7 +105,7 @@ class KeyedSend(Rider):
         self.name: Name = name
         self.size: int = size
         self.again: Callable[[], object]  # does the call, now or later
-        self._is_repeated: bool = False
+        self.is_repeated: bool = False
 
     def check(self, may_wait: bool) -> bool:
         return self._keys.admits(self, may_wait)
@@ -116,16 +116,7 @@ class KeyedSend(Rider):
 
     @property
     def repeats(self) -> bool:
-        return self._is_repeated
-
-    def repeat(self, note: Note) -> None:
-        """Makes this the receipt of the note's message."""
-        self._is_repeated = True
-        self.first_seq = self.last_seq = note.seq
-        self.recipients = note.recipients
-        self.counts = [note.recipients]
-        if note.reason is not None:
-            self.give_up(None, note.reason, 1)
+        return self.is_repeated
 
 
 class MessageKeys(Pattern):
@@ -264,7 +255,7 @@ class MessageKeys(Pattern):
         if not note.is_durable:
             note.followers.append(send)
             return
-        send.repeat(note)
+        _repeat(send, note)
         self._kernel.follow(send)
         self._kernel.tell(Stored([send]))
 
@@ -460,6 +451,15 @@ class MessageKeys(Pattern):
         self._leaving.update(ids)
         self._kernel.after_commit(lambda _error: self._leaving.difference_update(ids))
         self._kernel.withdraw(self._kernel.owner(uuid), ids, size)
+
+
+def _repeat(send: KeyedSend, note: Note) -> None:
+    """Makes the receipt of this send that of the note's message."""
+    send.is_repeated = True
+    send.first_seq = send.last_seq = note.seq
+    send.recipients, send.counts = note.recipients, [note.recipients]
+    if note.reason is not None:
+        send.give_up(None, note.reason, 1)
 
 
 def _size_of(name: Name) -> int:
