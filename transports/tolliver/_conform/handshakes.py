@@ -22,6 +22,7 @@ from .._options.instance import TLS
 from .._tls.policy import client_context, server_context
 from .cases import DIAL, EITHER, LISTEN, Book, Failed, Level, Place, Role, Skipped
 from .talk import IN, RESERVED, Messages, Talk
+from .wire import End
 
 MUST, SHOULD, MAY = Level
 SAME, NEWER, NEWER_REFUSED, OLDER = list(HandshakeStatus)[:4]
@@ -176,6 +177,15 @@ def false_listener(session: Messages) -> None:
     session.requested(talk)
     talk.say(session.response(talk))
     talk.ends()
+
+
+@tls.case(16, "D-1 T-74", SHOULD, "A client without a certificate is told so by an alert of TLS.", roles=DIAL)
+def told_by_tls(session: Messages) -> None:
+    talk = session.begin(context=_context(session, certificate=False))
+    if talk.shake():
+        talk.ends()
+    if talk.end is not End.TLS:
+        raise talk.failed("an alert")
 
 
 # The kit dials.

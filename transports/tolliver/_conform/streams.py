@@ -258,8 +258,8 @@ def unbounded(session: Streams) -> None:
 @publisher.case(6, "R-17", MUST, "Demand above 2^63-1 is demand without bound.")
 def overflow(session: Streams) -> None:
     flow = session.live()
-    number = flow.subscribe(COUNT, UNBOUNDED - 1)
-    flow.say(*[Request(number, UNBOUNDED)] * 2)
+    number = next(flow.ids)
+    flow.say(Subscribe(COUNT, number, 1), *[Request(number, UNBOUNDED - 1)] * 3)
     flow.opened(number)
     flow.take(number, ALL)
     flow.completes(number)
@@ -570,7 +570,7 @@ def large_size(session: Streams) -> None:
 @subscriber.case(7, "R-21", MUST, "Packed elements in a stream without an element size end the connection.")
 def packed_without_size(session: Streams) -> None:
     flow, _, number, _ = _opened(session)
-    flow.say(bytes((10, number, 1)) + b"x")
+    flow.say(bytes((10, number, 1)))
     flow.ends()
     session.goes_on()
 
