@@ -23,6 +23,7 @@ from tolliver.certs import make_anonymous_certificate
 from scripts.pages import DEFINED, HOMES
 from tests.certificates import Certificates
 from tests.cli.commands import tolliver
+from tests.interop.test_js import NODE, Process
 from tests.ports import free_address
 from tolliver_proto import reactive
 
@@ -82,6 +83,25 @@ def test_our_peer_that_listens_holds(adapter: str, tmp_path: Path, certs: Certif
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_our_peer_that_dials_holds(adapter: str, tmp_path: Path, certs: Certificates) -> None:
     results = dialling(adapter, tmp_path, certs, chosen(MESSAGES, WHERE_IT_DIALS, short=True))
+    assert refuted(results) == []
+    assert holds(results)
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+@pytest.mark.parametrize("dials", [True, False], ids=["dials", "listens"])
+def test_the_peer_in_javascript_holds(dials: bool, tmp_path: Path, certs: Certificates) -> None:
+    certs.tls("jay")
+    address = free_address()
+    where = {"listen" if dials else "dial": (HOST, int(address.rpartition(":")[2]))}
+    who = ("--certs", certs.directory, "--name", "jay", "--database", tmp_path / "jay.outbox")
+    cases = chosen(MESSAGES, WHERE_IT_DIALS if dials else (), short=True)
+    script = Process(tmp_path, "conform", "--connect" if dials else "--listen", address, *who)
+    with script.process:
+        try:
+            assert dials or script.port()
+            results = played(cases, setup_of(certs, **where))
+        finally:
+            script.process.kill()
     assert refuted(results) == []
     assert holds(results)
 

@@ -55,7 +55,9 @@ def _context(session: Messages, *, alpn: bool = True, certificate: bool = True) 
 @tls.case(1, "D-1", MUST, "TLS 1.3 is spoken.", short=True)
 def tls_version(session: Messages) -> None:
     _context(session)
-    found = session.meet().pump.version
+    talk = session.meet()
+    talk.lives()
+    found = talk.pump.version
     if found != "TLSv1.3":
         raise Failed("TLSv1.3", str(found))
 
@@ -64,6 +66,7 @@ def tls_version(session: Messages) -> None:
 def tls_uuid(session: Messages) -> None:
     _context(session)
     talk = session.meet()
+    talk.lives()
     proved = talk.pump.identity("").uuids
     if talk.peer not in proved:
         raise Failed(f"{talk.peer} in the certificate", f"{', '.join(map(str, proved)) or 'no UUID'} there")
@@ -72,7 +75,9 @@ def tls_uuid(session: Messages) -> None:
 @tls.case(3, "R-35 D-1", SHOULD, "ALPN agrees on tolliver/1 where both offer it.")
 def tls_alpn(session: Messages) -> None:
     _context(session)
-    found = session.meet().pump.application_protocol
+    talk = session.meet()
+    talk.lives()
+    found = talk.pump.application_protocol
     if found != session.setup.alpn:
         raise Failed(session.setup.alpn, str(found))
 
