@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tolliver_proto._node.links.dialing import RemoteInfo, RemoteState
     from tolliver_proto._node.numbers import EndCause, NodeStats, PeerInfo, PeerNumbers
     from tolliver_proto._node.ordered_handling import Lanes
-    from tolliver_proto._node.policy import Probe, QuotaPolicy
+    from tolliver_proto._node.policy import Probe, QuotaPolicy, Retry
     from tolliver_proto._patterns.envelopes import Request
     from tolliver_proto._patterns.kinds import PATTERNS
     from tolliver_proto._patterns.last_values import LastValues, RetainedValue, ValueList
@@ -63,7 +63,7 @@ else:
             "tolliver_proto._node.links.dialing": "RemoteInfo, RemoteState",
             "tolliver_proto._node.numbers": "EndCause, NodeStats, PeerInfo, PeerNumbers",
             "tolliver_proto._node.ordered_handling": "Lanes",
-            "tolliver_proto._node.policy": "Probe, QuotaPolicy",
+            "tolliver_proto._node.policy": "Probe, QuotaPolicy, Retry",
             "tolliver_proto._patterns.envelopes": "Request",
             "tolliver_proto._patterns.kinds": "PATTERNS",
             "tolliver_proto._patterns.last_values": "LastValues, RetainedValue, ValueList",
@@ -112,6 +112,7 @@ __all__ = [
     "Request",
     "Requests",
     "RetainedValue",
+    "Retry",
     "SendState",
     "Snapshot",
     "Span",

@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tolliver.codecs import Headed, Headers, Json
 from tolliver.otel import TracedDelivery, TracedRun, instrument
 from tolliver.prometheus import Collector
 
@@ -224,3 +225,38 @@ async def test_a_registry_of_prometheus_has_several_instances(nodes: Nodes) -> N
             assert found["tolliver_commit_seconds_count", str(left.instance_id)] >= 1
             assert found["tolliver_instance_info", str(left.instance_id)] == 1
     assert scraped() == {}
+
+
+async def test_the_trace_of_a_job_goes_to_its_worker_with_any_codec(nodes: Nodes) -> None:
+    memory, codec = Memory(), Headers(Json())
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+        given = Headed({"rows": 5}, {"tenant": "7"})
+        queue = one.channel("jobs", codec=codec).queue()
+        await queue.put(given)
+        await queue.put_many([("key", Headed({"rows": 6})), ("key", given)])
+        assert given.headers == {"tenant": "7"}
+        got = []
+        async with other.channel("jobs", codec=codec).work() as jobs:
+            for _ in range(3):
+                job = await anext(jobs)
+                got.append(job.value)
+                job.ack()
+        assert [one.value["rows"] for one in got] == [5, 6, 5]
+        assert [one.headers.get("tenant") for one in got] == ["7", None, "7"]
+        put, many = memory.span("put jobs"), memory.span("put_many jobs")
+        first, *others = [span for span in memory.spans if span.name == "receive jobs"]
+        assert linked(first) == [ids(put)]
+        assert [linked(span) for span in others] == [[ids(many)]] * 2
+        assert sum(span.name == "ack jobs" for span in memory.spans) == 3
+
+
+async def test_the_trace_of_a_request_goes_on_at_its_responder_with_any_codec(nodes: Nodes) -> None:
+    memory = Memory()
+    codec: Headers[bytes] = Headers()
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+        other.channel("ask", codec=codec).respond(lambda request: Headed(request.value.value.upper()))
+        reply = await one.channel("ask", codec=codec).request(Headed(b"x"))
+        assert reply.value.value == b"X"
+        assert parent(memory.span("respond ask")) == ids(memory.span("request ask"))

@@ -77,6 +77,8 @@ class Delivery:
     attempt: int = 1
     settler: Settler | None = field(default=None, repr=False)
     """Set by the adapter that hands the delivery out."""
+    cause: str = field(default="", repr=False)
+    """Why its handler failed, set by the adapter before it reports that; the dead letter keeps it (T-47)."""
 
     def ack(self) -> None:
         """Marks the message as handled: its sender may forget it (T-45). Does nothing the second time."""

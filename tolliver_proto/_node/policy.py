@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Literal, get_args
 from uuid import UUID
 
-from .._common.records import option, options
+from .._common.arguments import check_count, check_seconds
+from .._common.records import frozen, option, options
 
 Probe = Literal["off", "ack", "message"]
 """Frame that is sent on a connection that has been silent (T-80)."""
@@ -29,6 +30,39 @@ class QuotaPolicy(StrEnum):
 
     SKIP = "skip"
     """The peer does not get the message, and does not count as a recipient."""
+
+
+@frozen
+class Retry:
+    """Tries and pauses of a message that a handler fails with, which then is a dead letter (P-22).
+
+    `attempts`: tries in all. `first`: seconds before the second try; each later pause is twice the one before, up to
+    `most`. `jitter` shortens each by up to a half, at random, so that messages that failed together do not come
+    together again. Raises TypeError, ValueError.
+    """
+
+    attempts: int = 5
+    first: float = 1.0
+    most: float = 60.0
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        check_count("attempts", self.attempts, 1)
+        check_seconds("first", self.first)
+        check_seconds("most", self.most)
+        if not isinstance(self.jitter, bool):
+            raise TypeError(f"jitter={self.jitter!r:.100}: give True or False")
+        if self.most < self.first:
+            raise ValueError(f"Retry.most={self.most:g} is below first={self.first:g}: give the longest pause")
+
+    def pause(self, attempt: int, chance: float) -> float | None:
+        """Seconds after the failure of this attempt, counted from 1, until the next; None after the last one. `chance`
+        is a random number from 0 to 1.
+        """
+        if attempt >= self.attempts:
+            return None
+        seconds = min(self.first * 2.0 ** min(attempt - 1, _DOUBLINGS), self.most)
+        return seconds * (1.0 - chance / 2) if self.jitter else seconds
 
 
 @options
@@ -166,6 +200,7 @@ class Policy:
         return self.quota_policies.get(peer, self.quota_policy)
 
 
+_DOUBLINGS = 64  # of a pause: beyond, it is above any `most`
 _QUOTA_POLICIES = ", ".join(f"QuotaPolicy.{policy.name}" for policy in QuotaPolicy)
 _FROM_ZERO = ("handling_timeout", "unsubscribed_hold")  # times that may be 0
 

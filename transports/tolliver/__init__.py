@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         Reply,
         Request,
         RetainedValue,
+        Retry,
         SendState,
     )
     from tolliver_proto.store import DeadLetter
@@ -102,7 +103,8 @@ else:
             ),
             "tolliver_proto.layouts": "Dialect",
             "tolliver_proto.node": (
-                "Job, NodeStats, PeerInfo, Probe, QuotaPolicy, RemoteInfo, Reply, Request, RetainedValue, SendState"
+                "Job, NodeStats, PeerInfo, Probe, QuotaPolicy, RemoteInfo, Reply, Request, RetainedValue, Retry, "
+                "SendState"
             ),
             "tolliver_proto.store": "DeadLetter",
         },
@@ -148,6 +150,7 @@ __all__ = [
     "RequestFailed",
     "ReservedChannel",
     "RetainedValue",
+    "Retry",
     "Revision",
     "Rights",
     "SelfConnection",

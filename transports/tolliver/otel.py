@@ -31,9 +31,9 @@ from ._messages.facade import BaseInstance
 from ._messages.snapshots import Snapshots
 from ._messages.status import histograms_of
 from ._status.metrics import METRICS, Metric, Sample, Unit, samples
-from .codecs import CloudEvents
+from .codecs import CloudEvents, Headed, Headers
 
-__all__ = ["Traced", "TracedChannel", "TracedDelivery", "TracedRun", "instrument"]
+__all__ = ["Traced", "TracedChannel", "TracedDelivery", "TracedQueue", "TracedRun", "instrument"]
 
 I = TypeVar("I", bound=BaseInstance[Any])  # noqa: E741
 T = TypeVar("T")
@@ -169,10 +169,11 @@ _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0,
 
 
 class Traced:
-    """An instance whose sends, requests, handlers and iterators have spans. All other attributes are the instance's.
+    """An instance whose sends, requests, jobs, handlers and iterators have spans. The rest are the instance's own.
 
-    A CloudEvent (codec `CloudEvents()`) that is sent without a trace context gets that of its send span; one with a
-    context keeps it, and the send span links to it. Other messages carry no context, so their spans are not connected.
+    A value with headers (codec `Headers(codec)`), or a CloudEvent (codec `CloudEvents()`), that is sent without a
+    trace context gets that of its send span; one with a context keeps it, and the send span links to it. Other messages
+    carry no context, so their spans are not connected.
     """
 
     def __init__(self, instance: BaseInstance[Any], meter: Meter, tracer: Tracer) -> None:
@@ -239,6 +240,14 @@ class Traced:
         """Like the instance's call; yields `TracedRun`."""
         return _Receiving(cast(Any, self._instance).message_runs(channel, key, **choices), self._spans.received_run)
 
+    def work_queue(self, channel: str, **terms: Any) -> Any:
+        """Like the instance's call; returns a `TracedQueue`."""
+        return TracedQueue(cast(Any, self._instance).work_queue(channel, **terms), self._spans, False)
+
+    def work(self, channel: str, **choices: Any) -> Any:
+        """Like the instance's call; yields `TracedDelivery`."""
+        return _Receiving(cast(Any, self._instance).work(channel, **choices), self._spans.received)
+
 
 class TracedChannel:
     """A channel whose calls have spans, like those of `Traced`. All other attributes are the channel's."""
@@ -246,7 +255,7 @@ class TracedChannel:
     def __init__(self, channel: Any, spans: _Spans, codec: object) -> None:
         self._channel = channel
         self._spans = spans
-        self._carries = isinstance(codec, CloudEvents)
+        self._carries = isinstance(codec, CloudEvents | Headers)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._channel, name)
@@ -309,6 +318,58 @@ class TracedChannel:
     def runs(self, key: str = "", **choices: Any) -> Any:
         """Like the channel's call; yields `TracedRun`."""
         return _Receiving(self._channel.runs(key, **choices), self._spans.received_run)
+
+    def queue(self, **terms: Any) -> Any:
+        """Like the channel's call; returns a `TracedQueue`."""
+        return TracedQueue(self._channel.queue(**terms), self._spans, self._carries)
+
+    def work(self, **choices: Any) -> Any:
+        """Like the channel's call; yields `TracedDelivery`."""
+        return _Receiving(self._channel.work(**choices), self._spans.received)
+
+
+class TracedQueue:
+    """A work queue whose puts have spans. All other attributes are the queue's."""
+
+    def __init__(self, queue: Any, spans: _Spans, carries: bool) -> None:
+        self._queue = queue
+        self._spans = spans
+        self._carries = carries
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._queue)
+
+    def __repr__(self) -> str:
+        return f"<Traced {self._queue!r}>"
+
+    def _carrying(self, span: Span, job: Any) -> Any:
+        if not self._carries:
+            return job
+        return (job[0], _carrying(span, job[1])) if isinstance(job, tuple) else _carrying(span, job)
+
+    def put(self, value: Any, key: str = "", **terms: Any) -> Any:
+        """Like the queue's call, with a span."""
+        return self._spans.sent(
+            "put",
+            [self._queue.channel],
+            lambda span: self._queue.put(self._carrying(span, value), key, **terms),
+            [value] if self._carries else (),
+        )
+
+    def put_many(self, jobs: Iterable[Any], **terms: Any) -> Any:
+        """Like the queue's call, with one span for all jobs."""
+        jobs = tuple(jobs)
+        values = [job[1] if isinstance(job, tuple) else job for job in jobs] if self._carries else []
+        return self._spans.sent(
+            "put_many",
+            [self._queue.channel] * len(jobs),
+            lambda span: self._queue.put_many([self._carrying(span, job) for job in jobs], **terms),
+            values,
+            len(jobs),
+        )
 
 
 class _Operation:
@@ -622,14 +683,17 @@ def _readable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# Trace context in CloudEvents.
+# Trace context in headers and in CloudEvents.
 
 
 def _carrier(given: Any) -> dict[str, str]:
-    """Trace context of a CloudEvent, given itself or as the value of a delivery or request."""
-    ask = getattr(given, "get_extension", None) or getattr(getattr(given, "value", None), "get_extension", None)
-    found = {} if ask is None else {field: ask(field) for field in _FIELDS}
-    return {field: text for field, text in found.items() if isinstance(text, str)}
+    """Trace context of a value, given itself or as the value of a delivery or request."""
+    for one in (given, getattr(given, "value", None)):
+        ask = one.headers.get if isinstance(one, Headed) else getattr(one, "get_extension", None)
+        if ask is not None:
+            found = {field: ask(field) for field in _FIELDS}
+            return {field: text for field, text in found.items() if isinstance(text, str)}
+    return {}
 
 
 def _context_of(given: Any) -> Context | None:
@@ -646,14 +710,17 @@ def _links(given: Iterable[Any]) -> list[Link]:
     return [Link(one.get_span_context()) for one in contexts if one.get_span_context().is_valid]
 
 
-def _carrying(span: Span, event: Any) -> Any:
-    """Copy of the event with this span's context. An event that has a context is returned unchanged."""
-    if not hasattr(event, "get_attributes") or _carrier(event):
-        return event
+def _carrying(span: Span, given: Any) -> Any:
+    """Copy of the value with this span's context. A value that has a context is returned unchanged."""
+    is_headed = isinstance(given, Headed)
+    if _carrier(given) or not (is_headed or hasattr(given, "get_attributes")):
+        return given
     carrier: dict[str, str] = {}
     _CONTEXT.inject(carrier, trace.set_span_in_context(span))
-    attributes = event.get_attributes()
-    carrying = type(event)({**attributes, **carrier}, event.get_data())
+    if is_headed:
+        return Headed(given.value, {**given.headers, **carrier})
+    attributes = given.get_attributes()
+    carrying = type(given)({**attributes, **carrier}, given.get_data())
     if "time" not in attributes:
         carrying.get_attributes().pop("time", None)  # invented by the library
     return carrying

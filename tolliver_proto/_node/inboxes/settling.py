@@ -167,8 +167,8 @@ class Settling:
                 if (
                     is_last and self._context.now >= self._commits.full_until
                 ):  # without room for the letter its sender resends it
-                    why = f"failed {delivery.attempt} times"
-                    self._letters.keep_as_letter(delivery, inbox, message_id, key, why, why)
+                    said = f"failed {delivery.attempt} times"
+                    self._letters.keep_as_letter(delivery, inbox, message_id, key, delivery.cause or said, said)
             self._credit.drop_copies(delivery, inbox)
         for pattern in self._hooks.unhandled:
             pattern.unhandled(deliveries)

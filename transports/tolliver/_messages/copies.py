@@ -58,6 +58,7 @@ def decided(deliveries: Sequence[Delivery], verdict: Verdict) -> Mapping[Verdict
         if isinstance(one, _Copy):
             shared = one.shared
             shared.verdict = max(shared.verdict, verdict, key=_gravity)
+            shared.delivery.cause = shared.delivery.cause or one.cause
             shared.left -= 1
             if shared.left == 0:
                 found.setdefault(shared.verdict, []).append(shared.delivery)

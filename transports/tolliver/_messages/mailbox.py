@@ -23,12 +23,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from operator import attrgetter
+from random import random
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from tolliver_proto import Delivery, Node, NoticeKind
 from tolliver_proto.errors import BodyNotDecoded
-from tolliver_proto.node import GiveUp, HandleAgain, Lanes, Verdict
+from tolliver_proto.node import GiveUp, HandleAgain, Lanes, Retry, Verdict
 
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt, shown, told
@@ -175,6 +176,7 @@ class Policy(NamedTuple):
     """
 
     taker: str = "an iterator"
+    retry: Retry | None = None  # of what fails; None: its sender resends it
     pending: int | None = None
     places: int | None = None  # most deliveries handed out at once; None: no limit
     is_ordered: bool = False  # one delivery of each key at a time
@@ -197,6 +199,15 @@ class _Note:
     def __init__(self, place: int, left: int) -> None:
         self.place = place
         self.left = left
+
+
+_CAUSE = 1000
+"""Characters of an error's text that a dead letter keeps."""
+
+
+def _after_failure(retry: Retry, delivery: Delivery) -> Verdict:
+    pause = retry.pause(delivery.attempt, random())
+    return GiveUp(delivery.cause or f"failed {delivery.attempt} times") if pause is None else HandleAgain(pause)
 
 
 class Mailbox:
@@ -230,6 +241,9 @@ class Mailbox:
         """Start receiving. Waiting messages are delivered within this call, so the consumer must be ready."""
         with self.core.lock:
             self.core.check_open()
+            retry, most = self.policy.retry, self.core.node.limits.max_attempts
+            if retry is not None and retry.attempts > most:
+                raise ValueError(f"Retry.attempts={retry.attempts}: Limits.max_attempts is {most}, so raise that, too")
             self.policy.register(self)
             if self.policy.places is not None:  # `Lanes` validates the number
                 self._places = Lanes(self.policy.places, attrgetter("key") if self.policy.is_ordered else None)
@@ -437,7 +451,11 @@ class Mailbox:
                 self._well += fresh
             elif fresh:
                 self.tell()
-                self._say(fresh, verdict)
+                if verdict is False and self.policy.retry is not None:
+                    for one in fresh:
+                        self._say((one,), _after_failure(self.policy.retry, one))
+                else:
+                    self._say(fresh, verdict)
 
     def _gather(self) -> bool:
         """Collect verdicts from now to the end of this turn of the loop. False if no end of turn is scheduled yet."""
@@ -501,6 +519,7 @@ class Mailbox:
         one.
         """
         self.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
+        delivery.cause = text if error is None else told(error, _CAUSE)
         self.settle((delivery,), False)
 
     def returned(self, delivery: Delivery, result: object) -> None:

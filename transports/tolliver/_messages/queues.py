@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Node, Receipt
-from tolliver_proto.node import Job, JobList, MessageKeys, Queues, QueueWork, check_type, listed
+from tolliver_proto.node import Job, JobList, MessageKeys, Queues, QueueWork, Retry, check_type, listed
 
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of
 from .iterators import Messages
 from .mailbox import Mailbox, Policy, Timed
-from .side_by_side import AsyncCore
+from .side_by_side import AsyncCore, checked_retry
 
 if TYPE_CHECKING:
     from .driver import NodeDriver
@@ -111,7 +111,7 @@ def numbers_of(jobs: Named) -> Iterable[int]:
     return [one if isinstance(one, int) else one.number for one in each]
 
 
-def policy_of_work(concurrency: int, lease: float, prefetch: int) -> Policy:
+def policy_of_work(concurrency: int, lease: float, prefetch: int, retry: Retry | None) -> Policy:
     """Policy of the mailbox of a worker with this concurrency, a lease in seconds, and jobs in advance. A job may take
     any time: its worker is never reported as stuck (D-9).
     """
@@ -121,6 +121,7 @@ def policy_of_work(concurrency: int, lease: float, prefetch: int) -> Policy:
 
     return Policy(
         "a worker",
+        checked_retry(retry),
         places=concurrency,
         timed=Timed.NONE,
         lets_go=True,
@@ -140,8 +141,11 @@ class Work(Messages):
     Several tasks may share one. Leaving its block fails unsettled jobs, and returns those not handed out to the queue.
     """
 
-    def __init__(self, core: AsyncCore, channel: str, concurrency: int, lease: float, prefetch: int) -> None:
-        super().__init__(core, channel, "", subscribe=False, policy=policy_of_work(concurrency, lease, prefetch))
+    def __init__(
+        self, core: AsyncCore, channel: str, concurrency: int, lease: float, prefetch: int, retry: Retry | None
+    ) -> None:
+        policy = policy_of_work(concurrency, lease, prefetch, retry)
+        super().__init__(core, channel, "", subscribe=False, policy=policy)
 
 
 def _jobs_of(token: Receipt) -> list[Job]:

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tolliver_proto import Delivery
+from tolliver_proto.node import Retry
 
 from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt
@@ -25,11 +26,14 @@ OrderedBy = Literal["key"] | None
 
 
 class SideBySide(NamedTuple):
-    """Options of a handler: concurrent calls, ordering, and the most messages that it may have at once."""
+    """Options of a handler: concurrent calls, ordering, the most messages that it may have at once, and what becomes of
+    those that it fails with.
+    """
 
     concurrency: int = 1
     ordered_by: OrderedBy = None
     pending: int | None = None
+    retry: Retry | None = None
 
     @property
     def is_one(self) -> bool:
@@ -40,12 +44,14 @@ class SideBySide(NamedTuple):
         """Policy of the mailbox of a handler, which texts call `name`."""
         places = None if self.is_one else self.concurrency
         is_ordered = self.ordered_by is not None
-        return Policy(name, self.pending, places, is_ordered, ends_by_settling=False)
+        return Policy(name, self.retry, self.pending, places, is_ordered, ends_by_settling=False)
 
 
-def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None) -> SideBySide:
-    """Options of a handler, validated: `concurrency` calls at a time, their order, and at most `pending` unsettled
-    messages. Raises ValueError, TypeError.
+def chosen(
+    concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None, retry: Retry | None = None
+) -> SideBySide:
+    """Options of a handler, validated: `concurrency` calls at a time, their order, at most `pending` unsettled
+    messages, and `retry` of what fails. Raises ValueError, TypeError.
     """
     if isinstance(concurrency, bool) or not isinstance(concurrency, int):
         raise TypeError(f"concurrency={concurrency!r:.100}: give the number of calls at once")
@@ -53,14 +59,23 @@ def chosen(concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | No
         raise ValueError(f"concurrency={concurrency}: give the number of calls at once, at least 1")
     if ordered_by not in (None, "key"):
         raise ValueError(f'ordered_by={ordered_by!r:.100}: give "key", or None')
-    return SideBySide(concurrency, ordered_by, pending)
+    return SideBySide(concurrency, ordered_by, pending, checked_retry(retry))
 
 
-def chosen_with(handler: object, concurrency: int, ordered_by: OrderedBy, pending: int | None) -> SideBySide:
+def checked_retry(retry: Retry | None) -> Retry | None:
+    """The option, or TypeError."""
+    if retry is not None and not isinstance(retry, Retry):
+        raise TypeError(f"retry={retry!r:.100}: give Retry(attempts=..., first=..., most=...), or None")
+    return retry
+
+
+def chosen_with(
+    handler: object, concurrency: int, ordered_by: OrderedBy, pending: int | None, retry: Retry | None
+) -> SideBySide:
     """Like `chosen`, for calls whose handler is optional. Raises TypeError for options without a handler."""
-    how = chosen(concurrency, ordered_by, pending)
+    how = chosen(concurrency, ordered_by, pending, retry)
     if handler is None and how != SideBySide():
-        raise TypeError("concurrency, ordered_by and pending are choices of a handler: give one")
+        raise TypeError("concurrency, ordered_by, pending and retry are choices of a handler: give one")
     return how
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from tolliver_proto import Receipt
-from tolliver_proto.node import Job, Reply, RetainedValue, listed
+from tolliver_proto.node import Job, Reply, RetainedValue, Retry, listed
 from tolliver_proto.store import DeadLetter
 
 from .._driver.events import Events
@@ -96,6 +96,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
     ) -> None:
         """Subscribe to a channel and key at every peer, now and after a restart; "" is a wildcard (T-24).
 
@@ -103,7 +104,9 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         `register_callback`. Raises ReservedChannel, OwnLimitExceeded, StoreError, TypeError.
         """
         await self._core.wait(
-            self._core.subscribe_with(channel, key, handler, chosen_with(handler, concurrency, ordered_by, pending))
+            self._core.subscribe_with(
+                channel, key, handler, chosen_with(handler, concurrency, ordered_by, pending, retry)
+            )
         )
 
     async def unsubscribe(self, channel: str, key: str = "") -> None:
@@ -180,6 +183,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
     ) -> Registration:
         """Call `handler(delivery)`, plain or async, for matching messages; "" is a wildcard. Does not subscribe (T-57).
 
@@ -189,8 +193,9 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         - `concurrency`: calls of this handler at a time.
         - `ordered_by`: "key" makes the calls of each key one after the other (P-20, P-21).
         - `pending`: most unsettled messages of this handler; above it, reading from their senders pauses (P-24).
+        - `retry`: tries and pauses of what it fails with; None leaves both to the senders (T-50).
         """
-        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending, retry))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """Iterate over matching messages: `async for delivery in instance.messages(...)`.
@@ -214,15 +219,18 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         self._core.work_queue(channel, lease)
         return WorkQueue(self._core, channel, BYTES)
 
-    def work(self, channel: str, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0) -> Work:
+    def work(
+        self, channel: str, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0, retry: Retry | None = None
+    ) -> Work:
         """Work on jobs: `async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
 
         At most `concurrency` unsettled jobs are handed out; `prefetch` more are here in advance, and wait for a free
         hand here though another worker may be idle. `lease` must be the producer's: when a producer has been
-        disconnected for that long, its jobs not handed out are released.
+        disconnected for that long, its jobs not handed out are released. `retry` has the tries and pauses of a job that
+        fails; after the last it is a dead letter here, and done for its producer.
         Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError if a worker exists here already.
         """
-        return Work(self._core, channel, concurrency, lease, prefetch)
+        return Work(self._core, channel, concurrency, lease, prefetch, retry)
 
     async def wait_subscribed(
         self, channel: str, key: str = "", *, peers: int = 1, connected: bool = False, timeout: float | None = None
@@ -349,6 +357,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
     ) -> None:
         """Like `Instance.subscribe`; deliveries have a decoded `value`. A body that does not decode counts as
         failed."""
@@ -359,6 +368,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             concurrency=concurrency,
             ordered_by=ordered_by,
             pending=pending,
+            retry=retry,
         )
 
     async def unsubscribe(self, key: str = "") -> None:
@@ -424,6 +434,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
     ) -> Registration:
         """Like `Instance.register_callback`. A body that does not decode counts as a failure of the handler."""
         return self._instance.register_callback(
@@ -433,6 +444,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             concurrency=concurrency,
             ordered_by=ordered_by,
             pending=pending,
+            retry=retry,
         )
 
     def messages(self, key: str = "", *, subscribe: bool = True) -> TypedMessages[T]:
@@ -510,11 +522,14 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         """Like `Instance.work_queue`, with values as jobs."""
         return self._instance.work_queue(self._name, lease=lease).of(self._codec)
 
-    def work(self, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0) -> TypedWork[T]:
+    def work(
+        self, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0, retry: Retry | None = None
+    ) -> TypedWork[T]:
         """Like `Instance.work`; jobs have a decoded `value`. A job that does not decode is failed, with a notice, and
         skipped (P-42)."""
         return TypedWork(
-            self._codec, self._instance.work(self._name, concurrency=concurrency, lease=lease, prefetch=prefetch)
+            self._codec,
+            self._instance.work(self._name, concurrency=concurrency, lease=lease, prefetch=prefetch, retry=retry),
         )
 
 

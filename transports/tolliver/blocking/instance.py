@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from tolliver_proto import Receipt
-from tolliver_proto.node import Job, Reply, RetainedValue, listed
+from tolliver_proto.node import Job, Reply, RetainedValue, Retry, listed
 from tolliver_proto.store import DeadLetter
 
 from .._messages.channel import BaseChannel
@@ -97,6 +97,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
         timeout: float | None = None,
     ) -> None:
         """Subscribe to a channel and key at every peer, now and after a restart; "" is a wildcard (T-24).
@@ -106,7 +107,11 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         """
         self._core.ask(
             partial(
-                self._core.subscribe_with, channel, key, handler, chosen_with(handler, concurrency, ordered_by, pending)
+                self._core.subscribe_with,
+                channel,
+                key,
+                handler,
+                chosen_with(handler, concurrency, ordered_by, pending, retry),
             ),
             timeout,
         )
@@ -199,6 +204,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
     ) -> Registration:
         """Call `handler(delivery)` for matching messages; "" is a wildcard. Does not subscribe (T-57).
 
@@ -208,8 +214,9 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         - `concurrency`: calls of this handler at a time.
         - `ordered_by`: "key" makes the calls of each key one after the other (P-20, P-21).
         - `pending`: most unsettled messages of this handler; above it, reading from their senders pauses (P-24).
+        - `retry`: tries and pauses of what it fails with; None leaves both to the senders (T-50).
         """
-        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending))
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending, retry))
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
@@ -244,16 +251,18 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         concurrency: int = 1,
         lease: float = 10.0,
         prefetch: int = 0,
+        retry: Retry | None = None,
         timeout: float | None = None,
     ) -> Work:
         """Work on jobs: `with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
 
         At most `concurrency` unsettled jobs are handed out; `prefetch` more are here in advance, and wait for a free
         hand here though another worker may be idle. `lease` must be the producer's: when a producer has been
-        disconnected for that long, its jobs not handed out are released.
+        disconnected for that long, its jobs not handed out are released. `retry` has the tries and pauses of a job that
+        fails; after the last it is a dead letter here, and done for its producer.
         Raises ReservedChannel, ValueError, OwnLimitExceeded, and LocalProtocolError if a worker exists here already.
         """
-        return made(lambda: Work(self._core, channel, concurrency, lease, prefetch, timeout), Work.close)
+        return made(lambda: Work(self._core, channel, concurrency, lease, prefetch, retry, timeout), Work.close)
 
     def wait_subscribed(
         self, channel: str, key: str = "", *, peers: int = 1, connected: bool = False, timeout: float | None = None
@@ -380,6 +389,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
         timeout: float | None = None,
     ) -> None:
         """Like `Instance.subscribe`; deliveries have a decoded `value`. A body that does not decode counts as
@@ -391,6 +401,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             concurrency=concurrency,
             ordered_by=ordered_by,
             pending=pending,
+            retry=retry,
             timeout=timeout,
         )
 
@@ -466,6 +477,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         concurrency: int = 1,
         ordered_by: OrderedBy = None,
         pending: int | None = None,
+        retry: Retry | None = None,
     ) -> Registration:
         """Like `Instance.register_callback`. A body that does not decode counts as a failure of the handler."""
         return self._instance.register_callback(
@@ -475,6 +487,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             concurrency=concurrency,
             ordered_by=ordered_by,
             pending=pending,
+            retry=retry,
         )
 
     def messages(self, key: str = "", *, subscribe: bool = True, timeout: float | None = None) -> TypedMessages[T]:
@@ -563,7 +576,13 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         return self._instance.work_queue(self._name, lease=lease).of(self._codec)
 
     def work(
-        self, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0, timeout: float | None = None
+        self,
+        *,
+        concurrency: int = 1,
+        lease: float = 10.0,
+        prefetch: int = 0,
+        retry: Retry | None = None,
+        timeout: float | None = None,
     ) -> TypedWork[T]:
         """Like `Instance.work`; jobs have a decoded `value`. A job that does not decode is failed, with a notice, and
         skipped (P-42)."""
@@ -571,7 +590,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             lambda: TypedWork(
                 self._codec,
                 self._instance.work(
-                    self._name, concurrency=concurrency, lease=lease, prefetch=prefetch, timeout=timeout
+                    self._name, concurrency=concurrency, lease=lease, prefetch=prefetch, retry=retry, timeout=timeout
                 ),
             ),
             TypedWork.close,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tolliver_proto.node import Retry
+
 from .._messages.queues import policy_of_work
 from .iterators import Messages, ThreadCore
 
@@ -14,6 +16,13 @@ class Work(Messages):
     """
 
     def __init__(
-        self, core: ThreadCore, channel: str, concurrency: int, lease: float, prefetch: int, timeout: float | None
+        self,
+        core: ThreadCore,
+        channel: str,
+        concurrency: int,
+        lease: float,
+        prefetch: int,
+        retry: Retry | None,
+        timeout: float | None,
     ) -> None:
-        super().__init__(core, channel, "", False, timeout, policy_of_work(concurrency, lease, prefetch))
+        super().__init__(core, channel, "", False, timeout, policy_of_work(concurrency, lease, prefetch, retry))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._bodies import TypedDelivery, TypedHandler, decoding
     from ._cloudevents import CloudEvents
     from ._codec import AnyCodec, Codec, MessageClass
+    from ._headers import Headed, Headers
     from ._json import Json
     from ._msgspec import Msgspec
     from ._protobuf import Protobuf, ProtobufTypes
@@ -28,6 +29,7 @@ else:
             "._bodies": "TypedDelivery, TypedHandler, decoding",
             "._codec": "AnyCodec, Codec, MessageClass",
             "._cloudevents": "CloudEvents",
+            "._headers": "Headed, Headers",
             "._json": "Json",
             "._msgspec": "Msgspec",
             "._protobuf": "Protobuf, ProtobufTypes",
@@ -41,6 +43,8 @@ __all__ = [
     "AnyCodec",
     "CloudEvents",
     "Codec",
+    "Headed",
+    "Headers",
     "Json",
     "MessageClass",
     "Msgspec",
