@@ -26,6 +26,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from math import inf, nextafter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -97,6 +98,7 @@ class OutboxTable:
         self._table = table
         self._me = str(instance)
         self._remembered = remembered
+        self._begun_at = 0.0  # of the last batch
 
     def heads(self) -> list[tuple[str, str]]:
         """Channel and key of the first waiting row of each channel. Reads one row for each, however many wait."""
@@ -125,7 +127,8 @@ class OutboxTable:
         with self._database.transaction():
             if ended is not None:
                 self._end(ended)
-            ((now,),) = self._database.rows("SELECT {now}")
+            ((clock,),) = self._database.rows("SELECT {now}")
+            self._begun_at = now = max(clock, nextafter(self._begun_at, inf))  # a clock of milliseconds may stand
             leased = {one for one in sorted(channels) if self._lease(one, now)}  # in one order: others lease, too
             mine, count, size = [one for one in channels if one in leased], 0, 0
             for number, channel in enumerate(mine):
