@@ -4,7 +4,7 @@ A handler that ends the process leaves nothing behind that says for which messag
 handlers begin, and the note is taken back when they have settled them. Messages that are noted at the next opening were
 in hand when the process died: they are suspects. If that was one message, it is guilty of one death more.
 
-The notes are memory that is mapped to a file and never synced: a write costs less than a microsecond, and the system
+The notes are memory that is mapped to a file and never synced: a note costs about a microsecond, and the system
 keeps it when a process is killed. After a loss of power it may be anything, so notes of another boot are void; the
 table of suspects, written at an opening and synced, stays. The blocks are allocated before they are mapped, as a write
 to a block for which the disk has no room would end the process. An orderly close removes the file.
