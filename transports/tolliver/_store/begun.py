@@ -30,7 +30,7 @@ _HEAD = Struct("=8s16s16sI")  # magic, the instance's UUID, boot id, messages in
 _MAGIC = b"tollhand"
 _UNNOTED = Struct("=I")
 _UNNOTED_AT = _HEAD.size - _UNNOTED.size
-_SUSPECT = Struct("=16sII")  # peer, wire id (0: none), deaths
+_SUSPECT = Struct("=16sQI")  # peer, wire id (0: none), deaths
 SUSPECTS = 1024
 """Suspects that are remembered, the newest."""
 _NOTE = Struct("=16sI")  # peer, number of ids
@@ -42,9 +42,9 @@ NOTES = 256
 """Most notes at a time."""
 _TABLE_AT = 64
 _NOTES_AT = _TABLE_AT + SUSPECTS * _SUSPECT.size
-_NOTE_SIZE = _NOTE.size + RUN * 4
+_NOTE_SIZE = _NOTE.size + RUN * 8  # some layouts have ids of 64 bits
 _SIZE = _NOTES_AT + NOTES * _NOTE_SIZE
-_IDS = [Struct(f"={count}I") for count in range(RUN + 1)]
+_IDS = [Struct(f"={count}Q") for count in range(RUN + 1)]
 
 Message = tuple[UUID, int]
 """Peer and wire id of a reliable message."""
