@@ -35,8 +35,9 @@ class Place(IntEnum):
     """Places in the order of a run. A peer that was refused may not dial again for minutes."""
 
     USUAL = 0
-    REFUSES = 1
-    ENDS_ALL = 2
+    MAY_REFUSE = 1
+    REFUSES = 2
+    ENDS_ALL = 3
 
 
 class Verdict(Enum):

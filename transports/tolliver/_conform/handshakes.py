@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from uuid import UUID, uuid4
 
@@ -588,9 +589,16 @@ def newer_listener(session: Messages) -> None:
     talk.lives()
 
 
+def _is_met_again(session: Messages) -> None:
+    """It dials again, or takes it for a refusal (T-73) and dials no more for now."""
+    session.kit.refused = True
+    with suppress(Skipped):
+        session.goes_on()
+
+
 def _contradicts(
     number: int, text: str, version: int, status: int, *, uuid: UUID | None = None, final: bool = False,
-    rulings: str = "T-60", place: Place = Place.USUAL,
+    rulings: str = "T-60", place: Place = Place.MAY_REFUSE,
 ) -> None:  # fmt: skip
     """A response that ends the connection."""
 
@@ -606,8 +614,8 @@ def _contradicts(
         if final:
             talk.expect("a final of failure", lambda frame: frame == HandshakeFinal(False))
         talk.ends_without_a_word()
-        if place is Place.USUAL:
-            session.goes_on()
+        if place is Place.MAY_REFUSE:
+            _is_met_again(session)
 
 
 _contradicts(7, "Status 0 with another version is a contradiction: the end.", 2, 0)
@@ -634,13 +642,13 @@ _contradicts(
 def _instead(number: int, data: bytes, rulings: str, text: str) -> None:
     """Bytes in place of a response."""
 
-    @answers.case(number, rulings, MUST, text)
+    @answers.case(number, rulings, MUST, text, place=Place.MAY_REFUSE)
     def closes(session: Messages) -> None:
         talk = session.stranger()
         session.requested(talk)
         talk.say(data)
         talk.ends_without_a_word()
-        session.goes_on()
+        _is_met_again(session)
 
 
 _instead(21, encode(Message(IN, "", b"early", 1)), "T-63", "A message in place of the response ends the connection.")

@@ -110,6 +110,7 @@ class Kit:
         """A connection that the peer dialled and the last case left as it was."""
         self.refused = False
         """True once the kit has refused the peer, which may not dial again for minutes then (T-73)."""
+        self._waited = False  # for one that was refused, in vain
         self._stack = ExitStack()
         self._listener: socket.socket | None = None
 
@@ -157,15 +158,18 @@ class Kit:
         """The next TCP connection that the peer dials."""
         host, port = self.address
         assert self._listener is not None
-        self._listener.settimeout(max(patience, 0.01))
+        self._listener.settimeout(1.0 if self._waited else max(patience, 0.01))
         try:
-            return self._listener.accept()[0]
+            stream = self._listener.accept()[0]
         except TimeoutError:
             if self.refused:
+                self._waited = True
                 raise Skipped(
                     "the peer was refused, and dials no more for now: start it anew for --only this"
                 ) from None
             raise Failed(f"the peer to dial {host}:{port}", f"no connection for {patience:.0f} s") from None
+        self.refused = self._waited = False
+        return stream
 
     def pump(self, role: Role, context: ssl.SSLContext | None = None, tls: TLS | None = None) -> AnyPump:
         """TLS for a connection, with this certificate in place of the kit's, or this context."""
