@@ -12,7 +12,7 @@ An endpoint is a command that keeps the contract of interop/README.md; `--endpoi
 ordered pair the first listens and the second dials. A scenario runs on the first wire that both support, and each cell
 is passed, failed or unsupported: an endpoint says so itself, by the exit status 127. Nothing else is asked of it, as
 the judgement is made here, over what the two have said. A failure is told with its reason and the last words of both.
-What is kept has the day and the commit with each cell, so cells can be run some at a time.
+Each result kept has the day and the commit with each cell, so cells can be run some at a time.
 Exit status 1 if a cell failed.
 """
 
@@ -68,7 +68,7 @@ ENDPOINTS: dict[str, tuple[str, ...]] = {
 
 
 class Scenario(NamedTuple):
-    """What passes each way: how many messages, of which sizes in bytes, by which verb; kills of either side."""
+    """The load of each way: how many messages, of which sizes in bytes, by which verb; kills of either side."""
 
     what: str
     messages: int
@@ -93,11 +93,11 @@ class Unsupported(Exception):
 
 
 class Failed(Exception):
-    """What is wrong, in words."""
+    """The fault, in words."""
 
 
 class Process:
-    """One life of an endpoint. What it says is in `said`, a line of words each, until somebody takes it."""
+    """One life of an endpoint. Its words are in `said`, a line of words each, until somebody takes it."""
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.said: deque[list[str]] = deque()
@@ -254,7 +254,7 @@ class Side:
         return len(self.due) + len(self.waiting)
 
     def kill(self, answer: str, other: Side) -> None:
-        """Kill it, and start its next life. What it has not answered may be stored or not: it is not asked again."""
+        """Kill it, and start its next life. A command without an answer may be stored or not: it is not asked again."""
         self.process.kill()
         self.hear(answer, other)
         self.waiting.clear()
@@ -262,7 +262,7 @@ class Side:
 
 
 class Counts(NamedTuple):
-    """What a cell has seen."""
+    """The record of a cell."""
 
     wire: str
     messages: int
@@ -344,7 +344,7 @@ class Rig:
     def cell(
         self, scenario: str, listener: str, dialler: str, commands: Mapping[str, Sequence[str]]
     ) -> Counts | str | None:
-        """What the pair has done, why it failed, or None where one of them does not support it."""
+        """The record of a pair, why it failed, or None where one of them does not support it."""
         for wire in WIRES:
             roles = ((listener, "listen"), (dialler, "dial"))
             if any((name, role, scenario, wire) in self._unsupported for name, role in roles):
@@ -413,7 +413,7 @@ def ending(sides: Iterable[Side]) -> Iterator[None]:
                 life.kill()
 
 
-# What is told.
+# Output.
 
 Cells = dict[str, dict[str, Any]]
 """By "scenario listener dialler"."""

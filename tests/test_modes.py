@@ -97,6 +97,7 @@ BESIDE = {
     "_cli/bench.py": (("TemporaryDirectory",), "a fresh directory"),
     "_cli/bundle.py": (("ZipFile",), "into a file that `_private` has opened"),
     "_cli/connecting.py": (("TemporaryDirectory",), "a fresh directory"),
+    "_conform/kit.py": (("TemporaryDirectory", "mkdir", "copy"), "in a fresh directory"),
     "_cli/helping.py": (("write_text",), "a paragraph of a help text"),
     "_cli/send.py": (("os.open",), "a named pipe, to read from it"),
     "_cli/standard.py": (("open", "os.open"), "descriptors that are closed lead to the null device"),

@@ -22,7 +22,7 @@ DEMAND = 16  # elements of a stream that may be on their way
 
 
 def endpoint_options(given: Given, revision: Revision) -> dict[str, Any]:
-    """What an instance and streams have in common."""
+    """The calls that an instance and streams have in common."""
     files = (given.certs / f"{given.name}.pem", given.certs / f"{given.name}.key", given.certs / "ca.pem")
     return {
         **({"plaintext": True} if LAYOUTS[revision].plaintext else {"tls": TLS(*files)}),

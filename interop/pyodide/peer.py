@@ -40,7 +40,7 @@ from tolliver_proto.testing import MemoryStore
 
 
 class Sockets(Protocol):
-    """What `sockets.mjs` does."""
+    """The calls of `sockets.mjs`."""
 
     def dial(self, cid: int, host: str, port: int) -> None: ...
     def write(self, cid: int, units: Any) -> None: ...
@@ -65,7 +65,7 @@ class Journal:
                 for operations in _pickles(file):
                     self.store.commit(operations)
                     whole = file.tell()
-            os.truncate(path, whole)  # what a kill has torn was never promised
+            os.truncate(path, whole)  # a line torn by a kill was never promised
         self._file = path.open("ab")
 
     def commit(self, operations: Sequence[Operation]) -> None:

@@ -19,7 +19,7 @@ from sqlalchemy.pool import NullPool
 from .postgres import programs
 
 Connect = Any
-"""What a box is given: a function that connects, or an Engine."""
+"""The argument of a box: a function that connects, or an Engine."""
 Connection = Any
 """Of sqlite3, psycopg or SQLAlchemy."""
 NO_SERVER = pytest.mark.skipif(programs() is None, reason="no PostgreSQL: on Debian, apt-get install postgresql")
@@ -34,7 +34,7 @@ class Bank:
     """A database of a program, and its way to it."""
 
     connect: Connect
-    """What a box is given."""
+    """The argument of a box."""
     transaction: Callable[[], AbstractContextManager[Connection]]
     """A transaction of the program, with the connection that `put` and `once` are given."""
     plain: Callable[[], Connection]

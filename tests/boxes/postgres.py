@@ -27,7 +27,7 @@ def programs() -> Path | None:
 
 
 def user() -> str | None:
-    """Who it runs as, if that is another one than whom the test runs as."""
+    """The user of the server, where that is another one than the test's."""
     if os.geteuid() != 0:
         return None
     names = {one.pw_name for one in pwd.getpwall()}

@@ -295,7 +295,7 @@ def test_a_relay_leaves_room_for_keys(bank: Bank, bob: Bob, tmp_path: Path) -> N
         assert not relay.status.held
 
 
-# What an instance refuses.
+# Rows that an instance refuses.
 
 
 @PLAIN

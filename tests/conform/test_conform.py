@@ -92,7 +92,7 @@ def test_our_peer_that_dials_holds(adapter: str, tmp_path: Path, certs: Certific
 def test_the_peer_in_javascript_holds(dials: bool, tmp_path: Path, certs: Certificates) -> None:
     certs.tls("jay")
     address = free_address()
-    where = {"listen" if dials else "dial": (HOST, int(address.rpartition(":")[2]))}
+    where: dict[str, Any] = {"listen" if dials else "dial": (HOST, int(address.rpartition(":")[2]))}
     who = ("--certs", certs.directory, "--name", "jay", "--database", tmp_path / "jay.outbox")
     cases = chosen(MESSAGES, WHERE_IT_DIALS if dials else (), short=True)
     script = Process(tmp_path, "conform", "--connect" if dials else "--listen", address, *who)
@@ -138,7 +138,7 @@ def test_cases_are_listed_and_an_unknown_one_is_refused() -> None:
 
 
 def test_each_case_has_an_id_of_its_own_and_rulings_that_are_explained() -> None:
-    every = [*MESSAGES, *STREAMS]
+    every: list[Case[Any]] = [*MESSAGES, *STREAMS]
     assert len({case.id for case in every}) == len(every) > 300
     homes = [Path(__file__).parents[2] / "docs" / page for page in {*HOMES.values()}]
     explained = {ruling for page in homes for ruling in DEFINED.findall(page.read_text("utf-8"))}

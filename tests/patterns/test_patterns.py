@@ -142,6 +142,7 @@ def test_a_hook_that_is_not_overridden_is_not_called_and_changes_nothing() -> No
     assert list(plain.acknowledges([])) == []
     assert plain.rescues(peer, []) == []
     answers = (
+        plain.comes(link, Message("c", "k", b"", 1)),
         plain.leaves(link, Message("c", "k", b"", 1), Fate.WANTED),
         plain.before_list(link, LOW, frozenset(), print),
         plain.with_list(peer),

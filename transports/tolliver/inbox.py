@@ -3,7 +3,7 @@
 Theory. A handler does its effect and notes the message in one transaction, so either both are there or neither. The
 message is acknowledged after that commit. A copy finds the note, and has no second effect.
 
-What identifies a message (T-48). Its sender's UUID, its id and a SHA-256 of channel, key and body: all copies of a
+Identity of a message (T-48). Its sender's UUID, its id and a SHA-256 of channel, key and body: all copies of a
 message have these in common, as a sender keeps id and bytes until the acknowledgement. An id alone would not do, since
 ids come again (T-40); the program may give a `key` of its own instead, which outlives whatever becomes of ids.
 
@@ -115,7 +115,7 @@ def statements(table: str, dialect: Dialect) -> list[str]:
 
 
 def _name_of(delivery: Delivery, key: str | None) -> bytes:
-    """What is equal for all copies of a message, and for nothing else."""
+    """The value that all copies of a message share, and nothing else has."""
     if key is not None:
         check_type("key", key, str, "a text, or None for the message's own name")
         return sha256(b"key\0" + key.encode()).digest()

@@ -1,4 +1,4 @@
-"""Outbox: messages put in the program's own transaction, and sent after it (docs/exactly-once.md).
+"""Outbox: messages put in the program's own transaction (docs/exactly-once.md).
 
 `put` writes a row beside the program's own, so both are committed or neither is. `instance.relay(outbox)` sends rows
 that are committed, and deletes each once it is in the instance's store for somebody.

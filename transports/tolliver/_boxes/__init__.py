@@ -1,1 +1,1 @@
-"""Tables in the program's own database: messages that were handled, and messages that are to be sent."""
+"""Tables of outboxes and inboxes in the program's own database."""

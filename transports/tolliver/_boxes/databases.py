@@ -1,4 +1,4 @@
-"""The program's own database: SQLite or PostgreSQL, by a DB-API connection or one of SQLAlchemy.
+"""Database of the program: SQLite or PostgreSQL, by DB-API or SQLAlchemy.
 
 A statement here is written once, with `?` for its values, and what the databases write differently is a `Dialect`. A
 connection is known by the module of its class, so nothing is imported that the program has not.
@@ -29,7 +29,7 @@ _IDLE = 0  # libpq's PQTRANS_IDLE
 
 @dataclass(frozen=True)
 class Dialect:
-    """What two databases write differently."""
+    """The words that two databases write differently."""
 
     name: str
     blob: str
@@ -68,7 +68,7 @@ _PLACES: dict[str, Callable[[int], str]] = {
     "pyformat": lambda _number: "%s",
     "numeric_dollar": lambda number: f"${number}",
 }
-"""How a driver writes the place of a value, by its `paramstyle`."""
+"""The place of a value in a statement, by a driver's `paramstyle`."""
 
 
 def checked_table(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Table of an outbox: rows that programs put, and relays move into the stores of their instances.
+"""Table of an outbox: programs put rows, relays move them.
 
 State of a row. *Waiting*: it is committed, and no relay has it. *Begun*: a relay has noted it for its instance, in a
 commit before the send. *Gone*: it was owed to somebody and is deleted. A row that nobody gets is waiting again. A row
@@ -200,7 +200,7 @@ class OutboxTable:
                 self._database.many(f"DELETE FROM {table} WHERE number = ?", numbers)
 
     def doubtful(self) -> dict[str, int]:
-        """How many rows were begun and not ended, by instance: of others for longer than a lease lasts, of this one for
+        """Number of rows that were begun and not ended, by instance: of others for longer than a lease lasts, of this one for
         longer than it remembers keys.
         """
         query = (

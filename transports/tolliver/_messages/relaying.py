@@ -1,4 +1,4 @@
-"""Relay of an outbox: moves rows of a program's database into the store of an instance.
+"""Relay of an outbox: from a program's table into an instance's store.
 
 A relay has a thread of its own, the same on every kind of loop, as drivers of databases block. One batch at a time goes
 its way: rows are begun (a commit in the program's database), sent (a commit in the instance's store, on its loop), and
@@ -41,7 +41,7 @@ _NOBODY = "nobody subscribes"
 
 @dataclass(frozen=True)
 class RelayStatus:
-    """What a relay has done, and what holds it up.
+    """Counts of a relay, and what holds it up.
 
     `moved` counts rows since its start. `held` has the channels that are held back, each with the reason. `doubtful`
     has rows that an instance began and has not ended, by that instance's UUID: see `Outbox.release`. `error` is the
@@ -55,7 +55,7 @@ class RelayStatus:
 
 
 class Core(Protocol):
-    """What a relay uses of its instance."""
+    """The part of an instance that a relay uses."""
 
     node: Node
     relays: set[Relay]
@@ -120,7 +120,7 @@ class Relay:
 
     @property
     def status(self) -> RelayStatus:
-        """What it has done, and what holds it up."""
+        """Counts of this relay, and what holds it up."""
         return self._status
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class Relay:
                 self._over.wait(_AGAIN)
 
     def _serve(self, table: OutboxTable) -> None:
-        self._sent = None  # what was sent before an error is of an earlier life now
+        self._sent = None  # messages sent before an error are of an earlier life now
         self._finish_earlier(table)
         self._change(error=None)
         pause, looked = _SHORTEST, 0.0
@@ -214,7 +214,7 @@ class Relay:
         return turn
 
     def _finish_earlier(self, table: OutboxTable) -> None:
-        """Send what was begun in an earlier life, of which nobody knows whether it went. What nobody gets now stays
+        """Send what was begun in an earlier life, of which nobody knows whether it went. A row that nobody gets now stays
         begun, and holds its channel back.
         """
         left, after = dict[str, str](), 0

@@ -1,4 +1,4 @@
-"""Headers before any other codec's body, such as the context of a trace.
+"""Headers before any codec's body, such as the context of a trace.
 
 The protocol has no headers, and a body is the codec's bytes alone (P-40). A channel that needs headers wraps the codec,
 on both sides.
