@@ -47,7 +47,7 @@ class Outbox:
         database.run(statement, str(uuid4()), channel, key, body)
 
     def waiting(self) -> dict[str, int]:
-        """How many committed rows wait, by channel. Counts all of them. Raises the errors of the driver."""
+        """Numbers of committed rows that wait, by channel. Counts all of them. Raises the errors of the driver."""
         query = f"SELECT channel, COUNT(*) FROM {self.table} AS row WHERE {waits(self.table, 'row')} GROUP BY channel"
         with opened(self.connect) as database, database.reading():
             return {str(channel): int(count) for channel, count in database.rows(f"{query} ORDER BY channel")}

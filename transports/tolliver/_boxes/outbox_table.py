@@ -200,8 +200,8 @@ class OutboxTable:
                 self._database.many(f"DELETE FROM {table} WHERE number = ?", numbers)
 
     def doubtful(self) -> dict[str, int]:
-        """Number of rows that were begun and not ended, by instance: of others for longer than a lease lasts, of this one for
-        longer than it remembers keys.
+        """Number of rows that were begun and not ended, by instance: of others for longer than a lease lasts, of this
+        one for longer than it remembers keys.
         """
         query = (
             f"SELECT instance, COUNT(*) FROM {self._table}_begun "

@@ -214,8 +214,8 @@ class Relay:
         return turn
 
     def _finish_earlier(self, table: OutboxTable) -> None:
-        """Send what was begun in an earlier life, of which nobody knows whether it went. A row that nobody gets now stays
-        begun, and holds its channel back.
+        """Send what was begun in an earlier life, of which nobody knows whether it went. A row that nobody gets now
+        stays begun, and holds its channel back.
         """
         left, after = dict[str, str](), 0
         while not self._over.is_set() and (rows := table.begun(after, _MOST)):
