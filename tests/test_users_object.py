@@ -32,6 +32,7 @@ INSTANCE = {
     "peers",
     "port",
     "register_callback",
+    "relay",
     "remotes",
     "remove_connection",
     "retain",

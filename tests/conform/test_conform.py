@@ -38,8 +38,8 @@ WHERE_IT_DIALS = ("HL", "REL-0", "SUB-0")
 
 def kit_tls(certs: Certificates) -> TLS:
     """The kit's certificate has no UUID; the directory has the CA's key."""
-    made = TLS(certs.directory / "kit.pem", certs.directory / "kit.key", certs.ca)
-    return made if made.cert.exists() else make_anonymous_certificate(certs.directory, "kit")
+    made = TLS(certs.directory / "anonymous.pem", certs.directory / "anonymous.key", certs.ca)
+    return made if made.cert.exists() else make_anonymous_certificate(certs.directory, "anonymous")
 
 
 def played(cases: Sequence[Case[Any]], setup: Setup, *, streams: bool = False) -> list[Result]:
@@ -108,7 +108,16 @@ def test_the_peer_in_javascript_holds(dials: bool, tmp_path: Path, certs: Certif
 
 def test_the_command_says_what_was_seen_and_writes_it_for_a_build_server(tmp_path: Path, certs: Certificates) -> None:
     kit_tls(certs)
-    told = ("--certs", certs.directory, "--name", "kit", "--only", "HS-01,HL-01", "--junit", tmp_path / "junit.xml")
+    told = (
+        "--certs",
+        certs.directory,
+        "--name",
+        "anonymous",
+        "--only",
+        "HS-01,HL-01",
+        "--junit",
+        tmp_path / "junit.xml",
+    )
     options = InstanceOptions(database=tmp_path / "peer.db", listen=f"{HOST}:0", tls=certs.tls("peer"))
     with contract("threads", options) as port:
         done = tolliver("conform", f"{HOST}:{port}", *told)

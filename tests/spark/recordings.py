@@ -118,12 +118,13 @@ def rows_of(path: Path) -> Iterator[Row]:
             assert not isinstance(frame, Ignored)
             time_ns, place = next(moments)
             if isinstance(frame, Message):
+                is_reliable = frame.reliable and head.revision is not Revision.RUST_2026  # its ids mean nothing
                 yield Row(
                     frame.channel,
                     frame.key,
                     frame.body,
-                    frame.message_id,
-                    frame.reliable,
+                    frame.message_id if is_reliable else None,
+                    is_reliable,
                     None if who is None else str(who),
                     time_ns // 1000,
                     str(path),

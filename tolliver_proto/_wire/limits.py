@@ -128,7 +128,6 @@ class Limits:
     max_message_key_bytes: int = option(
         "BYTES",
         "the same in bytes of channels and message keys",
-        "My message keys take more than 16 MiB.",
         default=16 * _MIB,
     )
     control_per_second: int = option("N", "control messages of a peer; what is above waits", default=100)

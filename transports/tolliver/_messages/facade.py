@@ -6,7 +6,7 @@ An adapter's `Instance` inherits them and adds the calls that wait, as coroutine
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Acl, Notice, NoticeKind, Subscription
@@ -16,11 +16,9 @@ from tolliver_proto.store import DeadLetter
 from .._driver.facade import BaseFacade
 from .._options.instance import Remote
 from .._status.snapshot import InstanceStatus
+from ..outbox import Outbox
 from .instance import BaseInstanceCore
-
-if TYPE_CHECKING:
-    from ..outbox import Outbox
-    from .relaying import Relay
+from .relaying import Relay
 
 C = TypeVar("C", bound=BaseInstanceCore)
 

@@ -54,11 +54,13 @@ from .._store.begun import Begun
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
 from .._tls.policy import Pumps
+from ..outbox import Outbox
 from .channels import ChannelTable
 from .driver import NodeDriver
 from .mailbox import Handler, Mailbox
 from .opening import open_instance
 from .queues import QueueCalls
+from .relaying import Relay
 from .responding import Responding
 from .side_by_side import SideBySide, chosen
 from .unconnected import MOST_NAMED, unconnected, words_of
@@ -281,9 +283,6 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     # Outboxes of programs.
 
     def relay(self, outbox: Outbox) -> Relay:
-        from ..outbox import Outbox  # imported late: most programs never need it
-        from .relaying import Relay
-
         self.check_open()
         check_type("outbox", outbox, Outbox, "an Outbox")
         relay = Relay(self, outbox)

@@ -261,7 +261,9 @@ class Mailbox:
             one.settler = self
         self._counts.queued += len(deliveries)
         self._waiting.setdefault(deliveries[0].peer_id, deque()).append(deliveries)
-        self._look_at_reader()
+        left = self._leave()  # as `_look_at_reader`, which would be a call more for each message
+        if left is not None:
+            self.core.leave(self, left)
         self.wakeup.set()
 
     # Handing out.

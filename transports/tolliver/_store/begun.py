@@ -72,10 +72,14 @@ class Begun:
             if not is_ours:
                 _allocate(file)
             self._map = mmap.mmap(file, _SIZE)
-            self.suspects: dict[Message, int] = self._take_over(boot) if is_ours else {}
-            self._begin(instance_id, boot)
-            if self.suspects:
-                os.fsync(file)
+            try:
+                self.suspects: dict[Message, int] = self._take_over(boot) if is_ours else {}
+                self._begin(instance_id, boot)
+                if self.suspects:
+                    os.fsync(file)
+            except BaseException:
+                self._map.close()
+                raise
         finally:
             os.close(file)
 
@@ -115,8 +119,7 @@ class Begun:
     def note(self, peer: UUID, ids: Sequence[int]) -> int:
         """Notes that handlers begin messages of this peer, at most `RUN`; returns the number of the note."""
         if not self._free:
-            self._unnoted += 1
-            _UNNOTED.pack_into(self._map, _UNNOTED_AT, self._unnoted)
+            self._count_unnoted(1)
             return -1
         place = self._free.pop()
         at, count = _NOTES_AT + place * _NOTE_SIZE, len(ids)
@@ -126,12 +129,18 @@ class Begun:
 
     def end(self, place: int) -> None:
         """Takes a note back."""
+        if self._map.closed:
+            return
         if place < 0:
-            self._unnoted -= 1
-            _UNNOTED.pack_into(self._map, _UNNOTED_AT, self._unnoted)
+            self._count_unnoted(-1)
             return
         _COUNT.pack_into(self._map, _NOTES_AT + place * _NOTE_SIZE + _COUNT_AT, 0)
         self._free.append(place)
+
+    def _count_unnoted(self, more: int) -> None:
+        self._unnoted += more
+        if not self._map.closed:
+            _UNNOTED.pack_into(self._map, _UNNOTED_AT, self._unnoted)
 
     def forget(self, peer: UUID, wire_id: int) -> None:
         """Ends the suspicion of a message, which was settled. May be called from any thread."""
@@ -144,7 +153,10 @@ class Begun:
         self._is_over = True
 
     def close(self) -> None:
-        """Closes the file. Never raises."""
+        """Closes the file: nothing is noted any more. Never raises."""
+        self._places.clear()
+        self._free.clear()
+        self._map.close()
         if self._is_over:
             with suppress(OSError):
                 os.unlink(self.path)
