@@ -38,8 +38,8 @@ WHERE_IT_DIALS = ("HL", "REL-0", "SUB-0")
 
 def kit_tls(certs: Certificates) -> TLS:
     """The kit's certificate has no UUID; the directory has the CA's key."""
-    made = TLS(certs.directory / "anonymous.pem", certs.directory / "anonymous.key", certs.ca)
-    return made if made.cert.exists() else make_anonymous_certificate(certs.directory, "anonymous")
+    made = TLS(certs.directory / "playing.pem", certs.directory / "playing.key", certs.ca)
+    return made if made.cert.exists() else make_anonymous_certificate(certs.directory, "playing")
 
 
 def played(cases: Sequence[Case[Any]], setup: Setup, *, streams: bool = False) -> list[Result]:
@@ -112,7 +112,7 @@ def test_the_command_says_what_was_seen_and_writes_it_for_a_build_server(tmp_pat
         "--certs",
         certs.directory,
         "--name",
-        "anonymous",
+        "playing",
         "--only",
         "HS-01,HL-01",
         "--junit",
