@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,7 +30,7 @@ SAID = {
     "with_fastapi": 'the service says {"stored for":1}',
 }
 """A line that shows that the program came to its end."""
-MOST_LINES = dict.fromkeys(SAID, 62) | {"over_tls": 151, "two_banks": 101}
+MOST_LINES = dict.fromkeys(SAID, 62) | {"over_tls": 151, "two_banks": 112}
 NEEDS = {"with_fastapi": "fastapi"}
 IN_SPARK = ("into_spark", "from_spark")
 """Run by tests/spark/test_page.py, in the session that its tests share."""
@@ -41,6 +44,23 @@ def test_every_program_is_listed_and_short() -> None:
     assert {*re.findall(r"\]\(\.\./examples/(\w+)\.py\)", table)} == SAID.keys()
 
 
+def run(command: list[str], folder: Path) -> tuple[int, str, str]:
+    """Its exit code and what it said; nothing that it started outlives it, also where it comes to no end."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            said, complained = process.communicate(timeout=PATIENCE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, said, complained
+
+
+def test_no_program_has_a_port_of_its_own_so_that_it_runs_beside_itself() -> None:
+    fixed = re.compile(r"127\.0\.0\.1(?::(?!0\b|\{)|\", (?!0\)))")
+    assert [path.name for path in FOLDER.glob("[!_]*.py") if fixed.search(path.read_text("utf-8"))] == []
+
+
 @pytest.mark.parametrize("name", [name for name in SAID if name not in IN_SPARK])
 def test_the_program_says_what_it_did_and_ends(name: str, tmp_path: Path, certs: Certificates) -> None:
     if name in NEEDS and find_spec(NEEDS[name]) is None:
@@ -49,8 +69,8 @@ def test_the_program_says_what_it_did_and_ends(name: str, tmp_path: Path, certs:
         certs.tls(member)
     (tmp_path / "certs").symlink_to(certs.directory)
     command = [sys.executable, "-W", "error", str(FOLDER / f"{name}.py")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, SAID[name] in done.stdout.splitlines()) == (0, True), done.stdout + done.stderr
+    code, said, complained = run(command, tmp_path)
+    assert (code, SAID[name] in said.splitlines()) == (0, True), said + complained
 
 
 INTERRUPTED = """
@@ -74,8 +94,8 @@ def test_ctrl_c_ends_the_program_without_a_traceback(name: str, tmp_path: Path, 
         certs.tls(member)
     (tmp_path / "certs").symlink_to(certs.directory)
     command = [sys.executable, "-c", INTERRUPTED, str(FOLDER / f"{name}.py")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert "Traceback" not in done.stderr, done.stderr
+    _code, _said, complained = run(command, tmp_path)
+    assert "Traceback" not in complained, complained
 
 
 def test_the_page_around_fastapi_shows_a_part_of_the_program() -> None:
