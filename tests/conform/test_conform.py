@@ -128,6 +128,14 @@ def test_the_command_says_what_was_seen_and_writes_it_for_a_build_server(tmp_pat
     assert len([*suite.iter("skipped")]) == 1
 
 
+def test_a_certificate_with_a_uuid_is_no_certificate_of_the_kit(certs: Certificates) -> None:
+    """With it each handshake would be refused, and the peer under test be blamed."""
+    certs.tls("named")
+    done = tolliver("conform", free_address(), "--certs", certs.directory, "--name", "named", "--only", "HS-01")
+    assert done.exit_code == 1
+    assert "--no-uuid" in done.stderr
+
+
 def test_a_peer_that_never_answers_fails(tmp_path: Path) -> None:
     """With what was expected, and what was seen."""
     told = ("--plaintext", "--only", "HS-01", "--patience", "0.2", "--junit", tmp_path / "junit.xml")

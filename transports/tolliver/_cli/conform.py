@@ -21,7 +21,7 @@ from .._conform.report import write_junit
 from .._conform.running import MESSAGES, STREAMS, holds, run
 from .._conform.talk import Messages
 from .._options.instance import DEFAULT_PORT, split_address
-from .._tls.policy import ALPN
+from .._tls.policy import ALPN, Pumps
 from . import words
 from .connecting import Identity
 from .tables import print_rows, print_table, progress
@@ -66,13 +66,19 @@ def print_cases(streams: bool, only: Sequence[str], short: bool, as_json: bool) 
 
 def run_and_print(job: Job, as_json: bool) -> int:
     """Run, and print the table, or JSON lines as they come. Returns the exit status. Raises ValueError for what cannot
-    be meant, and OSError where the kit cannot listen or write.
+    be meant, CertificateError for a certificate that a peer would refuse, and OSError where the kit cannot listen or
+    write.
     """
     if job.dial is None and job.listen is None:
         raise ValueError("no peer: give the HOST:PORT where it listens, or --listen HOST:PORT where it dials")
-    port = reactive.DEFAULT_PORT if job.streams else DEFAULT_PORT
+    tls, port = job.identity.tls(), reactive.DEFAULT_PORT if job.streams else DEFAULT_PORT
+    if not job.streams and (named := Pumps(tls).identity.uuids):
+        raise ValueError(
+            f"the kit's certificate names the UUID {', '.join(map(str, named))}, and the kit plays several peers: make "
+            "one without, `tolliver certs DIR NAME --no-uuid`"
+        )
     setup = Setup(
-        tls=job.identity.tls(),
+        tls=tls,
         alpn=reactive.ALPN if job.streams else ALPN,
         dial=None if job.dial is None else split_address(job.dial, port),
         listen=None if job.listen is None else split_address(job.listen, port),
