@@ -1056,13 +1056,6 @@ _SENDING = (
         ),
     ),
     _fault(
-        "away-is-forgotten",
-        "T-32",
-        BOTH,
-        "It drops the subscriptions of a peer that is away, and what is sent meanwhile.",
-        *known("subscriptions of a peer that is away are dropped"),
-    ),
-    _fault(
         "anybodys-ack",
         "T-43",
         BOTH,
