@@ -227,6 +227,12 @@ def test_nothing_runs_a_file_of_the_adapters() -> None:
     assert [found for text in texts for found in re.findall(r"python3? \S*tolliver/\S+", text)] == []
 
 
+def test_no_statement_numbers_its_placeholders() -> None:
+    """Python 3.12.0 to 3.12.3 takes `?1` for a name, and warns each time that a sequence is bound to it."""
+    paths = rooms.files(ROOT, ["transports"]).values()
+    assert [path.name for path in paths if re.search(r"[ (]\?[1-9]", path.read_text("utf-8"))] == []
+
+
 def test_the_libraries_are_not_ours() -> None:
     for library in (anyio, twisted):
         assert not Path(str(library.__file__)).is_relative_to(ROOT / "transports")

@@ -151,7 +151,7 @@ def break_seal(connection: sqlite3.Connection) -> None:
 
 
 def _set_seal(connection: sqlite3.Connection, value: bytes | None) -> None:
-    connection.execute("UPDATE instance SET seal = ?1, crc = row_check(uuid, ?1)", (value,))
+    connection.execute("UPDATE instance SET seal = :seal, crc = row_check(uuid, :seal)", {"seal": value})
 
 
 def _sums(connection: sqlite3.Connection, table: str) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import accumulate, chain, compress, groupby, islice
 from operator import attrgetter
@@ -42,18 +42,20 @@ _LAST_SEQ = 2**63 - 1
 _SIZE = attrgetter("size")
 
 _COLUMNS = "peer, first_seq, last_seq, first_id, bytes, owed, parked"
-_FROM = "first_seq >= IFNULL((SELECT MAX(first_seq) FROM {table} WHERE {where}first_seq <= ?2), ?2)"
+_FROM = "first_seq >= IFNULL((SELECT MAX(first_seq) FROM {table} WHERE {where}first_seq <= :first), :first)"
 _SHARES = f"""
     SELECT {_COLUMNS} FROM owed
-    WHERE peer = ?1 AND {_FROM.format(table="owed", where="peer = ?1 AND ")} AND first_seq <= ?3 AND last_seq >= ?2
-    ORDER BY first_seq"""
+    WHERE peer = :peer AND {_FROM.format(table="owed", where="peer = :peer AND ")} AND first_seq <= :last
+    AND last_seq >= :first ORDER BY first_seq"""
 _BATCHES = f"""
     SELECT first_seq, last_seq, crc FROM batch
-    WHERE {_FROM.format(table="batch", where="")} AND first_seq <= ?3 AND last_seq >= ?2 ORDER BY first_seq"""
+    WHERE {_FROM.format(table="batch", where="")} AND first_seq <= :last AND last_seq >= :first
+    ORDER BY first_seq"""
 _OWNERS = """
     SELECT owed.owed FROM (SELECT 0 AS id UNION ALL SELECT id FROM peer) AS one CROSS JOIN owed
     ON owed.peer = one.id AND owed.first_seq = ?"""
 _NEXT_BATCH = "SELECT first_seq, last_seq FROM batch WHERE first_seq >= ? ORDER BY first_seq LIMIT 1"
+_EXPIRE = "INSERT OR REPLACE INTO expiry VALUES (:first, :due, row_check(:first, :due))"
 _DUE = "SELECT first_seq, due FROM expiry ORDER BY due, first_seq"
 _DUE_SHARES = f"""
     SELECT {_COLUMNS} FROM (SELECT id FROM peer) AS one CROSS JOIN owed ON owed.peer = one.id AND owed.first_seq = ?"""
@@ -111,6 +113,10 @@ class Part(NamedTuple):
 
 def _blob(bits: int) -> bytes:
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def _span(peer: int, first: int, last: int) -> dict[str, int]:
+    return {"peer": peer, "first": first, "last": last}
 
 
 def _share(row: Sequence[int | bytes | None]) -> Share:
@@ -192,7 +198,7 @@ class Deliveries:
         tell: Callable[[str], None] = lambda _damage: None,
     ) -> None:
         self._connection = connection
-        self._execute: Callable[[str, Sequence[object]], sqlite3.Cursor] = connection.execute
+        self._execute: Callable[[str, Sequence[object] | Mapping[str, object]], sqlite3.Cursor] = connection.execute
         self._now = now
         self._tell = tell
         self._damaged: set[int] = set()  # first seqs of damaged batches already reported
@@ -273,7 +279,7 @@ class Deliveries:
     def _set_due(self, first: int, due: int | None) -> None:
         if due is not None:
             self._expires = True
-            self._execute("INSERT OR REPLACE INTO expiry VALUES (?1, ?2, row_check(?1, ?2))", (first, due))
+            self._execute(_EXPIRE, {"first": first, "due": due})
 
     def _end_due(self, firsts: Iterable[int]) -> None:
         """Remove the times of expiry of the deleted batches with these first seqs."""
@@ -283,7 +289,7 @@ class Deliveries:
 
     def _store(self, messages: Messages, owners: Sequence[Sequence[int]], held: set[int]) -> None:
         ids, first, last = messages.ids, messages.first_seq, messages.last_seq
-        if first <= self.newest and self._execute(_BATCHES, (None, first, last)).fetchone():
+        if first <= self.newest and self._execute(_BATCHES, {"first": first, "last": last}).fetchone():
             raise sqlite3.IntegrityError(f"there is a message between {first} and {last}")
         self._execute(
             "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?)",
@@ -319,7 +325,7 @@ class Deliveries:
     def add(self, peer: int, seqs: Iterable[int]) -> None:
         """Add deliveries of stored messages to another peer."""
         for (first, last, _), met in self._batches((seq, seq) for seq in seqs):
-            known = [_share(row) for row in self._execute(_SHARES, (peer, first, last))]
+            known = [_share(row) for row in self._execute(_SHARES, _span(peer, first, last))]
             share = known[0] if known else self._new_share(peer, first, last)
             self._put(share.with_bits(share.bits | mask(first, last, met), share.parked_bits))
 
@@ -340,7 +346,7 @@ class Deliveries:
     def _change(self, peer: int, spans: Iterable[Span], change: Callable[[Share, int], Share | None]) -> None:
         """Replace each share of the peer that overlaps the spans by `change(share, overlapping bits)`."""
         gone: list[tuple[Span, int]] = []
-        for row, met in _meeting(lambda low, high: self._execute(_SHARES, (peer, low, high)), 1, spans):
+        for row, met in _meeting(lambda low, high: self._execute(_SHARES, _span(peer, low, high)), 1, spans):
             share = _share(row)
             new = change(share, mask(share.first_seq, share.last_seq, met))
             if new is None:
@@ -406,7 +412,7 @@ class Deliveries:
 
     def _batches(self, spans: Iterable[Span]) -> Iterator[tuple[Sequence[int], list[Span]]]:
         """First seq, last seq and checksum of each batch that overlaps the spans, with those spans."""
-        for row, met in _meeting(lambda low, high: self._execute(_BATCHES, (None, low, high)), 0, spans):
+        for row, met in _meeting(lambda low, high: self._execute(_BATCHES, {"first": low, "last": high}), 0, spans):
             if row[2] != batch_check(row[0], row[1]):  # its first or last seq is damaged
                 directory = self.directory(row[0])
                 if directory is None:
@@ -499,7 +505,7 @@ class Deliveries:
         """Implements `Store.fetch`."""
         rows: list[Row] = []
         left = max_bytes
-        with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
+        with closing(self._execute(_SHARES, _span(peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
                 if rows and share.first_seq == share.last_seq and share.size > left:
                     break  # without reading its body, which may be large
@@ -563,7 +569,7 @@ class Deliveries:
 
     def listed(self, peer: int, after_seq: int, now: int) -> Generator[Listed]:
         """Deliveries of a peer above `after_seq`, by seq. A damaged one has age 0, so that it does not expire (V9)."""
-        with closing(self._execute(_SHARES, (peer, after_seq + 1, _LAST_SEQ))) as shares:
+        with closing(self._execute(_SHARES, _span(peer, after_seq + 1, _LAST_SEQ))) as shares:
             for share in map(_share, shares):
                 yield from self._listed(share, share.bits & -1 << max(0, after_seq + 1 - share.first_seq), now)
 
@@ -608,7 +614,7 @@ class Deliveries:
 
     def parts(self, peer: int) -> Iterator[Part]:
         """Waiting and parked messages of each batch of the peer, by seq, without reading bodies."""
-        for share in map(_share, self._execute(_SHARES, (peer, 0, _LAST_SEQ))):
+        for share in map(_share, self._execute(_SHARES, _span(peer, 0, _LAST_SEQ))):
             directory = None if share.owed is share.parked is None else self.directory(share.first_seq)
             for parked, bits in ((False, share.bits & ~share.parked_bits), (True, share.parked_bits)):
                 if bits:

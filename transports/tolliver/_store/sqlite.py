@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -88,16 +88,17 @@ _LAST_LETTER = """
     SELECT MAX(IFNULL((SELECT MAX(number) FROM dead_letter), 0),
                IFNULL((SELECT seq FROM sqlite_sequence WHERE name = 'dead_letter'), 0))"""
 _ID_SPANS = "SELECT first, count FROM id_span ORDER BY number"
-_NEWEST_SPAN = "number = (SELECT MAX(number) FROM id_span) AND first = ?1"
+_NEWEST_SPAN = "number = (SELECT MAX(number) FROM id_span) AND first = :first"
 _EXTEND_SPAN = f"""
-    UPDATE id_span SET count = ?2, crc = {check_of("id_span", "number", "first", "?2")} WHERE {_NEWEST_SPAN}"""
+    UPDATE id_span SET count = :count, crc = {check_of("id_span", "number", "first", ":count")} WHERE {_NEWEST_SPAN}"""
 _NEW_SPAN = f"""
-    INSERT INTO id_span SELECT new, ?1, ?2, {check_of("id_span", "new", "?1", "?2")}
+    INSERT INTO id_span SELECT new, :first, :count, {check_of("id_span", "new", ":first", ":count")}
     FROM (SELECT IFNULL(MAX(number), 0) + 1 AS new FROM id_span)
     WHERE NOT EXISTS (SELECT 1 FROM id_span WHERE {_NEWEST_SPAN})"""
-_PIN = "UPDATE peer SET spki_sha256 = ?1, crc = row_check(id, uuid, ?1) WHERE id = ?2"
+_NEW_PEER = "INSERT INTO peer VALUES (:number, :uuid, NULL, row_check(:number, :uuid, NULL))"
+_PIN = "UPDATE peer SET spki_sha256 = :pin, crc = row_check(id, uuid, :pin) WHERE id = :peer"
 _CORRECTION = "SELECT correction FROM clock"
-_CORRECT = f"INSERT OR REPLACE INTO clock VALUES (1, ?1, {check_of('clock', '?1')})"
+_CORRECT = f"INSERT OR REPLACE INTO clock VALUES (1, :correction, {check_of('clock', ':correction')})"
 _NEW_HANDLED = f"NULL, *, {check_of('handled', 'column1', 'column2', 'column3')}"
 _NEW_PEER_SUBSCRIPTION = f"*, {check_of('peer_subscription', 'column1', 'column2', 'column3')}"
 _NEW_HELD = f"*, {check_of('held_subscription', 'column1', 'column2', 'column3', 'column4')}"
@@ -174,7 +175,7 @@ class SQLiteStore:
         self.instance_id: UUID = self._file.instance_id
         self.unclean: bool = self._file.unclean
         """True if the last use did not end with `close`, or damage was found: call `check` in the background (D-13)."""
-        self._execute: Callable[[str, Sequence[Any]], object] = self._file.connection.execute
+        self._execute: Callable[[str, Sequence[Any] | Mapping[str, Any]], object] = self._file.connection.execute
         self._new_peers: list[UUID] = []
         self._ending = False
         self._begun: Begun | None = None
@@ -501,7 +502,7 @@ class SQLiteStore:
         self._clock.now()
         correction = round(self._clock.correction)
         if correction != self._correction:
-            self._execute(_CORRECT, (correction,))
+            self._execute(_CORRECT, {"correction": correction})
         return correction
 
     def _insert(self, into: str, rows: Sequence[_Values], columns: str = "*") -> None:
@@ -526,7 +527,7 @@ class SQLiteStore:
         number = self._peers.get(peer)
         if number is None:
             number = max(self._peers.values(), default=0) + 1
-            self._execute("INSERT INTO peer VALUES (?1, ?2, NULL, row_check(?1, ?2, NULL))", (number, peer.bytes))
+            self._execute(_NEW_PEER, {"number": number, "uuid": peer.bytes})
             self._peers[peer] = number
             self._new_peers.append(peer)
         return number
@@ -629,11 +630,11 @@ class SQLiteStore:
 
     def _pin_peers(self, run: list[PinPeer]) -> None:
         for op in run:
-            self._execute(_PIN, (op.spki_sha256, self._number(op.peer)))
+            self._execute(_PIN, {"pin": op.spki_sha256, "peer": self._number(op.peer)})
 
     def _unpin_peers(self, run: list[UnpinPeer]) -> None:
         for op in run:
-            self._execute(_PIN, (None, self._peers.get(op.peer, 0)))
+            self._execute(_PIN, {"pin": None, "peer": self._peers.get(op.peer, 0)})
 
     def _forget_peers(self, run: list[ForgetPeer]) -> None:
         """Forget the peers that this run of operations names. The row of a peer that dead letters name stays, without
@@ -645,7 +646,7 @@ class SQLiteStore:
             self._delete(f"DELETE FROM {table} WHERE peer", spans)
         self._delete("DELETE FROM peer WHERE id NOT IN (SELECT peer FROM dead_letter) AND id", spans)
         for peer, number in numbers.items():
-            self._execute(_PIN, (None, number))
+            self._execute(_PIN, {"pin": None, "peer": number})
             if self._file.connection.execute("SELECT id FROM peer WHERE id = ?", (number,)).fetchall():
                 self._peers[peer] = number
 
@@ -679,8 +680,9 @@ class SQLiteStore:
     def _reserve_ids(self, run: list[ReserveIds]) -> None:
         for op in run:
             first = op.first - (op.first >> 63 << 64)  # columns are signed 64-bit integers
-            self._execute(_EXTEND_SPAN, (first, op.count))
-            self._execute(_NEW_SPAN, (first, op.count))
+            span = {"first": first, "count": op.count}
+            self._execute(_EXTEND_SPAN, span)
+            self._execute(_NEW_SPAN, span)
             self._execute("DELETE FROM id_span WHERE number <= (SELECT MAX(number) FROM id_span) - ?", (op.keep,))
 
     _APPLY: ClassVar[dict[type[Operation], Callable[[Any, list[Any]], None]]] = {
