@@ -19,7 +19,8 @@ from tolliver._messages.relaying import Relay
 from tolliver.blocking import Instance, InstanceOptions, create_instance
 from tolliver.outbox import Outbox
 
-from tolliver_proto import Limits, LocalProtocolError, NoticeKind, ReservedChannel
+from tolliver_proto import Limits, LocalProtocolError, NoticeKind, Policy, ReservedChannel
+from tolliver_proto.node import QuotaPolicy
 
 from .kinds import PLAIN, POSTGRES, Bank
 
@@ -311,6 +312,19 @@ def test_a_row_that_the_instance_refuses_holds_its_channel_back(bank: Bank, bob:
             bank.run("DELETE FROM tolliver_outbox WHERE LENGTH(body) > ?", 1000)
             until(lambda: len(bob.got) == 2)
     assert bob.bodies == [b"beside it", b"behind it"]
+
+
+@pytest.mark.parametrize("bank", ["sqlite3"], indirect=True)
+def test_what_a_peer_at_its_quota_does_not_take_waits_in_order(bank: Bank, bob: Bob, tmp_path: Path) -> None:
+    """A smaller row that the quota has room for does not pass the one that is held back."""
+    box, policy = outbox(bank), Policy(quota_policy=QuotaPolicy.SKIP)
+    large = [b"%d" % number + bytes(40_000) for number in range(5)]
+    bodies = [*large[:4], b"small", large[4]]
+    put(bank, box, *(("x", body) for body in bodies))
+    with sender(tmp_path, bob, policy=policy, limits=Limits(outbox_bytes=100_000)) as alice, alice.relay(box) as relay:
+        until(lambda: relay.status.moved == len(bodies))
+        until(lambda: len(bob.got) == len(bodies))
+    assert bob.bodies == bodies
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tolliver_proto import (
     Action,
     ConnectionClosing,
+    HandshakeFinal,
     Limits,
     LocalProtocolError,
     Message,
@@ -20,6 +21,7 @@ from tolliver_proto import (
     OwnLimitExceeded,
     Policy,
     Receipt,
+    Revision,
     Stored,
     StoreError,
     TolliverError,
@@ -29,6 +31,7 @@ from tolliver_proto._patterns.envelopes import Status, id_in, reply_body, reply_
 from tolliver_proto._patterns.message_keys import KEEPERS
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import DiskFull, TooFewRecipients, Undelivered, UndeliveredReason
+from tolliver_proto.layouts import Dialect
 from tolliver_proto.node import Acked, Answered, Asked, QuotaPolicy
 from tolliver_proto.store import STORING, Find, StoreMessages
 
@@ -803,6 +806,140 @@ def test_wrong_arguments_are_refused_before_anything_changes() -> None:
         play.keyed("text")  # type: ignore[arg-type]
     with pytest.raises(LocalProtocolError):
         play.job()  # no queue
+    assert (play.bodies(), play.notes()) == ([], 0)
+
+
+# Many in one step.
+
+ITEMS = (("c", "", b"1"), ("c", "", b"2"))
+
+
+def many(play: Play, *message_keys: str, items: tuple[tuple[str, str, bytes], ...] = ITEMS) -> Receipt | None:
+    play.last = ()
+    receipt = play.keys.send_many(items, message_keys, play.now)
+    play.run()
+    return receipt
+
+
+def test_many_messages_are_one_send_and_each_has_its_key() -> None:
+    play, wire = subscribed_play()
+    play.commits.clear()
+    receipt = many(play, "a", "b")
+    assert receipt is not None
+    assert (receipt.counts, play.answers(receipt), len(play.commits)) == ([1, 1], [None], 1)
+    assert [play.keyed(b"again", key).first_seq - receipt.first_seq for key in "ab"] == [0, 1]
+    assert heard(wire) == [b"1", b"2"]
+    play.wait(1.0)
+    later = play.restart()
+    assert [told(later.keyed(b"again", key)) for key in "ab"] == 2 * [(True, "acknowledged", None)]
+    play.check()
+
+
+def test_many_are_kept_for_a_peer_that_connects_too() -> None:
+    play, wire = subscribed_play()
+    dials = play.call("connect", REMOTE)
+    assert many(play, "a", "b")
+    other = play.dialled(dials, HIGH)
+    other.respond(("c", ""))
+    assert heard(other) == heard(wire) == [b"1", b"2"]
+
+
+def test_many_of_a_failed_commit_free_their_keys() -> None:
+    play, wire = subscribed_play()
+    play.hold_commits = True
+    receipt = many(play, "a", "b")
+    assert receipt is not None
+    play.fail()
+    assert [type(one) for one in play.answers(receipt)] == [StoreError]
+    play.hold_commits = False
+    assert many(play, "a", "b")
+    assert heard(wire) == [b"1", b"2"]
+    play.check()
+
+
+def taken(play: Play) -> None:
+    play.keyed(b"0", "b")
+
+
+def full_disk(play: Play) -> None:
+    play.store.full = True
+    play.keyed(b"0", "other")
+    play.hold_commits = True
+    play.call("subscribe", "x", "")
+    play.keyed(b"0", "other")
+
+
+def tight(play: Play) -> None:
+    for _ in range(3):
+        play.send("c", "", b"0")
+
+
+def without_acks(play: Play) -> None:
+    wire = play.accepted(HIGH, revision=Revision.RUST_2026)
+    wire.request()
+    wire.got()
+    wire.send(HandshakeFinal(True))
+
+
+def closing(play: Play) -> None:
+    play.call("close")
+
+
+def nothing(_play: Play) -> None:
+    """All is well, but for the items."""
+
+
+NOBODYS = (ITEMS[0], ("nobody's", "", b"2"))
+
+
+@pytest.mark.parametrize(
+    ("before", "keys", "items"),
+    [
+        (taken, "ab", ITEMS),
+        (full_disk, "ab", ITEMS),
+        (tight, "ab", ITEMS),
+        (without_acks, "ab", ITEMS),
+        (closing, "ab", ITEMS),
+        (nothing, "aa", ITEMS),
+        (nothing, "ab", NOBODYS),
+    ],
+)
+def test_what_is_no_plain_case_is_left_alone(before: Callable[[Play], None], keys: str, items: Any) -> None:
+    dialects = {HIGH: Dialect(revision=Revision.RUST_2026)}
+    play, _ = subscribed_play(limits=Limits(outbox_messages=5), dialects=dialects)
+    before(play)
+    had = play.node.stats(), play.bodies()
+    assert many(play, *keys, items=items) is None
+    assert not play.last
+    assert had == (play.node.stats(), play.bodies())
+
+
+@pytest.mark.parametrize("limits", [Limits(max_message_keys=1), Limits(max_message_key_bytes=3)])
+def test_many_that_have_no_room_are_left_alone(limits: Limits) -> None:
+    play, _ = subscribed_play(limits=limits)
+    assert many(play, "a", "b") is None
+    assert play.bodies() == []
+
+
+def test_many_wait_for_no_keys_of_an_earlier_opening() -> None:
+    before, _ = subscribed_play()
+    before.keyed()
+    play = before.restart()
+    play.hold_looks = True
+    assert many(play, "a", "b") is None
+    early = play.keyed(b"0", "a")
+    assert many(play, "a", "b") is None
+    play.seen()
+    assert told(early) == (False, "waiting", None)
+    assert play.bodies() == [b"0", b"m"]
+
+
+def test_wrong_ones_among_many_are_refused_before_anything_changes() -> None:
+    play, _ = subscribed_play()
+    with pytest.raises(OwnLimitExceeded):
+        many(play, "a", "b", items=(ITEMS[0], ("c", "", bytes(17 * 2**20))))
+    with pytest.raises(ValueError, match="message_key"):
+        many(play, "a", "")
     assert (play.bodies(), play.notes()) == ([], 0)
 
 

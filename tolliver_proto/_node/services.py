@@ -202,6 +202,10 @@ class Services:
         if waits or not parts.sender.store(items, parts.sizes.sizes(items), rider, Terms()):
             parts.sender.blocked.append(([*items], rider, Terms()))
 
+    def send_at_once(self, rider: Rider, items: Sequence[Item]) -> bool:
+        """Sends these items if they are a plain case, else returns False. Raises like `send_many`."""
+        return self._parts.sender.store_at_once(items, rider)
+
     def wanted_by(self, peer: Peer, items: Sequence[Item]) -> list[Item]:
         """The items among these that this peer gets."""
         routed = self._parts.routing.routes.match_all(items)

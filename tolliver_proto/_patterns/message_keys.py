@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from operator import attrgetter
 from uuid import UUID
 
@@ -37,6 +37,7 @@ from .._node.node import Node
 from .._node.outboxes.sender import To, terms_of
 from .._node.pattern import Pattern
 from .._node.services import Services
+from .._node.sizes import Item
 from .._node.store import AddDeliveries, Found, RemoveDeliveries
 from .queues import Queues
 
@@ -112,11 +113,27 @@ class KeyedSend(Rider):
 
     def ride(self) -> None:
         if self.recipients:
-            self._keys.take(self)
+            self._keys.take((self.name,), self)
 
     @property
     def repeats(self) -> bool:
         return self.is_repeated
+
+
+class KeyedSends(Rider):
+    """Receipt of messages that are stored in one step, each with a message key of its own."""
+
+    __slots__ = ("_keys", "_names")
+
+    keeps: bool = True
+
+    def __init__(self, keys: MessageKeys, names: Sequence[Name]) -> None:
+        super().__init__(0, -1, [])
+        self._keys: MessageKeys = keys
+        self._names: Sequence[Name] = names
+
+    def ride(self) -> None:
+        self._keys.take(self._names, self)
 
 
 class MessageKeys(Pattern):
@@ -183,6 +200,21 @@ class MessageKeys(Pattern):
         )
         return self._do(send)
 
+    def send_many(self, items: Sequence[Item], message_keys: Sequence[str], now: float | None = None) -> Receipt | None:
+        """Stores messages in one step, each with its key. Returns None, and has done nothing, where they are no plain
+        case: a key is taken, or is there twice; a message has no recipient, or a send would wait; the keys have no
+        room, or a peer is near its quota. Then `send` each by itself. Raises as `send_many` of a node does.
+        """
+        self._kernel.tick(now)
+        names = [self._name(item[0], message_key) for item, message_key in zip(items, message_keys, strict=True)]
+        new = {*names}
+        if len(new) < len(names) or self._unread or self._early or self._node.closing:
+            return None
+        if not new.isdisjoint(self._notes) or self._is_full(len(names), sum(map(_size_of, names))):
+            return None
+        sends = KeyedSends(self, names)
+        return sends if self._kernel.send_at_once(sends, items) else None
+
     def put(self, channel: str, key: str, body: bytes, message_key: str, now: float | None = None) -> Receipt:
         """Stores a job, unless the queue has had one with this key, like `send`. Raises as `Queues.put_many` does."""
         size = self._kernel.size_for(channel, key, body)
@@ -215,11 +247,14 @@ class MessageKeys(Pattern):
         self._kernel.tick(now)
         if self._node.closing:
             raise ConnectionClosing("the instance is closing: nothing was stored")
+        return KeyedSend(self, self._name(channel, message_key), size)
+
+    def _name(self, channel: str, message_key: str) -> Name:
         check_type("message_key", message_key, str, "a text that names the message")
         if not message_key:
             raise ValueError("message_key is empty: give a text that names the message, or None")
         self._kernel.name_size(message_key)
-        return KeyedSend(self, (str.__str__(channel), str.__str__(message_key)), size)
+        return str.__str__(channel), str.__str__(message_key)
 
     def _do(self, send: KeyedSend) -> Receipt:
         if self._unread or self._early:
@@ -260,8 +295,9 @@ class MessageKeys(Pattern):
         self._kernel.tell(Stored([send]))
 
     def _check_room(self, name: Name) -> None:
-        count, size, limits = len(self._notes) + 1, self._bytes + _size_of(name), self._limits
-        if count > limits.max_message_keys or size > limits.max_message_key_bytes:
+        limits = self._limits
+        if self._is_full(1, _size_of(name)):
+            count, size = len(self._notes) + 1, self._bytes + _size_of(name)
             raise OwnLimitExceeded(
                 "too_many",
                 f"message_key={name[1]!r:.100} on {name[0]!r:.100} would make {count} keys of {size} bytes: at most "
@@ -270,15 +306,21 @@ class MessageKeys(Pattern):
                 "Limits.max_message_keys or max_message_key_bytes",
             )
 
-    def take(self, send: KeyedSend) -> None:
-        """Takes the key of this send, whose message has entered the commit."""
-        reason = next((one.reason for one in send.undelivered), None)  # skipped for a peer at its quota
-        note = Note(send.name, send.first_seq, send.recipients, reason)
+    def _is_full(self, count: int, size: int) -> bool:
+        """True if so many more keys, of so many bytes, are more than the limits allow."""
+        limits = self._limits
+        return len(self._notes) + count > limits.max_message_keys or self._bytes + size > limits.max_message_key_bytes
+
+    def take(self, names: Sequence[Name], receipt: Receipt) -> None:
+        """Takes the keys of messages that have entered the commit, all of them those of the receipt."""
+        reason = next((one.reason for one in receipt.undelivered), None)  # skipped for a peer at its quota
         if not self._gathering:
             self._kernel.after_commit(partial(self._ended, self._gathering))
             self._kernel.at_commit(self._store, True)
-        self._gathering.append(note)
-        self._enter(note)
+        for name, seq, recipients in zip(names, count(receipt.first_seq), receipt.counts, strict=False):
+            note = Note(name, seq, recipients, reason)
+            self._gathering.append(note)
+            self._enter(note)
 
     def _enter(self, note: Note) -> None:
         if not self._notes:

@@ -15,7 +15,7 @@ the quota for each send, as `is_tight` is a comparison, and only an outbox that 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count, groupby
 from typing import NamedTuple
@@ -41,6 +41,7 @@ from ..link import Link, Peer, Recipients
 from ..sizes import Item, Sizes
 from ..store import StoredMessage
 from .connect_windows import Owner
+from .drop_oldest import Share
 from .expiry import Expiry
 from .ledger import Ledger
 from .quota import QuotaRoom, shares_of
@@ -269,6 +270,20 @@ class Sender:
                 self._context.now,
             )
 
+    def store_at_once(self, items: Sequence[Item], receipt: Receipt) -> bool:
+        """Stores messages, if each has a recipient, and none has to wait or makes a quota tight. Else returns False and
+        changes nothing. Raises like `send_many`.
+        """
+        if self.blocked or self.must_wait() or self._context.foreign:
+            return False
+        sizes, routed = self._sizes.sizes(items), self._routing.routes.match_all(items)
+        if not all(one.peers for one in routed) or self._is_tight(shares_of(routed, sizes)):
+            return False
+        return self.store(items, sizes, receipt, Terms())
+
+    def _is_tight(self, shares: Mapping[Peer, Share]) -> bool:
+        return any(self._room.quota.is_tight(peer.outbox, *share) for peer, share in shares.items())
+
     def store(self, items: Sequence[Item], sizes: Sequence[int], receipt: Receipt, terms: Terms) -> bool:
         """Stores a send in the batch; returns False if the send must wait until a search has found room."""
         routed: Sequence[Recipients] = (
@@ -280,7 +295,7 @@ class Sender:
         _check_recipients(items, routed, terms.required)
         matched, shares = routed, shares_of(routed, sizes)
         room = None
-        if any(self._room.quota.is_tight(peer.outbox, *share) for peer, share in shares.items()):
+        if self._is_tight(shares):
             room = self._room.find_room(routed, sizes, shares, partial(self._on_room, receipt))
             if room is None:
                 return False

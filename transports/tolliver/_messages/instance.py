@@ -292,6 +292,10 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def give(self, row: Row) -> Receipt:
         return self.node.use(MessageKeys).send(row.channel, row.key, row.body, row.id, monotonic())
 
+    def give_all(self, rows: Sequence[Row]) -> Receipt | None:
+        items = [(row.channel, row.key, row.body) for row in rows]
+        return self.node.use(MessageKeys).send_many(items, [row.id for row in rows], monotonic())
+
     def given(self, receipts: Sequence[Receipt]) -> Sequence[PendingCall[Receipt]]:
         return self._driver.when_each_stored(receipts)
 

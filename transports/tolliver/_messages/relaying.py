@@ -13,22 +13,24 @@ row breaks a rule of this instance. Its rows wait in the table, those of other c
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from tolliver_proto import ConnectionClosing, Node, NoticeKind, Receipt, TolliverError
 
 from .._boxes.databases import opened
-from .._boxes.outbox_table import OutboxTable, Outcome, Row
+from .._boxes.outbox_table import Batch, OutboxTable, Outcome, Row
 from .._driver.pending import PendingCall
 from .._driver.threads import start
 from ..outbox import Outbox
 
 T = TypeVar("T")
+_Given: TypeAlias = tuple[Sequence[Row], Receipt]
 _MOST = 1000
 _MOST_BYTES = 8 * 2**20
 _CHANNELS = 20  # in one batch
@@ -37,6 +39,7 @@ _AGAIN = 1.0  # seconds after an error
 _TOLD_EACH = 60.0
 _PATIENCE = 10.0  # seconds that the end of an instance waits for its relays
 _NOBODY = "nobody subscribes"
+_UNTAKEN = "no subscriber takes it: they have left, or are at their quota"
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,9 @@ class Core(Protocol):
     def give(self, row: Row) -> Receipt:
         """Send a row, under its key."""
 
+    def give_all(self, rows: Sequence[Row]) -> Receipt | None:
+        """Send rows, each under its key, in one step. None: they are no plain case, and nothing was sent."""
+
     def given(self, receipts: Sequence[Receipt]) -> Sequence[PendingCall[Receipt]]:
         """The calls that are answered once these receipts are stored."""
 
@@ -96,6 +102,15 @@ class _Rest(NamedTuple):
     until: float
 
 
+class _OnItsWay(NamedTuple):
+    """A batch that the node was given, but for some of its rows, and what is answered once the store has it."""
+
+    batch: Batch
+    given: Sequence[_Given]
+    unsent: Sequence[Row]
+    stored: Future[None]
+
+
 class _NotGiven(Exception):
     """The instance was closed before it was given anything of a batch."""
 
@@ -108,7 +123,8 @@ class Relay:
         self._outbox = outbox
         self._over = threading.Event()
         self._status = RelayStatus()
-        self._sent: Outcome | None = None  # sent and not ended
+        self._on_its_way: _OnItsWay | None = None
+        self._sent: Outcome | None = None  # stored and not ended
         self._names: list[tuple[str, str]] = []  # of rows that are gone, whose keys are remembered for a while
         self._resting: dict[str, _Rest] = {}
         self._last = ""
@@ -157,7 +173,7 @@ class Relay:
                 self._over.wait(_AGAIN)
 
     def _serve(self, table: OutboxTable) -> None:
-        self._sent = None  # messages sent before an error are of an earlier life now
+        self._on_its_way = self._sent = None  # messages sent before an error are of an earlier life now
         self._finish_earlier(table)
         self._change(error=None)
         pause, looked = _SHORTEST, 0.0
@@ -173,7 +189,9 @@ class Relay:
         self._end(table)
 
     def _move(self, table: OutboxTable) -> int:
-        """Send a batch, and end the one before in the commit that begins it. Returns how many rows were sent."""
+        """Send a batch. It is begun while the store has the batch before, in the commit that ends the one before that.
+        Returns how many rows were sent.
+        """
         heads = table.heads()
         held = self._held_back(heads) if heads else {}
         self._hold(held)
@@ -184,17 +202,30 @@ class Relay:
         batch = table.begin(ready, _MOST, _MOST_BYTES, self._sent)
         self._ended()
         try:
-            unsent = self._send(batch.rows)
-        except _NotGiven:
-            table.end(Outcome(batch, batch.rows))
+            self._wait_stored()
+            late = [row for row in batch.rows if row.channel in self._resting]  # since these were begun
+            given, unsent, stored = self._send([row for row in batch.rows if row.channel not in self._resting])
+            self._on_its_way = _OnItsWay(batch, given, [*unsent, *late], stored)
+        except BaseException:
+            table.end(Outcome(batch, batch.rows))  # nothing of it was sent
             raise
-        self._sent = Outcome(batch, unsent)
-        return len(batch.rows) - len(unsent)
+        return sum(len(rows) for rows, _ in given)
+
+    def _wait_stored(self) -> None:
+        """Wait for the store to have the batch that is on its way. Raises as `_stored` does."""
+        if self._on_its_way is not None:
+            batch, given, unsent, stored = self._on_its_way
+            self._sent = Outcome(batch, self._stored(given, unsent, stored))
+            self._on_its_way = None
 
     def _end(self, table: OutboxTable) -> None:
-        if self._sent is not None:
-            table.end(self._sent)
-            self._ended()
+        """End the batch that is stored, and then the one that is on its way."""
+        while self._sent is not None or self._on_its_way is not None:
+            if self._sent is None:
+                self._wait_stored()
+            else:
+                table.end(self._sent)
+                self._ended()
 
     def _ended(self) -> None:
         if self._sent is not None:
@@ -219,7 +250,7 @@ class Relay:
         """
         left, after = dict[str, str](), 0
         while not self._over.is_set() and (rows := table.begun(after, _MOST)):
-            unsent = {row.number: row for row in self._send(rows)}
+            unsent = {row.number: row for row in self._stored(*self._send(rows))}
             gone = [row for row in rows if row.number not in unsent]
             table.delete(gone)
             self._count(len(gone))
@@ -240,15 +271,27 @@ class Relay:
             )
             self._tell(instance, NoticeKind.ROWS_HELD, text)
 
-    def _send(self, rows: Sequence[Row]) -> list[Row]:
-        """Send rows and wait until they are stored. Returns those that were not sent, whose channels rest.
-
-        Raises _NotGiven; and StoreError or ConnectionClosing where nobody knows what is stored: these rows stay begun.
+    def _send(self, rows: Sequence[Row]) -> tuple[Sequence[_Given], Sequence[Row], Future[None]]:
+        """Send rows. Returns those that are given to the node, the others, whose channels rest, and what is answered
+        once the store has them. Raises _NotGiven.
         """
         stored: Future[None] = Future()
-        receipts, unsent = self._in_loop(lambda: self._give(rows, stored))
+        return *self._in_loop(lambda: self._give(rows, stored)), stored
+
+    def _stored(self, given: Sequence[_Given], unsent: Sequence[Row], stored: Future[None]) -> list[Row]:
+        """Wait until rows are stored. Returns those that were not sent, whose channels rest.
+
+        Raises StoreError or ConnectionClosing where nobody knows what is stored: these rows stay begun.
+        """
         stored.result(None if self._is_open() else _PATIENCE)
-        return [*unsent, *(row for row, receipt in receipts if not receipt.recipients)]
+        late = [row for rows, receipt in given if not receipt.recipients for row in rows]
+        self._rest({row.channel: _UNTAKEN for row in late})
+        return [*unsent, *late]
+
+    def _rest(self, held: Mapping[str, str]) -> None:
+        """Leave channels alone for a while, each for a reason."""
+        until = monotonic() + _AGAIN
+        self._resting.update((channel, _Rest(reason, until)) for channel, reason in held.items())
 
     def _held_back(self, heads: Iterable[tuple[str, str]]) -> dict[str, str]:
         """Channels of which nothing can be sent now, with the reasons."""
@@ -260,28 +303,42 @@ class Relay:
 
     # On the loop, under the lock.
 
-    def _give(self, rows: Sequence[Row], stored: Future[None]) -> tuple[list[tuple[Row, Receipt]], list[Row]]:
+    def _give(self, rows: Sequence[Row], stored: Future[None]) -> tuple[list[_Given], list[Row]]:
         """Give rows to the node, each channel as far as it goes. Returns these, and the others."""
-        core, given, unsent, held = self._core, list[tuple[Row, Receipt]](), list[Row](), dict[str, str]()
+        core, given, unsent = self._core, list[_Given](), list[Row]()
         if core.must_release:
             core.release(self._names)
             self._names.clear()
+        channels = defaultdict[str, list[Row]](list)
         for row in rows:
-            reason = held.get(row.channel)
-            if reason is None and not core.node.subscribed(row.channel, row.key):
-                reason = _NOBODY
-            if reason is None:
-                try:
-                    given.append((row, core.give(row)))
-                    continue
-                except TolliverError as error:
-                    reason = str(error)
-            held[row.channel] = reason
-            unsent.append(row)
-        until = monotonic() + _AGAIN
-        self._resting.update((channel, _Rest(reason, until)) for channel, reason in held.items())
+            channels[row.channel].append(row)
+        for channel, mine in channels.items():
+            gone, reason = self._give_channel(mine)
+            given += gone
+            if reason is not None:
+                unsent += mine[sum(len(some) for some, _ in gone) :]
+                self._rest({channel: reason})
         _when_all(core.given([receipt for _, receipt in given]), stored)
         return given, unsent
+
+    def _give_channel(self, rows: Sequence[Row]) -> tuple[list[_Given], str | None]:
+        """Give rows of one channel, all in one step if that goes. Returns what went, and why the next one did not."""
+        with suppress(TolliverError):  # the row that is refused is found below
+            receipt = self._core.give_all(rows)
+            if receipt is not None:
+                return [(rows, receipt)], None
+        given = list[_Given]()
+        for row in rows:
+            if not self._core.node.subscribed(row.channel, row.key):
+                return given, _NOBODY
+            try:
+                receipt = self._core.give(row)
+            except TolliverError as error:
+                return given, str(error)
+            given.append(((row,), receipt))
+            if receipt.failure is not None and not receipt.recipients:
+                return given, _UNTAKEN
+        return given, None
 
     # Between the thread and the loop.
 
