@@ -6,8 +6,8 @@ Three instances in one process, plaintext over loopback, databases on disk, 100-
 subscribers, of which one notes what has begun, and one has `Policy(max_deaths=None)`. In a round each gets as many
 messages as `--messages` by `send_many`, in turn the one and the other first, until all are acknowledged: as runs
 (`message_runs`), and one by one by a handler. Prints the processor time of all three for a message, the least of all
-rounds, as others on the machine only add to that; the ratio; and the difference, the cost of a note. The aim is 0.3 us in
-runs.
+rounds, as others on the machine only add to that; the ratio; and the difference, the cost of a note. The aim is 0.3 us
+in runs.
 """
 
 from __future__ import annotations
