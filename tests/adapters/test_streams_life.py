@@ -85,6 +85,19 @@ def test_streams_are_not_pickled_or_copied(stage: Stage, take: Callable[[Any], A
         take(stage.open()._instance)
 
 
+def test_a_publisher_that_vanished_without_a_word_is_found(stage: Stage) -> None:
+    """R-40: its kernel keeps the connection, and nothing ever comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        streams = stage.open(listen=None, limits=Limits(sign_of_life=0.2))
+        connecting = streams.start_connect(f"127.0.0.1:{listener.getsockname()[1]}")
+        publisher, _ = listener.accept()
+        with publisher:
+            publisher.sendall(encode(ServerHello(extensions=(1,))))
+            taken = streams.peer(connecting.wait()).subscribe("readings")
+            with pytest.raises(ConnectionLost, match="no sign of life"):
+                next(taken)
+
+
 @pytest.mark.parametrize("who", ["dialler", "listener"])
 def test_a_goodbye_and_its_reason(stage: Stage, who: str) -> None:
     """From either side: streams in both directions end, and both sides see why."""
@@ -253,7 +266,7 @@ class Note:
     text: str
 
 
-NOTES = Extension(300, (Form(64, Note, {"text": Kind.TEXT}),))
+NOTES = Extension(300, (Form(100, Note, {"text": Kind.TEXT}),))
 
 
 def test_frames_of_an_extension_reach_the_application(stage: Stage) -> None:
@@ -271,8 +284,8 @@ def test_frames_of_an_extension_reach_the_application(stage: Stage) -> None:
     taker = stage.open(listen=None, extensions=[NOTES], on_frame=on_frame)
     plain = stage.open(listen=None)
     peer = taker.connect(giver)
-    assert peer.itself.extensions == {300}
-    assert plain.connect(giver).itself.extensions == set()
+    assert peer.itself.extensions == {1, 300}, "1 is the sign of life"
+    assert plain.connect(giver).itself.extensions == {1}
     for text in ("bad", "ask"):
         peer._call("send", Note(text))
     until(lambda: len(heard) == 3, "the answer")

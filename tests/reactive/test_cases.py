@@ -20,6 +20,7 @@ from tolliver_proto import (
     UnexpectedFrame,
 )
 from tolliver_proto.reactive import (
+    SIGN_OF_LIFE,
     Closed,
     Connection,
     ConnectionClosed,
@@ -174,9 +175,11 @@ def next_frame(data: bytes) -> Any:
 @pytest.mark.parametrize("case", cases("streams", "connection"), ids=named)
 def test_connection(case: Case, pieces: Pieces) -> None:
     options = case["options"]
+    quiet = options.get("sign_of_life")
     conn = Connection(
         Role[case["role"].upper()],
-        limits=Limits(**options.get("limits", {})),
+        extensions=[] if quiet is None else [SIGN_OF_LIFE],
+        limits=Limits(**options.get("limits", {}), sign_of_life=quiet),
         eager=options.get("eager", False),
         now=0.0,
     )

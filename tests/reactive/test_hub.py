@@ -37,6 +37,8 @@ from tolliver_proto.reactive import (
 )
 from tolliver_proto.reactive._hub import ELEMENT_COST
 
+OURS = {Role.CLIENT: ClientHello(extensions=(1,)), Role.SERVER: ServerHello(extensions=(1,))}
+
 # A connection, from its cid on.
 
 
@@ -45,7 +47,7 @@ def test_dialled() -> None:
     cid = wires.hub.connect("there", 0.0)
     assert wires.actions() == [Dial(cid, "there")]
     wires.hub.opened(cid, Role.CLIENT, IDENTITY)
-    assert wires.actions() == [Transmit(cid, [encode(ClientHello())])], "a client says hello at once (R-25)"
+    assert wires.actions() == [Transmit(cid, [encode(OURS[Role.CLIENT])])], "a client says hello at once (R-25)"
     assert wires.feed(cid, ServerHello()) == [PeerUp(cid, IDENTITY, "there")]
     assert not wires.hub.idle
     assert repr(wires.hub) == "<Hub, 1 connections>"
@@ -59,7 +61,10 @@ def test_came_in() -> None:
     assert cid is not None
     wires.hub.opened(cid, Role.SERVER, IDENTITY)
     assert wires.actions() == [], "a server waits for the client's hello (R-25)"
-    assert wires.feed(cid, ClientHello()) == [PeerUp(cid, IDENTITY, None), Transmit(cid, [encode(ServerHello())])]
+    assert wires.feed(cid, ClientHello()) == [
+        PeerUp(cid, IDENTITY, None),
+        Transmit(cid, [encode(OURS[Role.SERVER])]),
+    ]
 
 
 def test_cids_are_never_used_twice() -> None:

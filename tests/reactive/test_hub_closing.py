@@ -222,7 +222,7 @@ def test_close_before_the_hello(role: Role) -> None:
     wires = Wires()
     cid = wires.link(role)
     wires.hub.close()
-    hello = [ClientHello()] if role is Role.CLIENT else [ServerHello()]
+    hello = [ClientHello(extensions=(1,))] if role is Role.CLIENT else [ServerHello(extensions=(1,))]
     assert wires.said(cid) == [*hello, Goodbye("the peer is closing")]
     actions = wires.feed(cid, HELLO[role], Goodbye())
     assert not any(isinstance(action, PeerUp) for action in actions), "it is over for us"

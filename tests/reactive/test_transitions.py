@@ -12,6 +12,7 @@ import pytest
 
 from tolliver_proto import ConnectionClosing, LocalProtocolError, UnexpectedFrame
 from tolliver_proto.reactive import (
+    SIGN_OF_LIFE,
     Closed,
     Connection,
     Goodbye,
@@ -43,9 +44,9 @@ ROLE = {State.AWAITING_CLIENT_HELLO: Role.SERVER, State.AWAITING_SERVER_HELLO: R
 
 def reach(state: State) -> Connection:
     role = ROLE.get(state, Role.CLIENT)
-    conn = Connection(role, now=0.0)
+    conn = Connection(role, extensions=[SIGN_OF_LIFE], now=0.0)
     if state not in ROLE:
-        conn.receive_data(encode(HELLOS[OTHER[role]]()))
+        conn.receive_data(encode(HELLOS[OTHER[role]](extensions=(1,))))
         list(conn.events())
     if state in ENDING:
         conn.goodbye(now=0.0)
@@ -71,8 +72,16 @@ CALLS: dict[Signal, Callable[[Connection], object]] = {
 AROUND: dict[Signal, Callable[[Connection], object]] = {
     Signal.EOF: lambda conn: conn.receive_eof(),
     Signal.FAULT: lambda conn: conn.receive_data(b"\0"),
-    Signal.TIMEOUT: lambda conn: conn.handle_timeout(1000.0),
+    Signal.TIMEOUT: lambda conn: silence(conn),
 }
+
+
+def silence(conn: Connection) -> None:
+    """For ever: who waits for elements asks for a sign of life before."""
+    if conn.state is State.OPEN:
+        conn.subscribe("p")
+        conn.handle_timeout(500.0)
+    conn.handle_timeout(1000.0)
 
 
 def test_every_signal_is_met() -> None:

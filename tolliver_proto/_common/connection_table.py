@@ -223,10 +223,10 @@ class ConnectionTable(Generic[L, A]):
 
     def _rearm(self, link: L) -> None:
         due = link.connection.next_timeout() if link.connection is not None else None
-        if due is not None:
-            self._timers.set(link.cid, due)
-        else:
+        if due is None:
             self._timers.cancel(link.cid)
+        elif self._timers.due(link.cid) != due:
+            self._timers.set(link.cid, due)
 
     def _on_link_timeout(self, link: L) -> None:
         connection = link.connection

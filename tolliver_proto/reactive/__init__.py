@@ -42,6 +42,7 @@ from ._frames import Decoder, decode, encode
 from ._hub import Hub
 from ._layout import DRAFT, Extension, Form, Kind, Layout
 from ._limits import Limits
+from ._sign_of_life import SIGN_OF_LIFE
 from ._state import State
 from ._stats import HubStats
 from ._varint import MAX_LONG as UNBOUNDED
@@ -50,6 +51,7 @@ __all__ = [
     "ALPN",
     "DEFAULT_PORT",
     "DRAFT",
+    "SIGN_OF_LIFE",
     "UNBOUNDED",
     "VERSION",
     "Action",

@@ -52,6 +52,7 @@ from ._layout import DRAFT, Extension, Form, Layout
 from ._limits import Limits
 from ._output import Output
 from ._publisher import Publisher, cut_text
+from ._sign_of_life import SIGN_OF_LIFE, Ping, Pong, Sign, SignOfLife
 from ._state import ENDING, HANDSHAKING, TRANSITIONS, Effect, Signal, State
 from ._subscriber import Subscriber
 
@@ -99,7 +100,7 @@ class Connection:
         self.close_deadline: float | None = None
         self.extensions: frozenset[int] = frozenset()
         """The extensions that both sides announced; none before the peer's hello (R-27)."""
-        self._own = {extension.extension_id: extension for extension in extensions}
+        self._own = _by_id(extensions)
         self._hello = self._own_hello(layout)
         self._output = Output(self.limits, layout)
         self._queue: deque[Any] = deque()
@@ -111,7 +112,10 @@ class Connection:
         self._takers: dict[type, Any] = {
             **dict.fromkeys((Subscribe, Request, Cancel), self._publisher.take),
             **dict.fromkeys((Subscribed, OnNext, OnNextPacked, OnComplete, OnError), self._subscriber.take),
+            Ping: self._output.take_ping,
+            Pong: _take_pong,
         }
+        self._life: SignOfLife | None = None  # once both sides have announced it
         self._greeted = False
         self._eof = False
         self._now = 0.0
@@ -130,6 +134,8 @@ class Connection:
         self._tick(now)
         if self.state is not State.CLOSED:
             self._decoder.feed(data)
+            if self._life is not None:
+                self._life.heard(self._now)
 
     def receive_eof(self, now: float | None = None) -> None:
         """Notes that the peer has ended its half: no more bytes will come."""
@@ -145,6 +151,9 @@ class Connection:
         if self.state is State.CLOSED:
             self.close_deadline = None
             return
+        if self._life is not None and self.state is State.OPEN:
+            self._look(self._life)
+            return
         self._read_ahead()
         if self.next_timeout() is None:
             return  # the hello had come in time
@@ -153,6 +162,23 @@ class Connection:
             what, seconds = "goodbye", self.limits.close_timeout
         late = ConnectionLost(f"no {what} of the peer's within {seconds:g} s (R-28): abort", DialCause.NO_ANSWER)
         self._end(Signal.TIMEOUT, late, late)
+
+    def excuse(self, now: float | None = None) -> None:
+        """Counts the peer's silence anew (R-40): for a transport whose reading is paused, or goes on again, and for one
+        that has not written all that it took from `data_to_send`.
+        """
+        self._tick(now)
+        if self._life is not None:
+            self._life.excuse(self._now)
+
+    def _look(self, life: SignOfLife) -> None:
+        sign = life.look(self._now, waiting=self._subscriber.waits())
+        if sign is Sign.ASK:
+            self._output.write(Ping(life.number))
+        elif sign is Sign.LOST:
+            silent = f"the peer gave no sign of life within {life.patience:g} s of a ping (R-40): abort"
+            lost = ConnectionLost(silent, DialCause.NO_ANSWER)
+            self._end(Signal.TIMEOUT, lost, lost)
 
     def _read_ahead(self) -> None:
         """Parses the frames that came before the deadline, up to the awaited hello or goodbye; `next_event` gives their
@@ -165,9 +191,12 @@ class Connection:
         self._queue.extendleft(reversed(events))
 
     def next_timeout(self) -> float | None:
-        """Returns the time to call `handle_timeout`, or None: the deadline of the hello or of the goodbye (R-28)."""
+        """Returns the time to call `handle_timeout`, or None: the deadline of the hello or of the goodbye (R-28), or
+        the next look for a sign of life, while streams that we subscribed to are open (R-40)."""
         if self.state in HANDSHAKING:
             return self._deadline
+        if self._life is not None and self.state is State.OPEN:
+            return self._life.due
         return self.close_deadline
 
     # Events.
@@ -262,6 +291,11 @@ class Connection:
         self._reading = self._output.layout = self._base.extended(form for one in active for form in one.forms)
         self._decoder.use(self._reading)
         self._extended = {form.frame: one.take for one in active if one.take is not None for form in one.forms}
+        quiet = self.limits.sign_of_life
+        if SIGN_OF_LIFE in active and quiet is not None:
+            self._life = SignOfLife(quiet, self._now)
+            if self._subscriber.waits() is not None:  # a client may have subscribed already
+                self._life.begin()
 
     def _end_of_input(self) -> None:
         error: TolliverError = ConnectionLost("the peer closed the connection without a goodbye (R-30)")
@@ -305,7 +339,10 @@ class Connection:
         if `max_streams` streams are open, and ConnectionClosing.
         """
         self._allow(Signal.USE, "subscribe()")
-        return self._subscriber.subscribe(name, initial_demand)
+        subscriber_id = self._subscriber.subscribe(name, initial_demand)
+        if self._life is not None:
+            self._life.begin()
+        return subscriber_id
 
     def request(self, subscriber_id: int, count: int) -> None:
         """Asks for `count` more elements, or for all with 2^63-1 and above (R-17).
@@ -450,3 +487,17 @@ class Connection:
             self._now = now
         if self._deadline is None and now is not None and self.state in HANDSHAKING:
             self._deadline = self._now + self.limits.handshake_timeout
+
+
+def _take_pong(_pong: Pong) -> None:
+    """Any byte is an answer."""
+
+
+def _by_id(extensions: Iterable[Extension]) -> dict[int, Extension]:
+    every = list(extensions)
+    known = {extension.extension_id: extension for extension in every}
+    if len(known) < len(every):
+        raise LocalProtocolError(
+            "id_taken", "two extensions have one id: give each its own; a hub has the sign of life as 1 (R-27, R-40)"
+        )
+    return known

@@ -33,6 +33,7 @@ from ._connection import Connection
 from ._events import ClientHello, Elements, Goodbye, OnError, ServerHello
 from ._layout import Extension
 from ._limits import Limits
+from ._sign_of_life import announced
 from ._state import State
 from ._stats import HubStats
 
@@ -67,6 +68,9 @@ class Hub(ConnectionTable[_Link, Action]):
     Inputs from a transport are `new_cid`, `opened`, `receive_data`, `receive_eof`, `sent` and `lost`. After each input
     take actions with `next_action` until None, and call `handle_timeout` at `next_timeout()`. The calls for streams are
     those of a `Connection`, with the cid in front; if the connection has ended, all but `subscribe` do nothing.
+
+    The sign of life is announced beside `extensions`, unless `limits.sign_of_life` is None (R-40). Raises
+    LocalProtocolError for extensions that cannot be announced together.
     """
 
     _CLOSED = State.CLOSED
@@ -78,7 +82,8 @@ class Hub(ConnectionTable[_Link, Action]):
         self.limits: Limits = limits
         limiter = HandshakeLimiter(limits.max_handshakes, limits.max_handshakes_per_address)
         super().__init__(TableState(now), partial(_Link, share=limits.max_turn), limiter, limits.handshake_timeout)
-        self._extensions = tuple(extensions)
+        self._extensions = announced(extensions, limits.sign_of_life)
+        Connection(Role.CLIENT, extensions=self._extensions, limits=limits)  # raises for extensions that clash
         self._resting: dict[_Link, None] = {}  # links without a share left: they go on in the next turn
         self._certificates = CertificateWatch(self._timers)
 
@@ -151,6 +156,7 @@ class Hub(ConnectionTable[_Link, Action]):
         if connection is None:
             raise ConnectionClosing("the connection is over: make another one, and subscribe there")
         subscriber_id = connection.subscribe(name, initial_demand)
+        self._rearm(self._links[cid])  # who subscribes waits (R-40)
         self._read_if_told(cid, connection)
         return subscriber_id
 
@@ -299,6 +305,8 @@ class Hub(ConnectionTable[_Link, Action]):
         self._pace(link)
 
     def _read_on(self, link: _Link) -> None:
+        if link.full and link.connection is not None:
+            link.connection.excuse(self._state.now)
         link.full = False
         self._pace(link)
 
@@ -377,8 +385,10 @@ class Hub(ConnectionTable[_Link, Action]):
         connection = link.connection
         if connection is not None and connection.state is State.CLOSED and link.state in HANDING_OUT:
             self._timers.set(link.cid, self._state.now)  # Closed is not handed out yet
-        else:
-            super()._on_link_timeout(link)
+            return
+        if connection is not None and (link.paused or link.in_transit):
+            connection.excuse(self._state.now)
+        super()._on_link_timeout(link)
 
     # Introspection.
 

@@ -66,7 +66,10 @@ class Layout:
         self.by_code: dict[int, Form] = {form.code: form for form in self.forms}
         self.by_frame: dict[type, Form] = {form.frame: form for form in self.forms}
         if len(self.by_code) < len(self.forms) or len(self.by_frame) < len(self.forms):
-            raise LocalProtocolError("type_taken", "two frame types share a number or a class: give each its own")
+            raise LocalProtocolError(
+                "type_taken",
+                "two frame types share a number or a class: give each its own (1 to 11, 64 and 65 are taken)",
+            )
         if not all(0 <= code <= _varint.MAX_NUMBER for code in self.by_code):
             raise LocalProtocolError("bad_number", "a frame's type number must be from 0 to 2^64-1")
         self.heads: Heads | None = self._element_heads()

@@ -31,6 +31,7 @@ class Limits:
     close_timeout: float = 5.0  # from our goodbye to the peer's
     high_water: int = _MIB  # unsent bytes at which sources are not pulled
     low_water: int = 256 * _KIB  # unsent bytes at which pulling resumes
+    sign_of_life: float | None = 30.0  # without a byte, until a side that waits asks; None: never
     max_turn: int = 128  # as D-12: events that a hub hands out before all other connections have had their turn
 
     # A hub.
@@ -41,7 +42,7 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if value < 0 or (isinstance(value, int) and value < 1):
+            if (value is not None and value < 0) or (isinstance(value, int) and value < 1):
                 raise ValueError(f"Limits.{field.name} is {value!r}: give a positive number")
         if self.low_water > self.high_water:
             raise ValueError("Limits.low_water is above high_water: lower it, or pulling would never resume")

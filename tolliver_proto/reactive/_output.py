@@ -13,6 +13,7 @@ from .._common.errors import LimitExceeded
 from ._frames import encode
 from ._layout import Layout
 from ._limits import Limits
+from ._sign_of_life import Ping, Pong
 
 
 class Output:
@@ -25,6 +26,7 @@ class Output:
         self.limits = limits
         self.unsent = 0
         self._parts: list[bytes] = []
+        self._pong = b""
         self._answers = 0
         self._congested = False
 
@@ -34,6 +36,12 @@ class Output:
     def write_bytes(self, data: bytes) -> None:
         self._parts.append(data)
         self.unsent += len(data)
+
+    def take_ping(self, ping: Ping) -> None:
+        """Answers a ping. One pong waits at most: that of the newest ping, for a peer that asks and does not read."""
+        self.unsent -= len(self._pong)
+        self._pong = encode(Pong(ping.number), {}, layout=self.layout)
+        self.unsent += len(self._pong)
 
     def answer(self, frame: object) -> None:
         """Writes a frame that the peer has caused, and counts its bytes as an answer."""
@@ -49,8 +57,9 @@ class Output:
             )
 
     def take(self) -> list[bytes]:
-        units = [b"".join(self._parts)] if self._parts else []
+        units = [b"".join((*self._parts, self._pong))] if self.unsent else []
         self._parts.clear()
+        self._pong = b""
         self.unsent = self._answers = 0
         return units
 

@@ -93,6 +93,7 @@ TRANSITIONS: dict[State, dict[Signal, Transition]] = {
         Signal.EXTEND: Transition(_S.OPEN, _E.NONE),
         **_LEAVE,
         **_READING,
+        **_TIMED,
     },
     _S.LEAVING: {
         **dict.fromkeys(FROM_WIRE, Transition(_S.LEAVING, _E.DROP)),

@@ -126,6 +126,18 @@ class Subscriber:
         self._turn(frame.subscriber_id, stream, turn)
         return frame if turn.passed_on else None
 
+    def waits(self) -> bool | None:
+        """True if the peer owes an answer to a subscription, or elements that were requested; None if no stream is
+        open."""
+        return (
+            None
+            if not self._live
+            else any(
+                stream.state in LIVE and (stream.unanswered or stream.received < stream.requested)
+                for stream in self._streams.values()
+            )
+        )
+
     def room(self, subscriber_id: int) -> int:
         """Returns the number of elements that were requested and have not come (R-18).
 

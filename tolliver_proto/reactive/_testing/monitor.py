@@ -30,9 +30,11 @@ from .._events import (
 )
 from .._frames import Decoder
 from .._layout import DRAFT, Layout
+from .._sign_of_life import SIGN_OF_LIFE, Ping, Pong
 from .._varint import MAX_LONG
 
 _HELLO = {Role.CLIENT: ClientHello, Role.SERVER: ServerHello}
+_KNOWN = DRAFT.extended(SIGN_OF_LIFE.forms)
 _OTHER = {Role.CLIENT: Role.SERVER, Role.SERVER: Role.CLIENT}
 
 
@@ -66,6 +68,7 @@ class _Side:
         self.emitted: deque[tuple[int, Any, int]] = deque()  # (end, frame, generation) of frames not processed yet
         self.processed = 0  # bytes of the other side that this side has processed
         self.greeted = self.left = self.heard = self.dismissed = False
+        self.has_sign = self.may_sign = False  # it has announced the sign of life; it knows that the other has, too
         self.active: dict[int, int] = {}  # as a subscriber: id -> generation
         self.ledgers: dict[int, _Ledger] = {}  # as a publisher, by the other's ids
         self.owed: defaultdict[int, deque[tuple[type, int]]] = defaultdict(deque)
@@ -75,7 +78,7 @@ class WireMonitor:
     """Checker of the bytes of both sides of a connection. Raises RuleBroken if a side that is in `checked` breaks a
     rule."""
 
-    def __init__(self, layout: Layout = DRAFT, checked: Collection[Role] = (Role.CLIENT, Role.SERVER)) -> None:
+    def __init__(self, layout: Layout = _KNOWN, checked: Collection[Role] = (Role.CLIENT, Role.SERVER)) -> None:
         self.frames: int = 0
         self.elements: int = 0
         self._checked = set(checked)
@@ -143,6 +146,8 @@ class WireMonitor:
         if (kind is _HELLO[side.role]) is side.greeted:
             self._broken("R-25", side, f"sends {kind.__name__}: its hello comes first, and once")
         side.greeted = True
+        if isinstance(frame, ClientHello | ServerHello):
+            side.has_sign = SIGN_OF_LIFE.extension_id in frame.extensions
         if kind is Goodbye:
             side.left = True
             return 0
@@ -150,6 +155,8 @@ class WireMonitor:
             self._broken("R-29", side, f"sends {kind.__name__} after it processed a goodbye")
         if side.role is Role.SERVER and not side.heard and kind is not ServerHello:
             self._broken("R-25", side, f"sends {kind.__name__} before it processed the client's hello")
+        if kind in (Ping, Pong) and not (side.has_sign and side.may_sign):
+            self._broken("R-40", side, f"sends {kind.__name__}, which both hellos have not announced")
         emit = self._emits.get(kind)
         return emit(side, frame) if emit else 0
 
@@ -213,6 +220,8 @@ class WireMonitor:
     def _process(self, side: _Side, frame: Any, generation: int) -> None:
         side.heard = True
         side.dismissed |= type(frame) is Goodbye
+        if isinstance(frame, ClientHello | ServerHello):
+            side.may_sign = SIGN_OF_LIFE.extension_id in frame.extensions
         process = self._processes.get(type(frame))
         if process:
             process(side, frame, generation)

@@ -188,7 +188,8 @@ class Host:
                     "nobody will say that it is drained (R-32)",
                 )
                 busy = link.in_transit or link.state is LinkState.DRAINING or link.connection.state is not State.OPEN
-                check(busy or cid not in hub._timers.deadlines, "a deadline, and nothing is waited for")
+                waits = link.connection.next_timeout() is not None
+                check(busy or waits is (cid in hub._timers.deadlines), "a deadline and no wait, or the other way round")
         for (cid, stream), feed in self.feeds.items():
             link = links[cid]
             if feed.accepted and not feed.busy and link.connection is not None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from attrs import define, field, validators
 
 from tolliver_proto import Acl
-from tolliver_proto.reactive import DEFAULT_PORT, Connection, Extension, Limits, Role
+from tolliver_proto.reactive import DEFAULT_PORT, Extension, Hub, Limits
 
 from .instance import EndpointOptions, is_listen, is_on_event, split_address
 
@@ -61,4 +61,4 @@ class StreamsOptions(EndpointOptions):
 
     def __attrs_post_init__(self) -> None:
         self.check_security(self.listen)
-        Connection(Role.CLIENT, extensions=self.extensions, limits=self.limits)  # raises an error for invalid ones
+        Hub(extensions=self.extensions, limits=self.limits)  # raises an error for extensions that clash
