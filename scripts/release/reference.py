@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -249,22 +251,26 @@ def command_line() -> Iterator[str]:
     yield "# Every command and option\n"
     yield "As the program itself says it; [the command line](../cli.md) has examples.\n"
     group: Any = typer.main.get_command(app)
-    yield from _command(group, [], 1)
+    yield from _command(group, group, [], 1)
     yield "## Options of an instance\n"
     yield "`tolliver options` says, of every option of an instance, its flag, its key in a file and its default.\n"
-    yield f"```text\n{_said('options')}\n```\n"
+    yield f"```text\n{_said(group, 'options')}\n```\n"
 
 
-def _command(command: Any, path: list[str], depth: int) -> Iterator[str]:
+def _command(group: Any, command: Any, path: list[str], depth: int) -> Iterator[str]:
     if path:
         yield f"{'#' * min(depth, 4)} tolliver {' '.join(path)}\n"
-        yield f"```text\n{_said(*path, '--help')}\n```\n"
+        yield f"```text\n{_said(group, *path, '--help')}\n```\n"
     for name, below in getattr(command, "commands", {}).items():
-        yield from _command(below, [*path, name], depth + 1)
+        yield from _command(group, below, [*path, name], depth + 1)
 
 
-def _said(*typed: str) -> str:
-    from tolliver._cli.commands import app
+def _said(group: Any, *typed: str) -> str:
+    """The output. `CliRunner.invoke` would make all commands anew each time."""
     from typer.testing import CliRunner
 
-    return CliRunner().invoke(app, [*typed], prog_name="tolliver").stdout.strip()
+    with CliRunner().isolation() as (output, _, _):
+        with suppress(SystemExit):
+            group.main([*typed], "tolliver")
+        sys.stdout.flush()
+        return output.getvalue().decode().strip()

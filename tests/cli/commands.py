@@ -16,10 +16,13 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from tolliver._cli.commands import app
+from typer.main import get_command
 from typer.testing import CliRunner
 
 SECONDS = 60.0
@@ -49,12 +52,22 @@ class Result(NamedTuple):
     stderr: str
 
 
+@cache
+def command_line() -> Callable[..., object]:
+    """All commands, made once: `CliRunner.invoke` makes them for each run, which takes longer than most runs do."""
+    return get_command(app).main
+
+
 def tolliver(*arguments: object, stdin: bytes = b"") -> Result:
     """The command, in this process. An exception that the command did not foresee is raised here."""
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return Result(result.exit_code, result.stdout, result.stderr)
+    with CliRunner().isolation(stdin) as (stdout, stderr, _):
+        with pytest.raises(SystemExit) as ended:
+            command_line()([str(argument) for argument in arguments], "tolliver")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        code = ended.value.code or 0
+        assert isinstance(code, int), code
+        return Result(code, stdout.getvalue().decode(), stderr.getvalue().decode())
 
 
 def run_process(
