@@ -78,7 +78,7 @@ test:
 ADAPTER = $(addprefix tests/adapters/test_,connecting.py flush.py handlers.py instance.py listening.py messages.py queues.py requests.py retained.py streams_data.py streams_publisher.py streams_subscriber.py)
 CHANGED = { git diff --name-only --diff-filter=d HEAD -- '*.py' && git ls-files --others --exclude-standard -- '*.py'; } 2>/dev/null
 quick: $(VENV)/.ready
-	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=watched -m core -k 'not taken_away' tests/wire tests/node tests/patterns tests/reactive
+	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' tests/wire tests/node tests/patterns tests/reactive
 	$(BIN)/python -m pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
 	@if changed=$$($(CHANGED)); then test -z "$$changed" || $(BIN)/mypy $$changed; else $(BIN)/mypy; fi
 

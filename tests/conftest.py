@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import Phase, settings
 
+from scripts.coverage_core import ROOT
 from scripts.coverage_core import TESTS as CORE
 from tests.certificates import Certificates
 
@@ -48,17 +49,32 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return OneByOne(config, log)
 
 
+CORE_PATHS = {ROOT / file for file in CORE}
+
+
+def pytest_collection() -> None:
+    """What is collected stays: to look for garbage between is time lost, in each process of the suite."""
+    gc.disable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The suite leaves out the core's tests. A file that has no other is not read: there are thousands of them."""
+    without_core = str(config.getoption("markexpr")).startswith("not core and ")
+    if without_core and collection_path in CORE_PATHS and "mark.search" not in collection_path.read_text("utf-8"):
+        return True
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    root = Path(__file__).parent.parent
-    core = {root / file for file in CORE}
     for item in items:
-        if item.path in core and not item.get_closest_marker("search"):
+        if item.path in CORE_PATHS and not item.get_closest_marker("search"):
             item.add_marker("core")
 
 
 def pytest_collection_finish() -> None:
     """All that is imported and collected by now stays: collecting garbage need not look at it each time."""
+    gc.enable()
     gc.freeze()
 
 
