@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ForkedProcess,
         HandshakeRejected,
         IdentityConflict,
+        JobFailed,
         LimitExceeded,
         LocalProtocolError,
         MalformedFrame,
@@ -51,10 +52,10 @@ else:
             "tolliver_proto._common.errors": (
                 "AccessDenied, AlreadyClosed, Blocked, BodyNotDecoded, BodyNotEncoded, CannotListen, "
                 "CertificateError, ConnectionClosing, ConnectionLost, DiskFull, ForkedProcess, HandshakeRejected, "
-                "IdentityConflict, LimitExceeded, LocalProtocolError, MalformedFrame, NoResponders, NotOpenYet, "
-                "OutOfThreads, OutboxFull, OwnLimitExceeded, ProtocolError, RemoteProtocolError, RequestFailed, "
-                "ReservedChannel, SelfConnection, StoreError, TolliverError, TooFewRecipients, Unconfirmed, "
-                "Undelivered, UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
+                "IdentityConflict, JobFailed, LimitExceeded, LocalProtocolError, MalformedFrame, NoResponders, "
+                "NotOpenYet, OutOfThreads, OutboxFull, OwnLimitExceeded, ProtocolError, RemoteProtocolError, "
+                "RequestFailed, ReservedChannel, SelfConnection, StoreError, TolliverError, TooFewRecipients, "
+                "Unconfirmed, Undelivered, UndeliveredReason, UnexpectedEOF, UnexpectedFrame"
             ),
         },
     )
@@ -73,6 +74,7 @@ __all__ = [
     "ForkedProcess",
     "HandshakeRejected",
     "IdentityConflict",
+    "JobFailed",
     "LimitExceeded",
     "LocalProtocolError",
     "MalformedFrame",

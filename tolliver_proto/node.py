@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tolliver_proto._common.intervals import Span
     from tolliver_proto._node.actions import (
         Acked,
+        Answer,
         Answered,
         Asked,
         DialEnded,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tolliver_proto._node.numbers import EndCause, NodeStats, PeerInfo, PeerNumbers
     from tolliver_proto._node.ordered_handling import Lanes
     from tolliver_proto._node.policy import Probe, QuotaPolicy, Retry
+    from tolliver_proto._patterns.answers import JobAnswers
+    from tolliver_proto._patterns.calls import JobCalls
     from tolliver_proto._patterns.envelopes import Request
     from tolliver_proto._patterns.kinds import PATTERNS
     from tolliver_proto._patterns.last_values import LastValues, RetainedValue, ValueList
@@ -57,13 +60,15 @@ else:
             "tolliver_proto._common.histogram": "Histogram",
             "tolliver_proto._common.intervals": "Span",
             "tolliver_proto._node.actions": (
-                "Acked, Answered, Asked, DialEnded, DialFailed, GiveUp, HandleAgain, PeersMoved, Reply, SendState, "
-                "SubscriptionsChanged, TakeBack, Verdict"
+                "Acked, Answer, Answered, Asked, DialEnded, DialFailed, GiveUp, HandleAgain, PeersMoved, Reply, "
+                "SendState, SubscriptionsChanged, TakeBack, Verdict"
             ),
             "tolliver_proto._node.links.dialing": "RemoteInfo, RemoteState",
             "tolliver_proto._node.numbers": "EndCause, NodeStats, PeerInfo, PeerNumbers",
             "tolliver_proto._node.ordered_handling": "Lanes",
             "tolliver_proto._node.policy": "Probe, QuotaPolicy, Retry",
+            "tolliver_proto._patterns.answers": "JobAnswers",
+            "tolliver_proto._patterns.calls": "JobCalls",
             "tolliver_proto._patterns.envelopes": "Request",
             "tolliver_proto._patterns.kinds": "PATTERNS",
             "tolliver_proto._patterns.last_values": "LastValues, RetainedValue, ValueList",
@@ -81,6 +86,7 @@ __all__ = [
     "PROBE_CHANNEL",
     "RESERVED_CHANNEL",
     "Acked",
+    "Answer",
     "Answered",
     "Asked",
     "CertificateExpires",
@@ -93,6 +99,8 @@ __all__ = [
     "HandleAgain",
     "Histogram",
     "Job",
+    "JobAnswers",
+    "JobCalls",
     "JobList",
     "Lanes",
     "LastValues",

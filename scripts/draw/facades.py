@@ -208,12 +208,12 @@ class _Drawing:
         assert isinstance(call, ast.Call)
         assert isinstance(last, ast.Return | ast.Expr)
         assert last.value is not None
-        if self._is_wait(call):
-            [inner] = call.args
-            return f"return self._core.answer(lambda: {self._text(inner)})"
         if self._text(call.func) == "self._core.ask":
             return f"return self._core.answer({', '.join(map(self._text, call.args))})"
         answer = f"return maybeDeferred(lambda: {self._text(call)})"
+        if self._is_wait(call):
+            [inner] = call.args
+            answer = f"return self._core.answer(lambda: {self._text(inner)})"
         if last.value is awaited:
             return answer
         whole, part = self._text(last.value), self._text(awaited)

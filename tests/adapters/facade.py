@@ -459,6 +459,9 @@ class Queued:
     def put(self, body: Any, key: str = "", **options: Any) -> Receipt:
         return self.start("put", body, key, **options).wait()  # type: ignore[no-any-return]  # as above
 
+    def call(self, body: Any, key: str = "", **options: Any) -> Any:
+        return self.start("call", body, key, **options).wait()
+
     def put_many(self, jobs: Iterable[Any]) -> Receipt:
         return self.start("put_many", jobs).wait()  # type: ignore[no-any-return]  # as above
 
@@ -524,6 +527,9 @@ class Settled:
 
     def fail(self, **options: Any) -> None:
         self._world.start("fail", lambda: self._item.fail(**options)).wait()
+
+    def answer(self, value: Any) -> None:
+        self._world.start("answer", lambda: self._item.answer(value)).wait()
 
     def give_up(self, reason: str) -> None:
         self._world.start("give up", lambda: self._item.give_up(reason)).wait()

@@ -242,6 +242,10 @@ class RequestFailed(TolliverError):
         return self.text
 
 
+class JobFailed(RequestFailed):
+    """The worker `peer` gave up the job of a call (P-82). `text` is the worker's own reason, escaped and cut (D-14)."""
+
+
 class UndeliveredReason(StrEnum):
     """Reason for which a message was given up."""
 

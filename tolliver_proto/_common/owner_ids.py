@@ -5,7 +5,8 @@ one. The form tells these UUIDs from all others: the first 64 bits, of version 8
 derived identity. A peer that claims such a UUID is refused.
 
 The messages of a queue wait for a worker. Those of a keeper, such as the last values, wait for no peer: they are not
-pending, and they do not expire. Each keeper has a number: 0 keeps the last values, those from 1 on keep message keys.
+pending, and they do not expire. Each keeper has a number: 0 keeps the last values, 1 to 8 keep message keys, 32 keeps
+answers to calls.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def keeper_id(number: int) -> UUID:
 
 VALUES = keeper_id(0)
 """Owner of the last values."""
+ANSWERED = keeper_id(32)
+"""Owner of the answers to calls."""
 
 
 def is_queue(uuid: UUID) -> bool:

@@ -25,6 +25,7 @@ from .._common.certificate_watch import CertificateExpires
 from .._common.dial_causes import DialCause
 from .._common.errors import LocalProtocolError, RequestFailed, TolliverError, Undelivered, UndeliveredReason
 from .._common.records import record
+from .._common.reserved import CALL, users_key
 from .._common.transport import Remote, TransportAction
 from .._wire.events import Message, Subscription
 from .store import Found, Operation, Store
@@ -56,7 +57,17 @@ class GiveUp:
         check_type("reason", self.reason, str, "a text")
 
 
-Verdict = bool | HandleAgain | GiveUp | None
+@record
+class Answer:
+    """A job was done, with an answer for the call that waits for it (P-81). Raises TypeError."""
+
+    body: bytes
+
+    def __post_init__(self) -> None:
+        check_type("answer", self.body, bytes, "bytes: encode it first")
+
+
+Verdict = bool | HandleAgain | GiveUp | Answer | None
 """True: handled. False: failed. None: no handler has begun."""
 
 
@@ -104,6 +115,13 @@ class Delivery:
             raise _no_settler()
         self.settler.settle((self,), GiveUp(reason))
 
+    def answer(self, body: bytes) -> None:
+        """Marks a job as done, and gives this answer to the call that waits for it (P-81). It is `ack` for a job that
+        nobody called. Raises TypeError."""
+        if self.settler is None:
+            raise _no_settler()
+        self.settler.settle((self,), Answer(body))
+
     @property
     def channel(self) -> str:
         """The channel of the message."""
@@ -112,7 +130,8 @@ class Delivery:
     @property
     def key(self) -> str:
         """The key within the channel; it may be empty."""
-        return self.message.key
+        key = self.message.key
+        return users_key(key) if key.startswith(CALL) else key
 
     @property
     def body(self) -> bytes:

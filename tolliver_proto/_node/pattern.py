@@ -51,6 +51,9 @@ class Pattern:
     def unhandled(self, deliveries: Sequence[Delivery]) -> None:
         """Called with deliveries that failed or never began: they are not acknowledged."""
 
+    def lettered(self, delivery: Delivery, cause: str) -> None:
+        """Called with a delivery that the next commit stores as a dead letter, and why: it is acknowledged then."""
+
     # Peers.
 
     def peer_up(self, link: Link) -> None:
@@ -176,6 +179,7 @@ class Hooks:
     leaves: tuple[Pattern, ...]
     acknowledges: tuple[Pattern, ...]
     unhandled: tuple[Pattern, ...]
+    lettered: tuple[Pattern, ...]
     peer_up: tuple[Pattern, ...]
     peer_down: tuple[Pattern, ...]
     rerouted: tuple[Pattern, ...]

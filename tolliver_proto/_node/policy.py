@@ -168,6 +168,11 @@ class Policy:
         "A program may send a message again, with its key, later than a day after.",
         default=86400.0,
     )
+    result_ttl: float = option(
+        "SECONDS",
+        "for which the answer to a call with a message key is kept",
+        default=86400.0,
+    )
     unacknowledged_after: float | None = option(
         "SECONDS|none",
         "after which a notice says that a peer acknowledges nothing of what was sent to it",

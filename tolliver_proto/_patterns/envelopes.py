@@ -9,7 +9,7 @@ from enum import IntEnum
 from struct import Struct
 from uuid import UUID
 
-from .._common.reserved import REPLIES, REQUESTS
+from .._common.reserved import ANSWERS, REPLIES, REQUESTS
 from .._node.actions import Delivery
 
 LAST_REQUEST_ID = 2**64 - 1
@@ -28,6 +28,10 @@ class Status(IntEnum):
 
 def reply_channel(requester: UUID) -> str:
     return f"{REPLIES}{requester}"
+
+
+def answer_channel(producer: UUID) -> str:
+    return f"{ANSWERS}{producer}"
 
 
 def request_body(request_id: int, body: bytes) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .answers import JobAnswers
+from .calls import JobCalls
 from .last_values import LastValues
 from .message_keys import MessageKeys
 from .queues import Queues
@@ -9,5 +11,5 @@ from .requests import Requests
 from .suspects import Suspects
 from .work import QueueWork
 
-PATTERNS = (Suspects, LastValues, MessageKeys, Requests, Queues, QueueWork)
+PATTERNS = (Suspects, LastValues, MessageKeys, Requests, Queues, QueueWork, JobCalls, JobAnswers)
 """All patterns, for `Node(patterns=)`, which uses those with data in the store from the opening on."""

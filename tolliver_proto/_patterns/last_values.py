@@ -21,7 +21,7 @@ from itertools import accumulate
 from uuid import UUID
 
 from .._common.arguments import check_count, check_type
-from .._common.errors import ConnectionClosing, LocalProtocolError, ReservedChannel, TolliverError
+from .._common.errors import ConnectionClosing, LocalProtocolError, OwnLimitExceeded, ReservedChannel, TolliverError
 from .._common.owner_ids import VALUES
 from .._common.records import record
 from .._common.reserved import is_envelope
@@ -71,7 +71,14 @@ class Retention(Rider):
         self._values, self.name, self.body, self.size = values, name, body, size
 
     def check(self, may_wait: bool) -> bool:
-        self._values.index.check(self.name, self.size)
+        excess = None if self.size is None else self._values.index.excess(self.name, self.size)
+        if excess is not None:
+            channel, key = self.name
+            raise OwnLimitExceeded(
+                "too_many",
+                f"retaining {channel!r:.100} {key!r:.100} would make {excess} (P-35). Clear some with "
+                "retain(channel, key, None), or raise Limits.max_retained or max_retained_bytes",
+            )
         return True
 
     def ride(self) -> None:
@@ -94,6 +101,7 @@ class Giving:
         self.waiting: list[GoOn] = []  # other lists of this peer that wait
 
 
+_DAMAGED = "retained values failed their checksums and are left out: retain them again (P-36)"
 _plain = str.__str__
 """Returns a plain str of a subclass, such as an enumeration: no code of the application runs while values are read."""
 
@@ -112,7 +120,8 @@ class LastValues(Pattern):
 
     def __init__(self, node: Node, services: Services) -> None:
         self._node, self._kernel, self._limits = node, services, services.limits
-        self.index: ValueIndex = ValueIndex(services)
+        most, size = self._limits.max_retained, self._limits.max_retained_bytes
+        self.index: ValueIndex = ValueIndex(services, VALUES, most, size, _DAMAGED)
         self.copies: ValueCopies = ValueCopies(services)
         self._givings: dict[UUID, Giving] = {}
         self._early: deque[Retention] = deque()  # in order: they wait until the index is known

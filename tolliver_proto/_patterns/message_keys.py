@@ -31,7 +31,7 @@ from .._common.arguments import check_type
 from .._common.errors import ConnectionClosing, LocalProtocolError, OwnLimitExceeded, TolliverError, UndeliveredReason
 from .._common.intervals import spans_of
 from .._common.owner_ids import keeper_id
-from .._node.actions import NoticeKind, Receipt, Rider, Stored
+from .._node.actions import GoOn, NoticeKind, Receipt, Rider, Stored
 from .._node.link import Peer
 from .._node.node import Node
 from .._node.outboxes.sender import To, terms_of
@@ -147,6 +147,7 @@ class MessageKeys(Pattern):
         self._bytes = 0
         self._gathering: list[Note] = []  # of the commit that gathers
         self._early: deque[KeyedSend] = deque()
+        self._until_known: list[GoOn] = []
         self._waiting: list[KeyedSend] = []
         self._given_up_early: dict[int, UndeliveredReason] = {}  # while the notes are not known
         self._leaving: set[int] = set()  # seqs of notes that the next commit removes
@@ -222,6 +223,15 @@ class MessageKeys(Pattern):
         send.again = partial(self._node.use(Queues).put_many, channel, [(key, body)], receipt=send)
         return self._do(send)
 
+    def when_known(self, go_on: GoOn) -> None:
+        """Calls `go_on` once the keys of an earlier opening are known, so that a put with a known key `repeats` at
+        once; or with the error that prevented it."""
+        if self._unread:
+            self._until_known.append(go_on)
+            self._begin_reading()
+        else:
+            go_on(None)
+
     def release(self, names: Iterable[Name]) -> None:
         """Forgets these keys, as (channel, message key), before their time: of messages that nobody sends again. Those
         whose commit is outstanding stay.
@@ -250,9 +260,7 @@ class MessageKeys(Pattern):
         return KeyedSend(self, self._name(channel, message_key), size)
 
     def _name(self, channel: str, message_key: str) -> Name:
-        check_type("message_key", message_key, str, "a text that names the message")
-        if not message_key:
-            raise ValueError("message_key is empty: give a text that names the message, or None")
+        check_message_key(message_key)
         self._kernel.name_size(message_key)
         return str.__str__(channel), str.__str__(message_key)
 
@@ -445,6 +453,7 @@ class MessageKeys(Pattern):
             self._kernel.timers.set("keys", self._kernel.now + _RETRY)
             early, self._early = [*self._early], deque()
             self._kernel.tell(Stored(early, error))
+            self._tell_known(error)
             return
         if self._damaged:
             text = f"{self._damaged} message keys failed their checksums: what is sent with them again is stored again"
@@ -454,6 +463,12 @@ class MessageKeys(Pattern):
         self._given_up_early.clear()
         while self._early:
             self._do_later(self._early.popleft())
+        self._tell_known(None)
+
+    def _tell_known(self, error: TolliverError | None) -> None:
+        waiting, self._until_known = self._until_known, []
+        for go_on in waiting:
+            go_on(error)
 
     # Old keys.
 
@@ -493,6 +508,13 @@ class MessageKeys(Pattern):
         self._leaving.update(ids)
         self._kernel.after_commit(lambda _error: self._leaving.difference_update(ids))
         self._kernel.withdraw(self._kernel.owner(uuid), ids, size)
+
+
+def check_message_key(message_key: str) -> None:
+    """Raises TypeError, and ValueError for an empty one."""
+    check_type("message_key", message_key, str, "a text that names the message")
+    if not message_key:
+        raise ValueError("message_key is empty: give a text that names the message, or None")
 
 
 def _repeat(send: KeyedSend, note: Note) -> None:

@@ -30,6 +30,7 @@ from .._common.base_link import LinkState
 from .._common.derived_ids import is_derived
 from .._common.errors import ConnectionClosing, LocalProtocolError, OutboxFull, TolliverError, UndeliveredReason
 from .._common.owner_ids import is_queue, queue_id
+from .._common.reserved import users_key
 from .._node.actions import Fetch, NoticeKind, Receipt, Rider, Stored
 from .._node.link import Link, Peer
 from .._node.node import Node
@@ -149,7 +150,7 @@ class Queues(Pattern):
         def take(peer: Peer, found: Sequence[Found]) -> bool:
             worker = None if peer is queue.peer else peer.uuid
             for one in found:
-                jobs[one.seq] = Job(one.seq, one.key, worker, one.size, one.age, one.parked)
+                jobs[one.seq] = Job(one.seq, users_key(one.key), worker, one.size, one.age, one.parked)
             counts[peer] += len(found)
             return counts[peer] >= count
 

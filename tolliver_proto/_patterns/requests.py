@@ -411,7 +411,7 @@ class Requests(Pattern):
         framed = reply_body(request_id, status, body)
         self._kernel.size(*names, framed)
         if message.message_id is not None:
-            return self._answer_durably(peer, names, framed, delivery)
+            return self.answer_durably(delivery, names, framed)
         if names not in peer.outbox.routed or (peer.lists.kept_back and peer.lists.holds(*names)):
             self._hold_reply(peer, framed)
         else:
@@ -424,14 +424,17 @@ class Requests(Pattern):
         names = self._reply_channels[peer.uuid.int] = Subscription(reply_channel(peer.uuid), "")
         return names
 
-    def _answer_durably(self, peer: Peer, names: Subscription, framed: bytes, delivery: Delivery) -> bool:
-        """Stores the reply; the request is acknowledged after that. Returns False if no peer would get the reply."""
-        receipt = self._node.send(*names, framed, to=peer.uuid)
+    def answer_durably(
+        self, delivery: Delivery, names: Subscription, framed: bytes, *, is_settled: bool = False
+    ) -> bool:
+        """Stores a reply to the sender of this delivery, and acknowledges the delivery after that; one that the
+        application has not settled yet, once it has. Returns False if the sender would not get the reply."""
+        receipt = self._node.send(*names, framed, to=delivery.peer_id)
         if not receipt.recipients:
             self._counts["replies_dropped"] += 1
             return False
         self._counts["replies"] += 1
-        self._replied[_key_of(delivery)] = None
+        self._replied[_key_of(delivery)] = delivery if is_settled else None
         self._kernel.after_commit(partial(self._on_reply_stored, _key_of(delivery)))
         return True
 

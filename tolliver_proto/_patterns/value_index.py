@@ -1,4 +1,6 @@
-"""Index of the last values: where each is stored (P-30).
+"""Index of kept values: where each is stored, by its name (P-30, P-83).
+
+These are the last values, or the answers to calls.
 
 State: `entries` is true of the disk. `changes` gather for the next commit, and `_running` are those of the commit that
 the store has. As a commit begins, each changed name becomes one new message of the owner, and the message of the older
@@ -16,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import NamedTuple
+from uuid import UUID
 
-from .._common.errors import OwnLimitExceeded, TolliverError
-from .._common.owner_ids import VALUES
+from .._common.errors import TolliverError
 from .._node.actions import Fetch, GoOn, NoticeKind
 from .._node.services import Services
 from .._node.store import Found, Row, StoredMessage
@@ -61,20 +63,23 @@ class Reading:
 
 
 class ValueIndex:
-    """Index of the last values by channel and key: those in the store, with their number and their bytes, and the
+    """Index of a keeper's values by channel and key: those in the store, with their number and their bytes, and the
     changes that are not stored yet.
+
+    At most `max_count` of `max_bytes` are kept. `damaged` tells the operator of damaged ones, after their number.
     """
 
-    def __init__(self, services: Services) -> None:
-        self._kernel = services
+    def __init__(self, services: Services, owner: UUID, max_count: int, max_bytes: int, damaged: str) -> None:
+        self._kernel, self._uuid, self._damaged = services, owner, damaged
+        self._max_count, self._max_bytes = max_count, max_bytes
         self._overhead = services.encoded_size("", "", b"")
         self.entries: dict[Name, StoredValue] = {}
         self.changes: dict[Name, Change] = {}
         self._running: dict[Name, Change] = {}
-        owner = services.peers.get(VALUES)
-        self.is_known: bool = owner is None or not owner.outbox.pending
-        self.count: int = 0 if owner is None else owner.outbox.pending
-        self.bytes: int = 0 if owner is None else owner.outbox.pending_bytes - self.count * self._overhead
+        outbox = None if owner not in services.peers else services.peers[owner].outbox
+        self.is_known: bool = outbox is None or not outbox.pending
+        self.count: int = 0 if outbox is None else outbox.pending
+        self.bytes: int = 0 if outbox is None else outbox.pending_bytes - self.count * self._overhead
         self._until_known: list[GoOn] = []
         self._until_stored: list[Callable[[], None]] = []
         self._rows: Sequence[StoredMessage] = ()  # of the running commit
@@ -90,7 +95,7 @@ class ValueIndex:
             return
         self._until_known.append(go_on)
         if len(self._until_known) == 1:
-            self._kernel.search(VALUES, self._learn, self._learned)
+            self._kernel.search(self._uuid, self._learn, self._learned)
 
     def _learn(self, found: Sequence[Found]) -> None:
         now = self._kernel.now
@@ -106,23 +111,14 @@ class ValueIndex:
 
     # Changes.
 
-    def check(self, name: Name, new: int | None) -> None:
-        """Raises OwnLimitExceeded if a value of `new` bytes has no room at this name; None, which clears the name, has
-        always.
-        """
-        if new is None:
-            return
-        before, limits = self._size_of(name), self._kernel.limits
+    def excess(self, name: Name, new: int) -> str | None:
+        """Returns which bound a value of `new` bytes at this name would pass, as a text; None if it has room."""
+        before = self._size_of(name)
         count, size = self.count + (before is None), self.bytes + new - (before or 0)
         grows = new > (before or 0)
-        if (count > limits.max_retained and before is None) or (size > limits.max_retained_bytes and grows):
-            channel, key = name
-            raise OwnLimitExceeded(
-                "too_many",
-                f"retaining {channel!r:.100} {key!r:.100} would make {count} values of {size} bytes: at most "
-                f"{limits.max_retained} of {limits.max_retained_bytes} bytes are kept (P-35). Clear some with "
-                "retain(channel, key, None), or raise Limits.max_retained or max_retained_bytes",
-            )
+        if (count > self._max_count and before is None) or (size > self._max_bytes and grows):
+            return f"{count} values of {size} bytes: at most {self._max_count} of {self._max_bytes} bytes are kept"
+        return None
 
     def change(self, name: Name, body: bytes | None, size: int | None) -> None:
         """Sets the name's value, of `size` bytes, or clears it, with the next commit."""
@@ -148,7 +144,7 @@ class ValueIndex:
     def _begin(self) -> None:
         """Adds the changes made since the last commit to the one that begins."""
         self._running, self.changes, self._rows = self.changes, {}, ()
-        owner = self._kernel.owner(VALUES)
+        owner = self._kernel.owner(self._uuid)
         old = [self.entries[name] for name in self._running if name in self.entries]
         if old:
             self._kernel.withdraw(owner, {one.seq: one.wire_id for one in old}, sum(one.size for one in old))
@@ -199,6 +195,10 @@ class ValueIndex:
         """True while values are read, or are to be read once the entries are known."""
         return bool(self._readings or self._until_known)
 
+    def __contains__(self, name: Name) -> bool:
+        """True if the name has a value, or gets one with a commit that is under way."""
+        return self._size_of(name) is not None
+
     def __bool__(self) -> bool:
         """True if some value is kept, or on its way to the disk."""
         return bool(not self.is_known or self.entries or self.changes or self._running)
@@ -245,7 +245,7 @@ class ValueIndex:
 
     def _fetch(self) -> None:
         missing = self._turns[0].missing
-        self._kernel.tell(Fetch(VALUES, missing[0] - 1, min(len(missing), _PIECE), _PIECE_BYTES))
+        self._kernel.tell(Fetch(self._uuid, missing[0] - 1, min(len(missing), _PIECE), _PIECE_BYTES))
 
     def rows(self, rows: Sequence[Row], error: TolliverError | None) -> None:
         """Takes the rows of a Fetch, or its error, for the reading that asked for it. A message without a row was
@@ -254,8 +254,7 @@ class ValueIndex:
         found = {row.seq: row.body for row in rows if isinstance(row, StoredMessage)}
         damaged = [row.seq for row in rows if row.seq not in found]
         if damaged:
-            text = f"{len(damaged)} retained values failed their checksums and are left out: retain them again (P-36)"
-            self._kernel.notice(NoticeKind.STORE_ERROR, None, text)
+            self._kernel.notice(NoticeKind.STORE_ERROR, None, f"{len(damaged)} {self._damaged}")
         last = rows[-1].seq if rows else inf
         while reading.missing and reading.missing[0] <= last:
             seq = reading.missing.popleft()

@@ -22,6 +22,7 @@ from .._node.node import Node
 from .._node.pattern import Judgement, Pattern
 from .._node.services import Services
 from .._wire.events import Subscription
+from .answers import JobAnswers
 from .work_queue import CONCURRENCY, MOST_CONCURRENT, PREFETCH, check_queue
 
 
@@ -79,6 +80,7 @@ class QueueWork(Pattern):
         wanted = (*(self._kernel.check(channel, one) for one in numbers), subscription)  # no job before its number
         announced = tuple(one for one in wanted if one not in self._kernel.own)
         self._kernel.check_list(announced)
+        self._node.use(JobAnswers)
         self._works[channel] = _Work(handler, lease, announced)
         self._worked.add(channel)
         self._kernel.announce(announced, True)

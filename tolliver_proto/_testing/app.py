@@ -22,6 +22,7 @@ from .._node.ordered_handling import Lanes
 from .._node.outboxes.sender import To
 from .._node.pattern import Pattern
 from .._node.sizes import Item
+from .._patterns.calls import JobCalls
 from .._patterns.envelopes import Request
 from .._patterns.last_values import LastValues
 from .._patterns.message_keys import MessageKeys
@@ -377,6 +378,13 @@ class AppQueue:
             return self.put_many([(key, body)])
         receipt: Receipt = self._app._call("put", self.channel, key, body, message_key, of=MessageKeys)
         return receipt
+
+    def call(self, body: bytes, key: str = "", *, timeout: float = 60.0, message_key: str | None = None) -> Asked:
+        """Puts a job and asks for its answer, within `timeout` seconds: give the result to `App.when_answered`. With a
+        `message_key` the job is put once, and a later call gets the same answer (P-83).
+        """
+        asked: Asked = self._app._call("call", self.channel, key, body, timeout, of=JobCalls, message_key=message_key)
+        return asked
 
     def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
         """Gives jobs, each a body or (key, body), to be stored in one commit, all or none."""

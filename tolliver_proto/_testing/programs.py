@@ -20,6 +20,7 @@ from uuid import UUID
 from .._common.transport import Abort, Dial, PauseReading, ResumeReading, ShutdownWrite, Transmit
 from .._node.actions import (
     Acked,
+    Answer,
     Answered,
     Commit,
     Deliver,
@@ -37,6 +38,7 @@ from .._node.node import Node, PatternKind
 from .._node.pattern import Pattern
 from .._node.policy import Policy
 from .._node.store import Operation, StoreMessages
+from .._patterns.answers import JobAnswers
 from .._patterns.kinds import PATTERNS
 from .._wire.events import Subscription
 from .._wire.limits import Limits
@@ -393,5 +395,7 @@ class Programs(Faults[Actor]):
             self._call(actor, "handle_again", [delivery], verdict.seconds)
         elif isinstance(verdict, GiveUp):
             self._call(actor, "give_up", [delivery], verdict.reason)
+        elif isinstance(verdict, Answer):
+            self._call(actor, "answer", [delivery], verdict.body, of=JobAnswers)
         else:
             self._call(actor, "acknowledge" if verdict else "fail", [delivery])

@@ -130,6 +130,11 @@ class Limits:
         "the same in bytes of channels and message keys",
         default=16 * _MIB,
     )
+    max_answer_bytes: int = option(
+        "BYTES",
+        "of answers to calls with message keys that are kept, with their names",
+        default=64 * _MIB,
+    )
     control_per_second: int = option("N", "control messages of a peer; what is above waits", default=100)
 
     # Sending again.

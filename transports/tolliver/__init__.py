@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         CannotListen,
         CertificateError,
         ForkedProcess,
+        JobFailed,
         NoResponders,
         NotOpenYet,
         OutOfThreads,
@@ -98,7 +99,7 @@ else:
             ),
             "tolliver_proto.errors": (
                 "AccessDenied, AlreadyClosed, BodyNotDecoded, BodyNotEncoded, CannotListen, CertificateError, "
-                "ForkedProcess, NoResponders, NotOpenYet, OutOfThreads, RequestFailed, TooFewRecipients, "
+                "ForkedProcess, JobFailed, NoResponders, NotOpenYet, OutOfThreads, RequestFailed, TooFewRecipients, "
                 "Undelivered, UndeliveredReason"
             ),
             "tolliver_proto.layouts": "Dialect",
@@ -127,6 +128,7 @@ __all__ = [
     "HandshakeRejected",
     "IdentityConflict",
     "Job",
+    "JobFailed",
     "Limits",
     "LocalProtocolError",
     "NoResponders",

@@ -120,10 +120,12 @@ class DeadLetters:
         for link, count in self._credit.take_copies(delivery, inbox):
             self._commits.batch.acks[link].extend([message_id] * count)
         self._commits.batch.then.append(partial(self._on_given_up, delivery.peer_id, key))
+        for pattern in self._context.hooks.lettered:
+            pattern.lettered(delivery, letter.cause)
         self._context.notice(
             NoticeKind.DEAD_LETTER,
             delivery.peer_id,
-            f"message {message_id} of {message.channel!r:.100} {message.key!r:.100}, from peer {delivery.peer_id}, "
+            f"message {message_id} of {message.channel!r:.100} {delivery.key!r:.100}, from peer {delivery.peer_id}, "
             f"{said}: kept as a dead letter, see dead_letters() and replay(), or `tolliver letters` (T-47)",
         )
 

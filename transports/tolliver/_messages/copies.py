@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tolliver_proto import Delivery
-from tolliver_proto.node import GiveUp, HandleAgain, Verdict
+from tolliver_proto.node import Answer, GiveUp, HandleAgain, Verdict
 
 
 class _Shared:
@@ -71,10 +71,12 @@ def _gravity(verdict: Verdict) -> tuple[int, float]:
     """Sort key of verdicts, by which the gravest is the largest: its rank, then the delay in seconds.
 
     One failure makes a failure (T-45); a failure with a delay stands above one without, and the longest delay counts. A
-    message released before its handler began has no failure, and is redelivered.
+    message released before its handler began has no failure, and is redelivered. An answer counts among successes.
     """
     if isinstance(verdict, GiveUp):
         return 4, 0.0
     if isinstance(verdict, HandleAgain):
         return 3, verdict.seconds
+    if isinstance(verdict, Answer):
+        return 0, 1.0
     return (0 if verdict else 1 if verdict is None else 2), 0.0

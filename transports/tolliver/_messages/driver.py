@@ -32,6 +32,7 @@ from tolliver_proto import (
 from tolliver_proto.errors import NoResponders
 from tolliver_proto.node import (
     Acked,
+    Answer,
     Answered,
     Asked,
     CertificateExpires,
@@ -39,6 +40,8 @@ from tolliver_proto.node import (
     DialFailed,
     GiveUp,
     HandleAgain,
+    JobAnswers,
+    JobCalls,
     PeersMoved,
     Reply,
     Requests,
@@ -137,6 +140,8 @@ class NodeDriver(Driver):
                 self._world.wake()
             elif isinstance(final, GiveUp):
                 node.give_up(known, final.reason, now)
+            elif isinstance(final, Answer):
+                node.use(JobAnswers).answer(known, final.body, now)
             else:
                 say = node.let_go if final is None else node.acknowledge if final else node.fail
                 say(known, now)
@@ -192,17 +197,19 @@ class NodeDriver(Driver):
             self.run_actions()
         return call
 
-    def when_answered(self, asked: Asked, answer: Callable[[Sequence[Reply]], T]) -> PendingCall[T]:
-        """The pending call that is answered, by `answer(replies)`, once the request is complete. The request is
-        cancelled if its last waiter stops waiting.
+    def when_answered(
+        self, asked: Asked, answer: Callable[[Sequence[Reply]], T], pattern: Requests | JobCalls
+    ) -> PendingCall[T]:
+        """The pending call that is answered, by `answer(replies)`, once the request of this pattern is complete. The
+        request is cancelled if its last waiter stops waiting.
         """
         call = self._answered.of(asked, answer)
-        call.abandoned = partial(self._cancel, asked)
+        call.abandoned = partial(self._cancel, asked, pattern)
         return call
 
-    def _cancel(self, asked: Asked) -> None:
+    def _cancel(self, asked: Asked, pattern: Requests | JobCalls) -> None:
         self._answered.drop(asked)
-        self.node.use(Requests).cancel_request(asked, time.monotonic())
+        pattern.cancel_request(asked, time.monotonic())
 
     def give_up(self) -> None:
         for calls in (self._stored, self._acked, self._answered, self.waits):

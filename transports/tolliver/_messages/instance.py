@@ -328,12 +328,13 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         answer: Callable[[Sequence[Reply]], T],
     ) -> PendingCall[T]:
         self.check_open()
+        requests = self.node.use(Requests)
         try:
-            asked = self.node.use(Requests).request(channel, key, body, now=monotonic(), gathers=gathers, **terms)
+            asked = requests.request(channel, key, body, now=monotonic(), gathers=gathers, **terms)
         except NoResponders as error:
             error.not_connected = self._not_connected()
             raise
-        call = self._driver.when_answered(asked, answer)
+        call = self._driver.when_answered(asked, answer, requests)
         self.schedule_run()
         return call
 

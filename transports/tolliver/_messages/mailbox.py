@@ -29,7 +29,7 @@ from uuid import UUID
 
 from tolliver_proto import Delivery, Node, NoticeKind
 from tolliver_proto.errors import BodyNotDecoded
-from tolliver_proto.node import GiveUp, HandleAgain, Lanes, Retry, Verdict
+from tolliver_proto.node import Answer, GiveUp, HandleAgain, Lanes, Retry, Verdict
 
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt, shown, told
@@ -484,7 +484,7 @@ class Mailbox:
             return
         counts = self._counts
         counts.queued -= len(deliveries)
-        if verdict is True:
+        if verdict is True or isinstance(verdict, Answer):
             counts.handled += len(deliveries)
         elif verdict is not None:  # None: released before its handler began, so not counted
             counts.failed += len(deliveries)

@@ -6,16 +6,17 @@ when one of these is settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Node, Receipt
-from tolliver_proto.node import Job, JobList, MessageKeys, Queues, QueueWork, Retry, check_type, listed
+from tolliver_proto.errors import BodyNotDecoded, JobFailed
+from tolliver_proto.node import Job, JobCalls, JobList, MessageKeys, Queues, QueueWork, Reply, Retry, check_type, listed
 
 from .._driver.pending import PendingCall, as_it_is
-from ..codecs._bodies import encoded_items
+from ..codecs._bodies import Opener, encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of
 from .iterators import Messages
 from .mailbox import Mailbox, Policy, Timed
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .driver import NodeDriver
 
 T = TypeVar("T")
+R = TypeVar("R")
 Named = Receipt | Iterable[Job | int]
 """Jobs given by a caller: the receipt of a put, or Jobs or their numbers."""
 
@@ -54,6 +56,17 @@ class QueueCalls:
             receipt = self.node.use(MessageKeys).put(channel, *job, message_key, monotonic())
         return self._driver.when_stored(receipt, as_it_is)
 
+    def call_job(
+        self, channel: str, job: tuple[str, bytes], timeout: float, message_key: str | None
+    ) -> PendingCall[Reply]:
+        """Put a job, (key, body), and wait for its answer."""
+        self.check_open()
+        calls = self.node.use(JobCalls)
+        asked = calls.call(channel, *job, timeout, monotonic(), message_key=message_key)
+        call = self._driver.when_answered(asked, _first, calls)
+        self._driver.run_actions()
+        return call
+
     def pending_jobs(self, channel: str, count: int) -> PendingCall[list[Job]]:
         self.check_open()
         token = self.node.use(Queues).pending_jobs(channel, count, monotonic())
@@ -69,14 +82,15 @@ class QueueCalls:
         return self._driver.when_stored(self.node.use(Queues).reassign(channel, worker, monotonic()), _total)
 
 
-class BaseQueue(Generic[T]):
+class BaseQueue(Generic[T, R]):
     """Base of the public object of a work queue: its calls that never wait."""
 
-    def __init__(self, core: QueueCalls, channel: str, codec: AnyCodec[T]) -> None:
+    def __init__(self, core: QueueCalls, channel: str, codec: AnyCodec[T], reply_codec: AnyCodec[R]) -> None:
         coding_of(codec)  # raises TypeError for an invalid codec
         self._core = core
         self._channel = channel
         self._codec = codec
+        self._reply_codec = reply_codec
 
     @property
     def channel(self) -> str:
@@ -96,6 +110,17 @@ class BaseQueue(Generic[T]):
         if self._codec is BYTES:
             return "", job
         raise TypeError(f"the job is {job!r:.100}: give a (key, value) pair, as a value may be a tuple itself")
+
+    def _job(self, body: T, key: str) -> tuple[str, bytes]:
+        [job] = self._jobs([(key, body)])
+        return job
+
+    def _value(self, key: str, reply: Reply) -> R:
+        """Decode the answer to a call. Raises JobFailed if it does not decode."""
+        try:
+            return Opener(self._reply_codec).value(self._channel, key, reply.peer_id, reply.body)
+        except BodyNotDecoded as error:
+            raise JobFailed(reply.peer_id, f"the answer does not decode: {error}") from error
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._channel!r:.100}>"
@@ -151,6 +176,10 @@ class Work(Messages):
 def _jobs_of(token: Receipt) -> list[Job]:
     assert isinstance(token, JobList)
     return token.jobs
+
+
+def _first(replies: Sequence[Reply]) -> Reply:
+    return replies[0]
 
 
 def _total(receipt: Receipt) -> int:

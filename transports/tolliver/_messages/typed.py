@@ -11,12 +11,13 @@ from typing import Generic, Self, TypeVar
 from tolliver_proto import Delivery, NoticeKind
 from tolliver_proto.errors import BodyNotDecoded
 
-from ..codecs._bodies import Opener, TypedDelivery
+from ..codecs._bodies import Opener, TypedDelivery, TypedJob
 from ..codecs._codec import AnyCodec
 from .iterators import BaseIterator, Messages, Receiver, Runs
 from .mailbox import Run
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class TypedRun(Sequence[TypedDelivery[T]]):
@@ -131,8 +132,20 @@ class TypedMessages(_AsyncTyped, Generic[T]):
         return delivery
 
 
-class TypedWork(TypedMessages[T]):
-    """Like Work; each job has a decoded `value`. A job that does not decode is failed, with a notice, and skipped."""
+class TypedWork(_AsyncTyped, Generic[T, R]):
+    """Like Work; each job has a decoded `value`, and `answer(value)`. A job that does not decode is failed, with a
+    notice, and skipped."""
+
+    def __init__(self, codec: AnyCodec[T], reply_codec: AnyCodec[R], source: Messages) -> None:
+        super().__init__(source)
+        self._opening = Opening(codec, source)
+        self._reply_codec = reply_codec
+        self._next = source.__anext__
+
+    async def __anext__(self) -> TypedJob[T, R]:
+        while (job := self._opening.of(await self._next())) is None:
+            pass
+        return TypedJob(job.delivery, job.value, self._reply_codec)
 
 
 class TypedRuns(_AsyncTyped, Generic[T]):

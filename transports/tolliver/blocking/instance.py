@@ -39,6 +39,8 @@ from .work import Work
 
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
+W = TypeVar("W")
 
 
 class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
@@ -235,14 +237,14 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         `run.fail()`."""
         return made(lambda: Runs(self._core, channel, key, subscribe, timeout), Runs.close)
 
-    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue[bytes]:
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue[bytes, bytes]:
         """The work queue on this channel: each job put there goes to one worker.
 
         A job goes to another worker if its worker is disconnected for `lease` seconds. Jobs of earlier runs of the
         program go on. Raises ReservedChannel, ValueError, TypeError, LocalProtocolError.
         """
         self._core.work_queue(channel, lease)
-        return WorkQueue(self._core, channel, BYTES)
+        return WorkQueue(self._core, channel, BYTES, BYTES)
 
     def work(
         self,
@@ -254,7 +256,8 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         retry: Retry | None = None,
         timeout: float | None = None,
     ) -> Work:
-        """Work on jobs: `with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done.
+        """Work on jobs: `with instance.work(...) as jobs`, `for job in jobs`: `job.ack()` when it is done,
+        or `job.answer(body)` for a `call`.
 
         At most `concurrency` unsettled jobs are handed out; `prefetch` more are here in advance, and wait for a free
         hand here though another worker may be idle. `lease` must be the producer's: when a producer has been
@@ -571,9 +574,9 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         """
         return self._instance.respond(self._name, self._answering(handler), key, concurrency=concurrency)
 
-    def queue(self, *, lease: float = 10.0) -> WorkQueue[T]:
-        """Like `Instance.work_queue`, with values as jobs."""
-        return self._instance.work_queue(self._name, lease=lease).of(self._codec)
+    def queue(self, *, lease: float = 10.0) -> WorkQueue[T, R]:
+        """Like `Instance.work_queue`, with values as jobs; the answers use the channel's `reply_codec`."""
+        return self._instance.work_queue(self._name, lease=lease).of(self._codec, self._reply_codec)
 
     def work(
         self,
@@ -583,12 +586,13 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         prefetch: int = 0,
         retry: Retry | None = None,
         timeout: float | None = None,
-    ) -> TypedWork[T]:
-        """Like `Instance.work`; jobs have a decoded `value`. A job that does not decode is failed, with a notice, and
-        skipped (P-42)."""
+    ) -> TypedWork[T, R]:
+        """Like `Instance.work`; jobs have a decoded `value`, and `answer(value)`. A job that does not decode is failed,
+        with a notice, and skipped (P-42)."""
         return made(
             lambda: TypedWork(
                 self._codec,
+                self._reply_codec,
                 self._instance.work(
                     self._name, concurrency=concurrency, lease=lease, prefetch=prefetch, retry=retry, timeout=timeout
                 ),
@@ -651,17 +655,18 @@ class Admin(BaseAdmin[InstanceCore]):
         self._core.ask(self._core.reload_tls, timeout)
 
 
-class WorkQueue(BaseQueue[T], Generic[T]):
-    """A work queue: each job that is put goes to one of the workers. Jobs are bytes, or values with a channel's codec.
+class WorkQueue(BaseQueue[T, R], Generic[T, R]):
+    """A work queue: each job that is put goes to one of the workers. Jobs and answers are bytes, or values with a
+    channel's codecs.
 
     Every call raises ConnectionClosing if the instance is not open, and StoreError.
     """
 
     _core: InstanceCore
 
-    def of(self, codec: AnyCodec[R]) -> WorkQueue[R]:
-        """The same queue, with values of this codec as jobs."""
-        return WorkQueue(self._core, self._channel, codec)
+    def of(self, codec: AnyCodec[V], reply_codec: AnyCodec[W]) -> WorkQueue[V, W]:
+        """The same queue, with values of these codecs as jobs and as their answers."""
+        return WorkQueue(self._core, self._channel, codec, reply_codec)
 
     def put(self, body: T, key: str = "", *, message_key: str | None = None, timeout: float | None = None) -> Receipt:
         """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` waits until it is done.
@@ -671,6 +676,24 @@ class WorkQueue(BaseQueue[T], Generic[T]):
         """
         return self._core.ask(
             partial(self._core.put_jobs, self._channel, self._jobs([(key, body)]), message_key), timeout
+        )
+
+    def call(self, body: T, key: str = "", *, timeout: float = 60.0, message_key: str | None = None) -> R:
+        """Store a job, as `put` does, and wait for what its worker answers: `job.answer(value)`.
+
+        - `timeout`: seconds; then TimeoutError is raised, and the job goes on.
+        - `message_key`: your name for the job, which is stored once. Its answer is kept here for `Policy.result_ttl` (a
+          day): a later call with the name, after a restart too, returns that, or waits for it (P-83). Without a name
+          nobody can ask again: an answer that no call waits for is dropped.
+
+        Raises JobFailed with the reason if the worker gave the job up or failed too often, Undelivered if it was
+        cancelled here, and what `put` raises.
+        """
+        return self._value(
+            key,
+            self._core.ask(
+                partial(self._core.call_job, self._channel, self._job(body, key), timeout, message_key), None
+            ),
         )
 
     def put_many(self, jobs: Iterable[T | tuple[str, T]], *, timeout: float | None = None) -> Receipt:

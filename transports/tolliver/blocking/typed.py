@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from tolliver_proto import Delivery
+
 from .._messages.typed import Opening, TypedReceiver, TypedRun
-from ..codecs._bodies import TypedDelivery
+from ..codecs._bodies import TypedDelivery, TypedJob
 from ..codecs._codec import AnyCodec
 from .iteration import BlockingIterator
 from .iterators import Item, Messages, Runs, ThreadIterator
 
 T = TypeVar("T")
+R = TypeVar("R")
 V = TypeVar("V")
 
 
@@ -51,8 +54,25 @@ class TypedMessages(TypedReceiver, BlockingIterator[TypedDelivery[T]], Generic[T
         return _opened(self._source, self._opening.of, timeout)
 
 
-class TypedWork(TypedMessages[T]):
-    """Like Work; each job has a decoded `value`. A job that does not decode is failed, with a notice, and skipped."""
+class TypedWork(TypedReceiver, BlockingIterator[TypedJob[T, R]], Generic[T, R]):
+    """Like Work; each job has a decoded `value`, and `answer(value)`. A job that does not decode is failed, with a
+    notice, and skipped."""
+
+    _source: Messages
+    _closed_text = Messages._closed_text
+
+    def __init__(self, codec: AnyCodec[T], reply_codec: AnyCodec[R], source: Messages) -> None:
+        super().__init__(source)
+        self._opening = Opening(codec, source)
+        self._reply_codec = reply_codec
+        self._timeout = source._timeout
+
+    def _take(self, timeout: float | None) -> TypedJob[T, R] | None:
+        return _opened(self._source, self._job, timeout)
+
+    def _job(self, delivery: Delivery) -> TypedJob[T, R] | None:
+        job = self._opening.of(delivery)
+        return None if job is None else TypedJob(delivery, job.value, self._reply_codec)
 
 
 class TypedRuns(TypedReceiver, BlockingIterator[TypedRun[T]], Generic[T]):

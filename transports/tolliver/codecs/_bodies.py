@@ -18,6 +18,7 @@ from tolliver_proto.errors import BodyNotDecoded, BodyNotEncoded
 from ._codec import BYTES, AnyCodec, coding_of
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class TypedDelivery(Delivery, Generic[T]):
@@ -47,6 +48,21 @@ class TypedDelivery(Delivery, Generic[T]):
 
     def __repr__(self) -> str:
         return f"Typed{super().__repr__()}"
+
+
+class TypedJob(TypedDelivery[T], Generic[T, R]):
+    """A job with the `value` decoded from its body. `answer(value)` gives its caller a value."""
+
+    __slots__ = ("_reply_codec",)
+
+    def __init__(self, delivery: Delivery, value: T, reply_codec: AnyCodec[R]) -> None:
+        super().__init__(delivery, value)
+        self._reply_codec = reply_codec
+
+    def answer(self, value: R) -> None:  # type: ignore[override]  # a value in place of bytes
+        """Report success, with an answer for the call that waits for this job (P-81). Raises BodyNotEncoded, and the
+        job is not settled then."""
+        self.delivery.answer(encoded(self._reply_codec, self.channel, self.key, value))
 
 
 TypedHandler = Callable[[TypedDelivery[T]], object]

@@ -38,6 +38,8 @@ from .events import Events
 
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
+W = TypeVar("W")
 
 
 class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
@@ -214,19 +216,20 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         `run.fail()`."""
         return Runs(self._core, channel, key, subscribe)
 
-    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue[bytes]:
+    def work_queue(self, channel: str, *, lease: float = 10.0) -> WorkQueue[bytes, bytes]:
         """The work queue on this channel: each job put there goes to one worker.
 
         A job goes to another worker if its worker is disconnected for `lease` seconds. Jobs of earlier runs of the
         program go on. Raises ReservedChannel, ValueError, TypeError, LocalProtocolError.
         """
         self._core.work_queue(channel, lease)
-        return WorkQueue(self._core, channel, BYTES)
+        return WorkQueue(self._core, channel, BYTES, BYTES)
 
     def work(
         self, channel: str, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0, retry: Retry | None = None
     ) -> Work:
-        """Work on jobs: `async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done.
+        """Work on jobs: `async with instance.work(...) as jobs`, `async for job in jobs`: `job.ack()` when it is done,
+        or `job.answer(body)` for a `call`.
 
         At most `concurrency` unsettled jobs are handed out; `prefetch` more are here in advance, and wait for a free
         hand here though another worker may be idle. `lease` must be the producer's: when a producer has been
@@ -540,17 +543,18 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         """
         return self._instance.respond(self._name, self._answering(handler), key, concurrency=concurrency)
 
-    def queue(self, *, lease: float = 10.0) -> WorkQueue[T]:
-        """Like `Instance.work_queue`, with values as jobs."""
-        return self._instance.work_queue(self._name, lease=lease).of(self._codec)
+    def queue(self, *, lease: float = 10.0) -> WorkQueue[T, R]:
+        """Like `Instance.work_queue`, with values as jobs; the answers use the channel's `reply_codec`."""
+        return self._instance.work_queue(self._name, lease=lease).of(self._codec, self._reply_codec)
 
     def work(
         self, *, concurrency: int = 1, lease: float = 10.0, prefetch: int = 0, retry: Retry | None = None
-    ) -> TypedWork[T]:
-        """Like `Instance.work`; jobs have a decoded `value`. A job that does not decode is failed, with a notice, and
-        skipped (P-42)."""
+    ) -> TypedWork[T, R]:
+        """Like `Instance.work`; jobs have a decoded `value`, and `answer(value)`. A job that does not decode is failed,
+        with a notice, and skipped (P-42)."""
         return TypedWork(
             self._codec,
+            self._reply_codec,
             self._instance.work(self._name, concurrency=concurrency, lease=lease, prefetch=prefetch, retry=retry),
         )
 
@@ -609,17 +613,18 @@ class Admin(BaseAdmin[InstanceCore]):
         return self._core.answer(lambda: self._core.reload_tls())
 
 
-class WorkQueue(BaseQueue[T], Generic[T]):
-    """A work queue: each job that is put goes to one of the workers. Jobs are bytes, or values with a channel's codec.
+class WorkQueue(BaseQueue[T, R], Generic[T, R]):
+    """A work queue: each job that is put goes to one of the workers. Jobs and answers are bytes, or values with a
+    channel's codecs.
 
     Every call raises ConnectionClosing if the instance is not open, and StoreError.
     """
 
     _core: InstanceCore
 
-    def of(self, codec: AnyCodec[R]) -> WorkQueue[R]:
-        """The same queue, with values of this codec as jobs."""
-        return WorkQueue(self._core, self._channel, codec)
+    def of(self, codec: AnyCodec[V], reply_codec: AnyCodec[W]) -> WorkQueue[V, W]:
+        """The same queue, with values of these codecs as jobs and as their answers."""
+        return WorkQueue(self._core, self._channel, codec, reply_codec)
 
     def put(self, body: T, key: str = "", *, message_key: str | None = None) -> Deferred[Receipt]:
         """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` waits until it is done.
@@ -628,6 +633,26 @@ class WorkQueue(BaseQueue[T], Generic[T]):
         Raises BodyNotEncoded, OwnLimitExceeded, LocalProtocolError, and OutboxFull if too many jobs wait for a worker.
         """
         return self._core.answer(lambda: self._core.put_jobs(self._channel, self._jobs([(key, body)]), message_key))
+
+    def call(self, body: T, key: str = "", *, timeout: float = 60.0, message_key: str | None = None) -> Deferred[R]:
+        """Store a job, as `put` does, and wait for what its worker answers: `job.answer(value)`.
+
+        - `timeout`: seconds; then TimeoutError is raised, and the job goes on.
+        - `message_key`: your name for the job, which is stored once. Its answer is kept here for `Policy.result_ttl` (a
+          day): a later call with the name, after a restart too, returns that, or waits for it (P-83). Without a name
+          nobody can ask again: an answer that no call waits for is dropped.
+
+        Raises JobFailed with the reason if the worker gave the job up or failed too often, Undelivered if it was
+        cancelled here, and what `put` raises.
+        """
+        return self._core.answer(
+            lambda: self._core.call_job(self._channel, self._job(body, key), timeout, message_key)
+        ).addCallback(
+            lambda answer: self._value(
+                key,
+                answer,
+            )
+        )
 
     def put_many(self, jobs: Iterable[T | tuple[str, T]]) -> Deferred[Receipt]:
         """Store jobs in one commit, all or none. Raises like `put`.
