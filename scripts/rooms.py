@@ -89,6 +89,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
             "snapshot of an instance, table of metrics, and the endpoint that serves them",
         ),
     ),
+    (Room("tolliver._local", "local programs: the desk that takes what they hand over, and their side of it"),),
     (
         Room(
             "tolliver._messages",
@@ -100,6 +101,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
         Room("tolliver.anyio", "door: adapter for asyncio and trio"),
         Room("tolliver.twisted", "door: adapter for Twisted"),
         Room("tolliver.blocking", "door: adapter for threads"),
+        Room("tolliver.local", "door: programs of this machine, which hand over to a running instance"),
         Room("tolliver.events", "door: what `events()` and `on_event` tell"),
         Room("tolliver.status", "door: the snapshot's types, the table of metrics, Prometheus' text"),
         Room("tolliver.prometheus", "door: collector for Prometheus' own client library"),

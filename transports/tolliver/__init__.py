@@ -11,6 +11,7 @@ This package has the values and errors of a program's calls. Import the rest fro
 - `status`, `otel`, `prometheus`: an instance's state and numbers
 - `certs`: a private CA and certificates in PEM files
 - `inbox`, `outbox`: effects and messages that are committed with the program's own rows
+- `local`: programs of this machine, which hand messages over to a running instance
 - `derived`: identities derived from a label, for jobs with many short-lived writers
 - `sqlite`: the durable store, for programs that drive a node themselves
 - `testing`: two connected instances, and a simulated network, for tests of your own programs

@@ -47,6 +47,7 @@ _NEEDED = {
 _EMPTY = {"object": "{}", "array": "[]"}
 """Empty value, by the type of the schema."""
 _SHOWN = {
+    "accept": "unix:tolliver.sock",
     "acl": "acl.toml",
     "record": "recordings",
     "status": "127.0.0.1:9464",

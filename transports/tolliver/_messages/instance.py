@@ -68,6 +68,7 @@ from .waits import Condition, Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
     from .._boxes.outbox_table import Row
+    from .._local.desk import Desk
     from .._status.server import StatusServer
     from .._status.snapshot import InstanceStatus
     from ..outbox import Outbox
@@ -118,6 +119,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.channels: ChannelTable = ChannelTable()
         self.began: float = 0.0  # monotonic seconds of the opening
         self._status_server: StatusServer | None = None
+        self._desk: Desk | None = None
+        self._acl = options.acl  # of the moment
 
     # Implemented by the adapter, in addition to the endpoint's (see StoringAdapter and Core).
 
@@ -380,6 +383,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def set_acl(self, acl: Acl) -> None:
         self.check_open()
         self.node.set_acl(acl, monotonic())
+        self._acl = acl
         self.run_actions()
 
     def backup(self, path: str | os.PathLike[str]) -> PendingCall[None]:
@@ -510,6 +514,19 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
                 "instance %s is on %s: for trials and tests", self.node.instance_id, _where(self.options)
             )
         self._open_status()
+        self._open_desk()
+
+    def _open_desk(self) -> None:
+        """Listen for local programs, which are served once work has started. Raises CannotListen."""
+        where = self.options.accept
+        if where is None:
+            return
+        from .._local.desk import Desk  # imported late: most programs never need it
+
+        desk = Desk(
+            where, self.options.accept_mode, self, self.node.instance_id, self.options.limits, lambda: self._acl
+        )
+        self._desk = self._opened.enter_context(closing(desk))
 
     def _open_status(self) -> None:
         """Open the status endpoint's listening socket. It answers once work has started. Raises CannotListen."""
@@ -559,6 +576,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.began = monotonic()
         if self._status_server is not None:
             self._status_server.start()
+        if self._desk is not None:
+            self._desk.start()
         if self.options.on_event is not None:
             self.call_on_event(self.options.on_event)
         if self._store.unclean:  # checked in the background: that may take long (D-13)
@@ -572,6 +591,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def _end_work(self) -> None:
         self._store.end()
+        if self._desk is not None:
+            self._desk.end()
         if self.begun is not None:
             self.begun.end_in_order()
         for relay in [*self.relays]:

@@ -36,6 +36,7 @@ from .choices import (
 )
 
 if TYPE_CHECKING:
+    from .. import send as sending
     from ..connecting import Meeting, Place
     from ..schema import Schema
 
@@ -94,6 +95,7 @@ def listen(
     examples=(
         f"send weather berlin '21 degrees' {FROM_BOB}",
         f"send weather file --file lines.txt {FROM_BOB} --quota-policy skip",
+        "send weather berlin '21 degrees' --via tolliver.sock --message-key 'berlin 12:00'",
     ),
     statuses={1: "something reliable was not stored, or not acknowledged, or it failed"} | INTERRUPTIBLE,
 )
@@ -110,6 +112,15 @@ def send(
     unreliable: Annotated[bool, typer.Option("--unreliable", help="Not stored, not acknowledged.")] = False,
     peer: Annotated[
         list[UUID] | None, typer.Option(metavar="UUID", help="Only to this peer; repeatable (default: any).")
+    ] = None,
+    via: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Hand over to the instance that accepts at this Unix socket; it waits for no ack."
+        ),
+    ] = None,
+    message_key: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --via: store the message once, however often it is sent.")
     ] = None,
     schema: Schema,
     wait: Wait = True,
@@ -132,17 +143,38 @@ def send(
             key,
             source,
             reliable=not unreliable,
-            waits=wait,
+            waits=wait and via is None,
             timeout=timeout,
             to=peer or None,
             encode=None if bodies is None else bodies.encode,
             keeps=place.database is not None,
         )
+        if via is not None:
+            complete = _hand_over(job, via, message_key, source, unreliable=unreliable, json=json, trio=trio)
+            raise typer.Exit(0 if complete else 1)
+        if message_key is not None:
+            raise ValueError("--message-key needs --via: a database that is made for one command remembers no keys")
         with place.once(waits=job.waits or unreliable, usual=sending.USUAL) as options:
             work = partial(run, trio=trio, watches=True, ends_refused=True)
             complete = sending.send_and_report(job, work, options, json)
         if not complete:
             raise typer.Exit(1)
+
+
+def _hand_over(
+    job: sending.Job, path: Path, message_key: str | None, source: object, *, unreliable: bool, json: bool, trio: bool
+) -> bool:
+    from .. import handing
+    from ..connecting import run
+    from ..send import Tally
+
+    if unreliable:
+        raise ValueError("--via hands over what is stored: leave --unreliable out")
+    if message_key is not None and not isinstance(source, bytes):
+        raise ValueError("--message-key names one message: give it as BODY")
+    tally = Tally()
+    run(partial(handing.hand_over, job, handing.Via(path, message_key), tally), trio)
+    return handing.report(job, tally, as_json=json)
 
 
 class Unreliable(StrEnum):

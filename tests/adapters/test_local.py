@@ -1,0 +1,488 @@
+"""Local programs at every adapter: what they hand over, who they are, and what hostile ones can do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import anyio
+import pytest
+from tolliver import local
+from tolliver.codecs import Json
+from tolliver.derived import derived_identity
+from tolliver.local import Client, local_prefix
+
+from tolliver_proto import Acl, Connection, ConnectionLost, Limits, Message, ReservedChannel, Rights, Role
+from tolliver_proto.errors import (
+    AccessDenied,
+    BodyNotEncoded,
+    CannotListen,
+    NoResponders,
+    NotOpenYet,
+    OwnLimitExceeded,
+    RequestFailed,
+    TooFewRecipients,
+)
+from tolliver_proto.node import SendState
+
+from .facade import Facade
+from .kinds import EACH_ADAPTER, ONE_KIND
+from .nodes import Inbox, Nodes, address
+
+ME = os.getuid()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s"
+
+
+def at(path: Path, **more: Any) -> dict[str, Any]:
+    return {"accept": f"unix:{path}", **more}
+
+
+@contextmanager
+def handed_over(nodes: Nodes, path: Path, **more: Any) -> Iterator[tuple[Facade, Facade, Inbox, Client]]:
+    """Two connected instances, of which the left one accepts local programs, and such a program."""
+    with nodes.pair(left=at(path, **more)) as (left, right, inbox):
+        left.wait_subscribed("news", "")
+        with local.connect(path, timeout=20) as me:
+            yield left, right, inbox, me
+
+
+@EACH_ADAPTER
+def test_what_a_program_hands_over_is_on_the_disk_and_handled_once(nodes: Nodes, path: Path) -> None:
+    with handed_over(nodes, path) as (_, _, inbox, me):
+        assert me.send("nobody", "", b"").recipients == 0
+        first = me.send("news", "k", b"1", message_key="one")
+        assert (first.recipients, first.deliveries, first.repeats) == (1, 1, False)
+        again = me.send("news", "k", b"another body", message_key="one")
+        assert again.repeats
+        assert again.first_seq == first.first_seq
+        assert again.state in (SendState.WAITING, SendState.ACKNOWLEDGED)
+        many = me.send_many([("news", "k", b"2"), ("nobody", "", b""), ("news", "", b"3")])
+        assert many.counts == [1, 0, 1]
+        assert me.send_many([]).counts == []
+        inbox.holds(3)
+        assert inbox.bodies == [b"1", b"2", b"3"]
+
+
+@EACH_ADAPTER
+def test_requests_jobs_and_values_go_the_same_way(nodes: Nodes, path: Path) -> None:
+    def respond(request: Any) -> bytes:
+        if not request.body:
+            raise ValueError("empty")
+        return bytes(request.body * 2)
+
+    with handed_over(nodes, path) as (left, right, inbox, me):
+        right.respond("double", respond)
+        left.wait_responder("double", "")
+        reply = me.request("double", "", b"ab", timeout=20)
+        assert (reply.body, reply.peer_id) == (b"abab", right.instance_id)
+        with pytest.raises(RequestFailed, match="empty") as failed:
+            me.request("double", "", b"")
+        assert failed.value.peer == right.instance_id
+        with pytest.raises(NoResponders):
+            me.request("nobody", "", b"", timeout=0.05)
+        assert me.put("jobs", "k", b"job", message_key="j").recipients == 1
+        assert me.put("jobs", "k", b"job", message_key="j").repeats
+        assert left.stats()["pending"] >= 1
+        typed = me.channel("news", codec=Json(dict[str, int]))
+        assert typed.send("k", {"a": 1}, message_key="t").recipients == 1
+        assert typed.send_many([("k", {"a": 2})]).counts == [1]
+        assert me.channel("jobs", codec=Json(dict[str, int])).put("k", {"a": 3}).recipients == 1
+        with pytest.raises(BodyNotEncoded):
+            typed.send("k", {"a": object()})  # type: ignore[dict-item]
+        inbox.holds(2)
+        assert inbox.bodies[:2] == [b'{"a":1}', b'{"a":2}']
+
+
+@ONE_KIND
+def test_a_program_gets_the_errors_of_the_instance_s_calls(nodes: Nodes, path: Path) -> None:
+    with handed_over(nodes, path) as (_, right, _, me):
+        for channel in ("tolliver", "tolliver.probe", "tolliver.local", f"tolliver.reply/{right.instance_id}"):
+            with pytest.raises(ReservedChannel):
+                me.send(channel, "", b"")
+            with pytest.raises(ReservedChannel):
+                me.put(channel, "", b"")
+        with pytest.raises(TooFewRecipients) as few:
+            me.send("news", "", b"", require_recipients=2)
+        assert (few.value.required, few.value.found) == (2, 1)
+        with pytest.raises(TypeError, match="require_recipients"):
+            me.send("news", "", b"", require_recipients="2")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="message_key is empty"):
+            me.send("news", "", b"", message_key="")
+        with pytest.raises(OwnLimitExceeded):
+            me.send("news", "k" * 5000, b"")
+        with pytest.raises(TypeError, match="bytes"):
+            me.send("news", "", "text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="give \\(channel, key, body\\)"):
+            me.send_many([("news", b"")])  # type: ignore[list-item]
+        assert me.send("news", "", b"", to=UUID(int=1 << 80)).recipients == 0
+        assert me.send("news", "", b"", to=[right.instance_id]).recipients == 1
+
+
+@ONE_KIND
+def test_access_rules_say_where_a_user_s_programs_write(nodes: Nodes, path: Path) -> None:
+    rights = Rights(publish=(("news", "*"),))
+    acl = Acl(derived={local_prefix(ME): rights})
+    with handed_over(nodes, path, acl=acl) as (left, _, _, me):
+        assert me.send("news", "", b"").recipients == 1
+        with pytest.raises(AccessDenied, match=local_prefix(ME)):
+            me.send("other", "", b"")
+        with pytest.raises(AccessDenied):
+            me.send_many([("news", "", b""), ("other", "", b"")])
+        left.set_acl(Acl(derived={local_prefix(ME): Rights.none()}))
+        with pytest.raises(AccessDenied):
+            me.send("news", "", b"")
+
+
+@EACH_ADAPTER
+def test_threads_share_a_client(nodes: Nodes, path: Path) -> None:
+    with handed_over(nodes, path) as (_, _, inbox, me):
+        sent: list[int] = []
+
+        def send(number: int) -> None:
+            for turn in range(10):
+                sent.append(me.send("news", "", b"%d %d" % (number, turn)).recipients)
+
+        threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join(20)
+        assert sent == [1] * 80
+        inbox.holds(80)
+        assert len(set(inbox.bodies)) == 80
+
+
+@EACH_ADAPTER
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_tasks_share_a_client_that_another_task_opened(nodes: Nodes, path: Path, backend: str) -> None:
+    with handed_over(nodes, path) as (_, _, inbox, _):
+
+        async def main() -> None:
+            client = local.connect(path)
+            opened: list[local.AsyncClient] = []
+
+            async def open_it() -> None:
+                opened.append(await client.__aenter__())
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(open_it)
+            [me] = opened
+            sent: list[int] = []
+
+            async def send(number: int) -> None:
+                for turn in range(5):
+                    receipt = await me.send("news", "", b"%d %d" % (number, turn))
+                    sent.append(receipt.recipients)
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(20):
+                    tasks.start_soon(send, number)
+            assert sent == [1] * 100
+            with anyio.move_on_after(0):
+                await me.send("news", "", b"cancelled")
+            typed = me.channel("news", codec=Json(int))
+            assert (await typed.send("", 1, message_key="typed")).recipients == 1
+            assert (await typed.send_many([("", 2)])).counts == [1]
+            assert (await me.channel("jobs").put("", b"job")).recipients == 1
+            with pytest.raises(NoResponders):
+                await me.request("nobody", "", b"", timeout=0.05)
+            await client.__aexit__()
+            with pytest.raises(NotOpenYet):
+                await me.send("news", "", b"")
+
+        anyio.run(main, backend=backend)
+        inbox.holds(102)
+
+
+@EACH_ADAPTER
+def test_a_client_outlives_its_instance(nodes: Nodes, path: Path) -> None:
+    with nodes.open("right") as right:
+        inbox = Inbox()
+        right.subscribe("news", handler=inbox)
+        with nodes.open("left", **at(path)) as left:
+            left.new_connection(address(right))
+            left.wait_subscribed("news", "")
+            me = local.connect(path, timeout=20).__enter__()
+            assert me.send("news", "", b"1", message_key="1").recipients == 1
+        assert not path.exists()
+        outcomes: list[Any] = []
+
+        def send() -> None:
+            outcomes.append(me.send("news", "", b"2", message_key="2"))
+            outcomes.append(me.send("news", "", b"1", message_key="1"))
+
+        waiting = threading.Thread(target=send)
+        waiting.start()
+        with nodes.open("left", **at(path)) as left, closing(me):
+            left.new_connection(address(right))
+            waiting.join(20)
+            assert [one.recipients for one in outcomes] == [1, 1]
+            assert [one.repeats for one in outcomes] == [False, True]
+            inbox.holds(2)
+        assert {*inbox.bodies} == {b"1", b"2"}  # a copy may come, where an ack was lost with the connection
+
+
+@ONE_KIND
+def test_an_answer_that_is_lost_is_asked_for_again_only_with_a_key(nodes: Nodes, path: Path, tmp_path: Path) -> None:
+    """Something between the two ends each connection once the ask has come through."""
+    between = tmp_path / "b"
+    with handed_over(nodes, path) as (_, _, inbox, _), lossy(between, path) as cut:
+        with local.connect(between, timeout=20) as me:
+            cut.append(2)
+            assert me.send("news", "", b"keyed", message_key="k").repeats
+            cut.append(1)
+            with pytest.raises(ConnectionLost, match="may have been done, or not"):
+                me.send("news", "", b"not keyed")
+        inbox.holds(2)
+        assert inbox.bodies == [b"keyed", b"not keyed"]
+
+
+@contextmanager
+def lossy(path: Path, target: Path) -> Iterator[list[int]]:
+    """A socket that passes bytes on to another, and loses so many answers, as the list says, by ending connections."""
+    cut: list[int] = []
+    over = threading.Event()
+
+    def pass_on(source: socket.socket, to: socket.socket, *, back: bool) -> None:
+        with source, to:
+            try:
+                while data := source.recv(65536):
+                    if back and b"receipt" in data and cut and cut[-1]:
+                        cut[-1] -= 1
+                        break
+                    to.sendall(data)
+            except OSError:
+                pass
+            for one in (source, to):
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+    def accept() -> None:
+        while not over.is_set():
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(os.fspath(target))
+            for ends, back in (((near, far), False), ((far, near), True)):
+                pair = [one.dup() for one in ends]
+                threading.Thread(target=partial(pass_on, *pair, back=back), daemon=True).start()
+            near.close()
+            far.close()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.fspath(path))
+        listener.listen()
+        listener.settimeout(0.1)
+        thread = threading.Thread(target=_until(over, accept))
+        thread.start()
+        try:
+            yield cut
+        finally:
+            over.set()
+            thread.join(20)
+
+
+def _until(over: threading.Event, accept: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        while not over.is_set():
+            accept()
+
+    return run
+
+
+# The socket's file.
+
+
+@EACH_ADAPTER
+def test_the_socket_is_its_owner_s_and_goes_with_the_instance(nodes: Nodes, path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with nodes.open("left", **at(path)):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert not path.exists()
+        os.umask(0o077)
+        with nodes.open("left", **at(path, accept_mode=0o660)):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    finally:
+        os.umask(before)
+
+
+@ONE_KIND
+def test_a_stale_socket_is_replaced_and_nothing_else_is(nodes: Nodes, path: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(os.fspath(path))
+    with pytest.raises(ConnectionLost, match="is gone"), local.connect(path):
+        pass
+    with nodes.open("left", **at(path)), local.connect(f"unix:{path}") as me:
+        with pytest.raises(CannotListen, match="another program listens there"), nodes.open("right", **at(path)):
+            pass
+        assert me.send("news", "", b"").recipients == 0
+        path.unlink()
+        other = nodes.open("right", **at(path))
+    with other, local.connect(path) as me:  # the first one has not removed a file that was not its own
+        assert me.send("news", "", b"").recipients == 0
+    path.write_text("mine")
+    with pytest.raises(CannotListen, match="no socket"), nodes.open("left", **at(path)):
+        pass
+    assert path.read_text() == "mine"
+    with pytest.raises(CannotListen, match="directory"), nodes.open("left", **at(tmp_path / "missing" / "s")):
+        pass
+    with pytest.raises(CannotListen, match="at most 107"), nodes.open("left", **at(tmp_path / ("s" * 120))):
+        pass
+
+
+def test_a_client_says_what_is_wrong(path: Path) -> None:
+    with pytest.raises(ConnectionLost, match="no such socket"), local.connect(path):
+        pass
+    with pytest.raises(ValueError, match="at most 107"):
+        local.connect("x" * 108)
+    with pytest.raises(ValueError, match="timeout"):
+        local.connect(path, timeout=0)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(os.fspath(path))
+        other.listen()
+        with pytest.raises(TimeoutError, match="has not answered"), local.connect(path, timeout=0.1):
+            pass
+
+
+@EACH_ADAPTER
+def test_a_forked_child_connects_anew(nodes: Nodes, path: Path) -> None:
+    with handed_over(nodes, path) as (_, _, inbox, me):
+        assert me.send("news", "", b"parent").recipients == 1
+        child = os.fork()
+        if not child:
+            try:
+                os._exit(0 if me.send("news", "", b"child").recipients == 1 else 1)
+            except BaseException:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert me.send("news", "", b"parent again").recipients == 1
+        inbox.holds(3)
+
+
+# Hostile programs.
+
+
+def spoken(path: Path, identity: UUID, *messages: Message, subscriptions: Any = ()) -> bytes:
+    """The words of an instance to a program that says this in the wire protocol, until the end."""
+    connection = Connection(Role.CLIENT, instance_id=identity, subscriptions=subscriptions)
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(2)
+        sock.connect(os.fspath(path))
+        sock.sendall(b"".join(connection.data_to_send()))
+        heard = b""
+        while not connection.live:
+            data = sock.recv(65536)
+            heard += data
+            if not data:
+                return heard
+            connection.receive_data(data)
+            for _ in connection.events():
+                pass
+        for message in messages:
+            connection.send(message)
+        sock.sendall(b"".join(connection.data_to_send()))
+        sock.shutdown(socket.SHUT_WR)
+        while data := sock.recv(65536):
+            heard += data
+    return heard
+
+
+@ONE_KIND
+def test_an_identity_of_another_user_or_one_that_reads_is_turned_away(nodes: Nodes, path: Path) -> None:
+    with nodes.open("left", **at(path)) as left, local.connect(path) as me:
+        mine = derived_identity(local_prefix(ME), "x")
+        assert spoken(path, derived_identity(local_prefix(ME + 1), "x")) == b""
+        assert spoken(path, left.instance_id) == b""
+        assert spoken(path, mine, subscriptions=[("news", "")]) == b""
+        assert spoken(path, mine) != b""
+        assert me.send("news", "", b"").recipients == 0
+
+
+@ONE_KIND
+def test_what_is_no_ask_is_answered_or_ends_the_connection(nodes: Nodes, path: Path) -> None:
+    mine = derived_identity(local_prefix(ME), "x")
+    bad = [
+        b"",
+        b"\0\0\0\2{}",
+        b"\xff" * 9,
+        b"\0\0\0\2[]",
+        b'\0\0\0\x10{"verb": "stop"}',
+        b'\0\0\0\x10{"verb": "send"}x',
+    ]
+    deep = b"[" * 100_000
+    bad.append(len(deep).to_bytes(4, "big") + deep)
+    with nodes.open("left", **at(path)) as left, local.connect(path) as me:
+        for body in bad:
+            heard = spoken(path, mine, Message("tolliver.local", "", body, 1), Message("tolliver.local", "", body))
+            assert b"no_ask" in heard
+        assert b"ReservedChannel" in spoken(path, mine, Message("news", "", b"", 1))
+        terms = b'{"verb": "send", "evil": 1}'
+        assert b"no_ask" in spoken(path, mine, Message("tolliver.local", "", b"\0\0\0\x1b" + terms, 1))
+        for noise in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(20)
+                sock.connect(os.fspath(path))
+                sock.sendall(noise)
+        assert me.send("news", "", b"").recipients == 0
+        assert left.stats()["peers"] == 0
+
+
+@ONE_KIND
+def test_half_a_handshake_and_half_a_frame_end_with_their_time(nodes: Nodes, path: Path) -> None:
+    with (
+        nodes.open("left", **at(path, limits=Limits(handshake_timeout=0.2))),
+        local.connect(path) as me,
+        socket.socket(socket.AF_UNIX) as silent,
+        socket.socket(socket.AF_UNIX) as slow,
+    ):
+        for one in (silent, slow):
+            one.settimeout(20)
+            one.connect(os.fspath(path))
+        connection = Connection(Role.CLIENT, instance_id=derived_identity(local_prefix(ME), "x"))
+        slow.sendall(b"".join(connection.data_to_send()))
+        while not connection.live:
+            connection.receive_data(slow.recv(65536))
+            for _ in connection.events():
+                pass
+        connection.send(Message("tolliver.local", "", bytes(1000), 1))
+        slow.sendall(b"".join(connection.data_to_send())[:-1])
+        assert silent.recv(1) == b""
+        assert slow.recv(1) == b""
+        assert me.send("news", "", b"").recipients == 0  # idle for longer, and still there
+
+
+@ONE_KIND
+def test_a_flood_that_nobody_reads_is_read_no_further(nodes: Nodes, path: Path) -> None:
+    mine = derived_identity(local_prefix(ME), "x")
+    connection = Connection(Role.CLIENT, instance_id=mine)
+    with nodes.open("left", **at(path)), local.connect(path) as me, socket.socket(socket.AF_UNIX) as flood:
+        flood.connect(os.fspath(path))
+        flood.sendall(b"".join(connection.data_to_send()))
+        while not connection.live:
+            connection.receive_data(flood.recv(65536))
+            for _ in connection.events():
+                pass
+        flood.settimeout(1)
+        asks = b'\0\0\0\x10{"verb": "none"}'
+        written = 0
+        with suppress(TimeoutError):
+            for number in range(1, 1_000_000):
+                connection.send(Message("tolliver.local", "", asks, number))
+                written += flood.send(b"".join(connection.data_to_send()))
+        assert written < 64 * 2**20
+        assert me.send("news", "", b"").recipients == 0
