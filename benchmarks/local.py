@@ -95,7 +95,7 @@ def rate(path: str, seconds: float, batch: int, processes: int) -> float:
         one.recv()
     for one in pipes:
         one.send(None)
-    counts = [one.recv() for one in pipes]
+    counts: list[int] = [one.recv() for one in pipes]
     for process in started:
         process.join(20)
     return sum(counts) / seconds
@@ -104,7 +104,7 @@ def rate(path: str, seconds: float, batch: int, processes: int) -> float:
 def idle(path: str, instance: Connection, clients: int) -> float:
     """Bytes of the instance's memory that each idle client takes."""
     instance.send(True)
-    before = instance.recv()
+    before: int = instance.recv()
     with ExitStack() as stack:
         for number in range(clients):
             sock = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -115,7 +115,8 @@ def idle(path: str, instance: Connection, clients: int) -> float:
                 wire.receive_data(sock.recv(65536))
                 list(wire.events())
         instance.send(True)
-        return (instance.recv() - before) / clients
+        after: int = instance.recv()
+        return (after - before) / clients
 
 
 def main() -> None:
