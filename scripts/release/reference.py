@@ -29,6 +29,7 @@ MODULES = (
     *(
         "tolliver.certs",
         "tolliver.derived",
+        "tolliver.local",
         "tolliver.inbox",
         "tolliver.outbox",
         "tolliver.reactive",

@@ -315,7 +315,7 @@ def test_the_socket_is_its_owner_s_and_goes_with_the_instance(nodes: Nodes, path
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert not path.exists()
         os.umask(0o077)
-        with nodes.open("left", **at(path, accept_mode=0o660)):
+        with nodes.open("left", accept=f"unix:{path}?mode=660"):
             assert stat.S_IMODE(path.stat().st_mode) == 0o660
     finally:
         os.umask(before)

@@ -31,7 +31,10 @@ To = UUID | Collection[UUID] | None
 _ADVICE = {
     errno.ENOENT: (DialCause.REFUSED, "there is no such socket. Start an instance with accept='unix:{}'"),
     errno.ECONNREFUSED: (DialCause.REFUSED, "the instance that made this socket is gone. Start it again"),
-    errno.EACCES: (DialCause.ACCESS, "this user may not connect. Its instance's accept_mode says who may"),
+    errno.EACCES: (
+        DialCause.ACCESS,
+        "this user may not connect. With accept='unix:{}?mode=660' the socket's group may",
+    ),
 }
 
 

@@ -41,6 +41,7 @@ from tolliver_proto.node import Reply, is_derived
 from .._driver.pending import PendingCall
 from .._driver.sockets import ACCEPT_PAUSE, NOT_YET
 from .._driver.threads import start
+from .._options.unix import UnixAddress
 from .envelopes import CHANNEL, MARGIN, Ask, Item, Verb, answer_body, is_own
 from .identities import local_prefix
 from .unix import Listener, credentials, may_connect
@@ -118,8 +119,7 @@ class Desk:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
-        mode: int,
+        where: UnixAddress,
         core: Core,
         instance_id: UUID,
         limits: Limits,
@@ -131,7 +131,7 @@ class Desk:
         self._acl = acl
         self._limits = replace(limits, max_body=limits.max_body + MARGIN)
         self._most = min(MOST, _open_files() // 2)
-        self._listener = Listener(path, mode)
+        self._listener = Listener(where.path, where.mode)
         self._near, self._far = socket.socketpair()
         for one in (self._near, self._far):
             one.setblocking(False)

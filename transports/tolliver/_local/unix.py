@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from tolliver_proto.errors import CannotListen
 
-SCHEME = "unix:"
-MODE = 0o600
+from .._options.unix import MODE, SCHEME
+
 LONGEST = 107 if sys.platform == "linux" else 103
 """Bytes of a path that a Unix socket can have: what the system keeps, without the zero at its end."""
 _OTHERS = 0o022  # write permission of the group, of everybody: what connecting needs

@@ -523,9 +523,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             return
         from .._local.desk import Desk  # imported late: most programs never need it
 
-        desk = Desk(
-            where, self.options.accept_mode, self, self.node.instance_id, self.options.limits, lambda: self._acl
-        )
+        desk = Desk(where, self, self.node.instance_id, self.options.limits, lambda: self._acl)
         self._desk = self._opened.enter_context(closing(desk))
 
     def _open_status(self) -> None:

@@ -24,10 +24,9 @@ from .checks import flag as _flag
 from .checks import is_a as _is
 from .checks import told as _told
 from .tls import TLS as TLS
+from .unix import UnixAddress
 
 DEFAULT_PORT = 7011  # (T-78)
-UNIX = "unix:"
-"""Beginning of the address of a Unix socket; its path follows."""
 STATUS_PORT = 9464  # the usual port of OpenTelemetry's Prometheus exporter
 
 Registering = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable[..., object], Mapping[str, Any]]
@@ -194,14 +193,8 @@ def _status(value: str | tuple[str, int] | None) -> tuple[str, int] | None:
     return value if value is None or isinstance(value, tuple) else split_address(value, STATUS_PORT)
 
 
-def _accept(value: str | os.PathLike[str] | None) -> Path | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        if not value.startswith(UNIX):
-            raise ValueError(f'accept is {value!r:.200}: write "{UNIX}PATH", the path of a socket')
-        value = value.removeprefix(UNIX)
-    return _path(value)
+def _accept(value: str | os.PathLike[str] | UnixAddress | None) -> UnixAddress | None:
+    return None if value is None else UnixAddress.parse(value)
 
 
 def _remotes(value: Iterable[str | Remote]) -> tuple[Remote, ...]:
@@ -297,8 +290,8 @@ class InstanceOptions(EndpointOptions):
     - `min_free`: bytes of free disk. With less, new messages are refused, but acknowledged ones are still removed
       (D-13).
     - `listen`: "host:port", "[::1]:port" or None not to listen; port 0 lets the system choose. Stored as (host, port).
-    - `accept`: "unix:PATH", where programs of this machine hand messages over (`tolliver.local`); `accept_mode` is the
-      mode of that socket's file, and says which users may.
+    - `accept`: "unix:PATH", where programs of this machine hand messages over (`tolliver.local`): those of our user, as
+      the socket's file has mode 0600; "unix:PATH?mode=660" gives it another.
     - `tls`: certificates. `plaintext=True` instead requires loopback addresses everywhere (D-15).
     - `retry_interval`: seconds before the first resend of an unacknowledged message; doubled each time (T-50).
     - `remotes`: addresses to dial from the start (T-75): strings as for `Remote.parse`, or Remotes.
@@ -338,25 +331,13 @@ class InstanceOptions(EndpointOptions):
         validator=is_listen,
         metadata=_told("HOST:PORT", "let peers connect here; port 0 lets the system choose", "Peers connect to me."),
     )
-    accept: Path | None = field(
+    accept: UnixAddress | None = field(
         default=None,
         converter=_accept,
         metadata=_told(
             "unix:PATH",
-            "let programs of this machine hand messages over here, without a certificate or a database",
+            "let programs of this machine hand messages over here; ?mode=660 behind it lets in a group, too",
             "My web workers, cron jobs and shells send by one instance.",
-        ),
-    )
-    accept_mode: int = field(
-        default=0o600,
-        validator=[
-            _is(int, "give a mode, such as 0o660"),
-            _check(lambda value: 0 <= value <= 0o777, "give a mode, such as 0o660"),
-        ],
-        metadata=_told(
-            "MODE",
-            "mode of that socket's file: 660 lets its group connect too",
-            "Programs of other users of this machine send by my instance.",
         ),
     )
     remotes: tuple[Remote, ...] = field(

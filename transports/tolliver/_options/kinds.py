@@ -19,8 +19,9 @@ from tolliver_proto.layouts import Dialect
 from tolliver_proto.node import Probe, QuotaPolicy
 
 from .checks import as_path
-from .instance import UNIX, Remote, is_loopback, split_address
+from .instance import Remote, is_loopback, split_address
 from .table import Entry
+from .unix import SCHEME, UnixAddress
 
 NONE = "none"
 LAYOUTS = {revision.name.removeprefix("DRAFT_").lower().replace("_", "-"): revision for revision in Revision}
@@ -244,26 +245,14 @@ def _show_address(value: tuple[str, int] | None) -> str:
 
 def _socket(text: str) -> Path | tuple[str, int]:
     """A socket's path, or (host, port) on this machine, as bodies are sent there in plaintext (D-15)."""
-    if text.startswith(UNIX):
-        return _unix(text)
+    if text.startswith(SCHEME):
+        return as_path(text.removeprefix(SCHEME))
     host, port = split_address(text, 0)
     if not port:
         raise ValueError(f"{text!r:.100} has no port: write unix:PATH, or 127.0.0.1:PORT")
     if not is_loopback(host):
         raise ValueError(f"{text!r:.100} would leave this machine in plaintext: write unix:PATH, or 127.0.0.1:PORT")
     return host, port
-
-
-def _unix(text: str) -> Path:
-    if not text.startswith(UNIX):
-        raise ValueError(f"{text!r:.100}: write {UNIX}PATH, the path of a socket")
-    return as_path(text.removeprefix(UNIX))
-
-
-def _mode(text: str) -> int:
-    if not re.fullmatch("[0-7]{3}", text):
-        raise ValueError(f"{text!r:.100}: write a mode of three digits, such as 660")
-    return int(text, 8)
 
 
 def _function(text: str) -> str:
@@ -348,8 +337,7 @@ _KINDS: Mapping[str, Kind] = {
     "RULES": _of_text(Path, show=_show_nothing),
     "DIR": _PATH,
     "UUID": _UUID,
-    "unix:PATH": _of_text(_unix, show=_or_nothing),
-    "MODE": _of_text(_mode, show=lambda value: f"{value:o}"),
+    "unix:PATH": _of_text(UnixAddress.parse, show=_or_nothing),
     "HOST:PORT": _of_text(_text, show=_show_address),
     "[PEER@]HOST:PORT": _of_text(Remote.parse),
     "CHANNEL": _CHANNEL,

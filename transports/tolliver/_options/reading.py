@@ -17,6 +17,7 @@ from .acl_file import load_acl
 from .kinds import kind_of
 from .table import TABLE, Entry, flag_of, unknown
 from .tls import TLS
+from .unix import UnixAddress
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,6 +43,8 @@ def read(document: Mapping[str, Any], table: Mapping[str, Entry], base: Path) ->
             value = kind_of(table[key]).read(given)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{key}: {error}") from None
+        if isinstance(value, UnixAddress):
+            value = value.under(base)
         values[key] = base / value if isinstance(value, Path) and given != ":memory:" else value
     return values
 
