@@ -524,9 +524,9 @@ _THIRD = (
     ),
     Sentence(
         "onNextPacked(subscriber: Id, count: varint, messages: count * elementSize bytes)",
-        "**changed**: bounded",
+        "kept; a long one is handed out in parts",
         "R-23",
-        f"{STREAMS}rulings.py::test_packed_elements_are_bounded_and_counted",
+        f"{STREAMS}too_long.py::test_a_long_packed_frame_that_is_wanted_is_handed_out_in_parts",
     ),
     Sentence("Packing does not help if new data becomes available very frequently"),
     Sentence("A typical example is a ticker source"),

@@ -172,7 +172,17 @@ def test_calls_that_break_a_rule() -> None:
     assert engine.said() == [Subscribed(1)]
 
 
-def test_a_name_above_the_limit() -> None:
+@pytest.mark.parametrize("name", ["name", "\u20ac\u20ac"], ids=["characters", "bytes"])
+def test_a_name_above_the_limit_is_refused(name: str) -> None:
     engine = Engine(limits=Limits(max_name=3))
-    engine.feed(Subscribe("name", 1, 0))
+    assert engine.feed(Subscribe(name, 1, 0)) == []
+    answer, refusal = engine.said()
+    assert answer == Subscribed(1)
+    assert "the limit is 3 bytes" in refusal.message
+    assert engine.feed(Subscribe("nam", 1, 0)) == [Subscribe("nam", 1, 0)], "the connection goes on"
+
+
+def test_a_name_that_is_longer_than_a_packed_frame_is_the_end() -> None:
+    engine = Engine(limits=Limits(max_name=3, max_packed=8, max_text=8))
+    engine.feed(Subscribe("n" * 9, 1, 0))
     assert isinstance(engine.closed.error, LimitExceeded)

@@ -53,7 +53,7 @@ class Alive(Wires):
         self.said(cid)
 
     def asked(self, seconds: float) -> list[object]:
-        """What is said when these seconds have passed."""
+        """The frames that are said when these seconds have passed."""
         (cid,) = self.decoders
         self.now += seconds
         self.hub.handle_timeout(self.now)

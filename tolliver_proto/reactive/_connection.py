@@ -47,11 +47,11 @@ from ._events import (
     Subscribe,
     Subscribed,
 )
-from ._frames import Decoder, encode
+from ._frames import Decoder, cut_text, encode
 from ._layout import DRAFT, Extension, Form, Layout
 from ._limits import Limits
 from ._output import Output
-from ._publisher import Publisher, cut_text
+from ._publisher import Publisher
 from ._sign_of_life import SIGN_OF_LIFE, Ping, Pong, Sign, SignOfLife
 from ._state import ENDING, HANDSHAKING, TRANSITIONS, Effect, Signal, State
 from ._subscriber import Subscriber
@@ -106,7 +106,8 @@ class Connection:
         self._queue: deque[Any] = deque()
         self._subscriber = Subscriber(self._output, self._queue.append)
         self._publisher = Publisher(self._output)
-        self._decoder = Decoder(self._subscriber.sizes, self.limits, layout=layout, known=self._subscriber.known)
+        streams = self._subscriber
+        self._decoder = Decoder(streams.sizes, self.limits, layout=layout, known=streams.known, fits=streams.fits)
         self._base = self._reading = layout
         self._extended: dict[type, Callable[[Any, Any], object]] = {}  # `take` of each extension's frames
         self._takers: dict[type, Any] = {

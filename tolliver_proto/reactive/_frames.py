@@ -7,13 +7,17 @@ Invariants: each length or count is tested against the limits where it is read, 
 that is not whole is read again from its beginning, but only once the bytes that it is known to need are here; a list of
 numbers, of which each may need more bytes, goes on where it stopped. All other frames have few fields, and wait at most
 once for each: so the time is linear in the bytes. After an error the decoder is finished.
+
+A connection's decoder knows what its streams want (`fits`), and is lenient where one stream alone is at fault. A packed
+frame of any length that its stream wants is handed out in parts, as its elements come. A name or a text that is too
+long is read up to the length of a packed frame, for the streams to judge. Without `fits` each limit is the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from .._common.buffer import Buffer
 from .._common.errors import (
@@ -25,7 +29,7 @@ from .._common.errors import (
     UnexpectedFrame,
 )
 from . import _runs, _varint
-from ._events import Subscribed
+from ._events import OnNextPacked, Subscribed
 from ._layout import DRAFT, Kind, Layout
 from ._limits import Limits
 
@@ -116,6 +120,13 @@ def text_bytes(value: Any, name: str) -> bytes:
         raise LocalProtocolError("bad_text", f"{name} {value!r:.100} is not text that UTF-8 can carry") from None
 
 
+def cut_text(text: str, most: int) -> str:
+    """Cuts a text to `most` bytes, between two characters (R-34). A character that UTF-8 cannot carry becomes "?"."""
+    if not isinstance(text, str):
+        raise LocalProtocolError("bad_text", f"{text!r:.100} is not text")
+    return text.encode(errors="replace")[:most].decode(errors="ignore")
+
+
 def check_bytes(kind: type, name: str) -> None:
     if not issubclass(kind, bytes):
         raise LocalProtocolError("not_bytes", f"{name} must be bytes, not {kind.__name__}: encode it first")
@@ -149,6 +160,14 @@ def decode(
     return frames
 
 
+class _Rest(NamedTuple):
+    """Elements that are still to come of a packed frame that is handed out in parts."""
+
+    subscriber_id: int
+    size: int
+    left: int
+
+
 class _List:
     """Numbers of a list that is still coming in. A list is the only field that may be wrong before it is whole.
 
@@ -167,7 +186,8 @@ class Decoder:
     for.
 
     `known(subscriber_id)` is True for ids that were ever subscribed: a signal for another id raises UnexpectedFrame
-    before the bytes behind the id are here (R-08). After an error `next_frame` raises the same error again.
+    before the bytes behind the id are here (R-08). `fits(subscriber_id, count)` is True if a stream may get `count`
+    elements more. After an error `next_frame` raises the same error again.
     """
 
     def __init__(
@@ -177,13 +197,17 @@ class Decoder:
         *,
         layout: Layout = DRAFT,
         known: Callable[[int], bool] | None = None,
+        fits: Callable[[int, int], bool] | None = None,
     ) -> None:
         self._sizes = {} if sizes is None else sizes
         self._limits = limits
         self._known = known
+        self._fits = fits
+        self._longest = max(limits.max_name, limits.max_text, limits.max_packed)
+        self._rest: _Rest | None = None
         self._buffer = Buffer()
         self._error: RemoteProtocolError | None = None
-        self._size = 0  # element size of the stream whose id was read last
+        self._id = self._size = 0  # of the stream whose id was read last, and its element size
         self._frame: type | None = None
         self._list: _List | None = None
         self.use(layout)
@@ -213,7 +237,7 @@ class Decoder:
 
     def finish(self) -> None:
         """Raises UnexpectedEOF if the stream, which has ended, ended inside a frame (R-30)."""
-        if self._error is None and len(self._buffer):
+        if self._error is None and (len(self._buffer) or self._rest is not None):
             self._error = UnexpectedEOF(
                 "eof_in_frame",
                 f"the stream ended inside a frame, {len(self._buffer)} bytes after its beginning",
@@ -253,7 +277,7 @@ class Decoder:
         """
         buffer, heads = self._buffer, self._heads
         data, pos = buffer.data, buffer.pos
-        if heads is None or self._error is not None or not data.startswith(heads, pos):
+        if heads is None or self._rest is not None or self._error is not None or not data.startswith(heads, pos):
             return None
         try:
             subscriber_id = _varint.read(data, _varint.read(data, pos)[1])[0]
@@ -270,6 +294,9 @@ class Decoder:
         return subscriber_id, elements
 
     def _read_frame(self, data: bytes, pos: int) -> tuple[Any, int]:
+        if self._rest is not None:
+            elements, pos = self._read_part(data, pos, self._rest)
+            return OnNextPacked(self._id, elements), pos
         self._frame, self._size = None, 0
         code, pos = _varint.read(data, pos)
         plan = self._plans.get(code)
@@ -324,10 +351,13 @@ class Decoder:
         return tuple(begun.numbers), pos
 
     def _read_name(self, data: bytes, pos: int) -> tuple[str, int]:
-        return self._read_utf8(data, pos, self._limits.max_name)
+        return self._read_utf8(data, pos, self._limits.max_name if self._fits is None else self._longest)
 
     def _read_text(self, data: bytes, pos: int) -> tuple[str, int]:
-        return self._read_utf8(data, pos, self._limits.max_text)
+        if self._fits is None:
+            return self._read_utf8(data, pos, self._limits.max_text)
+        text, pos = self._read_utf8(data, pos, self._longest)
+        return cut_text(text, self._limits.max_text), pos
 
     def _read_utf8(self, data: bytes, pos: int, most: int) -> tuple[str, int]:
         raw, pos = self._read_bytes(data, pos, most)
@@ -351,7 +381,7 @@ class Decoder:
                 frame=self._name(),
                 offset=self._buffer.offset,
             )
-        self._size = self._sizes.get(subscriber_id, 0)
+        self._id, self._size = subscriber_id, self._sizes.get(subscriber_id, 0)
         return subscriber_id, pos
 
     def _read_size(self, data: bytes, pos: int) -> tuple[int, int]:
@@ -371,10 +401,22 @@ class Decoder:
             raise self._malformed("not_packable", "packed elements in a stream without an element size (R-21)")
         count, pos = _varint.read(data, pos)
         if count * size > self._limits.max_packed:
-            self._limit("too_long", f"{count} x {size} bytes packed: the limit is {self._limits.max_packed} (R-23)")
+            if self._fits is None or not self._fits(self._id, count):
+                self._limit("too_long", f"{count} x {size} bytes packed: the limit is {self._limits.max_packed} (R-23)")
+            return self._read_part(data, pos, _Rest(self._id, size, count))
         end = pos + count * size
         if end > len(data):
             raise _varint.Short(end)
+        return tuple(_runs.cut(data, pos, end, size)), end
+
+    def _read_part(self, data: bytes, pos: int, rest: _Rest) -> tuple[tuple[bytes, ...], int]:
+        """Reads the whole elements that are here of a long packed frame, one at least."""
+        subscriber_id, size, count = rest
+        here = min(count, (len(data) - pos) // size, max(1, self._limits.max_packed // size))
+        if not here:
+            raise _varint.Short(pos + size)
+        self._id, self._rest = subscriber_id, _Rest(subscriber_id, size, count - here) if here < count else None
+        end = pos + here * size
         return tuple(_runs.cut(data, pos, end, size)), end
 
 

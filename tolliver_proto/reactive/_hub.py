@@ -156,7 +156,7 @@ class Hub(ConnectionTable[_Link, Action]):
         if connection is None:
             raise ConnectionClosing("the connection is over: make another one, and subscribe there")
         subscriber_id = connection.subscribe(name, initial_demand)
-        self._rearm(self._links[cid])  # who subscribes waits
+        self._rearm(self._links[cid])  # a subscriber waits
         self._read_if_told(cid, connection)
         return subscriber_id
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, UnexpectedFrame
 from ._events import Cancel, Demand, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe, Subscribed
-from ._frames import check_bytes
+from ._frames import check_bytes, cut_text
 from ._output import Output
 from ._runs import Heads, write
 from ._varint import MAX_LONG
@@ -129,7 +129,9 @@ class Publisher:
                 f"duplicate subscriber id {subscriber_id}: its stream is active (R-13)",
                 frame="Subscribe",
             )
-        if frame.initial_demand < 0:
+        if len(frame.name) > limits.max_name or len(frame.name.encode()) > limits.max_name:
+            refusal = f"the name is too long: the limit is {limits.max_name} bytes"
+        elif frame.initial_demand < 0:
             refusal = _not_positive(frame.initial_demand)
         elif len(self._streams) >= limits.max_streams:
             refusal = f"{limits.max_streams} streams are open, which is the limit: cancel one first"
@@ -190,13 +192,6 @@ def _framed(
     for start in range(0, len(elements), run):
         packed = tuple(elements[start : start + run])
         yield OnNextPacked(subscriber_id, packed) if len(packed) > 1 else OnNext(subscriber_id, packed[0])
-
-
-def cut_text(text: str, most: int) -> str:
-    """Cuts a text to `most` bytes, between two characters (R-34). A character that UTF-8 cannot carry becomes "?"."""
-    if not isinstance(text, str):
-        raise LocalProtocolError("bad_text", f"{text!r:.100} is not text")
-    return text.encode(errors="replace")[:most].decode(errors="ignore")
 
 
 def _not_positive(count: int) -> str:

@@ -1,8 +1,8 @@
-"""Sign of life: a side that waits for its peer asks whether the peer is still there (R-40).
+"""Sign of life: whether a peer that is waited for is there (R-40).
 
 A peer that vanished without a word ends no TCP connection, and a subscriber would wait for elements for ever. So the
 side that waits sends a ping after `quiet` seconds without a byte, and the connection is lost when no byte comes within
-half of that. Only who waits asks: one that owes nothing and wants nothing costs no traffic.
+half of that. Only a side that waits asks: one that wants nothing costs no traffic.
 
 State: when a byte was last heard, the time of the question that has no answer yet, and the time of the next look.
 Invariants: any byte is an answer. A look stands until its time has come, although bytes come meanwhile: a deadline that
@@ -50,7 +50,7 @@ class Sign(Enum):
 
 
 class SignOfLife:
-    """When to ask, and when silence is the end. Times are in monotonic seconds."""
+    """Clock of one side: the times of its questions, and the end of its patience, in monotonic seconds."""
 
     __slots__ = ("_asked", "_heard", "due", "number", "patience", "quiet")
 
@@ -59,7 +59,7 @@ class SignOfLife:
         self.number = 0
         """Of the last ping."""
         self.due: float | None = None
-        """When to look; None while no stream is open that waits or may wait."""
+        """Time of the next look; None while no stream is open."""
         self._heard = now
         self._asked: float | None = None
 
@@ -79,7 +79,7 @@ class SignOfLife:
             self._asked, self.due = now, now + self.patience
 
     def look(self, now: float, *, waiting: bool | None) -> Sign:
-        """Returns what a silence until `now` means; sets the next look. None for `waiting`: no stream is open."""
+        """Returns the meaning of a silence until `now`; sets the next look. None for `waiting`: no stream is open."""
         if self._asked is not None:
             if now >= self._asked + self.patience:
                 return Sign.LOST

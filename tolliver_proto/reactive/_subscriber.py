@@ -146,6 +146,11 @@ class Subscriber:
         stream = self._streams.get(subscriber_id)
         return stream.requested - stream.received if stream is not None and stream.state in TAKING else 0
 
+    def fits(self, subscriber_id: int, count: int) -> bool:
+        """True if the stream may be given `count` elements more: it requested them, or it is over and drops them."""
+        stream = self._streams.get(subscriber_id)
+        return stream is None or stream.state not in TAKING or count <= stream.requested - stream.received
+
     def took(self, subscriber_id: int, count: int) -> None:
         """Counts `count` received elements of a stream; the caller has compared the number with `room`."""
         self._streams[subscriber_id].received += count
