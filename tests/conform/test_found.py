@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,20 @@ def ends_of(role: Role) -> tuple[str, dict[str, Any], tuple[str, ...]]:
 
 
 def failing(fault: Fault, role: Role, certs: Certificates) -> str | None:
-    """The first case of the fault's ruling that fails; the quick ones come first."""
+    """The first case of the fault's ruling that fails; the quick ones come first. A case that refuses the peer has one
+    of its own, as in `test_our_peer_holds_where_it_is_refused`.
+    """
     certs.tls("peer")
-    streams = fault.protocol == "streams"
-    cases: list[Case[Any]] = [*(STREAMS if streams else MESSAGES)]
+    cases: list[Case[Any]] = [*(STREAMS if fault.protocol == "streams" else MESSAGES)]
     cases = [case for case in chosen(cases, (), short=False) if fault.ruling in case.rulings]
     cases.sort(key=lambda case: (case.place, case.id in SLOW, not case.short))
+    together = [case for case in cases if case.place < Place.REFUSES]
+    groups = [together, *([case] for case in cases if case.place >= Place.REFUSES)]
+    return next((case for group in groups if group and (case := failing_of(group, fault, role, certs))), None)
+
+
+def failing_of(cases: Sequence[Case[Any]], fault: Fault, role: Role, certs: Certificates) -> str | None:
+    streams = fault.protocol == "streams"
     address, where, options = ends_of(role)
     with faulty(fault, role, address, certs.directory, "peer", *options) as said:
         if role != "dial":

@@ -200,7 +200,7 @@ def behind_a_slow_one(session: Messages) -> None:
     talk = session.live()
     said = [
         talk.message(b"slow:2:x"),
-        *(talk.message(f"{number:05}".encode() + bytes(20_000)) for number in range(300)),
+        *(talk.message(f"{number:05}".encode() + bytes(70_000)) for number in range(300)),  # more than it may take
     ]
     for message in said:
         talk.say(message)
