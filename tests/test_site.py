@@ -111,15 +111,17 @@ def test_a_link_says_the_title_of_its_page(pages: Path) -> None:
 
 # Bounds of the pages.
 
-MOST_PAGES, MOST_WORDS = 55, 105_000
+MOST_PAGES, MOST_WORDS = 55, 101_000
+DRAWN = ("drafts.md", "interop.md", "proof.md")
+"""Pages that scripts write: their words are results and quotations."""
 WAY = ("first-message.md", "two-machines.md", "config-and-service.md", "watch-it.md", "backup.md")
 """Pages that take one program from a message to production."""
 
 
 def test_the_pages_are_few() -> None:
-    texts = [path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")]
+    texts = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")}
     assert len(texts) <= MOST_PAGES
-    assert sum(len(text.split()) for text in texts) <= MOST_WORDS
+    assert sum(len(text.split()) for name, text in texts.items() if name not in DRAWN) <= MOST_WORDS
 
 
 def test_each_page_of_the_way_promises_its_minutes_and_leads_to_the_next() -> None:
