@@ -2,8 +2,10 @@
 
 One process that has everything imported forks a producer and three workers, with a database each, kills one of them
 again and again, and starts it anew. The producer writes down each job for which `put` has returned; a worker writes
-down each that it has done before it acknowledges it. At the end the queue is drained, and the lists (`lists`) are
-compared. The seed says who is killed and when, and on which adapter.
+down each that it has done before it answers it, and says in the answer which life of which worker did the job. The
+producer calls jobs with message keys, too, and writes down what it asks for and each answer: a life goes on with the
+calls of the lives before, and asks again for what was answered. At the end the queue is drained, all calls are asked
+once more, and the lists (`lists`) are compared. The seed says who is killed and when, and on which adapter.
 
     python -m tests.work_kills DIRECTORY KILLS SEED     prints the result as one line of JSON
 """
@@ -18,15 +20,16 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import anyio
 from tolliver import blocking
-from tolliver.anyio import InstanceOptions, create_instance
+from tolliver.anyio import InstanceOptions, WorkQueue, create_instance
 
 from tests.lists import append, whole_lines
 from tests.ports import free_address
@@ -38,6 +41,7 @@ LIVES = (0.05, 0.3, 0.8)  # seconds from one kill to the next, at most
 BACKLOG = 300  # jobs that wait before the producer goes slowly
 SETTLING = 120.0  # seconds for draining at the end
 AT_A_TIME = (1, 1, 3, 20)  # jobs in one call
+ASKERS = 20  # calls that wait at a time
 AT_WORK = 0.01  # seconds for a job, at most
 
 
@@ -74,8 +78,12 @@ class Rig:
 
     async def produce(self) -> None:
         rng, number = random.Random(self.life), 0
-        async with create_instance(self.options(None, listen=self.address)) as boss:
+        boss = create_instance(self.options(None, listen=self.address))
+        async with boss, anyio.create_task_group() as tasks:
             queue = boss.work_queue("work", lease=LEASE)
+            questions = self.questions()
+            for _ in range(ASKERS):
+                tasks.start_soon(self.ask, queue, questions)
             while True:
                 if boss.stats().pending > BACKLOG:
                     await anyio.sleep(0.02)
@@ -88,10 +96,26 @@ class Rig:
                     self.write("returned", jobs)
                 await anyio.sleep(0.002)
 
+    def questions(self) -> Iterator[bytes]:
+        """Names of jobs: those that earlier lives have asked for and not noted, some that they have, and new ones."""
+        noted = {answer.partition(b" ")[0] for answer in self.lines("answers")}
+        asked = set(self.lines("asked"))
+        yield from sorted(asked - noted)
+        yield from sorted(noted)[-2:]
+        yield from (b"call.%d.%d" % (self.life, number) for number in count())
+
+    async def ask(self, queue: WorkQueue[bytes, bytes], questions: Iterable[bytes]) -> None:
+        """Call these jobs, one after the other, each with its name as its key."""
+        for name in questions:
+            self.write("asked", [name])
+            self.write("about to", [name])
+            self.write("answers", [await queue.call(name, message_key=name.decode(), timeout=SETTLING)])
+
     async def drain(self) -> None:
         async with create_instance(self.options(None, listen=self.address)) as boss:
             queue = boss.work_queue("work", lease=LEASE)
             with anyio.fail_after(SETTLING):
+                await self.ask(queue, sorted(set(self.lines("asked"))))
                 while boss.stats().pending or await queue.pending():  # noqa: ASYNC110  # numbers, not events
                     await anyio.sleep(0.02)
 
@@ -102,7 +126,10 @@ class Rig:
             async for job in jobs:
                 await anyio.sleep(rng.random() * AT_WORK)
                 self.write("done", [job.body])
-                job.ack()
+                job.answer(self.answer(job.body, name))
+
+    def answer(self, job: bytes, worker: int) -> bytes:
+        return b"%b in life %d of %d" % (job, self.life, worker)
 
     def work_blocking(self, name: int) -> None:
         rng = random.Random(self.life)
@@ -111,7 +138,7 @@ class Rig:
             for job in jobs:
                 time.sleep(rng.random() * AT_WORK)
                 self.write("done", [job.body])
-                job.ack()
+                job.answer(self.answer(job.body, name))
 
     def job_of(self, name: int | None) -> Callable[[], object]:
         if name is None:
@@ -145,7 +172,8 @@ def kill(pid: int) -> None:
 
 
 def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
-    """`failed` is 0 where all went well; `twice` counts jobs that were done more often than once."""
+    """`failed` is 0 where all went well; `twice` counts jobs that were done more often than once, `differing` keys that
+    had several answers."""
     rig = Rig(directory, seed)
     everybody: tuple[int | None, ...] = (None, *range(WORKERS))
     pids = {name: rig.start(rig.job_of(name)) for name in everybody}
@@ -169,14 +197,20 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
     done = Counter(rig.lines("done"))
     returned = set(rig.lines("returned"))
     lost, unexpected = len(returned - set(done)), len(set(done) - set(rig.lines("about to")))
+    answers = {tuple(answer.split(b" ", 1)) for answer in rig.lines("answers")}
+    asked, answered = set(rig.lines("asked")), Counter(name for name, _ in answers)
+    unanswered, differing = len(asked - set(answered)), sum(number > 1 for number in answered.values())
     return {
         **killed,
         "kills": killed.total(),
-        "failed": int(not drained or lost > 0 or unexpected > 0),
+        "failed": int(not drained or lost + unexpected + unanswered + differing > 0),
         "jobs": len(returned),
         "lost": lost,
         "unexpected": unexpected,
-        "twice": sum(count > 1 for count in done.values()),
+        "twice": sum(times > 1 for times in done.values()),
+        "calls": len(asked),
+        "unanswered": unanswered,
+        "differing": differing,
         "drained": int(drained),
     }
 

@@ -26,7 +26,8 @@ Of poison: each message whose handler ends the process is a dead letter after fi
 handled.
 
 Of work: each job for which `put` returned is done, and the queue drains. A job that a worker had when it was killed may
-be done twice. Of banks: each transfer that was committed has its effect once, one that was rolled back has none, and
+be done twice. Each call that the producer began with a message key, in whatever life, has one answer, whenever it asks.
+Of banks: each transfer that was committed has its effect once, one that was rolled back has none, and
 the accounts have together what they began with. Of the others: nothing is lost where acks exist, nothing of Rust's
 comes twice, no program dies by itself but Go, and each recording can be read in the layout that it names. After a
 Ctrl-C messages arrive, requests are answered, jobs are done, elements come, and what was being opened or closed can be
@@ -84,7 +85,8 @@ KINDS = {
         1_000,
         0,
         "work | {workers} workers and {producers} producers killed | {jobs} jobs, {lost} lost, {unexpected} "
-        "unexpected, {twice} done twice, {failed} rounds bad",
+        "unexpected, {twice} done twice | {calls} calls, {unanswered} without an answer, {differing} with two | "
+        "{failed} rounds bad",
     ),
     "banks": Kind(
         "tests.bank_kills",

@@ -240,8 +240,8 @@ ROWS = (
     ),
     Row(
         "work",
-        "Work queues: workers and their producer killed again and again",
-        "1,000 kills, 0 jobs lost, the queue drains",
+        "Work queues and calls: workers and their producer killed again and again",
+        "1,000 kills, 0 jobs lost, the queue drains, each call has one answer",
         ("python -m scripts.prove.kills work 1000",),
     ),
     Row(

@@ -271,6 +271,24 @@ def test_an_answer_that_comes_before_anybody_asks_again_is_kept() -> None:
     assert ended(again.ask("k")[1]) == (None, [b"3"])
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_call_that_begins_while_its_answer_is_on_the_way_to_the_disk(is_running: bool) -> None:
+    play = Play()
+    wire = play.peer(LOW, *WORKS)
+    asked = play.asked("k")
+    play.calls.cancel_request(asked, play.now)
+    play.hold_commits = True
+    if not is_running:
+        play.queues.put_many("jobs", [("", b"other")], play.now)
+        play.run()
+    wire.send(answer(asked))
+    assert every(play.ask("k")[1], Answered) == []
+    actions = play.finish()
+    while play.held:
+        actions += play.finish()
+    assert ended(actions) == (None, [b"3"])
+
+
 def test_an_answer_is_left_to_its_worker_until_the_kept_ones_are_known() -> None:
     play = Play()
     wire = play.peer(LOW, *WORKS)

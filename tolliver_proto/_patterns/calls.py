@@ -156,9 +156,12 @@ class JobCalls(Pattern):
             self.kept.when_known(partial(self._look, asked))
 
     def _look(self, asked: Asked, error: TolliverError | None) -> None:
-        """Reads the answer that is kept; puts the job if there is none."""
+        """Reads the answer that is kept; puts the job if there is none. One that is on its way to the disk is told from
+        there, or comes again."""
         name, kept = self._name(asked.request_id), self.kept
         if error is None and name in kept:
+            if name not in kept.entries:
+                return
 
             def done(error: TolliverError | None) -> None:
                 has_one = error is None and name in kept.entries
