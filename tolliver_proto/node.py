@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tolliver_proto._patterns.answers import JobAnswers
     from tolliver_proto._patterns.calls import JobCalls
     from tolliver_proto._patterns.envelopes import Request
+    from tolliver_proto._patterns.for_later import ForLater
     from tolliver_proto._patterns.kinds import PATTERNS
     from tolliver_proto._patterns.last_values import LastValues, RetainedValue, ValueList
     from tolliver_proto._patterns.message_keys import MessageKeys
@@ -70,6 +71,7 @@ else:
             "tolliver_proto._patterns.answers": "JobAnswers",
             "tolliver_proto._patterns.calls": "JobCalls",
             "tolliver_proto._patterns.envelopes": "Request",
+            "tolliver_proto._patterns.for_later": "ForLater",
             "tolliver_proto._patterns.kinds": "PATTERNS",
             "tolliver_proto._patterns.last_values": "LastValues, RetainedValue, ValueList",
             "tolliver_proto._patterns.message_keys": "MessageKeys",
@@ -95,6 +97,7 @@ __all__ = [
     "DialFailed",
     "DialFailure",
     "EndCause",
+    "ForLater",
     "GiveUp",
     "HandleAgain",
     "Histogram",

@@ -11,10 +11,11 @@ from ._common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from tolliver_proto._common.errors import DiskFull
-    from tolliver_proto._common.owner_ids import VALUES, is_keeper, is_queue, queue_id
+    from tolliver_proto._common.owner_ids import LATER, VALUES, is_keeper, is_kept, is_queue, queue_id
     from tolliver_proto._node.actions import Find
     from tolliver_proto._node.outboxes.ids import Randomness, begin_elsewhere
     from tolliver_proto._node.store import (
+        DUE,
         KILLED_ITS_PROCESS,
         STORING,
         AddDeadLetter,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         AddPeerSubscription,
         CorruptMessage,
         DeadLetter,
+        Due,
         ForgetPeer,
         ForgetUnsubscribe,
         Found,
@@ -54,13 +56,13 @@ else:
         globals(),
         {
             "tolliver_proto._common.errors": "DiskFull",
-            "tolliver_proto._common.owner_ids": "VALUES, is_keeper, is_queue, queue_id",
+            "tolliver_proto._common.owner_ids": "LATER, VALUES, is_keeper, is_kept, is_queue, queue_id",
             "tolliver_proto._node.actions": "Find",
             "tolliver_proto._node.outboxes.ids": "Randomness, begin_elsewhere",
             "tolliver_proto._node.store": (
-                "AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, DeadLetter, "
-                "ForgetPeer, ForgetUnsubscribe, Found, KILLED_ITS_PROCESS, KeepUnsubscribe, Loaded, LoadedPeer, "
-                "Operation, ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, "
+                "AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, DUE, "
+                "DeadLetter, Due, ForgetPeer, ForgetUnsubscribe, Found, KILLED_ITS_PROCESS, KeepUnsubscribe, Loaded, "
+                "LoadedPeer, Operation, ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, "
                 "RemoveMessages, RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, "
                 "Row, STORING, Store, StoreMessages, StoredMessage, UnparkDeliveries, UnpinPeer, bytes_of"
             ),
@@ -68,7 +70,9 @@ else:
     )
 
 __all__ = [
+    "DUE",
     "KILLED_ITS_PROCESS",
+    "LATER",
     "STORING",
     "VALUES",
     "AddDeadLetter",
@@ -78,6 +82,7 @@ __all__ = [
     "CorruptMessage",
     "DeadLetter",
     "DiskFull",
+    "Due",
     "Find",
     "ForgetPeer",
     "ForgetUnsubscribe",
@@ -106,6 +111,7 @@ __all__ = [
     "begin_elsewhere",
     "bytes_of",
     "is_keeper",
+    "is_kept",
     "is_queue",
     "queue_id",
 ]

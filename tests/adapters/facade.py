@@ -255,12 +255,12 @@ class Opened:
 
 
 class Facade(Opened):
-    """An instance in its world. A call with a codec is the channel's own."""
+    """An instance in its world. A call with a codec, or `keep`, is the channel's own."""
 
     options: InstanceOptions
 
     def start(self, name: str, /, *args: Any, **options: Any) -> Handle:
-        codecs = {one: options.pop(one) for one in ("codec", "reply_codec") if one in options}
+        codecs = {one: options.pop(one) for one in ("codec", "reply_codec", "keep") if one in options}
         if not codecs:
             return super().start(name, *args, **options)
         if name == "send_many":

@@ -66,6 +66,7 @@ class Play(KernelPlay):
 
     def _look(self) -> None:
         look = self.looks.pop(0)
+        self.store.now = self.begun + self.now
         if isinstance(look, Find):
             found = look.ask(self.store) if self.look_error is None else []
             self.node.found(look.search_id, found, self.look_error, now=self.now)

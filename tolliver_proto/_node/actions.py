@@ -169,16 +169,18 @@ class Receipt:
     """Outcome of a send, final when Stored names it (T-53, T-62).
 
     `recipients` is the number of peers that get something, `counts` has the recipients of each message of a
-    `send_many`, and `deliveries` is the sum of those. `first_seq` and `last_seq` are the node's own order.
+    `send_many`, and `deliveries` is the sum of those. `first_seq` and `last_seq` are the node's own order. `later` is
+    the number of messages whose time has not come: they count as messages without recipients until then (P-93).
     """
 
-    __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "recipients", "unacked")
+    __slots__ = ("__weakref__", "_given_up", "counts", "first_seq", "last_seq", "later", "recipients", "unacked")
 
     def __init__(self, first_seq: int, last_seq: int, counts: list[int]) -> None:
         self.first_seq: int = first_seq
         self.last_seq: int = last_seq
         self.counts: list[int] = counts
         self.recipients: int = 0
+        self.later: int = 0
         self.unacked: int = 0  # messages still owed to a peer
         self._given_up: dict[tuple[UUID | None, UndeliveredReason], int] | None = None
 
@@ -235,6 +237,9 @@ class Rider(Receipt):
     keeps: bool = False
     """True if a message with recipients is also kept for connecting peers, and one without is told, as for any send
     (T-53, T-62)."""
+
+    passes: bool = False
+    """True if the messages may exceed the quotas of their recipients, as they are on disk already (P-94)."""
 
     def check(self, may_wait: bool) -> bool:
         """Called when the messages are about to enter the commit. Returns False if the pattern takes the send over:
@@ -392,7 +397,7 @@ class Find:
     """List deliveries without their bodies (see `Store.find`); answer `found(search_id, rows)`, or `found(search_id,
     [], error)`. In order with fetches and commits.
 
-    With `expiring` the search is `Store.expiring(max_count)` instead.
+    With `expiring` the search is `Store.expiring(max_count)` instead or, of the peer `LATER`, `Store.later(max_count)`.
     """
 
     search_id: int
@@ -405,7 +410,7 @@ class Find:
     def ask(self, store: Store) -> list[Found]:
         """Has the store carry out this search; returns the rows. Raises StoreError."""
         if self.expiring:
-            return store.expiring(self.max_count)
+            return store.expiring(self.max_count) if self.peer is None else store.later(self.max_count)
         return store.find(self.peer, self.after_seq, self.max_count, self.min_age)
 
 

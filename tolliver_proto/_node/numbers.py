@@ -181,6 +181,10 @@ class NodeStats(Snapshot):
     retained_bytes: int = gauge()
     message_keys: int = gauge()
     message_key_bytes: int = gauge()
+    later: int = gauge()
+    later_bytes: int = gauge()
+    kept: int = gauge()
+    kept_bytes: int = gauge()
     requests_outstanding: int = gauge()
 
     @classmethod

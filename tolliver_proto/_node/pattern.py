@@ -15,7 +15,7 @@ from .._common.errors import LocalProtocolError, TolliverError, UndeliveredReaso
 from .._wire.events import Message, Subscription
 from .actions import Delivery, GoOn, Handler, Receipt
 from .inboxes.inbox import Fate
-from .link import Link, Peer
+from .link import Link, Peer, Recipients
 from .store import AddDeliveries, Found, RemoveDeliveries, Row, StoredMessage
 
 Judgement = tuple[Handler, ...] | Fate
@@ -92,6 +92,11 @@ class Pattern:
     def owns(self, channel: str) -> bool:
         """Returns True if messages on this channel must not be dropped to make room at a peer's quota."""
         return False
+
+    def keeps(self, channel: str) -> Recipients | None:
+        """Called for a message that nobody would get. Returns the owner, which is no peer, that keeps the messages of
+        this channel; None for none."""
+        return None
 
     def holds(self, entry: Subscription) -> bool | None:
         """Called when a peer's new list lacks the subscription `entry`. Decides whether the node goes on to keep
@@ -189,6 +194,7 @@ class Hooks:
     unsent: tuple[Pattern, ...]
     refuses: tuple[Pattern, ...]
     owns: tuple[Pattern, ...]
+    keeps: tuple[Pattern, ...]
     holds: tuple[Pattern, ...]
     own_changed: tuple[Pattern, ...]
     left: tuple[Pattern, ...]

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from .._common.errors import UndeliveredReason
+from .._common.owner_ids import LATER
 from .._common.timers import Timers
 from .._wire.events import Message, Subscription
 from .._wire.limits import Limits
@@ -24,7 +25,7 @@ from .parts import Parts
 from .pattern import Pattern
 from .policy import Policy
 from .sizes import Item
-from .store import AddDeliveries, Found, LoadedPeer, Operation, RemoveDeliveries, Row, StoredMessage
+from .store import AddDeliveries, Due, Found, LoadedPeer, Operation, RemoveDeliveries, Row, StoredMessage
 
 
 class Services:
@@ -67,6 +68,8 @@ class Services:
         self.move: Callable[[Peer, Peer, Sequence[StoredMessage | Found], Moved], None] = parts.ledger.move
         self.send: Callable[..., Receipt] = parts.sender.send_many
         self.follow: Callable[[Receipt], None] = parts.ledger.follow
+        self.replace: Callable[[int, int | None, int], None] = parts.ledger.replace
+        self.match: Callable[[str, str], Recipients] = parts.routing.routes.match
         self.give_up: Callable[[UndeliveredReason, Peer, Iterable[Found]], None] = parts.ledger.remove
         self.withdraw: Callable[[Peer, Mapping[int, int], int], None] = parts.ledger.withdraw
         self.read_for: Callable[[Peer], Window] = parts.transmission.read_for
@@ -146,9 +149,10 @@ class Services:
         items: Sequence[Item],
         sizes: Sequence[int],
         receipt: Receipt | None,
+        due: Due | None = None,
     ) -> Sequence[StoredMessage]:
         """Stores messages with the next commit: each of the `shares`, (owners, number), takes the next `number` of
-        `items`. The receipt covers all.
+        `items`. The receipt covers all. With `due`, the owner is `LATER`.
         """
         parts = self._parts
         first = parts.ledger.next_seq
@@ -161,7 +165,7 @@ class Services:
         ]
         at = 0
         for recipients, number in shares:
-            parts.ledger.take_in(rows[at : at + number], recipients, False)
+            parts.ledger.take_in(rows[at : at + number], recipients, False, None, due)
             for peer in recipients.peers:
                 peer.outbox.add(number, sum(sizes[at : at + number]))
             at += number
@@ -178,6 +182,28 @@ class Services:
     ) -> None:
         """Searches the owner's messages that were stored `min_age` seconds ago or before, by the store's clock."""
         self._parts.commits.searches.begin(peer, take, done, min_age)
+
+    def search_later(self, take: Callable[[Sequence[Found]], bool | None], done: GoOn) -> None:
+        """Searches the message of the owner `LATER` that is due first: `take` gets that."""
+        self._parts.commits.searches.begin(LATER, take, done, 0.0, 1, expiring=True)
+
+    @property
+    def next_seq(self) -> int:
+        """Seq of the next message that is stored."""
+        return self._parts.ledger.next_seq
+
+    @property
+    def sends_wait(self) -> bool:
+        """True if a send would wait inside now."""
+        sender = self._parts.sender
+        return bool(sender.blocked) or sender.must_wait()
+
+    def hold_sends(self) -> None:
+        """Has all sends wait inside until `let_sends_go` was called as often."""
+        self._parts.sender.hold_up()
+
+    def let_sends_go(self) -> None:
+        self._parts.sender.let_go()
 
     def is_owed(self, seq: int) -> bool:
         """True if the stored message `seq` has an owner, or is kept for a connecting peer."""

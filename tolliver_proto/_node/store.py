@@ -52,6 +52,19 @@ class CorruptMessage:
 Row = StoredMessage | CorruptMessage
 
 
+DUE = -1
+"""`after_seq` of a fetch of what is due."""
+
+
+@record
+class Due:
+    """Time at which messages of the owner `LATER` are due: `after` seconds from their commit by the store's clock or,
+    if it is not None, `not_before`, in seconds since 1970, by the wall clock."""
+
+    after: float = 0.0
+    not_before: float | None = None
+
+
 @record
 class StoreMessages:
     """New messages; `recipients[i]` are the peers that get `messages[i]`.
@@ -59,12 +72,14 @@ class StoreMessages:
     A message without recipients is held for peers that are connecting (T-62), and so are those whose seqs `held` names,
     with or without recipients. RemoveMessages ends that; a store that is opened again drops held messages owed to no
     peer. All of them expire `expire_after` seconds after the commit, by the store's own clock, if that is given (P-27).
+    With `due` their owner is `LATER`, and they are due then (P-90).
     """
 
     messages: Sequence[StoredMessage]
     recipients: Sequence[Sequence[UUID]]
     held: Sequence[int] = ()
     expire_after: float | None = None
+    due: Due | None = None
 
 
 @record
@@ -240,7 +255,8 @@ class RememberHandled:
 @record
 class Found:
     """A delivery as `Store.find` lists it, without its body. `age` is in seconds of wall-clock time. The names are
-    empty if they cannot be read. `expires_in` are the seconds until expiry, in a list of `Store.expiring`."""
+    empty if they cannot be read. `expires_in` are the seconds until expiry, in a list of `Store.expiring`, or until the
+    message is due, in one of `Store.later`."""
 
     peer: UUID
     seq: int
@@ -366,7 +382,8 @@ class Store(Protocol):
         """The peer's unparked deliveries above `after_seq`, in order: at most `max_count`, with bodies of at most
         `max_bytes` in all, and at least one if any.
 
-        Deliveries that match held subscriptions (T-61) and no other are left out.
+        Deliveries that match held subscriptions (T-61) and no other are left out. Of the owner `LATER`, with an
+        `after_seq` of `DUE`, those that are due, in the order of their times.
         """
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
@@ -380,6 +397,11 @@ class Store(Protocol):
 
         While messages have an age, the node calls this at least once a minute with a `max_count` of 0: a good store
         then checks its clocks, and notices one that was set (D-10).
+        """
+
+    def later(self, max_count: int) -> list[Found]:
+        """The deliveries of the owner `LATER`, at most `max_count`, those that are due first in front. Checks the
+        clocks, as `expiring` does. Called only if messages were stored with a `due`.
         """
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:

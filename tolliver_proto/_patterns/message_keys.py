@@ -39,6 +39,7 @@ from .._node.pattern import Pattern
 from .._node.services import Services
 from .._node.sizes import Item
 from .._node.store import AddDeliveries, Found, RemoveDeliveries
+from .for_later import ForLater, due_of
 from .queues import Queues
 
 Name = tuple[str, str]
@@ -112,7 +113,7 @@ class KeyedSend(Rider):
         return self._keys.admits(self, may_wait)
 
     def ride(self) -> None:
-        if self.recipients:
+        if self.recipients or self.later:
             self._keys.take((self.name,), self)
 
     @property
@@ -158,6 +159,8 @@ class MessageKeys(Pattern):
         services.on_timer("keys", self._on_timeout)
         if self._unread:
             services.timers.set("keys", services.now)  # not now: an opening performs commits alone
+        if node.used(ForLater) is not None:
+            self._for_later()
 
     @staticmethod
     def is_stored(services: Services) -> bool:
@@ -180,6 +183,8 @@ class MessageKeys(Pattern):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: float | None = None,
     ) -> Receipt:
         """Stores a message, unless the channel has had one with this key: then `Stored` names a receipt that `repeats`,
         and has the state of that message.
@@ -191,14 +196,11 @@ class MessageKeys(Pattern):
         size = self._kernel.size(channel, key, body)
         terms_of(require_recipients, to, expire_after)
         send = self._begin(channel, message_key, size, now)
-        send.again = partial(
-            self._kernel.send,
-            [(channel, key, body)],
-            require_recipients=require_recipients,
-            to=to,
-            expire_after=expire_after,
-            receipt=send,
-        )
+        store = partial(self._kernel.send, require_recipients=require_recipients)
+        if after is not None or not_before is not None:
+            due_of(after, not_before)
+            store = partial(self._for_later().send_later, after=after, not_before=not_before)
+        send.again = partial(store, [(channel, key, body)], to=to, expire_after=expire_after, receipt=send)
         return self._do(send)
 
     def send_many(self, items: Sequence[Item], message_keys: Sequence[str], now: float | None = None) -> Receipt | None:
@@ -216,11 +218,25 @@ class MessageKeys(Pattern):
         sends = KeyedSends(self, names)
         return sends if self._kernel.send_at_once(sends, items) else None
 
-    def put(self, channel: str, key: str, body: bytes, message_key: str, now: float | None = None) -> Receipt:
+    def put(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        message_key: str,
+        now: float | None = None,
+        *,
+        after: float | None = None,
+        not_before: float | None = None,
+    ) -> Receipt:
         """Stores a job, unless the queue has had one with this key, like `send`. Raises as `Queues.put_many` does."""
         size = self._kernel.size_for(channel, key, body)
         send = self._begin(channel, message_key, size, now)
-        send.again = partial(self._node.use(Queues).put_many, channel, [(key, body)], receipt=send)
+        store: Callable[..., Receipt] = self._node.use(Queues).put_many
+        if after is not None or not_before is not None:
+            due_of(after, not_before)
+            store = partial(self._for_later().put_later, after=after, not_before=not_before)
+        send.again = partial(store, channel, [(key, body)], receipt=send)
         return self._do(send)
 
     def when_known(self, go_on: GoOn) -> None:
@@ -322,13 +338,16 @@ class MessageKeys(Pattern):
     def take(self, names: Sequence[Name], receipt: Receipt) -> None:
         """Takes the keys of messages that have entered the commit, all of them those of the receipt."""
         reason = next((one.reason for one in receipt.undelivered), None)  # skipped for a peer at its quota
-        if not self._gathering:
-            self._kernel.after_commit(partial(self._ended, self._gathering))
-            self._kernel.at_commit(self._store, True)
+        self._begin_gathering()
         for name, seq, recipients in zip(names, count(receipt.first_seq), receipt.counts, strict=False):
             note = Note(name, seq, recipients, reason)
             self._gathering.append(note)
             self._enter(note)
+
+    def _begin_gathering(self) -> None:
+        if not self._gathering:
+            self._kernel.after_commit(partial(self._ended, self._gathering))
+            self._kernel.at_commit(self._store, True)
 
     def _enter(self, note: Note) -> None:
         if not self._notes:
@@ -366,7 +385,34 @@ class MessageKeys(Pattern):
             for send in followers:
                 self._answer(send, note)
 
-    # Messages that are given up.
+    # Messages that are sent later, and messages that are given up.
+
+    def _for_later(self) -> ForLater:
+        """The pattern of messages for later, which tells from now on when the time of one has come."""
+        known = self._node.use(ForLater)
+        known.replace_key, known.is_reading_keys = self._replace, lambda: bool(self._unread)
+        return known
+
+    def _replace(self, seq: int, new_seq: int | None, recipients: int) -> None:
+        """Has the key of the message `seq`, whose time has come, stand for the message `new_seq`, which the same commit
+        stores in its place; without one the key is free.
+        """
+        note = self._by_seq.get(seq)
+        if note is None:
+            return
+        self._leave(note)
+        self._withdraw(KEEPERS[note.reason], {note.row: note.wire_id}, note.size)
+        if new_seq is not None:
+            self._begin_gathering()
+            new = Note(note.name, new_seq, recipients, None)
+            self._gathering.append(new)
+            self._enter(new)
+        self._kernel.after_commit(partial(self._replaced, note))
+
+    def _replaced(self, note: Note, error: TolliverError | None) -> None:
+        if error is not None:
+            self._enter(note)
+            self._by_seq[note.seq] = note
 
     def given_up(self, reason: UndeliveredReason, seqs: Collection[int]) -> Iterable[RemoveDeliveries | AddDeliveries]:
         if self._unread:
@@ -521,7 +567,7 @@ def _repeat(send: KeyedSend, note: Note) -> None:
     """Makes the receipt of this send that of the note's message."""
     send.is_repeated = True
     send.first_seq = send.last_seq = note.seq
-    send.recipients, send.counts = note.recipients, [note.recipients]
+    send.recipients, send.counts, send.later = note.recipients, [note.recipients], int(not note.recipients)
     if note.reason is not None:
         send.give_up(None, note.reason, 1)
 

@@ -51,7 +51,10 @@ class Queues(Pattern):
         self._node, self._kernel = node, services
         self._limits, self._timers = services.limits, services.timers
         self._queued: dict[str, Peer] = {  # owners of the jobs that no worker has, by channel
-            one.channel: peer for peer in services.peers.values() if peer.is_owner for one in peer.lists.subscriptions
+            one.channel: peer
+            for peer in services.peers.values()
+            if is_queue(peer.uuid)
+            for one in peer.lists.subscriptions
         }
         self._queues: dict[str, WorkQueue] = {}  # declared queues
         self._unassigned: dict[str, None] = {}  # queues whose jobs are to be assigned, in a turn
@@ -138,6 +141,23 @@ class Queues(Pattern):
         else:
             self._store_jobs(queue, jobs, receipt)
         return receipt
+
+    def check_declared(self, channel: str) -> None:
+        """Raises LocalProtocolError if this run has not declared the queue."""
+        self._declared_queue(channel)
+
+    def put_due(self, channel: str, items: Sequence[tuple[str, bytes]], receipt: Receipt) -> None:
+        """Stores jobs of this queue whose time has come, though this run may not have declared the queue, and though it
+        may be full: they are on disk already (P-94)."""
+        jobs = [(channel, key, body) for key, body in items]
+        sizes = [self._kernel.size_for(*job) for job in jobs]
+        owner, queue = self._kernel.owner(queue_id(channel)), self._queues.get(channel)
+        receipt.counts += [1] * len(jobs)
+        receipt.recipients = 1
+        self._kernel.store_for([(owner.alone, len(jobs))], jobs, sizes, receipt)
+        if queue is not None:
+            self._look_at_filling_queue(queue)
+            self._look_at(queue)
 
     def pending_jobs(self, channel: str, count: int = 1000, now: float | None = None) -> JobList:
         """Lists the first `count` jobs that are not done, in order. Returns a token, whose `jobs` are set once Stored

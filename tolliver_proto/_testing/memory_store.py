@@ -16,9 +16,10 @@ from uuid import UUID
 
 from .._common.errors import DiskFull, StoreError
 from .._common.intervals import spans_of
-from .._common.owner_ids import is_keeper
+from .._common.owner_ids import LATER, is_keeper
 from .._node.message_set import Handled
 from .._node.store import (
+    DUE,
     STORING,
     AddDeadLetter,
     AddDeliveries,
@@ -26,6 +27,7 @@ from .._node.store import (
     AddPeerSubscription,
     CorruptMessage,
     DeadLetter,
+    Due,
     ForgetPeer,
     ForgetUnsubscribe,
     Found,
@@ -120,7 +122,10 @@ class MemoryStore:
         """Age of all rows in seconds, for `find` and `load`."""
         self.now: float = 0.0
         """The store's clock in seconds, for expiry; the driver of the store sets it."""
+        self.wall: float = 0.0
+        """Seconds by which the wall clock is ahead of `now`, for `Due.not_before`."""
         self._due: dict[int, float] = {}
+        self._later: dict[int, Due] = {}  # `after` counts from second 0 of `now` here
         self._next_seq = 1
         self._id_spans: list[IdSpan] = []
         self._apply: dict[type, Callable[[Any], None]] = {
@@ -193,7 +198,10 @@ class MemoryStore:
         rows: list[Row] = []
         known = self._peers.get(peer, _Peer())
         room = max_bytes
-        for seq in known.seqs[bisect_right(known.seqs, after_seq) :]:
+        seqs = known.seqs[bisect_right(known.seqs, after_seq) :]
+        if peer == LATER and after_seq == DUE:
+            seqs = [one.seq for one in self.later(len(known.seqs)) if one.expires_in <= 0]
+        for seq in seqs:
             message = self._messages[seq]
             if seq in known.parked or known.holds(message):
                 continue
@@ -232,6 +240,19 @@ class MemoryStore:
             for one, parked in ((self._messages[seq], seq in self._peers[uuid].parked),)
         ]
 
+    def later(self, max_count: int) -> list[Found]:
+        """Returns the deliveries that wait for their time, at most `max_count`, the soonest first."""
+        rows = sorted((self._due_in(seq), seq) for seq in self._peers.get(LATER, _Peer()).seqs)
+        return [
+            Found(LATER, seq, one.wire_id, one.size, False, self.age, one.channel, one.key, seconds)
+            for seconds, seq in rows[:max_count]
+            for one in (self._messages[seq],)
+        ]
+
+    def _due_in(self, seq: int) -> float:
+        due = self._later[seq]
+        return due.after - self.now if due.not_before is None else due.not_before - self.now - self.wall
+
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
         """Returns the dead letters with a number above `after_number`, at most `max_count`, in order."""
         return [letter for number, letter in self._letters.items() if number > after_number][:max_count]
@@ -266,7 +287,9 @@ class MemoryStore:
         copy._last_handled = self._last_handled
         copy.age = self.age
         copy.now = self.now
+        copy.wall = self.wall
         copy._due = dict(self._due)
+        copy._later = dict(self._later)
         copy._next_seq = self._next_seq
         copy._id_spans = list(self._id_spans)
         return copy
@@ -337,6 +360,8 @@ class MemoryStore:
                 self._held.add(message.seq)
             if operation.expire_after is not None:
                 self._due[message.seq] = self.now + operation.expire_after
+            if operation.due is not None:
+                self._later[message.seq] = replace(operation.due, after=self.now + operation.due.after)
         self._held.update(operation.held)
 
     def _add_deliveries(self, operation: AddDeliveries) -> None:
@@ -357,6 +382,7 @@ class MemoryStore:
         self._corrupt.discard(seq)
         self._held.discard(seq)
         self._due.pop(seq, None)
+        self._later.pop(seq, None)
 
     def _park(self, operation: ParkDelivery) -> None:
         peer = self._peer(operation.peer)

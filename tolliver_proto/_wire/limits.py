@@ -135,6 +135,7 @@ class Limits:
         "of answers to calls with message keys that are kept, with their names",
         default=64 * _MIB,
     )
+    max_later: int = option("N", "messages and jobs whose time has not come", default=1_000_000)
     control_per_second: int = option("N", "control messages of a peer; what is above waits", default=100)
 
     # Sending again.

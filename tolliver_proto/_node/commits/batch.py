@@ -25,6 +25,7 @@ from ..message_set import Handled
 from ..store import (
     STORING,
     AddDeliveries,
+    Due,
     ForgetPeer,
     Operation,
     ParkDelivery,
@@ -144,11 +145,16 @@ class Batch:
         return bool(self.put_away or self.gone or self.lists or self.linked or self.handled or self.stale)
 
     def store(
-        self, messages: Sequence[StoredMessage], recipients: Recipients, held: bool, expire_after: float | None
+        self,
+        messages: Sequence[StoredMessage],
+        recipients: Recipients,
+        held: bool,
+        expire_after: float | None,
+        due: Due | None,
     ) -> None:
         last = self.stored[-1] if self.stored else None
-        if last is None or last.expire_after is not expire_after:
-            last = StoreMessages([], [], [], expire_after)
+        if last is None or last.expire_after is not expire_after or last.due is not due:
+            last = StoreMessages([], [], [], expire_after, due)
             self.stored.append(last)
         last.messages.extend(messages)  # type: ignore[attr-defined]  # ours until the commit begins
         last.recipients.extend([recipients.ids] * len(messages))  # type: ignore[attr-defined]

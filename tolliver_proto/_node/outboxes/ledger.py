@@ -30,6 +30,7 @@ from ..context import Context
 from ..link import Peer, Recipients
 from ..store import (
     AddDeliveries,
+    Due,
     Found,
     Loaded,
     ParkDelivery,
@@ -55,7 +56,8 @@ class HeldReceipts:
         """Messages from `kept_from()` on may still get another owner (T-62): their receipts stay, even if all owners
         have acknowledged."""
         self._kept_from = kept_from
-        self._firsts: list[int] = []
+        self._firsts: list[int] = []  # seqs, ascending
+        self._lasts: list[int] = []
         self._receipts: list[ref[Receipt]] = []
         self._most = _GONE
 
@@ -69,23 +71,29 @@ class HeldReceipts:
 
     def add(self, receipt: Receipt) -> None:
         self._firsts.append(receipt.first_seq)
+        self._lasts.append(receipt.last_seq)
         self._receipts.append(ref(receipt))
         if len(self._firsts) > self._most:
             self._drop_gone()
 
-    def add_again(self, receipt: Receipt) -> None:
-        """Adds a receipt of one message, which another receipt may have, too."""
-        at = bisect_right(self._firsts, receipt.first_seq)
-        self._firsts.insert(at, receipt.first_seq)
+    def add_for(self, seq: int, receipt: Receipt) -> None:
+        """Has the receipt cover the message `seq`, which another receipt may cover, too."""
+        at = bisect_right(self._firsts, seq)
+        self._firsts.insert(at, seq)
+        self._lasts.insert(at, seq)
         self._receipts.insert(at, ref(receipt))
 
     def _drop_gone(self) -> None:
         """Removes dropped and settled receipts; runs at doubling sizes, so that each receipt costs a step or two."""
         kept_from = self._kept_from()
-        receipts = [one for found in self._receipts if (one := found()) is not None]
-        held = [one for one in receipts if one.unacked or one.last_seq >= kept_from]
-        self._firsts = [one.first_seq for one in held]
-        self._receipts = [*map(ref, held)]
+        held = [
+            at
+            for at, found in enumerate(self._receipts)
+            if (one := found()) is not None and (one.unacked or self._lasts[at] >= kept_from)
+        ]
+        self._firsts = [self._firsts[at] for at in held]
+        self._lasts = [self._lasts[at] for at in held]
+        self._receipts = [self._receipts[at] for at in held]
         self._most = 2 * len(held) + _GONE
 
     def within(self, first: int, last: int) -> Iterator[tuple[Receipt, int]]:
@@ -96,7 +104,7 @@ class HeldReceipts:
                 return
             receipt = self._receipts[at]()
             if receipt is not None:
-                count = min(last, receipt.last_seq) + 1 - max(first, receipt.first_seq)
+                count = min(last, self._lasts[at]) + 1 - max(first, firsts[at])
                 if count > 0:
                     yield receipt, count
 
@@ -362,11 +370,12 @@ class Ledger:
         recipients: Recipients,
         is_kept: bool,
         expire_after: float | None = None,
+        due: Due | None = None,
     ) -> None:
         """Adds new messages to the next commit, with an owner for each recipient, and one for the windows if `is_kept`.
-        They expire after `expire_after` seconds, with None never.
+        They expire after `expire_after` seconds, with None never; with `due` they wait for that time.
         """
-        self._commits.batch.store(messages, recipients, is_kept, expire_after)
+        self._commits.batch.store(messages, recipients, is_kept, expire_after, due)
         self.refcounts.add(self.next_seq, len(recipients.peers) + is_kept, len(messages))
         self.next_seq += len(messages)
 
@@ -381,7 +390,23 @@ class Ledger:
         """Has the receipt count the acks of a message, its `first_seq`, that another send has stored."""
         receipt.unacked = int(self.refcounts.count_of(receipt.first_seq) > 0)
         if receipt.unacked:
-            self.receipts.add_again(receipt)
+            self.receipts.add_for(receipt.first_seq, receipt)
+
+    def replace(self, seq: int, new_seq: int | None, recipients: int) -> None:
+        """Has the receipts of the message `seq`, whose time has come, count the acks of the message `new_seq`, which is
+        stored in its place; None if nobody gets that (T-53)."""
+        for receipt, _ in [*self.receipts.within(seq, seq)]:
+            receipt.later -= 1
+            receipt.recipients = max(receipt.recipients, recipients)
+            receipt.counts[min(seq - receipt.first_seq, len(receipt.counts) - 1)] = recipients
+            if new_seq is not None:
+                self.receipts.add_for(new_seq, receipt)
+                continue
+            receipt.unacked -= 1
+            receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)
+            if receipt in self._watched and not receipt.unacked:
+                self._watched.remove(receipt)
+                self._actions.append(Acked([receipt], receipt.failure))
 
     def link_kept(self, peer: Peer, claimed: list[Kept]) -> None:
         """Gives kept messages to the peer with the next commit (T-62)."""

@@ -74,6 +74,8 @@ class Quota:
             if max(self.excess(peer.outbox, share)) <= 0:
                 continue
             policy = QuotaPolicy.SKIP if peer.lists.held else self._policy.quota_of(peer.uuid)  # T-61
+            if peer.is_owner:
+                raise self.kept_refusal(peer, share)
             if policy is QuotaPolicy.RAISE:
                 raise self.refusal(peer, share)
             if policy is QuotaPolicy.DROP_OLDEST and (share[0] > self._messages or share[1] > self._bytes):
@@ -102,6 +104,15 @@ class Quota:
             f"peer {peer.uuid} has {peer.outbox.pending} messages ({peer.outbox.pending_bytes} bytes) waiting, "
             f"and {share[0]} more would pass the quota (D-10): nothing was stored. Wait until it has caught up, "
             "forget the peer, or choose another quota_policy for it"
+        )
+
+    def kept_refusal(self, owner: Peer, share: Share) -> OutboxFull:
+        self.refused(owner.outbox)
+        channel = next(iter(owner.lists.subscriptions)).channel
+        return OutboxFull(
+            f"the channel {channel!r:.100} keeps {owner.outbox.pending} messages ({owner.outbox.pending_bytes} bytes) "
+            f"for its first subscriber, and {share[0]} more would pass the quota (D-10): nothing was stored. Connect a "
+            "subscriber, or raise Limits.outbox_messages or outbox_bytes"
         )
 
     def left_out(self, routed: Sequence[Recipients], sizes: Sequence[int], full: Iterable[Peer]) -> list[set[Peer]]:

@@ -108,6 +108,7 @@ class Sender:
         self._room = room
         self._expiry = expiry
         self.blocked: deque[tuple[list[Item], Receipt, Terms]] = deque()
+        self.held_up: int = 0  # reasons of patterns for which sends wait (P-96)
 
     def send(
         self,
@@ -126,6 +127,7 @@ class Sender:
         if (
             self._ledger.keeping
             or self.blocked
+            or self.held_up
             or self._commits.apart
             or self._context.closing
             or has_terms
@@ -141,6 +143,8 @@ class Sender:
         count = len(recipients.peers)
         receipt = Receipt(self._ledger.next_seq, self._ledger.next_seq - 1, [count])
         receipt.recipients = count
+        if not count and self._hooks.keeps:
+            return self.send_many(((channel, key, body),))
         if not count:
             self._tell_nobody(receipt, [channel])
             self._actions.append(Stored([receipt]))
@@ -290,12 +294,15 @@ class Sender:
             self._routing.routes.match_all(items) if terms.to is None else self._routing.narrow_all(items, terms.to)
         )
         rider = receipt if isinstance(receipt, Rider) else None
+        subscribed = routed
+        if self._hooks.keeps and terms.to is None and (rider is None or rider.keeps):
+            routed = self._with_keepers(items, routed)
         if rider is not None and not rider.check(self._may_wait(routed, terms)):
             return True
-        _check_recipients(items, routed, terms.required)
+        _check_recipients(items, subscribed, terms.required)
         matched, shares = routed, shares_of(routed, sizes)
         room = None
-        if self._is_tight(shares):
+        if not (rider is not None and rider.passes) and self._is_tight(shares):
             room = self._room.find_room(routed, sizes, shares, partial(self._on_room, receipt))
             if room is None:
                 return False
@@ -320,8 +327,9 @@ class Sender:
                 StoredMessage(seq, wire_id, *items[at], sizes[at])
                 for at, (seq, wire_id) in zip(run, numbers, strict=False)
             ]
-            self._ledger.take_in(messages, recipients, is_kept, terms.expire_after)
-            if is_kept:
+            is_for_window = is_kept and not _is_kept_by_channel(recipients)
+            self._ledger.take_in(messages, recipients, is_for_window, terms.expire_after)
+            if is_for_window:
                 self._ledger.keeping.add(messages, recipients, terms.to)
         for peer, share in shares.items():
             peer.outbox.add(*share)
@@ -346,6 +354,17 @@ class Sender:
             receipt.last_seq = self._ledger.next_seq - 1
             self._actions.append(Stored([receipt]))
         return True
+
+    def _with_keepers(self, items: Sequence[Item], routed: Sequence[Recipients]) -> Sequence[Recipients]:
+        """Returns the recipients, with the owner of what the channel keeps for a message that nobody gets (P-95)."""
+        keeping: dict[str, Recipients | None] = {}
+        found = []
+        for (channel, _, _), recipients in zip(items, routed, strict=True):
+            if not recipients.peers and channel not in keeping:
+                owners = (pattern.keeps(channel) for pattern in self._hooks.keeps)
+                keeping[channel] = next((one for one in owners if one is not None), None)
+            found.append(recipients if recipients.peers else keeping[channel] or recipients)
+        return found
 
     def _may_wait(self, routed: Sequence[Recipients], terms: Terms) -> bool:
         """True if messages with these recipients have none, and a peer that is connecting may become one (T-62)."""
@@ -402,7 +421,15 @@ class Sender:
         return self._commits.apart or self._keeps_enough()
 
     def _keeps_enough(self) -> bool:
-        return self._ledger.keeping.keeps_enough(self._policy.strict_block)
+        return self.held_up > 0 or self._ledger.keeping.keeps_enough(self._policy.strict_block)
+
+    def hold_up(self) -> None:
+        """Has all sends wait inside until `let_go` was called as often (P-96)."""
+        self.held_up += 1
+
+    def let_go(self) -> None:
+        self.held_up -= 1
+        self.unblock()
 
     def unblock(self) -> None:
         """Stores the blocked sends, in order, unless messages go into commits of their own (disk full)."""
@@ -444,7 +471,7 @@ class Sender:
             self._ledger.refcounts.drop(first, last)
         self._ledger.ids.give_back(spans_of(ids.values()))
         for receipt in batch.tokens:
-            receipt.unacked = 0
+            receipt.unacked = receipt.later = 0
             self._ledger.unwatch(receipt)
         for pattern in self._hooks.left:
             for recipients, messages in batch.runs:
@@ -467,6 +494,10 @@ class Sender:
             self.blocked.clear()
         for pattern in self._hooks.no_room:
             pattern.no_room(error)
+
+
+def _is_kept_by_channel(recipients: Recipients) -> bool:
+    return bool(recipients.peers) and recipients.peers[0].is_owner
 
 
 def _check_recipients(items: Sequence[Item], routed: Sequence[Recipients], required: int) -> None:

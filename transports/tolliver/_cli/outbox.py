@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from tolliver_proto import Commit, Node, Receipt, Stored, StoreError
-from tolliver_proto.store import Find, is_queue
+from tolliver_proto.store import LATER, Find, is_kept, is_queue
 
 from .._options.kinds import seconds
 from .._store.scan import must_be_there, scan
@@ -29,6 +29,8 @@ _WHY = {
     True: "parked: the peer closes whenever it gets it, or the row is damaged (retry, drop)",
 }
 _NOBODYS = "jobs of a work queue that no worker has: the peer is the queue"
+_KEPT = "kept by their channel for its first subscriber: the peer is the channel"
+_LATER = "their time has not come (after, not_before): nobody is owed them yet"
 
 
 def print_outbox(database: Path, as_json: bool) -> None:
@@ -44,11 +46,18 @@ def print_outbox(database: Path, as_json: bool) -> None:
                 "oldest": _when(one.oldest),
                 "newest": _when(one.newest),
                 "parked": one.parked,
-                "why": _NOBODYS if is_queue(one.peer) and not one.parked else _WHY[one.parked],
+                "why": _WHY[one.parked] if one.parked else _owners_why(one.peer) or _WHY[False],
             }
             for one in outbox.waiting()
         ]
     print_rows(rows, as_json, "nothing waits")
+
+
+def _owners_why(owner: UUID) -> str | None:
+    """Why the messages of an owner that is no peer wait; None for a peer."""
+    if owner == LATER:
+        return _LATER
+    return _NOBODYS if is_queue(owner) else _KEPT if is_kept(owner) else None
 
 
 def print_messages(
@@ -104,7 +113,7 @@ def print_peers(database: Path, as_json: bool) -> None:
             "pinned_key": one.pin.hex() if one.pin else None,
         }
         for one in known
-        if not is_queue(one.peer)
+        if not (is_queue(one.peer) or is_kept(one.peer))
     ]
     print_rows(rows, as_json, "no peer is known")
 

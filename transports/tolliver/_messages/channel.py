@@ -25,7 +25,12 @@ class BaseChannel(Generic[T, R]):
     """One channel of an instance with the codecs of its values: its calls that never wait."""
 
     def __init__(
-        self, instance: BaseInstance[Any], name: str, codec: AnyCodec[T] | None, reply_codec: AnyCodec[R] | None
+        self,
+        instance: BaseInstance[Any],
+        name: str,
+        codec: AnyCodec[T] | None,
+        reply_codec: AnyCodec[R] | None,
+        keep: bool,
     ) -> None:
         check_type("name", name, str, "the name of the channel")
         if codec is None and reply_codec is not None:
@@ -35,6 +40,8 @@ class BaseChannel(Generic[T, R]):
         self._codec = cast("AnyCodec[T]", BYTES) if codec is None else codec
         self._reply_codec = cast("AnyCodec[R]", self._codec) if reply_codec is None else reply_codec
         coding_of(self._codec), coding_of(self._reply_codec)  # raises TypeError for an invalid codec
+        if keep:
+            instance._keep(name)
 
     @property
     def name(self) -> str:

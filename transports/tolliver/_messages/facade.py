@@ -52,14 +52,19 @@ class BaseInstance(BaseFacade[C]):
     def relay(self, outbox: Outbox) -> Relay:
         """Send the rows of an outbox, on a thread of its own, until the relay or the instance is closed.
 
-        A row is deleted once its message is stored here for somebody (T-53). A channel whose first row nobody would
-        get is held back until somebody subscribes, with a notice. Relays of several instances may share one table.
+        A row is deleted once its message is stored here for somebody (T-53). A channel that does not keep, and whose
+        first row nobody would get, is held back until somebody subscribes, with a notice. Relays of several instances
+        may share one table.
 
         Raises TypeError, OutOfThreads, and ConnectionClosing if the instance is not open. Errors of the table's
         database are in the relay's `status` and in notices, and it goes on when they are over.
         """
         with self._core.lock:
             return self._core.relay(outbox)
+
+    def _keep(self, channel: str) -> None:
+        with self._core.lock:
+            self._core.keep(channel)
 
     def subscriptions(self) -> list[Subscription]:
         """Our own subscriptions, as (channel, key) pairs, in the order in which the next handshake lists them."""

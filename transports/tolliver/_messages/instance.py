@@ -10,6 +10,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
+from datetime import datetime
 from functools import partial
 from time import monotonic, time
 from typing import TYPE_CHECKING, TypedDict, TypeVar
@@ -28,6 +29,7 @@ from tolliver_proto import (
 )
 from tolliver_proto.errors import NoResponders
 from tolliver_proto.node import (
+    ForLater,
     LastValues,
     MessageKeys,
     NodeStats,
@@ -63,6 +65,7 @@ from .queues import QueueCalls
 from .relaying import Relay
 from .responding import Responding
 from .side_by_side import SideBySide, chosen
+from .times import Times
 from .unconnected import MOST_NAMED, unconnected, words_of
 from .waits import Condition, Connected, Responded, Subscribed
 
@@ -219,8 +222,15 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         to: To,
         expire_after: float | None,
         message_key: str | None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> PendingCall[Receipt]:
         self.check_open()
+        if after is not None or not_before is not None:
+            item = (channel, key, body)
+            return self._send_later(
+                item, require_recipients, to, expire_after, message_key, Times.of(after, not_before)
+            )
         now = monotonic()
         if message_key is None:
             receipt = self.node.send(
@@ -238,6 +248,32 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
                 expire_after=expire_after,
             )
         return self._driver.when_stored(receipt, as_it_is, _SENT_LATE)
+
+    def _send_later(
+        self,
+        item: Item,
+        require_recipients: int,
+        to: To,
+        expire_after: float | None,
+        message_key: str | None,
+        times: Times,
+    ) -> PendingCall[Receipt]:
+        if require_recipients:
+            raise ValueError(
+                f"require_recipients={require_recipients!r:.100} and a later time are given: who gets the message is "
+                "not known before that time. Leave one out"
+            )
+        now, terms = monotonic(), {**times._asdict(), "to": to, "expire_after": expire_after}
+        if message_key is None:
+            receipt = self.node.use(ForLater).send_later([item], now, **terms)
+        else:
+            receipt = self.node.use(MessageKeys).send(*item, message_key, now, **terms)
+        return self._driver.when_stored(receipt, as_it_is, _SENT_LATE)
+
+    def keep(self, channel: str) -> None:
+        self.check_open()
+        self.node.use(ForLater).keep(channel, monotonic())
+        self.run_actions()
 
     def send_many(
         self, items: Iterable[Item], require_recipients: int, to: To, expire_after: float | None
@@ -291,6 +327,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         relay = Relay(self, outbox)
         self._opened.callback(relay.join)
         return relay
+
+    def takes(self, channel: str, key: str) -> bool:
+        keeping = self.node.used(ForLater)
+        is_kept = keeping is not None and keeping.keeps(channel) is not None
+        return is_kept or self.node.subscribed(channel, key) > 0
 
     def give(self, row: Row) -> Receipt:
         return self.node.use(MessageKeys).send(row.channel, row.key, row.body, row.id, monotonic())
@@ -463,6 +504,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def _unacked(self, receipt: Receipt) -> str:
         """TimeoutError text for a call that waits for acknowledgements of this receipt."""
+        if receipt.later:
+            return f"the time of {receipt.later} of {len(receipt.counts)} messages has not come: they are stored"
         kept = "they are stored, and sent again until they are"
         if not receipt.recipients:
             kept = "they had none when they were sent, and are kept for remotes that connect (T-62)"

@@ -7,13 +7,26 @@ when one of these is settled.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from tolliver_proto import Node, Receipt
 from tolliver_proto.errors import BodyNotDecoded, JobFailed
-from tolliver_proto.node import Job, JobCalls, JobList, MessageKeys, Queues, QueueWork, Reply, Retry, check_type, listed
+from tolliver_proto.node import (
+    ForLater,
+    Job,
+    JobCalls,
+    JobList,
+    MessageKeys,
+    Queues,
+    QueueWork,
+    Reply,
+    Retry,
+    check_type,
+    listed,
+)
 
 from .._driver.pending import PendingCall, as_it_is
 from ..codecs._bodies import Opener, encoded_items
@@ -21,6 +34,7 @@ from ..codecs._codec import BYTES, AnyCodec, coding_of
 from .iterators import Messages
 from .mailbox import Mailbox, Policy, Timed
 from .side_by_side import AsyncCore, checked_retry
+from .times import Times
 
 if TYPE_CHECKING:
     from .driver import NodeDriver
@@ -45,15 +59,23 @@ class QueueCalls:
         self._driver.run_actions()
 
     def put_jobs(
-        self, channel: str, items: list[tuple[str, bytes]], message_key: str | None = None
+        self,
+        channel: str,
+        items: list[tuple[str, bytes]],
+        message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> PendingCall[Receipt]:
         """Put jobs; with a `message_key` there is one."""
         self.check_open()
-        if message_key is None:
-            receipt = self.node.use(Queues).put_many(channel, items, monotonic())
-        else:
+        times, now = Times.of(after, not_before), monotonic()
+        if message_key is not None:
             [job] = items
-            receipt = self.node.use(MessageKeys).put(channel, *job, message_key, monotonic())
+            receipt = self.node.use(MessageKeys).put(channel, *job, message_key, now, **times._asdict())
+        elif times != Times():
+            receipt = self.node.use(ForLater).put_later(channel, items, now, **times._asdict())
+        else:
+            receipt = self.node.use(Queues).put_many(channel, items, now)
         return self._driver.when_stored(receipt, as_it_is)
 
     def call_job(

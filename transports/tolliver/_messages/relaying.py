@@ -6,8 +6,9 @@ deleted (a commit in the program's database). `_boxes/outbox_table.py` says why 
 twice; after a kill between two of these commits, what was begun is sent again under its keys (P-60). A key is needed
 until its row is deleted, and is kept beyond that for a table that is put back, while there is room for keys.
 
-A channel is *held back* while its first row cannot be sent: nobody subscribes (T-53), a peer is at its quota, or the
-row breaks a rule of this instance. Its rows wait in the table, those of other channels go on.
+A channel is *held back* while its first row cannot be sent: nobody subscribes (T-53), and the channel does not keep
+(P-95), a peer is at its quota, or the row breaks a rule of this instance. Its rows wait in the table, those of other
+channels go on.
 """
 
 from __future__ import annotations
@@ -73,6 +74,9 @@ class Core(Protocol):
     def run_actions(self) -> None: ...
 
     def notice(self, kind: NoticeKind, detail: str) -> None: ...
+
+    def takes(self, channel: str, key: str) -> bool:
+        """True if a message with these names would be stored for somebody: a subscriber, or a channel that keeps."""
 
     def give(self, row: Row) -> Receipt:
         """Send a row, under its key."""
@@ -297,8 +301,8 @@ class Relay:
         """Channels of which nothing can be sent now, with the reasons."""
         now = monotonic()
         self._resting = {channel: rest for channel, rest in self._resting.items() if rest.until > now}
-        subscribed = self._core.node.subscribed
-        held = self._in_loop(lambda: {channel: _NOBODY for channel, key in heads if not subscribed(channel, key)})
+        takes = self._core.takes
+        held = self._in_loop(lambda: {channel: _NOBODY for channel, key in heads if not takes(channel, key)})
         return {**held, **{channel: rest.reason for channel, rest in self._resting.items()}, **self._left}
 
     # On the loop, under the lock.
@@ -329,7 +333,7 @@ class Relay:
                 return [(rows, receipt)], None
         given = list[_Given]()
         for row in rows:
-            if not self._core.node.subscribed(row.channel, row.key):
+            if not self._core.takes(row.channel, row.key):
                 return given, _NOBODY
             try:
                 receipt = self._core.give(row)

@@ -80,6 +80,7 @@ def _checked(check: Callable[..., int], *row: Any) -> int | None:
 
 _COLUMNS = {
     "expiry": ("first_seq", "due"),
+    "later": ("by_wall", "due", "first_seq"),
     "owed": ("peer", "first_seq", "last_seq", "first_id", "bytes", "owed", "parked"),
     "handled": ("peer", "wire_id", "checksum"),
     "id_span": ("number", "first", "count"),
@@ -91,6 +92,7 @@ _COLUMNS = {
 }
 _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "expiry": "row_check({}, {})",
+    "later": "row_check({}, {}, {})",
     "owed": (
         "CASE WHEN {5} IS NULL AND {6} IS NULL AND {3} IS NOT NULL THEN "
         "({0} * 40503001 + {1} * 1000003 + ({2} - {1}) * 69061 + {4} * 65537"
@@ -126,6 +128,7 @@ SEALED = (
     "id_span",
     "clock",
     "expiry",
+    "later",
     "own_subscription",
     "peer_subscription",
     "held_subscription",
@@ -166,6 +169,7 @@ _THEN = {
     "id_span": "ids that were given then may come again, as after a copy was put back (T-40)",
     "clock": "messages are as old as the wall clock says",
     "expiry": "messages of that batch do not expire when their send said, but as the policy says (P-27)",
+    "later": "messages of that batch go now, though their time may not have come",
     "own_subscription": "subscribe to it again if it is wanted",
     "held_subscription": "messages that were held for it are sent to that peer (T-61)",
     "unsaid": "that peer is not told again that it is wanted no more (T-61)",

@@ -83,6 +83,10 @@ class StoreClock:
         self._last = max(self._last, wall - self.correction)
         return self._last
 
+    def wall(self) -> float:
+        """The wall clock as it is, in seconds since 1970."""
+        return self._wall()
+
     def note(self) -> ClockNote | None:
         """Both clocks now, to be stored for `go_on`; None without a boot id."""
         if self._boot is None:

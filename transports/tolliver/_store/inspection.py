@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from uuid import UUID
 
 from tolliver_proto import NoticeKind, StoreError
-from tolliver_proto.store import VALUES, CorruptMessage, UnparkDeliveries, is_keeper
+from tolliver_proto.store import LATER, VALUES, CorruptMessage, UnparkDeliveries, is_keeper
 
 from .._private import open_private
 from .file import failing, probe
@@ -25,6 +25,7 @@ from .sqlite import SQLiteStore
 _WITH_IT = ("", "-wal", ".mark")
 """Suffixes of the files that make up a database."""
 _FINDINGS = (NoticeKind.STORE_ERROR, NoticeKind.COMMITS_MISSING)  # other notices are about the copy's disk
+_THEN = {VALUES: "retain it again (P-36)", LATER: "it will be given up at its time, send it again"}
 _LAST = 2**63 - 1
 _ROWS, _BYTES = 1024, 16 * 2**20  # of one read
 
@@ -81,7 +82,7 @@ def _unreadable(store: SQLiteStore, peer: UUID) -> Iterator[str]:
     store.commit([UnparkDeliveries(peer, [(0, _LAST)])])
     seq, then = 0, "it will be set aside"
     if is_keeper(peer):
-        then = "retain it again (P-36)" if peer == VALUES else "its message key is free, and may be sent again (P-65)"
+        then = _THEN.get(peer, "its message key is free, and may be sent again (P-65)")
     while rows := store.fetch(peer, seq, _ROWS, _BYTES):
         for row in rows:
             if isinstance(row, CorruptMessage):

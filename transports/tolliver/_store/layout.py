@@ -8,18 +8,15 @@ another application id, so that their layouts 1 to 6 cannot be confused with the
 from __future__ import annotations
 
 import os
-import sqlite3
 
 from tolliver_proto import StoreError
 
-from .migration import STEPS
+from .migration import BY_KEY, LATER, STEPS, STRICT
 
 APPLICATION_ID = 0x746F6C6C  # "toll" in the file's header
 _BEFORE = 0x546F6C6C  # "Toll": by versions before the first release
-LAYOUT = 1
-_STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
-_BY_ROWID = ", ".join(_STRICT)
-_BY_KEY = ", ".join([*_STRICT, "WITHOUT ROWID"])
+LAYOUT = 2
+_BY_ROWID = ", ".join(STRICT)
 # `crc` is a checksum of all other columns, except those of a batch that have their own: see checks.py.
 TABLES = {
     "instance": f"""CREATE TABLE instance(
@@ -36,22 +33,23 @@ TABLES = {
     "owed": f"""CREATE TABLE owed(
         peer INTEGER NOT NULL, first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, first_id INTEGER,
         bytes INTEGER NOT NULL, owed BLOB, parked BLOB, crc INTEGER NOT NULL, PRIMARY KEY(peer, first_seq)
-    ) {_BY_KEY}""",
+    ) {BY_KEY}""",
     "expiry": f"""CREATE TABLE expiry(
         first_seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
+    "later": LATER,
     "peer_subscription": f"""CREATE TABLE peer_subscription(
         peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL,
         PRIMARY KEY(peer, channel, key)
-    ) {_BY_KEY}""",
+    ) {BY_KEY}""",
     "held_subscription": f"""CREATE TABLE held_subscription(
         peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, since INTEGER NOT NULL, crc INTEGER NOT NULL,
         PRIMARY KEY(peer, channel, key)
-    ) {_BY_KEY}""",
+    ) {BY_KEY}""",
     "unsaid": f"""CREATE TABLE unsaid(
         peer INTEGER NOT NULL, channel TEXT NOT NULL, key TEXT NOT NULL, since INTEGER NOT NULL, crc INTEGER NOT NULL,
         PRIMARY KEY(peer, channel, key)
-    ) {_BY_KEY}""",
+    ) {BY_KEY}""",
     "dead_letter": f"""CREATE TABLE dead_letter(
         number INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, wire_id INTEGER NOT NULL,
         attempts INTEGER NOT NULL, failed_at INTEGER NOT NULL, crc INTEGER NOT NULL,
@@ -69,7 +67,7 @@ TABLES = {
     ) {_BY_ROWID}""",
     "own_subscription": f"""CREATE TABLE own_subscription(
         channel TEXT NOT NULL, key TEXT NOT NULL, crc INTEGER NOT NULL, PRIMARY KEY(channel, key)
-    ) {_BY_KEY}""",
+    ) {BY_KEY}""",
 }
 
 

@@ -10,9 +10,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {}
-"""By older layout: the function that changes it into the next one. Empty, as no layout is older before the first
-release."""
+STRICT = ["STRICT"] if sqlite3.sqlite_version_info >= (3, 37) else []
+BY_KEY = ", ".join([*STRICT, "WITHOUT ROWID"])
+LATER = f"""CREATE TABLE later(
+        by_wall INTEGER NOT NULL, due INTEGER NOT NULL, first_seq INTEGER NOT NULL, crc INTEGER NOT NULL,
+        PRIMARY KEY(by_wall, due, first_seq)
+    ) {BY_KEY}"""
+
+
+def _add_later(connection: sqlite3.Connection) -> None:
+    """Layout 2 has the times of messages that are sent later, which layout 1 would not wait for."""
+    connection.execute(LATER)
+
+
+STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_later}
+"""By older layout: the function that changes it into the next one."""
 
 
 def bring_up(connection: sqlite3.Connection) -> None:

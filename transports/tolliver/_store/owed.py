@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from heapq import merge
 from itertools import accumulate, chain, compress, groupby, islice
 from operator import attrgetter
 from struct import error as struct_error
@@ -57,6 +58,14 @@ _OWNERS = """
 _NEXT_BATCH = "SELECT first_seq, last_seq FROM batch WHERE first_seq >= ? ORDER BY first_seq LIMIT 1"
 _EXPIRE = "INSERT OR REPLACE INTO expiry VALUES (:first, :due, row_check(:first, :due))"
 _DUE = "SELECT first_seq, due FROM expiry ORDER BY due, first_seq"
+_LATER = "SELECT first_seq, due FROM later WHERE by_wall = ? ORDER BY due, first_seq"
+_NEW_LATER = "INSERT OR REPLACE INTO later VALUES (:kind, :due, :first, row_check(:kind, :due, :first))"
+_END_LATER = "DELETE FROM later WHERE by_wall = ? AND due = ? AND first_seq = ?"
+_WITHOUT_TIME = """
+    SELECT first_seq FROM owed WHERE peer = ? AND first_seq NOT IN (SELECT first_seq FROM later)"""
+_NO_MESSAGE = "NOT EXISTS (SELECT 1 FROM owed WHERE peer = ? AND owed.first_seq = later.first_seq)"
+_ORPHAN_TIME = f"SELECT 1 FROM later WHERE {_NO_MESSAGE} LIMIT 1"
+_NO_MESSAGES = f"DELETE FROM later WHERE {_NO_MESSAGE}"
 _DUE_SHARES = f"""
     SELECT {_COLUMNS} FROM (SELECT id FROM peer) AS one CROSS JOIN owed ON owed.peer = one.id AND owed.first_seq = ?"""
 _ORPHANS = """
@@ -208,6 +217,7 @@ class Deliveries:
         """First seq of the newest batch, if it holds the number of this commit, which then needs no row of its own
         (D-13)."""
         self._expires = False  # True if a batch may have a time of expiry
+        self._times: dict[int, tuple[int, int]] = {}  # of the batches that were listed last, by first seq
         self._recent: deque[int] = deque(maxlen=_NEW)  # first seqs
         self._holes: dict[int, list[int]] = {}  # by batch: number of its messages, number of those owed
         self._sparse: dict[int, None] = {}  # batches of which less than half may be owed
@@ -216,6 +226,16 @@ class Deliveries:
     def look_for_due(self) -> None:
         """Check if batches of earlier runs may expire. Not called for layouts without expiry."""
         [(self._expires,)] = self._execute("SELECT EXISTS (SELECT 1 FROM expiry)", ()).fetchall()
+
+    def mend_times(self, later: int) -> None:
+        """Make messages of the owner `later` due whose time is lost, and remove times whose messages are gone (V9)."""
+        self._execute(_NO_MESSAGES, (later,))
+        for (first,) in self._execute(_WITHOUT_TIME, (later,)).fetchall():
+            self._execute(_NEW_LATER, {"kind": 0, "due": 0, "first": first})
+
+    def must_mend_times(self, later: int) -> bool:
+        """True if `mend_times` has something to do."""
+        return any(self._execute(query, (later,)).fetchone() for query in (_ORPHAN_TIME, _WITHOUT_TIME))
 
     def newest_stored_at(self) -> int:
         """Time of storing of the newest batch, in seconds since 1970; 0 if there is none, or it is damaged."""
@@ -259,33 +279,39 @@ class Deliveries:
         owners: Sequence[Sequence[int]],
         held: Iterable[int],
         due: int | None = None,
+        time: tuple[int, int] | None = None,
     ) -> None:
         """Store messages; `owners[i]` are the peer numbers for `messages[i]`, the same object if they are the same;
         `held` are the seqs of messages kept for connecting peers.
 
-        `due` is the time at which all of them expire, by the store's clock. Raises sqlite3.IntegrityError for a seq
+        `due` is the time at which all of them expire, by the store's clock; `time` that until which they wait, in ms,
+        behind 1 if it is by the wall clock, else 0. Raises sqlite3.IntegrityError for a seq
         that exists already.
         """
         kept = {*held}
         if len(messages) == 1:
             self._store(Messages.of(messages[0]), owners, kept)
-            self._set_due(messages[0].seq, due)
+            self._set_due(messages[0].seq, due, time)
             return
         for at, run in in_columns(messages):
             for start, stop in run.pieces():
                 self._store(run.part(start, stop), owners[at + start : at + stop], kept)
-                self._set_due(run.first_seq + start, due)
+                self._set_due(run.first_seq + start, due, time)
 
-    def _set_due(self, first: int, due: int | None) -> None:
+    def _set_due(self, first: int, due: int | None, time: tuple[int, int] | None) -> None:
+        if time is not None:
+            self._execute(_NEW_LATER, {"kind": time[0], "due": time[1], "first": first})
         if due is not None:
             self._expires = True
             self._execute(_EXPIRE, {"first": first, "due": due})
 
     def _end_due(self, firsts: Iterable[int]) -> None:
-        """Remove the times of expiry of the deleted batches with these first seqs."""
-        if self._expires:
-            for first in firsts:
+        """Remove the times of the deleted batches with these first seqs."""
+        for first in firsts if self._expires or self._times else ():
+            if self._expires:
                 self._execute("DELETE FROM expiry WHERE first_seq = ?", (first,))
+            if first in self._times:
+                self._execute(_END_LATER, (*self._times.pop(first), first))
 
     def _store(self, messages: Messages, owners: Sequence[Sequence[int]], held: set[int]) -> None:
         ids, first, last = messages.ids, messages.first_seq, messages.last_seq
@@ -611,6 +637,43 @@ class Deliveries:
                 share = _share(row)
                 for one in self._listed(share, share.bits, None):
                     yield one, due
+
+    def later(self, peer: int, now: float, wall: float) -> Iterator[tuple[Share, float]]:
+        """Shares of the owner of messages for a time, each with the seconds until that, the soonest first.
+
+        Their times are remembered until the next call, so that they can be removed with their batches.
+        """
+        self._times.clear()
+        with closing(self._execute(_LATER, (0,))) as by_store, closing(self._execute(_LATER, (1,))) as by_wall:
+            waiting = merge(
+                ((due / 1000 - now, first, 0, due) for first, due in by_store),
+                ((due / 1000 - wall, first, 1, due) for first, due in by_wall),
+            )
+            for seconds, first, kind, due in waiting:
+                for row in self._execute(_SHARES, _span(peer, first, first)).fetchall():
+                    self._times[first] = (kind, due)
+                    yield _share(row), seconds
+
+    def fetch_due(self, peer: int, max_count: int, max_bytes: int, now: float, wall: float) -> list[Row]:
+        """Messages that are due, as `fetch` returns messages, but in the order of their times."""
+        rows: list[Row] = []
+        left = max_bytes
+        for share, seconds in self.later(peer, now, wall):
+            if seconds > 0 or (rows and share.first_seq == share.last_seq and share.size > left):
+                break
+            places = self._waiting(share, 0, max_count - len(rows), None)
+            found = self._messages(share, places, left, not rows) if places else []
+            rows += found
+            left -= sum(map(_SIZE, found))
+            if len(found) < len(places) or len(rows) == max_count:
+                break
+        return rows
+
+    def listed_later(self, peer: int, now: float, wall: float) -> Iterator[tuple[Listed, float]]:
+        """Messages for a time, the soonest first, each with the seconds until that."""
+        for share, seconds in self.later(peer, now, wall):
+            for one in self._listed(share, share.bits & ~share.parked_bits, int(now)):
+                yield one, seconds
 
     def parts(self, peer: int) -> Iterator[Part]:
         """Waiting and parked messages of each batch of the peer, by seq, without reading bodies."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tolliver_proto import StoreError, Subscription
-from tolliver_proto.store import is_keeper
+from tolliver_proto.store import LATER, is_keeper
 
 from .checks import letter_check
 from .layout import LAYOUT, refuse_unknown
@@ -86,7 +86,7 @@ class DatabaseScan:
         self._deliveries = Deliveries(connection, lambda: 0)
 
     def peers(self) -> dict[int, UUID]:
-        """Peers by number, without the owner of retained messages, which is no peer."""
+        """Peers by number, without the owners of retained messages and others that wait for no peer."""
         return {number: uuid for number, uuid in self._owners().items() if not is_keeper(uuid)}
 
     def _owners(self) -> dict[int, UUID]:
@@ -116,14 +116,17 @@ class DatabaseScan:
             yield Letter(number, UUID(bytes=uuid), *names, size, wire_id, attempts, failed_at, why, body)
 
     def waiting(self) -> list[Waiting]:
-        """Waiting and parked messages of each peer that has any."""
-        return [one for number, uuid in self.peers().items() for one in self._waiting(number, uuid)]
+        """Waiting and parked messages of each peer that has any, and those that wait for their time."""
+        owners = [(number, uuid) for number, uuid in self._owners().items() if not is_keeper(uuid) or uuid == LATER]
+        return [one for number, uuid in owners for one in self._waiting(number, uuid)]
 
     def messages(self, peer: UUID | None = None) -> Iterator[Undelivered]:
         """Messages of each peer, or of one owner, oldest first. A damaged message has no names."""
         for number, uuid in (self.peers() if peer is None else self._owners()).items():
             if peer in (None, uuid):
                 for _, _, wire_id, size, parked, stored_at, (channel, key) in self._deliveries.listed(number, 0, 0):
+                    if uuid == LATER:
+                        key = key.split(" ", 3)[-1]  # without its terms
                     yield Undelivered(uuid, wire_id, channel, key, size, stored_at or None, parked)
 
     def _waiting(self, number: int, uuid: UUID) -> list[Waiting]:

@@ -25,13 +25,16 @@ from uuid import UUID
 from tolliver_proto import NoticeKind, StoreError, Subscription
 from tolliver_proto.layouts import MessageSet
 from tolliver_proto.store import (
+    DUE,
     KILLED_ITS_PROCESS,
+    LATER,
     STORING,
     AddDeadLetter,
     AddDeliveries,
     AddOwnSubscription,
     AddPeerSubscription,
     DeadLetter,
+    Due,
     ForgetPeer,
     ForgetUnsubscribe,
     Found,
@@ -185,11 +188,16 @@ class SQLiteStore:
         self._peers: dict[UUID, int] = self._file.peers
         with self._file.failing("load", *MALFORMED):
             self._deliveries.look_for_due()
+            self._mend_times(self._peers.get(LATER, -1))
             for (kept,) in self._file.connection.execute(_CORRECTION):
                 self._clock.correction += kept
                 self._correction = kept
             self._file.keep_time(self._clock)
         self._clock.not_before(self._deliveries.newest_stored_at())
+
+    def _mend_times(self, later: int) -> None:
+        if self.unclean and self._deliveries.must_mend_times(later):
+            self._file.transact(lambda: self._deliveries.mend_times(later))
 
     def __repr__(self) -> str:
         return f"<SQLiteStore {self._file.path} of {self.instance_id}>"
@@ -369,6 +377,8 @@ class SQLiteStore:
         """Implements `Store.fetch`: all rows together have at most `max_bytes`, or there is a single one."""
         with self._file.failing("read", *MALFORMED):
             number = self._peers.get(peer, -1)
+            if peer == LATER and after_seq == DUE:
+                return self._deliveries.fetch_due(number, max_count, max_bytes, self._clock.now(), self._clock.wall())
             return self._deliveries.fetch(number, after_seq, max_count, max_bytes, self._held(number))
 
     def find(self, peer: UUID | None, after_seq: int, max_count: int, min_age: float) -> list[Found]:
@@ -394,9 +404,7 @@ class SQLiteStore:
 
         Stores the clock's correction if the wall clock was set since the last reading.
         """
-        now = self._clock.now()
-        if round(self._clock.correction) != self._correction:
-            self.commit(())
+        now = self._look_at_clocks()
         uuids = {number: uuid for uuid, number in self._peers.items()}
         with self._file.failing("search", *MALFORMED):
             return [
@@ -405,6 +413,24 @@ class SQLiteStore:
                     self._deliveries.expiring(), max_count
                 )
                 if number in uuids
+            ]
+
+    def _look_at_clocks(self) -> float:
+        """The time; stores the correction of the clock if the wall clock was set."""
+        now = self._clock.now()
+        if round(self._clock.correction) != self._correction:
+            self.commit(())
+        return now
+
+    def later(self, max_count: int) -> list[Found]:
+        """Implements `Store.later`. Stores the clock's correction, as `expiring` does."""
+        now, number = self._look_at_clocks(), self._peers.get(LATER, -1)
+        with self._file.failing("search", *MALFORMED):
+            return [
+                Found(LATER, seq, wire_id, size, parked, now - stored_at, *names, seconds)
+                for (seq, _, wire_id, size, parked, stored_at, names), seconds in islice(
+                    self._deliveries.listed_later(number, now, self._clock.wall()), max_count
+                )
             ]
 
     def dead_letters(self, after_number: int, max_count: int) -> list[DeadLetter]:
@@ -533,17 +559,23 @@ class SQLiteStore:
         return number
 
     def _store_messages(self, run: list[StoreMessages]) -> None:
-        for after, some in groupby(run, attrgetter("expire_after")):
+        for (after, later), some in groupby(run, attrgetter("expire_after", "due")):
             due = None if after is None else ceil(self._clock.now() + after)  # rounded up: never early
-            self._store_alike([*some], due)
+            self._store_alike([*some], due, None if later is None else self._time_of(later))
 
-    def _store_alike(self, run: list[StoreMessages], due: int | None) -> None:
+    def _time_of(self, due: Due) -> tuple[int, int]:
+        """The time until which messages wait, as the table `later` has it; rounded up: never early."""
+        if due.not_before is None:
+            return 0, ceil((self._clock.now() + due.after) * 1000)
+        return 1, ceil(due.not_before * 1000)
+
+    def _store_alike(self, run: list[StoreMessages], due: int | None, time: tuple[int, int] | None) -> None:
         held = [seq for op in run for seq in op.held]
         owners: list[list[int]] = []
         for op in run:
             owners += self._numbers(op.recipients)
         messages = run[0].messages if len(run) == 1 else [message for op in run for message in op.messages]
-        self._deliveries.store(messages, owners, held, due)
+        self._deliveries.store(messages, owners, held, due, time)
         self._may_hold = self._may_hold or bool(held) or not all(owners)
 
     def _numbers(self, recipients: Sequence[Sequence[UUID]]) -> list[list[int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
@@ -71,23 +72,31 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         return await self._core.ask(partial(self._core.new_connection, remote, keep_trying), timeout)
 
     @overload
-    def channel(self, name: str) -> Channel[bytes, bytes]: ...
+    def channel(self, name: str, *, keep: bool = False) -> Channel[bytes, bytes]: ...
 
     @overload
-    def channel(self, name: str, *, codec: AnyCodec[T]) -> Channel[T, T]: ...
+    def channel(self, name: str, *, codec: AnyCodec[T], keep: bool = False) -> Channel[T, T]: ...
 
     @overload
-    def channel(self, name: str, *, codec: AnyCodec[T], reply_codec: AnyCodec[R]) -> Channel[T, R]: ...
+    def channel(
+        self, name: str, *, codec: AnyCodec[T], reply_codec: AnyCodec[R], keep: bool = False
+    ) -> Channel[T, R]: ...
 
     def channel(
-        self, name: str, *, codec: AnyCodec[Any] | None = None, reply_codec: AnyCodec[Any] | None = None
+        self,
+        name: str,
+        *,
+        codec: AnyCodec[Any] | None = None,
+        reply_codec: AnyCodec[Any] | None = None,
+        keep: bool = False,
     ) -> Channel[Any, Any]:
         """A channel with typed values, which the codec encodes and decodes.
 
         Replies to requests use `reply_codec` if it is given. Without a codec, values are bytes. Nothing is sent or
-        subscribed to by this call. Raises TypeError for an invalid codec.
+        subscribed to by this call. With `keep`, what is sent reliably from now on while nobody subscribes waits on disk
+        for the first subscriber, within the bounds of a peer's queue (P-95). Raises TypeError for an invalid codec.
         """
-        return Channel(self, name, codec, reply_codec)
+        return Channel(self, name, codec, reply_codec, keep)
 
     async def subscribe(
         self,
@@ -125,6 +134,8 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         to: To = None,
         expire_after: float | None = None,
         message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> Receipt:
         """Store a message, with fsync, for every peer that subscribes to it, and return its receipt (T-54).
 
@@ -133,12 +144,14 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         - `expire_after`: seconds; if not acknowledged by then, the message is given up (P-27).
         - `message_key`: your name for the message. The channel stores one message for each, for `Policy.key_window`: a
           later send with the name stores nothing, and its receipt `repeats`, with the first one's `state` (P-60).
+        - `after`, `not_before`: seconds, or an aware datetime, until which the message waits on disk. Then it goes to
+          those who subscribe at that time; the receipt counts it as `later` until then (P-90).
 
         `receipt.recipients` is their number; with 0 no peer is subscribed, and nothing is stored (T-53). Raises
         ReservedChannel, OwnLimitExceeded, LocalProtocolError, OutboxFull, StoreError.
         """
         return await self._core.wait(
-            self._core.send(channel, key, body, require_recipients, to, expire_after, message_key)
+            self._core.send(channel, key, body, require_recipients, to, expire_after, message_key, after, not_before)
         )
 
     async def send_many(
@@ -387,6 +400,8 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         to: To = None,
         expire_after: float | None = None,
         message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> Receipt:
         """Store a value for every peer that subscribes to it, and return its receipt, like `Instance.send`."""
         return await self._instance.send(
@@ -397,6 +412,8 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             to=to,
             expire_after=expire_after,
             message_key=message_key,
+            after=after,
+            not_before=not_before,
         )
 
     async def send_many(
@@ -604,13 +621,24 @@ class WorkQueue(BaseQueue[T, R], Generic[T, R]):
         """The same queue, with values of these codecs as jobs and as their answers."""
         return WorkQueue(self._core, self._channel, codec, reply_codec)
 
-    async def put(self, body: T, key: str = "", *, message_key: str | None = None) -> Receipt:
+    async def put(
+        self,
+        body: T,
+        key: str = "",
+        *,
+        message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
+    ) -> Receipt:
         """Store a job, with fsync, and return its receipt: `wait_acked(receipt)` waits until it is done.
 
-        Without a worker the job waits on disk. The queue stores one job for each `message_key`, like `Instance.send`.
+        Without a worker the job waits on disk. The queue stores one job for each `message_key`, and with `after` or
+        `not_before` it is put at that time, like `Instance.send`.
         Raises BodyNotEncoded, OwnLimitExceeded, LocalProtocolError, and OutboxFull if too many jobs wait for a worker.
         """
-        return await self._core.wait(self._core.put_jobs(self._channel, self._jobs([(key, body)]), message_key))
+        return await self._core.wait(
+            self._core.put_jobs(self._channel, self._jobs([(key, body)]), message_key, after, not_before)
+        )
 
     async def call(self, body: T, key: str = "", *, timeout: float = 60.0, message_key: str | None = None) -> R:
         """Store a job, as `put` does, and wait for what its worker answers: `job.answer(value)`.
