@@ -559,3 +559,35 @@ def demand_without_bound(stage: Stage) -> None:
 @pytest.mark.parametrize(("kind", "form", "case"), RULES.params(own=("asyncio", "trio", "twisted")))
 def test_rule(case: Case, stage: Stage, form: Form, record_property: Callable[[str, object], None]) -> None:
     play(case, stage, record_property)
+
+
+@EACH_ADAPTER
+def test_a_name_in_brackets_is_a_name(stage: Stage) -> None:
+    """And a pattern for others, which come after it."""
+    streams, peer = stage.giving()
+    streams.publish("sensor?1?", stage.source([b"any"]))
+    streams.publish("sensor[1]", stage.source([b"this"]))
+    for name, element in {"sensor[1]": b"this", "sensor1": b"this", "sensor-1-": b"any"}.items():
+        stream = peer.subscribe(name, 1)
+        assert peer.hear_elements(stream, 1)[-1:] == [element]
+        peer.hear_end(stream)
+
+
+@EACH_ADAPTER
+def test_bytes_count_from_the_first_element(stage: Stage) -> None:
+    """Of sixteen large ones no more are pulled than have left, and one."""
+    pulled: list[int] = []
+
+    def large(_name: str) -> Iterator[bytes]:
+        for number in range(16):
+            pulled.append(number)
+            yield bytes(12 * 2**20)
+
+    streams, peer = stage.giving()
+    streams.publish("large", large)
+    streams.publish("small", [b"x"])
+    peer.subscribe("large", 16)
+    until(lambda: pulled, "the first one")
+    other = stage.dial(streams)
+    assert other.hear_end(other.subscribe("small", 1)) == OnComplete(1)
+    assert len(pulled) <= 3, "the socket takes one and a part, and one waits"

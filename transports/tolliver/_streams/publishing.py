@@ -46,6 +46,7 @@ class Publication:
             )
         check_count("element_size", element_size)
         self.name = name
+        self._pattern = None if _WILD.isdisjoint(name) else re.compile(translate(name))
         self.element_size = element_size
         self.encode: Callable[[Any], bytes] | None = coding.encode
         self._source = source
@@ -53,10 +54,9 @@ class Publication:
         self._given = False
         self._opening = threading.Lock()  # on threads, two subscriptions may start at once
 
-    @property
-    def is_pattern(self) -> bool:
-        """True if the name is a pattern, which stands for every name that it matches."""
-        return not _WILD.isdisjoint(self.name)
+    def stands_for(self, name: str) -> bool:
+        """True if our name is a pattern that matches this one."""
+        return self._pattern is not None and self._pattern.match(name) is not None
 
     def open(self, name: str) -> Any:
         """Start an iteration of the source, or call it with the name; its result may be awaitable. Raises what that
@@ -79,37 +79,30 @@ class Publication:
 
 
 class Catalogue:
-    """Publications by name. An exact match is preferred; patterns are tried in the order in which they were added."""
+    """Publications by name. A name always means itself, also where it is a pattern (`sensor[1]`); patterns are tried in
+    the order in which they were added.
+    """
 
     def __init__(self) -> None:
-        self._exact: dict[str, Publication] = {}
-        self._patterns: dict[str, tuple[re.Pattern[str], Publication]] = {}
+        self._known: dict[str, Publication] = {}
 
     def add(self, publication: Publication) -> None:
         """Add a publication. Raises ValueError if its name is taken."""
         name = publication.name
-        if name in self._exact or name in self._patterns:
+        if name in self._known:
             raise ValueError(
                 f"{name!r:.100} is published already: close() that publication first, or take another name"
             )
-        if publication.is_pattern:
-            self._patterns[name] = (re.compile(translate(name)), publication)
-        else:
-            self._exact[name] = publication
+        self._known[name] = publication
 
     def remove(self, publication: Publication) -> None:
         """Remove a publication. A second call does nothing."""
-        name = publication.name
-        if self._exact.get(name) is publication:
-            del self._exact[name]
-        elif name in self._patterns and self._patterns[name][1] is publication:
-            del self._patterns[name]
+        if self._known.get(publication.name) is publication:
+            del self._known[publication.name]
 
     def find(self, name: str) -> Publication | None:
-        exact = self._exact.get(name)
-        if exact is not None:
-            return exact
-        return next((found for pattern, found in self._patterns.values() if pattern.match(name)), None)
+        exact = self._known.get(name)
+        return exact or next((found for found in self._known.values() if found.stands_for(name)), None)
 
 
 class OutboundCore(Protocol):
@@ -144,6 +137,7 @@ class OutboundStream(ABC):
         self._owner = owner
         self._publication = publication
         self._step = 16  # elements of one batch; adapts to their size
+        self._left = BYTES  # of the elements that may be pulled before `look`
         self._sent = 0
         self._window = grant
         self._granted = grant
@@ -208,6 +202,7 @@ class OutboundStream(ABC):
         now (R-32), 0 if the stream has ended.
         """
         self.flush()
+        self._left = BYTES
         if self.over:
             self.credit = 0
         elif self.at_end():
@@ -220,19 +215,25 @@ class OutboundStream(ABC):
         """Add one pulled element. Raises what the codec raises."""
         encode = self._publication.encode
         self.pending.append(element if encode is None else encode(element))
-        self.credit -= 1
+        self.credit = 0 if self.is_enough(self.pending[-1]) else self.credit - 1
         if len(self.pending) == 1:
             self.flush_soon()
 
     def add_many(self, elements: Iterable[Any]) -> bool:
-        """Add pulled elements; those before an error are kept. False if the source had fewer of them than were asked
-        for.
-        """
-        encode, before = self._publication.encode, len(self.pending)
-        self.pending.extend(elements if encode is None else converted(encode, elements))
-        pulled = len(self.pending) - before
-        self.credit -= pulled
+        """Pull and add elements; those before an error are kept. False if the source has come to its end."""
+        encode = self._publication.encode
+        for element in elements if encode is None else converted(encode, elements):
+            self.pending.append(element)
+            self.credit -= 1
+            if self.is_enough(element):
+                return True
         return self.credit == 0
+
+    def is_enough(self, element: Any) -> bool:
+        """Count a pulled element's bytes; returns True if `look` comes before the next: sizes are known by no other
+        way."""
+        self._left -= len(element) if isinstance(element, bytes) else 0
+        return self._left <= 0
 
     def flush(self) -> None:
         """Send the elements that were pulled and are pending."""

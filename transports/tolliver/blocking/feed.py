@@ -99,14 +99,18 @@ class ThreadOutboundStream(OutboundStream):
         encode, gathered = self._publication.encode, self._gathered
         while credit := self._wanted():
             for element in islice(elements, credit):
-                gathered.append(element if encode is None else encode(element))
+                encoded = element if encode is None else encode(element)
+                gathered.append(encoded)
                 if len(gathered) == 1:
                     self._core.flush_soon(self)
                 if self.over:
                     return
                 credit -= 1
-            if credit:  # the source is at its end
-                return
+                if self.is_enough(encoded):
+                    break
+            else:
+                if credit:  # the source is at its end
+                    return
 
     def _wanted(self) -> int:
         """Wait until elements may be pulled from the source; returns how many, 0 when the stream has ended."""
