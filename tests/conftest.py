@@ -53,7 +53,7 @@ CORE_PATHS = {ROOT / file for file in CORE}
 
 
 def pytest_collection() -> None:
-    """What is collected stays: to look for garbage between is time lost, in each process of the suite."""
+    """Collected tests stay: to look for garbage between is time lost, in each process of the suite."""
     gc.disable()
 
 
