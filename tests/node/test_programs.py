@@ -116,6 +116,64 @@ def test_message_keys_hold_with_many_seeds() -> None:
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
 
+def later_sends(net: ProgramNet) -> Done:
+    """A client posts orders and jobs for a time, and letters on a channel that keeps, over its crashes; each key has
+    one message, never before its time (P-90, P-95)."""
+    names = [(channel, str(number)) for channel in ("orders", "jobs", "letters") for number in range(4)]
+    began, seen = dict[str, float](), dict[tuple[str, str], set[bytes]]()
+
+    def client(app: App) -> None:
+        queue = app.work_queue("jobs")
+        app.keep("letters")
+        todo = app.disk.setdefault("todo", {*names})
+
+        def post() -> None:
+            for channel, key in sorted(todo):
+                number = app.disk["posts"] = app.disk.get("posts", 0) + 1
+                body = b"%s %d" % (key.encode(), number)
+                began[body.decode()] = app.now
+                if channel == "jobs":
+                    receipt = queue.put(body, message_key=key, after=3.0)
+                else:
+                    after = 3.0 if channel == "orders" else None
+                    receipt = app.send(channel, "", body, message_key=key, after=after)
+                app.when_stored(receipt, partial(look, receipt, (channel, key)))
+
+        def look(receipt: Receipt, name: tuple[str, str], error: TolliverError | None) -> None:
+            if error is None and receipt.state is SendState.ACKNOWLEDGED:
+                todo.discard(name)
+
+        app.every(1.5, post)
+
+    def server(app: App) -> None:
+        def see(one: Delivery) -> None:
+            bodies = seen.setdefault((one.channel, one.body.split()[0].decode()), set())
+            bodies.add(one.body)
+            assert len(bodies) == 1, f"one key has the messages {bodies}"
+            assert one.channel == "letters" or app.now >= began[one.body.decode()] + 3.0, "it came before its time"
+
+        app.subscribe("orders", handler=see)
+        app.work("jobs", see)
+        app.register_callback("letters", "", see)
+        app.every(6.0, app.subscribe, "letters")
+        app.every(5.0, app.subscribe, "orders")
+
+    net.instance("client", client)
+    net.instance("server", server, remotes=["client"])
+    return lambda: not net.disk("client")["todo"] and len(seen) == len(names)
+
+
+def test_messages_for_later_hold_in_the_simulator() -> None:
+    rehearse(later_sends, range(3))
+
+
+@pytest.mark.search
+def test_messages_for_later_hold_with_many_seeds() -> None:
+    reports = rehearse(later_sends, range(20))
+    happened = sum((Counter(report.counts) for report in reports), Counter())
+    assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
+
+
 def last_values(net: ProgramNet) -> Done:
     """Some retain, others come and go; in the end everybody has the newest of each name (P-30)."""
     names, rounds = ("a", "b", "c"), 12

@@ -223,14 +223,15 @@ class ForLater(Pattern):
                 "would pass the bounds (D-10): nothing was stored. Send later, or raise Limits.max_later or "
                 "outbox_bytes"
             )
+        if not rows:
+            self._kernel.tell(Stored([receipt]))
+            return
         receipt.counts += [0] * len(rows)
         receipt.later += len(rows)
         self._kernel.store_for([(self._owner.alone, len(rows))], rows, sizes, receipt, due)
         if rider is not None:
             rider.ride()
-        if not rows:
-            self._kernel.tell(Stored([receipt]))
-        elif due.not_before is None:
+        if due.not_before is None:
             self._look_in(due.after)
         else:
             self._kernel.after_commit(self._look_after)

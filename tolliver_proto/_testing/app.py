@@ -24,6 +24,7 @@ from .._node.pattern import Pattern
 from .._node.sizes import Item
 from .._patterns.calls import JobCalls
 from .._patterns.envelopes import Request
+from .._patterns.for_later import ForLater
 from .._patterns.last_values import LastValues
 from .._patterns.message_keys import MessageKeys
 from .._patterns.queues import Queues
@@ -107,20 +108,31 @@ class App:
         to: To = None,
         expire_after: float | None = None,
         message_key: str | None = None,
+        after: float | None = None,
+        not_before: float | None = None,
     ) -> Receipt:
         """Stores a message for every peer that subscribes to it; `when_stored` reports the end of that (T-54).
 
         `to` restricts the recipients to one peer or some, by UUID (see `uuid_of`). With fewer than `require_recipients`
         recipients nothing is stored; `expire_after` is in seconds. A channel has one message for each `message_key`: a
-        later send `repeats` that (P-60). Raises like an adapter's `send`.
+        later send `repeats` that (P-60). With `after`, or `not_before` in seconds since 1970, it waits on disk until
+        then (P-90). Raises like an adapter's `send`.
         """
-        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
+        terms: dict[str, Any] = {"to": to, "expire_after": expire_after}
+        times = {"after": after, "not_before": not_before} if (after, not_before) != (None, None) else {}
         receipt: Receipt
-        if message_key is None:
-            receipt = self._call("send_many", [(channel, key, body)], **terms)
+        if message_key is not None:
+            terms["require_recipients"] = require_recipients
+            receipt = self._call("send", channel, key, body, message_key, of=MessageKeys, **terms, **times)
+        elif times:
+            receipt = self._call("send_later", [(channel, key, body)], of=ForLater, **terms, **times)
         else:
-            receipt = self._call("send", channel, key, body, message_key, of=MessageKeys, **terms)
+            receipt = self._call("send_many", [(channel, key, body)], require_recipients=require_recipients, **terms)
         return receipt
+
+    def keep(self, channel: str) -> None:
+        """Has the channel keep what is sent while nobody subscribes, for its first subscriber (P-95)."""
+        self._call("keep", channel, of=ForLater)
 
     def send_many(
         self,
@@ -370,13 +382,19 @@ class AppQueue:
         self._app = app
         self.channel = channel
 
-    def put(self, body: bytes, key: str = "", *, message_key: str | None = None) -> Receipt:
+    def put(self, body: bytes, key: str = "", *, message_key: str | None = None, after: float | None = None) -> Receipt:
         """Gives a job to be stored; `when_stored` tells when the job is stored, `when_acked` when it is done. The queue
-        has one job for each `message_key`: a later put `repeats` that (P-60).
+        has one job for each `message_key`: a later put `repeats` that (P-60). With `after` it is put that many seconds
+        later (P-90).
         """
-        if message_key is None:
-            return self.put_many([(key, body)])
-        receipt: Receipt = self._app._call("put", self.channel, key, body, message_key, of=MessageKeys)
+        times = {} if after is None else {"after": after}
+        receipt: Receipt
+        if message_key is not None:
+            receipt = self._app._call("put", self.channel, key, body, message_key, of=MessageKeys, **times)
+        elif times:
+            receipt = self._app._call("put_later", self.channel, [(key, body)], of=ForLater, **times)
+        else:
+            receipt = self.put_many([(key, body)])
         return receipt
 
     def call(self, body: bytes, key: str = "", *, timeout: float = 60.0, message_key: str | None = None) -> Asked:

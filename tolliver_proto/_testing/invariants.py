@@ -21,7 +21,7 @@ from uuid import UUID
 from .._common.derived_ids import is_derived
 from .._common.errors import UndeliveredReason
 from .._common.intervals import IntervalSet
-from .._common.owner_ids import VALUES, is_keeper, is_queue
+from .._common.owner_ids import LATER, VALUES, is_keeper, is_queue
 from .._node.actions import Delivery, Receipt
 from .._node.node import Node
 from .._node.policy import Policy, QuotaPolicy
@@ -569,7 +569,7 @@ def check_owners(store: MemoryStore, shared: Container[int]) -> None:
     if not queues:
         return
     owners = Counter(one.seq for one in store.find(None, 0, 2**31, 0.0) if one.channel in queues)
-    keys = {one.seq for one in _rows_of_keys(store)}
+    keys = {one.seq for one in _rows_of_keys(store)} | {*store.deliveries(LATER)}
     for message in store.messages:
         if message.channel in queues and message.seq not in keys and message.seq not in shared:
             check(owners[message.seq] == 1, "job {} has {} owners", message.seq, owners[message.seq])

@@ -401,6 +401,8 @@ class Ledger:
             receipt.counts[min(seq - receipt.first_seq, len(receipt.counts) - 1)] = recipients
             if new_seq is not None:
                 self.receipts.add_for(new_seq, receipt)
+                if len(receipt.counts) == 1:
+                    receipt.first_seq = receipt.last_seq = new_seq
                 continue
             receipt.unacked -= 1
             receipt.give_up(None, UndeliveredReason.NO_RECIPIENTS, 1)
