@@ -11,7 +11,7 @@ from ._common.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from tolliver_proto._common.errors import DiskFull
-    from tolliver_proto._common.owner_ids import LATER, VALUES, is_keeper, is_kept, is_queue, queue_id
+    from tolliver_proto._common.owner_ids import ANSWERED, LATER, VALUES, is_keeper, is_kept, is_queue, queue_id
     from tolliver_proto._node.actions import Find
     from tolliver_proto._node.outboxes.ids import Randomness, begin_elsewhere
     from tolliver_proto._node.store import (
@@ -56,7 +56,7 @@ else:
         globals(),
         {
             "tolliver_proto._common.errors": "DiskFull",
-            "tolliver_proto._common.owner_ids": "LATER, VALUES, is_keeper, is_kept, is_queue, queue_id",
+            "tolliver_proto._common.owner_ids": "ANSWERED, LATER, VALUES, is_keeper, is_kept, is_queue, queue_id",
             "tolliver_proto._node.actions": "Find",
             "tolliver_proto._node.outboxes.ids": "Randomness, begin_elsewhere",
             "tolliver_proto._node.store": (
@@ -70,6 +70,7 @@ else:
     )
 
 __all__ = [
+    "ANSWERED",
     "DUE",
     "KILLED_ITS_PROCESS",
     "LATER",

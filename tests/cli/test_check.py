@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import anyio
 import pytest
@@ -16,7 +17,7 @@ from tolliver.anyio import InstanceOptions, create_instance
 from tests.cli.commands import tolliver
 from tests.store.given import OTHER, PEER, open_store, storing
 from tolliver_proto import Subscription
-from tolliver_proto.store import VALUES, AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery
+from tolliver_proto.store import ANSWERED, VALUES, AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery
 
 
 @pytest.fixture
@@ -147,14 +148,18 @@ def test_what_is_no_database_is_told_and_nothing_made(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_last_value_that_is_damaged_is_a_line_without_its_body(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("keeper", "then"),
+    [(VALUES, "retain it again (P-36)"), (ANSWERED, "it is the answer to a call, so call with another key (P-86)")],
+)
+def test_what_is_kept_and_damaged_is_a_line_without_its_body(tmp_path: Path, keeper: UUID, then: str) -> None:
     database = tmp_path / "alice.db"
     with closing(open_store(database)) as store:
-        store.commit([storing([1], (VALUES,), body=b"secret")])
+        store.commit([storing([1], (keeper,), body=b"secret")])
     change(database, "UPDATE batch SET bodies = CAST('secreT' AS BLOB)")
     with left_as_it_is(database):
         told = tolliver("check", database)
     assert told.exit_code == 1
-    assert "message 1 for peer efffffff-ffff-8001-8000-000000000000" in told.stdout
-    assert "is damaged: retain it again (P-36)" in told.stdout
+    assert f"message 1 for peer {keeper}" in told.stdout
+    assert f"is damaged: {then}" in told.stdout
     assert "secre" not in told.stdout

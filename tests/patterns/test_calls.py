@@ -26,7 +26,7 @@ from tolliver_proto import (
 from tolliver_proto._common.owner_ids import ANSWERED
 from tolliver_proto._common.reserved import call_in, call_key, users_key
 from tolliver_proto._testing.invariants import audit
-from tolliver_proto.errors import DiskFull, JobFailed, Undelivered
+from tolliver_proto.errors import JobFailed, Undelivered
 from tolliver_proto.node import Answered, Asked, JobAnswers, JobCalls
 
 from .play import LOW, ME, Wire, deliveries, every, notices, only
@@ -339,17 +339,24 @@ def test_kept_answers_are_bounded() -> None:
 
 
 def test_on_a_full_disk_an_answer_is_left_to_its_worker() -> None:
+    """It is not among what waits for room: its worker has it on a disk of its own (D-13)."""
     play = Play()
     wire = play.peer(LOW, *WORKS)
     asked = play.asked("k")
     wire.got()
-    play.hold_commits = True
-    play.node.use(JobCalls)
+    play.store.full = True
     play.queues.put_many("jobs", [("", b"more")], play.now)
     play.run()
-    play.fail(DiskFull("full"))
+    play.hold_commits = True
+    play.call("subscribe", "x", "")
     wire.send(answer(asked))
+    assert not play.calls.kept
+    play.store.full = False
+    play.hold_commits = False
+    play.finish()
+    play.wait(2.0)
     assert acks(wire) == []
+    assert ended(wire.send(answer(asked))) == (None, [b"3"])
 
 
 def test_a_kept_answer_that_is_damaged_is_told() -> None:

@@ -138,6 +138,13 @@ class Services:
         """True while the disk is too full for messages: they wait for the hook `room_is_back` (D-13)."""
         return self._parts.commits.apart
 
+    @property
+    def is_full(self) -> bool:
+        """True for a moment after a commit found the disk full: what its sender has on a disk of its own is left there,
+        so that it does not fail others (D-13).
+        """
+        return self._parts.context.now < self._parts.commits.full_until
+
     def size_for(self, channel: str, key: str, body: bytes) -> int:
         """Returns the size in bytes of a message's frame for an owner. Raises the error that forbids the message."""
         self.check_body(channel, body)

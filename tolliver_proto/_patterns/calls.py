@@ -253,7 +253,7 @@ class JobCalls(Pattern):
         if excess is not None:
             text = f"answers to calls were left to their workers, which send them again, as they would make {excess}"
             self._kernel.tally(NoticeKind.SKIPPED, worker, 1, f"{text} (P-86)", self._kernel.now)
-        if excess is not None or name in kept or self._kernel.apart or not kept.is_known:
+        if excess is not None or name in kept or self._kernel.is_full or not kept.is_known:
             self._kernel.leave(link, message, Fate.STUCK)
             return
         kept.change(name, content, size)

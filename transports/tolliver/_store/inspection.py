@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory, gettempdir
 from uuid import UUID
 
 from tolliver_proto import NoticeKind, StoreError
-from tolliver_proto.store import LATER, VALUES, CorruptMessage, UnparkDeliveries, is_keeper
+from tolliver_proto.store import ANSWERED, LATER, VALUES, CorruptMessage, UnparkDeliveries, is_keeper
 
 from .._private import open_private
 from .file import failing, probe
@@ -25,7 +25,11 @@ from .sqlite import SQLiteStore
 _WITH_IT = ("", "-wal", ".mark")
 """Suffixes of the files that make up a database."""
 _FINDINGS = (NoticeKind.STORE_ERROR, NoticeKind.COMMITS_MISSING)  # other notices are about the copy's disk
-_THEN = {VALUES: "retain it again (P-36)", LATER: "it will be given up at its time, send it again"}
+_THEN = {
+    VALUES: "retain it again (P-36)",
+    ANSWERED: "it is the answer to a call, so call with another key (P-86)",
+    LATER: "it will be given up at its time, send it again",
+}
 _LAST = 2**63 - 1
 _ROWS, _BYTES = 1024, 16 * 2**20  # of one read
 
