@@ -137,13 +137,13 @@ def test_a_channel_keeps_for_its_first_subscriber() -> None:
 
 def test_what_is_wrong_with_a_time_is_said() -> None:
     play = Play()
-    for terms, text in (
-        ({"after": -1.0}, "after=-1"),
-        ({"after": 1.0, "not_before": 5.0}, "give one of them"),
-        ({"not_before": float("inf")}, "seconds since 1970"),
+    for after, not_before, text in (
+        (-1.0, None, "after=-1"),
+        (1.0, 5.0, "give one of them"),
+        (None, float("inf"), "seconds since 1970"),
     ):
         with pytest.raises(ValueError, match=text):
-            play.later.send_later([("c", "", b"m")], play.now, **terms)
+            play.later.send_later([("c", "", b"m")], play.now, after=after, not_before=not_before)
     with pytest.raises(LocalProtocolError, match="no work queue"):
         play.later.put_later("jobs", [("", b"job")], play.now, after=1.0)
     play.node.close(play.now)
@@ -453,3 +453,46 @@ def test_a_channel_is_declared_again_where_that_failed() -> None:
     wire = comes(play, LOW, ("c", ""))
     play.wait(0.1)
     assert heard(wire) == [b"1"]
+
+
+def test_what_was_kept_in_an_earlier_run_can_be_forgotten() -> None:
+    play = Play()
+    play.keep()
+    play.plain(b"1")
+    play = play.restart()
+    play.wait(0.1)
+    assert play.node.stats().kept == 1
+    play.call("forget_peer", kept_id("c"))
+    play.wait(0.1)
+    assert play.node.stats().kept == 0
+    play.keep()
+    assert play.plain(b"2").recipients == 1
+
+
+def test_a_second_subscriber_comes_while_messages_move() -> None:
+    play = Play()
+    play.keep()
+    play.plain(b"1", key="a")
+    play.plain(b"2", key="b")
+    play.hold_searches = True
+    low, high = comes(play, LOW, ("c", "a")), comes(play, HIGH, ("c", "b"))
+    assert not play.node.idle
+    play.hold_searches = False
+    play.looked()
+    play.wait(1)
+    assert (heard(low), heard(high)) == ([b"1"], [b"2"])
+
+
+def test_a_move_whose_commit_fails_is_made_again() -> None:
+    play = Play()
+    play.keep()
+    play.plain(b"1")
+    play.hold_searches = True
+    wire = comes(play, LOW, ("c", ""))
+    play.hold_searches, play.hold_commits = False, True
+    play.looked()
+    play.fail()
+    play.hold_commits = False
+    play.wait(2)
+    assert heard(wire) == [b"1"]
+    play.check()
