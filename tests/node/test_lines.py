@@ -62,12 +62,14 @@ def passed(passes: Iterable[int], messages: int, size: int, seconds: float) -> l
     return counts
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("passes", [20_000, 30_000, 60_000])
 def test_a_line_that_passes_little_at_a_time_passes_all_in_time(passes: int) -> None:
     counts = passed(cycle([passes]), 2_000, 100, 90.0)
     assert 0 not in counts[1:], counts
 
 
+@pytest.mark.search
 @given(st.lists(st.integers(20_000, 60_000), min_size=1, max_size=4), st.integers(1, 3_000))
 def test_no_two_connections_running_bring_nothing(passes: list[int], size: int) -> None:
     counts = passed(cycle(passes), 300, size, 600.0)

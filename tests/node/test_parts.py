@@ -126,6 +126,7 @@ def test_acknowledgements_in_order_leave_one_run() -> None:
         assert len(list(owed)) == 2
 
 
+@pytest.mark.search
 @settings(max_examples=60)
 @given(st.randoms(), st.integers(0, 40), st.sets(st.integers(1, 60)), st.sets(st.integers(0, 60)))
 def test_ids_are_free_cyclic_and_never_reserved(

@@ -394,6 +394,7 @@ def test_names_and_what_is_no_handler() -> None:
         ProgramNet(1, twice)
 
 
+@pytest.mark.search
 def test_work_that_takes_its_time_goes_on_beside_the_rest_and_a_stuck_handler_is_passed_by() -> None:
     """D-9: with `settles` the next call does not wait."""
     begun: list[tuple[bytes, float]] = []

@@ -77,6 +77,12 @@ def chatter(net: ProgramNet, caller: Caller) -> Done:
     return caller.settled
 
 
+def test_some_of_these_stories() -> None:
+    """A few, in which each line is watched."""
+    rehearse(lambda net: chatter(net, Caller()), range(2))
+
+
+@pytest.mark.search
 def test_each_request_ends_once_with_its_own_answer() -> None:
     ends: Counter[str] = Counter()
     late = 0

@@ -32,6 +32,7 @@ def test_both_directions(vector: Vector) -> None:
     assert decode(vector.data, dict(vector.sizes)) == [vector.frame]
 
 
+@pytest.mark.search
 @vectors
 def test_every_cut_in_two_and_three_and_single_bytes(vector: Vector, record_property: Record) -> None:
     data = vector.data
@@ -65,6 +66,7 @@ def sizes_before(one: Vector, two: Vector) -> dict[int, int] | None:
     return sizes
 
 
+@pytest.mark.search
 def test_every_pair_of_vectors(record_property: Record) -> None:
     """But for two in a row that give one stream two element sizes, which no peer can mean. Those of two kinds of frames
     are cut everywhere, for one frame of each kind in streams with and without an element size."""

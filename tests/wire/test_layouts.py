@@ -120,6 +120,7 @@ def test_vectors_of_the_made_up_one(frame: Frame, text: str) -> None:
         decoder.finish()
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("revision", [GO, RUST, STEP_2, MADE_UP], ids=lambda one: getattr(one, "name", "made up"))
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), pieces=sizes)

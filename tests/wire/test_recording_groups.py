@@ -179,6 +179,7 @@ def test_damage_stands_behind_the_group_that_has_it() -> None:
     assert [block.header.cid for block in good(found)] == [1, 2, 1, 1, 7]
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("bit", range(8))
 def test_no_flipped_bit_is_silent(bit: int, codec: Codec) -> None:

@@ -71,3 +71,16 @@ TestSideBySide = SideBySide.TestCase
 def test_a_number_that_cannot_be_meant() -> None:
     with pytest.raises(ValueError, match="1 or more"):
         Lanes(0)
+
+
+def test_what_waits_behind_another_is_taken_out_and_what_has_not_begun_does_not_end() -> None:
+    lanes: Lanes[Item] = Lanes(2, lambda item: item[0])
+    first, second, third = ("a", 1, 0), ("a", 2, 1), ("a", 3, 0)
+    for item in (first, second, third):
+        lanes.add(item)
+    assert lanes.begin() == first
+    lanes.end(second)
+    assert lanes.begin() is None
+    assert lanes.take_out(lambda item: item is second) == [second]
+    lanes.end(first)
+    assert lanes.begin() == third

@@ -498,6 +498,7 @@ class Job:
         self.play.call("let_go", [one for one in some if one not in good])
 
 
+@pytest.mark.search
 @given(st.integers(0, 2**64), st.integers(1, 20), st.integers(0, 3))
 def test_a_batch_that_comes_again_loses_nothing_in_any_shape(seed: int, count: int, kills: int) -> None:
     for how in ("any", "stable", "ids"):

@@ -266,6 +266,7 @@ def test_other_ends_are_no_sign_of_a_clone(how: str) -> None:
 # No storm.
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("wildcard", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_two_clones_cost_at_most_sixty_handshakes_a_minute(seed: int, wildcard: bool) -> None:

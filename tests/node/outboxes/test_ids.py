@@ -148,6 +148,7 @@ def test_ids_that_were_handed_out_are_passed_over_as_long_as_there_are_others() 
 # Ids that this opening has reserved.
 
 
+@pytest.mark.search
 def test_what_is_given_lies_in_what_is_reserved() -> None:
     ids = IdAllocator(LAST_ID - 3 * RESERVE, [(LAST_ID - 100, LAST_ID - 50)])
     reserved = ReserveIds(1, 0, 1)

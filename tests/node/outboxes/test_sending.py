@@ -372,6 +372,7 @@ def test_close_ends_in_order_and_takes_no_more() -> None:
     assert every(play.run(), Stored) == []
 
 
+@pytest.mark.search
 def test_messages_of_several_peers_leave_no_memory_when_all_have_acknowledged() -> None:
     """An encoded frame is kept for the next peer of the same round, and no longer."""
     play = Play(limits=Limits(window_messages=8))

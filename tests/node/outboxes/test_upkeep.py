@@ -248,6 +248,7 @@ def test_drop_parked_gives_up_what_was_set_aside_and_nothing_else() -> None:
     sound(play)
 
 
+@pytest.mark.search
 @given(st.lists(st.sampled_from(("retry", "drop_parked", "forget_peer")), min_size=2, max_size=4), st.booleans())
 @settings(max_examples=30, deadline=None)
 def test_several_at_once_count_each_delivery_once(calls: list[str], held: bool) -> None:
