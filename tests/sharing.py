@@ -23,6 +23,7 @@ _GROUPS = (
             "test_write",
         )
     },
+    {"tests/boxes/test_inbox.py", "tests/boxes/test_outbox.py"},  # one PostgreSQL: to make its files takes a second
     {"tests/test_rooms.py"},  # all imports of all files
     {"tests/test_site.py"},  # the pages of the site
 )

@@ -25,6 +25,7 @@ from tolliver_proto import Limits, Role
 from . import abuse, abuse_streams
 from .churn import left_behind
 from .facade import World, until
+from .kinds import ONE_KIND
 from .mallory import PATIENCE
 from .nodes import Nodes, address
 from .victim import Of, Victim, victim_of
@@ -53,7 +54,7 @@ def strike(of: Of, certs: Certificates, victim: Victim, attack: abuse.Attack, si
 def test_abuse_comes_to_what_it_should_and_a_good_peer_goes_on(of: Of, victim: Victim, certs: Certificates) -> None:
     with SIDES[of].Good(certs, victim) as good:
         good.round_trip()
-        attacks = {name: attack for name, attack in SIDES[of].ABUSES.items() if attack.small}
+        attacks = {name: attack for name, attack in SIDES[of].ABUSES.items() if attack.small} | SIDES[of].BOMBS
         outcomes = {}
         for name, attack in attacks.items():
             outcomes[name] = strike(of, certs, victim, attack, attack.small)
@@ -61,8 +62,9 @@ def test_abuse_comes_to_what_it_should_and_a_good_peer_goes_on(of: Of, victim: V
     assert outcomes == {name: attack.outcome for name, attack in attacks.items()}
 
 
+@ONE_KIND
 def test_bombs_are_refused_at_their_heads(of: Of, victim: Victim, certs: Certificates) -> None:
-    """V11. The counts are of both ends."""
+    """V11, over every adapter in `make proof`. The counts are of both ends."""
     bombs = SIDES[of].BOMBS
     with SIDES[of].Good(certs, victim) as good:
         for name, attack in bombs.items():

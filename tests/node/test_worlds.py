@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -497,17 +498,18 @@ class TwoNodes(RuleBasedStateMachine):
         return quiet and not node.stats()["pending"] and node.stats()["peers_up"] == 1 and len(host.ends) == 1
 
 
-ROUNDS = 6  # examples depend on the modules that were imported before: one round may miss a rare state
+ROUNDS = 10  # examples depend on the modules that were imported before: one round may miss a rare state
 
 
-def test_two_nodes() -> None:
+@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.thorough)])
+def test_two_nodes(examples: int) -> None:
     """And every rare state is reached: `-s` shows how often."""
     REACHED.clear()
     for number in range(ROUNDS):
         run_state_machine_as_test(
             TwoNodes,
             settings=settings(
-                max_examples=150 if number == 0 else 100,
+                max_examples=examples,
                 stateful_step_count=60,
                 deadline=None,
                 derandomize=number == 0,
