@@ -72,7 +72,7 @@ def test_whatever_a_function_raises_is_a_failed_attempt(concurrency: int, who: W
         bob.wait_acked(bob.send_many([(*one, b"x") for one in names], require_recipients=1), timeout=SECONDS)
         assert {*until_lines(tmp_path / "got", len(names))} == {" ".join(one) for one in names}
         said = "\n".join(service.until_said("handler_failed"))
-        assert said.count("raised CancelledError") == len(KINDS)
+        assert said.count("raised CancelledError") >= len(KINDS)  # more, where a slow machine lets one come again
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(SECONDS) == 0
 

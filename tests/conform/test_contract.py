@@ -40,8 +40,8 @@ def exchange(kit: Facade) -> list[bytes]:
     inbox = Inbox()
     kit.subscribe(OUT, handler=inbox)
     kit.wait_acked(kit.send_many([(IN, "", body) for body in BODIES]))
-    inbox.holds(len(BODIES))
-    return sorted(inbox.bodies)
+    until(lambda: {*inbox.bodies} >= {*BODIES}, "all bodies")
+    return sorted({*inbox.bodies})  # a slow machine lets one come again
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
