@@ -102,7 +102,7 @@ BESIDE = {
     "_cli/send.py": (("os.open",), "a named pipe, to read from it"),
     "_cli/standard.py": (("open", "os.open"), "descriptors that are closed lead to the null device"),
     "_cli/words.py": (("os.open",), "what is printed for nobody goes to the null device, as a device"),
-    "_local/unix.py": (("chmod", "fchmod"), "a socket, whose mode says who may connect"),
+    "_driver/unix.py": (("chmod", "fchmod"), "a socket, whose mode says who may connect"),
     "_store/copying.py": (
         ("connect", "link", "mkstemp", "rename"),
         "a copy grows under a fresh name, and takes the place of nothing",

@@ -33,7 +33,7 @@ from tolliver_proto.errors import (
 )
 from tolliver_proto.node import SendState
 
-from .facade import Facade
+from .facade import Facade, until
 from .kinds import EACH_ADAPTER, ONE_KIND
 from .nodes import Inbox, Nodes, address
 
@@ -302,6 +302,33 @@ def _until(over: threading.Event, accept: Callable[[], None]) -> Callable[[], No
             accept()
 
     return run
+
+
+# Instances among themselves.
+
+
+@EACH_ADAPTER
+@pytest.mark.parametrize("plaintext", [True, False])
+def test_instances_of_one_machine_talk_over_a_unix_socket(nodes: Nodes, path: Path, plaintext: bool) -> None:
+    way = {"plaintext": True} if plaintext else {}
+    with nodes.open("right", listen=f"unix:{path}", **way) as right:
+        inbox = Inbox()
+        right.subscribe("news", handler=inbox)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with nodes.open("left", listen=None, **way) as left:
+            assert left.new_connection(f"unix:{path}") == right.instance_id
+            left.wait_subscribed("news", "")
+            assert left.send("news", "", b"1").recipients == 1
+            inbox.holds(1)
+            [peer] = left.peers()
+            assert peer.address == f"unix:user {ME}"
+            [remote] = left.remotes()
+            assert str(remote.remote) == f"unix:{path}"
+    assert not path.exists()
+    with nodes.open("left", listen=None, remotes=[f"unix:{path}"], **way) as left:
+        with nodes.open("right", listen=f"unix:{path}", **way):
+            until(lambda: left.stats()["peers_up"] == 1)
+        assert inbox.bodies == [b"1"]
 
 
 # The socket's file.

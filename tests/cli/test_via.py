@@ -62,6 +62,11 @@ def test_a_file_says_where_programs_hand_over(tmp_path: Path) -> None:
     accept = load(path).options().accept
     assert accept is not None
     assert (accept.path, accept.mode) == (tmp_path / "run" / "s", 0o660)
+    path.write_text('plaintext = true\nlisten = "unix:l"\nremotes = ["unix:r", "localhost"]\n')
+    options = load(path).options()
+    assert options.listen is not None
+    assert options.listen[0] == f"unix:{tmp_path / 'l'}"
+    assert [one.host for one in options.remotes] == [f"unix:{tmp_path / 'r'}", "localhost"]
     path.write_text('plaintext = true\ndatabase = "a.db"\naccept = "run/s"\n')
     with pytest.raises(ValueError, match="accept: 'run/s': write unix:PATH"):
         load(path)

@@ -20,7 +20,9 @@ from tolliver_proto import LocalProtocolError, TolliverError
 from tolliver_proto.errors import AlreadyClosed, ForkedProcess, NotOpenYet
 
 from .._options.instance import TLS, Remote
+from .._options.unix import is_unix
 from .._tls.policy import Pumps
+from .._tls.pump import AnyPump, PlainPump
 from .driver import Driver, Machine
 from .events import EventFeed
 
@@ -206,7 +208,8 @@ class BaseEndpoint(ABC):
 
     def _reach(self, peers: int) -> str:
         """Text for `repr`: listening addresses and the number of connected peers."""
-        where = "".join(f", listening on {host}:{port}" for host, port in self.addresses)
+        said = [host if is_unix(host) else f"{host}:{port}" for host, port in self.addresses]
+        where = "".join(f", listening on {one}" for one in said)
         return f"{where}, {peers} peer{'' if peers == 1 else 's'} up"
 
     def run_actions(self) -> None:
@@ -278,6 +281,11 @@ class BaseEndpoint(ABC):
         cid = self._machine.new_cid(monotonic(), host)
         self.wake()  # the deadline of its TLS handshake has started
         return cid
+
+    def _server_pump(self) -> AnyPump:
+        """TLS of a connection that was accepted; none at a Unix socket."""
+        listen = self.options.listen
+        return PlainPump() if listen is not None and is_unix(listen[0]) else self._pumps.server()
 
     def _lost(self, cid: int, error: TolliverError | None) -> None:
         del self.wires[cid]

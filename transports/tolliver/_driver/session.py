@@ -21,7 +21,7 @@ from tolliver_proto import ConnectionLost, PeerIdentity, Role, TolliverError
 from tolliver_proto.node import DialCause
 
 from .._tls.pump import AnyPump
-from .sockets import SELF_CONNECTED, address_of, is_self_connected, tune
+from .sockets import SELF_CONNECTED, is_self_connected, peer_of, tune
 
 
 class SessionMachine(Protocol):
@@ -101,7 +101,7 @@ class Session(ABC):
     def start(self, sock: socket.socket) -> None:
         """Begin on a connected socket. Raises OSError if the connection has ended already."""
         tune(sock)
-        self._address = address_of(sock.getpeername())
+        self._address = peer_of(sock)
         if is_self_connected(sock):
             self._end(ConnectionLost(SELF_CONNECTED, DialCause.REFUSED))
         self._go_on()

@@ -16,6 +16,10 @@ from tolliver_proto import ConnectionLost
 from tolliver_proto.errors import CannotListen
 from tolliver_proto.node import DialCause
 
+from .._options.unix import SCHEME, UnixAddress, is_unix
+from .._tls.pump import USER
+from .unix import Listener, credentials, is_supported
+
 Address = tuple[Any, ...]
 """A socket address, as getaddrinfo gives it."""
 
@@ -49,20 +53,41 @@ LISTENING = socket.AI_PASSIVE | socket.AI_ADDRCONFIG  # for `look_up`
 
 def tune(sock: socket.socket) -> None:
     """Set socket options: send small writes at once, and detect an unresponsive peer within 30 seconds."""
+    if is_local(sock):
+        return
     for level, name, value in _OPTIONS:
         if hasattr(socket, name):
             sock.setsockopt(getattr(socket, level), getattr(socket, name), value)
 
 
+def is_local(sock: socket.socket) -> bool:
+    """True for a Unix socket."""
+    return is_supported() and sock.family == socket.AF_UNIX
+
+
+def peer_of(sock: socket.socket) -> str:
+    """Text that says who is at the other end: "host:port", or the user at a Unix socket. Raises OSError."""
+    if not is_local(sock):
+        return address_of(sock.getpeername())
+    who = credentials(sock)
+    return f"{USER}unknown" if who is None else f"{USER}{who.uid}"
+
+
+def bound_to(listener: socket.socket) -> tuple[str, int]:
+    """Host and port of a listening socket; (unix:PATH, 0) of a Unix socket."""
+    where = listener.getsockname()
+    return (f"{SCHEME}{where}", 0) if is_local(listener) else where[:2]
+
+
 def is_self_connected(sock: socket.socket) -> bool:
     """True if a dial to a free local port has met itself: TCP allows both ends of a connection to be one socket."""
-    return bool(sock.getsockname() == sock.getpeername())
+    return not is_local(sock) and bool(sock.getsockname() == sock.getpeername())
 
 
 def host_of(sock: socket.socket) -> str:
     """IP address of the peer of a connection; "" if the connection has ended already."""
     try:
-        return str(sock.getpeername()[0])
+        return "" if is_local(sock) else str(sock.getpeername()[0])
     except OSError:
         return ""
 
@@ -85,6 +110,8 @@ def find_addresses(host: str, port: int, flags: int = 0) -> list[Address]:
 
     Blocks, except with AI_NUMERICHOST. Raises OSError if there are none.
     """
+    if is_unix(host):
+        return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", host.removeprefix(SCHEME))]
     families: dict[int, list[Address]] = {}
     for one in dict.fromkeys(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)):
         families.setdefault(one[0], []).append(one)
@@ -124,6 +151,9 @@ def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket
 
     Raises CannotListen, and then leaves no socket open.
     """
+    if is_unix(host):
+        where = UnixAddress.parse(host)
+        return [Listener(where.path, where.mode)]
     opened: list[socket.socket] = []
     missing = None
     try:

@@ -19,8 +19,9 @@ from tolliver_proto import ConnectionClosing, ConnectionLost
 from tolliver_proto.errors import NotOpenYet
 from tolliver_proto.node import DialCause, check_seconds, check_type, listed
 
+from .._driver.unix import is_supported
+from .._options.unix import check_length
 from .envelopes import Ask, Item, LocalReceipt, LocalReply, Outcome, Verb
-from .unix import check_length, is_supported
 
 TIMEOUT = 30.0
 """Seconds of a call, by default."""

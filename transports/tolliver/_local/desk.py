@@ -41,10 +41,10 @@ from tolliver_proto.node import Reply, is_derived
 from .._driver.pending import PendingCall
 from .._driver.sockets import ACCEPT_PAUSE, NOT_YET
 from .._driver.threads import start
+from .._driver.unix import Listener, credentials, may_connect
 from .._options.unix import UnixAddress
 from .envelopes import CHANNEL, MARGIN, Ask, Item, Verb, answer_body, is_own
 from .identities import local_prefix
-from .unix import Listener, credentials, may_connect
 
 log: logging.Logger = logging.getLogger("tolliver.local")
 
@@ -170,7 +170,7 @@ class Desk:
 
     def let_go(self) -> None:
         """Close all sockets of a forked child, which has no such thread: they belong to the parent."""
-        self._listener.let_go()
+        self._listener.close()
         self._close_sockets()
 
     def _close_sockets(self) -> None:
@@ -237,7 +237,7 @@ class Desk:
     def _run(self) -> None:
         try:
             with selectors.DefaultSelector() as self._selector:
-                for one in (self._near, self._listener.sock):
+                for one in (self._near, self._listener):
                     self._selector.register(one, selectors.EVENT_READ)
                 while not self._stopped:
                     self._turn()
@@ -252,7 +252,7 @@ class Desk:
             if sock is self._near:
                 with suppress(OSError):
                     self._near.recv(_CHUNK)
-            elif sock is self._listener.sock:
+            elif sock is self._listener:
                 self._accept()
             elif (client := self._clients.get(sock)) is not None:
                 self._serve(client, events)
@@ -260,14 +260,14 @@ class Desk:
             asked, self._asked = self._asked, []
             self._core.call_soon(partial(self._give, asked))
         self._answer()
-        if self._ending and self._listener.sock.fileno() >= 0:
+        if self._ending and self._listener.fileno() >= 0:
             self._stop_taking()
         self._drop_late()
 
     def _accept(self) -> None:
         for _ in range(_ROUND):
             try:
-                sock, _where = self._listener.sock.accept()
+                sock, _where = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError:  # no file descriptors left
@@ -433,7 +433,7 @@ class Desk:
             self._drop(client)
 
     def _stop_taking(self) -> None:
-        self._selector.unregister(self._listener.sock)
+        self._selector.unregister(self._listener)
         self._listener.close()
         for client in [*self._clients.values()]:
             self._watch(client)

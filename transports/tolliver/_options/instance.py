@@ -24,7 +24,7 @@ from .checks import flag as _flag
 from .checks import is_a as _is
 from .checks import told as _told
 from .tls import TLS as TLS
-from .unix import UnixAddress
+from .unix import UnixAddress, is_unix
 
 DEFAULT_PORT = 7011  # (T-78)
 STATUS_PORT = 9464  # the usual port of OpenTelemetry's Prometheus exporter
@@ -58,6 +58,8 @@ def split_address(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int
     """Host and port of "host:port", "host" (with the default port), "[v6]:port" or "[v6]"."""
     if not isinstance(text, str):
         raise TypeError(f'the address {text!r} is no text: write "host:port", "host" or "[::1]:{default_port}"')
+    if is_unix(text):
+        return text, default_port
     scheme, is_url, rest = text.partition("://")
     if is_url:
         raise ValueError(f'the address {text!r:.100} is a URL: write it without "{scheme}://", as "{rest}"')
@@ -90,10 +92,14 @@ def _pin(peer: str) -> dict[str, Any]:
 
 
 def _join_address(host: str, port: int) -> str:
+    if is_unix(host):
+        return host
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_host(value: str) -> bool:
+    if is_unix(value):
+        return UnixAddress.parse(value).is_usable
     try:
         value.encode("idna")
     except UnicodeError:  # a label is empty or too long
@@ -167,6 +173,11 @@ class Remote:
         return cls(*split_address(place, default_port), **_pin(peer))
 
     @property
+    def is_unix(self) -> bool:
+        """True for a Unix socket of this machine, `unix:PATH`, over which there is no TLS."""
+        return is_unix(self.host)
+
+    @property
     def pinned(self) -> bool:
         """True if the peer is recognized by its UUID or key instead of its host name."""
         return self.identity is not None or self.spki_sha256 is not None
@@ -233,11 +244,11 @@ def _speaks_no_other(_version: int) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True for loopback addresses and "localhost". Any other name could resolve to another machine (D-15)."""
+    """True for loopback addresses, "localhost" and Unix sockets. Another name may lead to another machine (D-15)."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host == "localhost" or is_unix(host)
 
 
 @define(frozen=True, kw_only=True)
@@ -290,6 +301,7 @@ class InstanceOptions(EndpointOptions):
     - `min_free`: bytes of free disk. With less, new messages are refused, but acknowledged ones are still removed
       (D-13).
     - `listen`: "host:port", "[::1]:port" or None not to listen; port 0 lets the system choose. Stored as (host, port).
+      "unix:PATH" is for peers of this machine: no TLS, and the mode of the file says who may connect.
     - `accept`: "unix:PATH", where programs of this machine hand messages over (`tolliver.local`): those of our user, as
       the socket's file has mode 0600; "unix:PATH?mode=660" gives it another.
     - `tls`: certificates. `plaintext=True` instead requires loopback addresses everywhere (D-15).

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import NOTHING
+from attrs import NOTHING, evolve
 
 from tolliver_proto import Limits, Policy
 
@@ -17,7 +17,7 @@ from .acl_file import load_acl
 from .kinds import kind_of
 from .table import TABLE, Entry, flag_of, unknown
 from .tls import TLS
-from .unix import UnixAddress
+from .unix import UnixAddress, is_unix
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,10 +43,21 @@ def read(document: Mapping[str, Any], table: Mapping[str, Entry], base: Path) ->
             value = kind_of(table[key]).read(given)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{key}: {error}") from None
-        if isinstance(value, UnixAddress):
-            value = value.under(base)
-        values[key] = base / value if isinstance(value, Path) and given != ":memory:" else value
+        values[key] = value if given == ":memory:" else _under(base, value, table[key])
     return values
+
+
+def _under(base: Path, value: Any, entry: Entry) -> Any:
+    """The value, in which relative paths, of Unix sockets too, are relative to `base`."""
+    if isinstance(value, Path):
+        return base / value
+    if isinstance(value, UnixAddress):
+        return value.under(base)
+    if isinstance(value, list | tuple) and entry.takes.endswith("@]HOST:PORT"):
+        return [evolve(one, host=str(UnixAddress.parse(one.host).under(base))) if one.is_unix else one for one in value]
+    if isinstance(value, str) and entry.takes == "HOST:PORT" and is_unix(value):
+        return str(UnixAddress.parse(value).under(base))
+    return value
 
 
 def leaves(document: Mapping[str, Any], table: Mapping[str, Entry], prefix: str = "") -> Iterator[tuple[str, Any]]:

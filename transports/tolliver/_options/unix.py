@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Self
 
@@ -13,7 +14,26 @@ from .checks import as_path
 
 SCHEME = "unix:"
 MODE = 0o600
+LONGEST = 107 if sys.platform == "linux" else 103
+"""Bytes of a path that a Unix socket can have: those that the system keeps, without the zero at their end."""
 _MODE = re.compile(r"(.*)\?mode=([0-7]{3})", re.DOTALL)
+
+
+def check_length(path: str | os.PathLike[str]) -> str:
+    """The path as a text. Raises ValueError, with advice, if it is too long for a Unix socket."""
+    text = os.fspath(path)
+    size = len(os.fsencode(text))
+    if size > LONGEST:
+        raise ValueError(
+            f"the path {text!r:.200} has {size} bytes, and a Unix socket has at most {LONGEST}: give a shorter one, "
+            "relative to the working directory or in a directory such as /run"
+        )
+    return text
+
+
+def is_unix(host: str) -> bool:
+    """True for the address of a Unix socket in the place of a host."""
+    return host.startswith(SCHEME)
 
 
 @define(frozen=True)
@@ -35,6 +55,11 @@ class UnixAddress:
         found = _MODE.fullmatch(address)
         path, mode = (address, MODE) if found is None else (found[1], int(found[2], 8))
         return cls(as_path(path.removeprefix(SCHEME)), mode)
+
+    @property
+    def is_usable(self) -> bool:
+        """True. Raises ValueError if the path is too long."""
+        return bool(check_length(self.path))
 
     def under(self, base: Path) -> Self:
         """The same, where a relative path is relative to `base`."""

@@ -153,7 +153,7 @@ class Pumps:
     def client(self, remote: Remote) -> AnyPump:
         """TLS of a connection that we dial. It checks the host name, or the remote's pins instead (D-2)."""
         context = self._by_pin if remote.pinned else self._by_name
-        return PlainPump() if context is None else Pump.client(context, remote, self._revoked)
+        return PlainPump() if remote.is_unix or context is None else Pump.client(context, remote, self._revoked)
 
     def server(self) -> AnyPump:
         """TLS of a connection that we have accepted."""

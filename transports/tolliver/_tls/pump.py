@@ -26,6 +26,7 @@ Properties of OpenSSL 1.1.1 and 3, under `ssl.SSLObject` with two memory BIOs, t
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import ssl
 from typing import Final
 
@@ -304,8 +305,14 @@ class Pump:
         ).explain()
 
 
+USER = "unix:user "
+"""Beginning of the address of a peer at a Unix socket; the number of its user follows."""
+
+
 class PlainPump:
-    """Replacement for Pump without TLS, for loopback (D-15). Its peer has no identity."""
+    """Replacement for Pump without TLS, for loopback (D-15) and Unix sockets. Its peer has no identity, except that the
+    user at the other end of a Unix socket stands for a key (D-18).
+    """
 
     # Plain TCP has no close_notify.
     truncated: Final = False
@@ -354,7 +361,8 @@ class PlainPump:
         self._write_closed = True
 
     def identity(self, address: str) -> PeerIdentity:
-        return PeerIdentity(address=address)
+        key = hashlib.sha256(address.encode()).digest() if address.startswith(USER) else None
+        return PeerIdentity(address=address, spki_sha256=key)
 
 
 AnyPump = Pump | PlainPump

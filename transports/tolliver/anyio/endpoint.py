@@ -26,7 +26,7 @@ from .._driver.endpoint import EndpointOptions
 from .._driver.facade import BaseFacade
 from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
-from .._driver.sockets import close_all, host_of, open_listeners, unreached
+from .._driver.sockets import bound_to, close_all, host_of, open_listeners, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .asyncio_wire import CallbackTransport, can_watch
@@ -245,7 +245,7 @@ class Endpoint(LoopEndpoint):
     def _listen(self, host: str, port: int) -> None:
         self._listeners = open_listeners(host, port)
         self._opened.callback(close_all, self._listeners)
-        self.addresses: list[tuple[str, int]] = [one.getsockname()[:2] for one in self._listeners]
+        self.addresses: list[tuple[str, int]] = [*map(bound_to, self._listeners)]
 
     async def _serve(self) -> None:
         async with anyio.create_task_group() as accepting:
@@ -261,7 +261,7 @@ class Endpoint(LoopEndpoint):
         if cid is None:
             sock.close()
             return
-        wire = self._wire(cid, Role.SERVER, self._pumps.server())
+        wire = self._wire(cid, Role.SERVER, self._server_pump())
         if isinstance(wire, CallbackTransport):
             wire.begin(sock)
         else:

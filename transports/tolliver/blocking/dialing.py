@@ -18,6 +18,7 @@ from .._driver.sockets import (
     NOT_YET,
     Address,
     begin_connecting,
+    bound_to,
     check_connected,
     find_addresses,
     open_listeners,
@@ -37,7 +38,7 @@ class Listeners:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        return [sock.getsockname()[:2] for sock in self._sockets]
+        return [*map(bound_to, self._sockets)]
 
     def serve(self, loop: Loop, accepted: Callable[[socket.socket], None]) -> None:
         """Accept connections on the loop, and pass each socket to `accepted`."""
@@ -83,7 +84,7 @@ def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSE
         loop.soon(lambda: done(found, error))
 
     try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        find_addresses(host, port, socket.AI_NUMERICHOST)
     except OSError:
         try:
             threading.Thread(target=look_up, name=f"tolliver looks up {host:.100}", daemon=True).start()

@@ -319,7 +319,7 @@ class Endpoint(BaseEndpoint):
             self._lost(cid, error)
 
     def _take_in(self, sock: socket.socket) -> None:
-        pump = self._pumps.server()
+        pump = self._server_pump()
         with self._lock:
             cid = self._accepted(host_of(sock))
             wire = None if cid is None else self._wire(cid, Role.SERVER, pump)

@@ -6,19 +6,29 @@ both, but imports the global reactor.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail
-from twisted.internet.endpoints import TCP4ClientEndpoint, TCP4ServerEndpoint, TCP6ClientEndpoint, TCP6ServerEndpoint
+from twisted.internet.endpoints import (
+    TCP4ClientEndpoint,
+    TCP4ServerEndpoint,
+    TCP6ClientEndpoint,
+    TCP6ServerEndpoint,
+    UNIXClientEndpoint,
+)
 from twisted.internet.error import CannotListenError, ConnectError
+from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.threads import deferToThreadPool
+from zope.interface import implementer
 
 from tolliver_proto.errors import CannotListen, OutOfThreads
 
-from .._driver.sockets import FREE_PORTS, LISTENING, is_taken, look_up
+from .._driver.sockets import ACCEPT_PAUSE, FREE_PORTS, LISTENING, NOT_YET, is_taken, look_up
 from .._driver.threads import starting_thread
+from .._options.unix import SCHEME, is_unix
 
 BACKLOG = 1024  # accept queue: all peers of a restarted instance dial at once
 
@@ -38,6 +48,9 @@ async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: flo
     """Connect to one address of host and port after the other, sharing `seconds` between them; `factory` gets the
     connection. Raises OSError or ConnectError.
     """
+    if is_unix(host):
+        await UNIXClientEndpoint(reactor, host.removeprefix(SCHEME), seconds).connect(factory)
+        return
     found = await in_pool(reactor, partial(look_up, host, port))
     for number, (is_v6, address) in enumerate(found, 1):
         make = TCP6ClientEndpoint if is_v6 else TCP4ClientEndpoint
@@ -48,6 +61,46 @@ async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: flo
                 raise
         else:
             return
+
+
+@implementer(IReadDescriptor)
+class LocalPort:
+    """A listening Unix socket. Twisted's own one would set the mode of its file to 0666, at once and for all to see."""
+
+    def __init__(self, reactor: Any, listener: socket.socket, factory: Any) -> None:
+        self._reactor = reactor
+        self._listener = listener
+        self._factory = factory
+        reactor.addReader(self)
+
+    def fileno(self) -> int:
+        return self._listener.fileno()
+
+    def logPrefix(self) -> str:
+        return "tolliver"
+
+    def doRead(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except (*NOT_YET, ConnectionError):
+            return
+        except OSError:  # no file descriptors left
+            self._reactor.removeReader(self)
+            self._reactor.callLater(ACCEPT_PAUSE, self._go_on)
+            return
+        with sock:
+            self._reactor.adoptStreamConnection(sock.fileno(), socket.AF_UNIX, self._factory)
+
+    def _go_on(self) -> None:
+        if self.fileno() >= 0:
+            self._reactor.addReader(self)
+
+    def connectionLost(self, reason: Any) -> None:
+        self.stopListening()
+
+    def stopListening(self) -> None:
+        self._reactor.removeReader(self)
+        self._listener.close()
 
 
 async def listen(reactor: Any, host: str, port: int, factory: Any, tries: int = FREE_PORTS) -> list[Any]:

@@ -25,9 +25,11 @@ from .._driver.ends import is_interrupt
 from .._driver.facade import BaseFacade
 from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
+from .._driver.sockets import bound_to, close_all, open_listeners
 from .._options.instance import Remote
+from .._options.unix import is_unix
 from .._tls.pump import AnyPump
-from .dialing import connect, in_pool, listen
+from .dialing import LocalPort, connect, in_pool, listen
 from .wire import Transport, Wakeup, Wires, follow, wait_for
 
 E = TypeVar("E", bound="Endpoint")
@@ -243,14 +245,20 @@ class Endpoint(LoopEndpoint):
     # Connections.
 
     async def _listen(self, host: str, port: int) -> None:
+        if is_unix(host):
+            listeners = open_listeners(host, port)
+            self._opened.callback(close_all, listeners)
+            self._ports = [LocalPort(self._reactor, one, Wires(self._take_in)) for one in listeners]
+            self.addresses = [*map(bound_to, listeners)]
+            return
         self._ports = await listen(self._reactor, host, port, Wires(self._take_in))
         self.addresses: list[tuple[str, int]] = [
             (where.host, where.port) for where in (port.getHost() for port in self._ports)
         ]
 
     def _take_in(self, address: Any) -> Any:
-        cid = self._accepted(address.host)
-        return None if cid is None else self._wire(cid, Role.SERVER, self._pumps.server())
+        cid = self._accepted(getattr(address, "host", ""))  # a Unix socket has none
+        return None if cid is None else self._wire(cid, Role.SERVER, self._server_pump())
 
     def _stop_listening(self) -> Deferred[Any]:
         ports, self._ports = self._ports, []

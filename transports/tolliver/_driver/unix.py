@@ -11,7 +11,6 @@ import os
 import socket
 import stat
 import struct
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,10 +18,8 @@ from typing import NamedTuple
 
 from tolliver_proto.errors import CannotListen
 
-from .._options.unix import MODE, SCHEME
+from .._options.unix import MODE, SCHEME, check_length
 
-LONGEST = 107 if sys.platform == "linux" else 103
-"""Bytes of a path that a Unix socket can have: what the system keeps, without the zero at its end."""
 _OTHERS = 0o022  # write permission of the group, of everybody: what connecting needs
 _CREDENTIALS = struct.Struct("iII")
 
@@ -32,18 +29,6 @@ class Credentials(NamedTuple):
 
     pid: int
     uid: int
-
-
-def check_length(path: str | os.PathLike[str]) -> str:
-    """The path as a text. Raises ValueError, with advice, if it is too long for a Unix socket."""
-    text = os.fspath(path)
-    size = len(os.fsencode(text))
-    if size > LONGEST:
-        raise ValueError(
-            f"the path {text!r:.200} has {size} bytes, and a Unix socket has at most {LONGEST}: give a shorter one, "
-            "relative to the working directory or in a directory such as /run"
-        )
-    return text
 
 
 def is_supported() -> bool:
@@ -65,43 +50,51 @@ def may_connect(who: Credentials | None, mode: int) -> bool:
     return who is None or bool(mode & _OTHERS) or who.uid in (0, os.getuid())
 
 
-class Listener:
-    """A listening Unix socket, non-blocking, and its file."""
+class Listener(socket.socket):
+    """A listening Unix socket, non-blocking. Closing it removes its file, if that is still ours."""
 
     def __init__(self, path: str | os.PathLike[str], mode: int = MODE) -> None:
         """Replaces a file that a killed owner has left. Raises CannotListen."""
         self.path: Path = Path(path)
         self.mode: int = mode
+        self._process = os.getpid()
+        self._file: tuple[int, int] | None = None
         if not is_supported():
             raise CannotListen(errno.EAFNOSUPPORT, f"cannot listen on {self}: this system has no Unix sockets")
+        super().__init__(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             check_length(path)
             with _alone(self.path):
                 _remove_stale(self.path)
-                self.sock: socket.socket = _bound(self.path, mode)
-                found = os.stat(self.path)
+                self._bind()
         except ValueError as error:
+            super().close()
             raise CannotListen(errno.ENAMETOOLONG, f"cannot listen on {self}: {error}") from None
         except OSError as error:
-            advice = "" if isinstance(error, _Taken) else f": {error.strerror}. Is its directory there, and yours?"
-            raise CannotListen(error.errno, f"cannot listen on {self}{advice or f': {error.strerror}'}") from None
-        self._file = found.st_dev, found.st_ino
+            super().close()
+            advice = "" if isinstance(error, _Taken) else ". Is its directory there, and yours?"
+            raise CannotListen(error.errno, f"cannot listen on {self}: {error.strerror}{advice}") from None
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.path}"
 
     def close(self) -> None:
-        """Close the socket, and remove its file if that is still ours. A second call does nothing."""
-        if self.sock.fileno() >= 0:
+        if self.fileno() >= 0 and self._process == os.getpid():  # in a forked child the file is the parent's
             with suppress(OSError):
                 found = os.lstat(self.path)
                 if (found.st_dev, found.st_ino) == self._file:
                     self.path.unlink()
-            self.sock.close()
+        super().close()
 
-    def let_go(self) -> None:
-        """Close the socket of a forked child. The file is the parent's."""
-        self.sock.close()
+    def _bind(self) -> None:
+        with suppress(OSError):  # Linux gives the file this mode from the start; elsewhere the next lines alone do
+            os.fchmod(self.fileno(), self.mode)
+        self.bind(os.fspath(self.path))
+        found = os.lstat(self.path)
+        self._file = found.st_dev, found.st_ino
+        os.chmod(self.path, self.mode)
+        self.listen(socket.SOMAXCONN)
+        self.setblocking(False)
 
 
 class _Taken(OSError):
@@ -135,18 +128,3 @@ def _remove_stale(path: Path) -> None:
     if code != errno.ECONNREFUSED:
         raise _Taken(errno.EADDRINUSE, "another program listens there. Stop it first, or give another path")
     path.unlink()
-
-
-def _bound(path: Path, mode: int) -> socket.socket:
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with suppress(OSError):  # Linux gives the file this mode from the start; elsewhere the next lines alone do
-            os.fchmod(sock.fileno(), mode)
-        sock.bind(os.fspath(path))
-        os.chmod(path, mode)
-        sock.listen(socket.SOMAXCONN)
-        sock.setblocking(False)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
