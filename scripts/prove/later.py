@@ -61,11 +61,16 @@ def main(count: int) -> None:
                     node.use(ForLater).send_later([("c", "", bytes(100))], after=60 + dice.random() * _MOST)
                 run(node, store)
             took = time.monotonic() - began
-            print(f"{node.stats().later:,} stored in {took:.0f} s: {before:.1f} MiB before, {memory():.1f} after", flush=True)
+            print(
+                f"{node.stats().later:,} stored in {took:.0f} s: {before:.1f} MiB before, {memory():.1f} after",
+                flush=True,
+            )
         with closing(SQLiteStore(path, instance_id=ME)) as store:
             before, began = memory(), time.monotonic()
             node = opened(store)
-            print(f"opened in {time.monotonic() - began:.1f} s: {before:.1f} MiB before, {memory():.1f} after", flush=True)
+            print(
+                f"opened in {time.monotonic() - began:.1f} s: {before:.1f} MiB before, {memory():.1f} after", flush=True
+            )
             began = time.monotonic()
             first = store.later(1)[0].expires_in
             print(f"the first is due in {first:.1f} s, found in {1000 * (time.monotonic() - began):.1f} ms")
