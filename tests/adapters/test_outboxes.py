@@ -62,6 +62,19 @@ def test_committed_rows_go_in_order_and_others_never(nodes: Nodes, outbox: Outbo
 
 
 @EACH_ADAPTER
+def test_rows_of_a_channel_that_keeps_leave_the_table_at_once(nodes: Nodes, outbox: Outbox) -> None:
+    with nodes.pair() as (left, right, inbox), left.relay(outbox) as relay:
+        left.send("late", "", b"0", keep=True)
+        put(outbox, ("late", "a", b"1"), ("late", "b", b"2"))
+        until(lambda: relay.status.moved == 2)
+        assert (outbox.waiting(), relay.status.held) == ({}, {})
+        assert left.stats().kept == 3
+        right.subscribe("late", handler=inbox)
+        inbox.holds(3)
+        assert inbox.bodies == [b"0", b"1", b"2"]
+
+
+@EACH_ADAPTER
 def test_a_row_that_nobody_gets_holds_back_its_channel_alone(nodes: Nodes, outbox: Outbox) -> None:
     with nodes.pair() as (left, right, inbox), left.relay(outbox) as relay:
         put(outbox, ("late", "a", b"1"), ("news", "", b"2"), ("late", "b", b"3"))
