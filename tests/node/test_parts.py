@@ -239,7 +239,7 @@ class Said:
 
 def test_a_delivery_is_settled_by_who_handed_it_out() -> None:
     delivery, settler = Delivery(1, UUID(int=1), Message("news", "k", b"x", 7)), Said()
-    for settle in (delivery.ack, delivery.fail, lambda: delivery.give_up("no")):
+    for settle in (delivery.ack, delivery.fail, lambda: delivery.give_up("no"), lambda: delivery.answer(b"")):
         with pytest.raises(LocalProtocolError, match=r"Node\.acknowledge"):
             settle()
     delivery.settler = settler

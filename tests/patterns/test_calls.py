@@ -207,6 +207,8 @@ def test_a_job_that_is_given_up_ends_its_call() -> None:
     wire = play.peer(LOW, *WORKS)
     wire.send(Message("other", "", b"3", 6))
     assert ended(wire.send(answer(waits))) == (None, [b"3"])
+    plain = play.queues.put_many("jobs", [("", b"plain")], play.now)
+    play.queues.cancel_jobs("jobs", [plain.first_seq], now=play.now)
     play.node.forget_peer(LOW, play.now)
     play.run()
 
