@@ -14,7 +14,7 @@ from tolliver.codecs import Headed, Headers, Json
 from tolliver.otel import TracedDelivery, TracedRun, instrument
 from tolliver.prometheus import Collector
 
-from tests.status.spans import EVENTS, Memory, event, ids, linked, parent
+from tests.status.spans import EVENTS, Memory, carried, event, ids, linked, parent
 from tolliver_proto import Delivery
 from tolliver_proto.errors import NoResponders
 
@@ -260,3 +260,22 @@ async def test_the_trace_of_a_request_goes_on_at_its_responder_with_any_codec(no
         reply = await one.channel("ask", codec=codec).request(Headed(b"x"))
         assert reply.value.value == b"X"
         assert parent(memory.span("respond ask")) == ids(memory.span("request ask"))
+        assert carried(reply.value) == ids(memory.span("respond ask"))
+
+
+async def test_a_reply_of_an_async_responder_carries_its_context_and_plain_ones_are_left_alone(nodes: Nodes) -> None:
+    memory, codec = Memory(), Headers(Json())
+    async with nodes.pair() as (left, right):
+        one, other = traced(memory, left), traced(memory, right)
+
+        async def answer(request: Any) -> Headed[Any]:
+            await anyio.lowlevel.checkpoint()
+            return Headed(request.value, {"tenant": "7"})
+
+        other.channel("ask", codec=Json(), reply_codec=codec).respond(answer)
+        other.channel("plain", codec=codec, reply_codec=Json()).respond(lambda request: request.value.value)
+        reply = await one.channel("ask", codec=Json(), reply_codec=codec).request(1)
+        assert (reply.value.value, reply.value.headers["tenant"]) == (1, "7")
+        assert carried(reply.value) == ids(memory.span("respond ask"))
+        plain = await one.channel("plain", codec=codec, reply_codec=Json()).request(Headed(2))
+        assert plain.value == 2

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tolliver.codecs import Headed, Headers, Json
 from tolliver.otel import instrument
 
-from tests.status.spans import EVENTS, Memory, event, ids, linked, parent
+from tests.status.spans import EVENTS, Memory, carried, event, ids, linked, parent
 
 from .nodes import Nodes, until
 
@@ -33,3 +34,21 @@ def test_a_trace_goes_from_the_send_to_a_handler_and_to_an_iterator(nodes: Nodes
             str(left.instance_id): 0,
             str(right.instance_id): 2,
         }
+
+
+def test_the_trace_of_a_job_and_of_a_request_goes_on_with_any_codec(nodes: Nodes) -> None:
+    memory, codec = Memory(), Headers(Json())
+    with nodes.pair() as (left, right):
+        one, other = instrument(left, **memory.providers), instrument(right, **memory.providers)
+        one.channel("jobs", codec=codec).queue().put(Headed({"rows": 5}, {"tenant": "7"}))
+        with other.channel("jobs", codec=codec).work() as jobs:
+            job = next(jobs)
+            assert (job.value.value, job.value.headers["tenant"]) == ({"rows": 5}, "7")
+            job.ack()
+        assert carried(job.value) == ids(memory.span("put jobs"))
+        assert linked(memory.span("receive jobs")) == linked(memory.span("ack jobs")) == [ids(memory.span("put jobs"))]
+        other.channel("ask", codec=codec).respond(lambda request: Headed(request.value.value + 1))
+        reply = one.channel("ask", codec=codec).request(Headed(1))
+        assert reply.value.value == 2
+        assert parent(memory.span("respond ask")) == ids(memory.span("request ask"))
+        assert carried(reply.value) == ids(memory.span("respond ask"))

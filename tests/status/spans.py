@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tolliver.codecs import CloudEvents
+from tolliver.codecs import CloudEvents, Headed
 
 EVENTS = CloudEvents()
 
@@ -86,3 +86,9 @@ def parent(span: ReadableSpan) -> tuple[int, int] | None:
 
 def linked(span: ReadableSpan) -> list[tuple[int, int]]:
     return [(one.context.trace_id, one.context.span_id) for one in span.links]
+
+
+def carried(value: Headed[object]) -> tuple[int, int]:
+    """The trace and the span that a value's headers name."""
+    _version, trace_id, span_id, _flags = value.headers["traceparent"].split("-")
+    return int(trace_id, 16), int(span_id, 16)

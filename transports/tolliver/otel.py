@@ -172,8 +172,8 @@ class Traced:
     """An instance whose sends, requests, jobs, handlers and iterators have spans. The rest are the instance's own.
 
     A value with headers (codec `Headers(codec)`), or a CloudEvent (codec `CloudEvents()`), that is sent without a
-    trace context gets that of its send span; one with a context keeps it, and the send span links to it. Other messages
-    carry no context, so their spans are not connected.
+    trace context gets that of its send span, a reply that of its respond span; one with a context keeps it, and the
+    send span links to it. Other messages carry no context, so their spans are not connected.
     """
 
     def __init__(self, instance: BaseInstance[Any], meter: Meter, tracer: Tracer) -> None:
@@ -191,7 +191,9 @@ class Traced:
 
     def channel(self, name: str, **codecs: Any) -> Any:
         """Like the instance's call; returns a `TracedChannel`."""
-        return TracedChannel(cast(Any, self._instance).channel(name, **codecs), self._spans, codecs.get("codec"))
+        codec, reply_codec = codecs.get("codec"), codecs.get("reply_codec")
+        made = cast(Any, self._instance).channel(name, **codecs)
+        return TracedChannel(made, self._spans, codec, codec if reply_codec is None else reply_codec)
 
     def send(self, channel: str, key: str, body: Any, **terms: Any) -> Any:
         """Like the instance's call, with a span."""
@@ -252,10 +254,11 @@ class Traced:
 class TracedChannel:
     """A channel whose calls have spans, like those of `Traced`. All other attributes are the channel's."""
 
-    def __init__(self, channel: Any, spans: _Spans, codec: object) -> None:
+    def __init__(self, channel: Any, spans: _Spans, codec: object, reply_codec: object) -> None:
         self._channel = channel
         self._spans = spans
         self._carries = isinstance(codec, CloudEvents | Headers)
+        self._replies_carry = isinstance(reply_codec, CloudEvents | Headers)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._channel, name)
@@ -301,7 +304,7 @@ class TracedChannel:
 
     def respond(self, handler: Any, key: str = "", **choices: Any) -> Any:
         """Like the channel's call, with a span for each call of the handler."""
-        return self._channel.respond(self._spans.responding(handler), key, **choices)
+        return self._channel.respond(self._spans.responding(handler, self._replies_carry), key, **choices)
 
     def register_callback(self, key: str, handler: Any, **choices: Any) -> Any:
         """Like the channel's call, with a span for each call of the handler."""
@@ -485,13 +488,19 @@ class _Spans:
         """Wrap a handler of messages in a span for each call."""
         return self._processing(handler, "process", _is_well)
 
-    def responding(self, handler: Any) -> Any:
-        """Wrap a handler of requests in a span for each call."""
-        return self._processing(handler, "respond", lambda _result: True)
+    def responding(self, handler: Any, carries: bool = False) -> Any:
+        """Wrap a handler of requests in a span for each call, whose context the replies get if they carry one."""
+        return self._processing(handler, "respond", lambda _result: True, _replying if carries else None)
 
-    def _processing(self, handler: Any, name: str, is_well: Callable[[Any], bool]) -> Any:
+    def _processing(
+        self,
+        handler: Any,
+        name: str,
+        is_well: Callable[[Any], bool],
+        finish: Callable[[Span, Any], Any] | None = None,
+    ) -> Any:
         """Wrap a handler, async if it is, in a span named `name` for each call; `is_well` tells by the result if the
-        call succeeded.
+        call succeeded. `finish` gets the span and the result, and returns the result that counts.
         """
         if not callable(handler):
             return handler  # registering it raises TypeError
@@ -499,7 +508,9 @@ class _Spans:
         def call(given: Any) -> Any:
             about = given if isinstance(given, Delivery) else None
             operation = self.start("process", [given.channel], name=name, context=_context_of(given), about=about)
-            return self.within(operation, lambda: handler(given), is_well)
+            if finish is None:
+                return self.within(operation, lambda: handler(given), is_well)
+            return self.within(operation, lambda: finish(operation.span, handler(given)), is_well)
 
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
 
@@ -708,6 +719,17 @@ def _links(given: Iterable[Any]) -> list[Link]:
         trace.get_current_span(_CONTEXT.extract(carrier, Context())) for one in given if (carrier := _carrier(one))
     ]
     return [Link(one.get_span_context()) for one in contexts if one.get_span_context().is_valid]
+
+
+def _replying(span: Span, reply: Any) -> Any:
+    """The reply of a handler with this span's context, also where it comes later."""
+    if hasattr(reply, "addBoth"):  # a Deferred
+        return reply.addCallback(partial(_carrying, span))
+    return _replying_later(span, reply) if inspect.isawaitable(reply) else _carrying(span, reply)
+
+
+async def _replying_later(span: Span, reply: Awaitable[Any]) -> Any:
+    return _carrying(span, await reply)
 
 
 def _carrying(span: Span, given: Any) -> Any:
