@@ -174,6 +174,73 @@ def test_messages_for_later_hold_with_many_seeds() -> None:
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
 
+def poison(net: ProgramNet) -> Done:
+    """An order ends the process of its handler, among others that take their time, three at once. It becomes a dead
+    letter after three ends at which it was alone in hand, and all others are handled (T-47).
+    """
+    orders = [b"%d" % number for number in range(JOBS)]
+    apps, done, alone = dict[str, App](), set[bytes](), list[bool]()
+
+    def client(app: App) -> None:
+        def post() -> None:
+            for one in orders:
+                app.send("orders", "", one, message_key=one.decode())
+
+        app.every(1.5, post)
+
+    def server(app: App) -> None:
+        apps["server"], in_hand = app, set[bytes]()
+
+        def handle(order: Delivery) -> None:
+            in_hand.add(order.body)
+            if order.body == b"5":
+                alone.append(len(in_hand) == 1)
+                app.die()
+            app.later(0.4, end, order)
+
+        def end(order: Delivery) -> None:
+            in_hand.discard(order.body)
+            done.add(order.body)
+            order.ack()
+
+        app.register_callback("orders", "", handle, settles=True, concurrency=3)
+        app.subscribe("orders")
+        app.every(5.0, app.subscribe, "orders")
+
+    def is_done() -> bool:
+        stats = apps["server"].node.stats()
+        return done == {*orders} - {b"5"} and stats.dead_letters == 1 and alone.count(True) == 3
+
+    net.instance("client", client)
+    net.instance("server", server, remotes=["client"])
+    return is_done
+
+
+def test_a_message_that_ends_its_process_is_condemned_alone_in_the_simulator() -> None:
+    reports = rehearse(poison, range(3))
+    assert min(report.counts["deaths"] for report in reports) >= 3
+
+
+@pytest.mark.search
+def test_poison_is_condemned_alone_with_many_seeds() -> None:
+    reports = rehearse(poison, range(20))
+    happened = sum((Counter(report.counts) for report in reports), Counter())
+    assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
+
+
+def test_a_process_that_ends_while_nothing_is_in_hand_suspects_nobody() -> None:
+    """Neither does one that ends in order; what a function of `later` ends is started again."""
+    lives: list[App] = []
+
+    def left(app: App) -> None:
+        lives.append(app)
+        if len(lives) < 3:
+            app.later(1.0, app.die)
+
+    pair(left, lambda app: None, lambda: len(lives) == 3).run()
+    assert lives[-1].node.stats().dead_letters == 0
+
+
 def last_values(net: ProgramNet) -> Done:
     """Some retain, others come and go; in the end everybody has the newest of each name (P-30)."""
     names, rounds = ("a", "b", "c"), 12

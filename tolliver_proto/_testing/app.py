@@ -12,7 +12,7 @@ callback of that life is called. A message is settled once, when all of its hand
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 from uuid import UUID
 
 from .._common.errors import ConnectionClosing, TolliverError
@@ -46,6 +46,8 @@ class Stage(Protocol):
 
     def later(self, app: App, seconds: float, function: Callable[..., object], *arguments: object) -> None: ...
 
+    def die(self, app: App) -> None: ...
+
     def connect(self, app: App, peer: str) -> None: ...
 
     def disconnect(self, app: App, peer: str) -> None: ...
@@ -56,6 +58,10 @@ class Stage(Protocol):
 
     @property
     def now(self) -> float: ...
+
+
+class ProcessOver(BaseException):
+    """Ends what a program was about to do when its process ended."""
 
 
 class Calls:
@@ -316,6 +322,17 @@ class App:
     def name_of(self, peer: UUID) -> str:
         """Returns the name of the instance with that UUID, such as a delivery's `peer_id`."""
         return self._stage.name_of(peer)
+
+    # The process.
+
+    def die(self) -> NoReturn:
+        """Ends the process of this instance in the middle of a handler, or of a function of `later`, as a segmentation
+        fault does. It is started again a little later; a message that was alone in hand at three such ends becomes a
+        dead letter (T-47).
+        """
+        self._check()
+        self._stage.die(self)
+        raise ProcessOver(f"the process of {self.name} has ended")
 
     # Time, and answers.
 

@@ -2,16 +2,17 @@
 
 A story has programs, which are functions of an `App`, and a question: is all work done?
 
-State: an `Actor` for each instance, with its store, its `disk` and the App of its present life. In a run connections
-break, the network is split, disks are full, and instances crash and start again. Then the faults stop, and the question
-must become true. Invariants: one seed is one trace, and a failing story is made short; the programs are on trial, so
-that no reader checks the bytes (`NoWitness`); each job of a queue has one owner after every commit.
+State: an `Actor` for each instance, with its store, its `disk`, its `hands` and the App of its present life. In a run
+connections break, the network is split, disks are full, and instances crash and start again. Then the faults stop, and
+the question must become true. Invariants: one seed is one trace, and a failing story is made short; the programs are on
+trial, so that no reader checks the bytes (`NoWitness`); each job of a queue has one owner after every commit.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,8 +44,9 @@ from .._patterns.kinds import PATTERNS
 from .._wire.events import Subscription
 from .._wire.limits import Limits
 from .adapter_loop import CALM, BaseHost, End, Weather, drawn
-from .app import App, Ballot, Calls, Settlement
+from .app import App, Ballot, Calls, ProcessOver, Settlement
 from .faults import Faults
+from .hands import Hands
 from .invariants import check, check_owners
 from .memory_store import MemoryStore
 from .randomness import Dice
@@ -78,6 +80,7 @@ class Actor(BaseHost):
         self.remotes: tuple[str, ...] = ()
         self.subscriptions: tuple[Subscription, ...] = ()
         self.disk: dict[Any, Any] = {}
+        self.hands = Hands()
         self.app: App | None = None
         self.ends: dict[int, End[Actor]] = {}
         self.calls: deque[tuple[Settlement, Calls]] = deque()  # deliveries that wait for their handlers
@@ -220,7 +223,7 @@ class Programs(Faults[Actor]):
             instance_id=actor.uuid,
             rng=self._rng,
             limits=actor.limits,
-            loaded=actor.store.reopen().load(),
+            loaded=replace(actor.store.reopen().load(), suspects=actor.hands.suspects(actor.store)),
             subscriptions=actor.subscriptions or None,
             policy=actor.policy,
             patterns=PATTERNS,
@@ -235,6 +238,10 @@ class Programs(Faults[Actor]):
         self._call(actor, "handle_timeout")
 
     def _stop(self, actor: Actor) -> None:
+        if actor.closing and actor.node is not None and actor.node.idle:
+            actor.hands.end_in_order(min(actor.policy.max_deaths or 0, actor.limits.max_attempts))
+        else:
+            actor.hands.die()
         self._end_program(actor)
         self._halt(actor)
         if not self._calm:
@@ -288,7 +295,16 @@ class Programs(Faults[Actor]):
     def _do_later(self, app: App, function: Callable[..., object], arguments: tuple[object, ...]) -> None:
         if not app.over:
             app.clock = self._actor(app.name).time(self.now)
-            function(*arguments)
+            with suppress(ProcessOver):
+                function(*arguments)
+
+    def die(self, app: App) -> None:
+        actor = self._actor(app.name)
+        self.counts["deaths"] += 1
+        self._trace(f"{actor.name} ends its process")
+        self._stop(actor)
+        if self._calm:
+            self._at(self._rng.random() * _DOWN, self._start, actor)
 
     def connect(self, app: App, peer: str) -> None:
         self.call(app, "connect", (self._index(peer), 0))
@@ -367,12 +383,15 @@ class Programs(Faults[Actor]):
         assert actor.app is not None
         actor.app.clock = actor.time(self.now)
         self._call(actor, "begin", calls, [settlement.delivery])
+        actor.hands.begin(settlement.delivery)
         self._trace(f"{actor.name} handles {delivery.channel}/{delivery.key} of {self.name_of(delivery.peer_id)}")
         try:
             result = calls.function(delivery)
             well = result is None or bool(result)
         except AssertionError:
             raise
+        except ProcessOver:
+            return
         except Exception as error:
             self._trace(f"{calls} of {actor.name} raised {error!r:.200}")
             ballot.settle([], False)
@@ -383,6 +402,7 @@ class Programs(Faults[Actor]):
     def _end(self, actor: Actor, born: int, calls: Calls, settlement: Settlement) -> None:
         if actor.born != born:
             return
+        actor.hands.end(settlement.delivery)
         self._call(actor, "end", calls, [settlement.delivery])
         if calls.lanes is not None:
             calls.lanes.end(settlement)

@@ -635,7 +635,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         if self._desk is not None:
             self._desk.end()
         if self.begun is not None:
-            self.begun.end_in_order()
+            self.begun.end_in_order(min(self.options.policy.max_deaths or 0, self.node.limits.max_attempts))
         for relay in [*self.relays]:
             relay.close()
         for mailbox in list(self.mailboxes):

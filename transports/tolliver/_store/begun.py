@@ -7,7 +7,8 @@ in hand when the process died: they are suspects. If that was one message, it is
 The notes are memory that is mapped to a file and never synced: a note costs about a microsecond, and the system
 keeps it when a process is killed. After a loss of power it may be anything, so notes of another boot are void; the
 table of suspects, written at an opening and synced, stays. The blocks are allocated before they are mapped, as a write
-to a block for which the disk has no room would end the process. An orderly close removes the file.
+to a block for which the disk has no room would end the process. An orderly close removes the file, but for one with
+suspects that have not come since: a deploy in between must not forget their deaths.
 
 Layout: head, table of suspects, notes. A note has a peer, how many ids, and the ids; 0 ids is no note.
 
@@ -109,12 +110,16 @@ class Begun:
     def _begin(self, instance_id: UUID, boot: bytes) -> None:
         """Writes the table of suspects, and takes all notes back."""
         _HEAD.pack_into(self._map, 0, _MAGIC, instance_id.bytes, boot, 0)
-        for place in range(NOTES):
-            _COUNT.pack_into(self._map, _NOTES_AT + place * _NOTE_SIZE + _COUNT_AT, 0)
+        self._end_all()
         self._map[_TABLE_AT:_NOTES_AT] = bytes(_NOTES_AT - _TABLE_AT)
         for place, ((peer, wire_id), deaths) in enumerate(self.suspects.items()):
             self._places[peer, wire_id] = place
             _SUSPECT.pack_into(self._map, _TABLE_AT + place * _SUSPECT.size, peer.bytes, wire_id, deaths)
+
+    def _end_all(self) -> None:
+        _UNNOTED.pack_into(self._map, _UNNOTED_AT, 0)
+        for place in range(NOTES):
+            _COUNT.pack_into(self._map, _NOTES_AT + place * _NOTE_SIZE + _COUNT_AT, 0)
 
     def note(self, peer: UUID, ids: Sequence[int]) -> int:
         """Notes that handlers begin messages of this peer, at most `RUN`; returns the number of the note."""
@@ -148,16 +153,24 @@ class Begun:
         if place is not None:
             _SUSPECT.pack_into(self._map, _TABLE_AT + place * _SUSPECT.size, bytes(16), 0, 0)
 
-    def end_in_order(self) -> None:
-        """Says that the process ends in order: `close` removes the file."""
+    def end_in_order(self, most: int) -> None:
+        """Says that the process ends in order: `close` takes all notes back, and removes the file if no suspect is
+        left. One that is guilty of `most` deaths became a dead letter, and is none any more.
+        """
         self._is_over = True
+        for (peer, wire_id), deaths in self.suspects.items():
+            if deaths >= most:
+                self.forget(peer, wire_id)
 
     def close(self) -> None:
         """Closes the file: nothing is noted any more. Never raises."""
+        if self._places and self._is_over:
+            self._end_all()
+        is_empty = self._is_over and not self._places
         self._places.clear()
         self._free.clear()
         self._map.close()
-        if self._is_over:
+        if is_empty:
             with suppress(OSError):
                 os.unlink(self.path)
 
