@@ -231,13 +231,19 @@ def test_poison_is_condemned_alone_with_many_seeds() -> None:
 def test_a_process_that_ends_while_nothing_is_in_hand_suspects_nobody() -> None:
     """Neither does one that ends in order; what a function of `later` ends is started again."""
     lives: list[App] = []
+    heard: list[Delivery] = []
 
     def left(app: App) -> None:
         lives.append(app)
+        app.every(0.3, app.unreliable_send, "news", "", b"without an id")
         if len(lives) < 3:
             app.later(1.0, app.die)
 
-    pair(left, lambda app: None, lambda: len(lives) == 3).run()
+    def right(app: App) -> None:
+        app.subscribe("news", handler=heard.append)
+
+    pair(left, right, lambda: len(lives) == 3).run()
+    assert heard
     assert lives[-1].node.stats().dead_letters == 0
 
 

@@ -64,25 +64,26 @@ def test_an_orderly_close_leaves_nothing(path: str) -> None:
     notes.note(LOW, [1])
     notes.close()
     assert Path(path).exists(), "nobody has said that it ends in order"
-    notes.end_in_order(3)
+    notes.end_in_order()
     notes.close()
     notes.close()
     assert not Path(path).exists()
 
 
 def test_an_end_in_order_keeps_the_deaths_of_a_suspect_that_has_not_come(path: str) -> None:
-    """What is in hand then is let go; a suspect that was settled, or has its dead letter, is none any more."""
+    """Messages in hand are let go then; a suspect that was settled is none any more."""
     Begun(path, ME).note(LOW, [1])
     Begun(path, ME).note(LOW, [2])
     notes = died(path)
     assert notes.suspects == {(LOW, 1): 1, (LOW, 2): 1}
     notes.note(LOW, [3])
     notes.forget(LOW, 2)
-    notes.end_in_order(2)
+    notes.end_in_order()
     notes.close()
     again = died(path)
     assert again.suspects == {(LOW, 1): 1}
-    again.end_in_order(1)
+    again.forget(LOW, 1)
+    again.end_in_order()
     again.close()
     assert not Path(path).exists()
 

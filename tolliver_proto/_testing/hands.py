@@ -1,4 +1,4 @@
-"""Notes of the messages that the handlers of a simulated instance have begun (T-45, T-47).
+"""Notes of messages that simulated handlers have begun (T-45, T-47).
 
 State: the messages in hand, in this life, and the suspects that earlier lives have left. Both survive a crash, as an
 adapter keeps them beside its database. Invariant: of a death, only a message that was alone in hand is guilty.
@@ -18,7 +18,7 @@ _EVERY = 2**63 - 1
 
 
 class Hands:
-    """What is in the hands of an instance's handlers, and the suspects of its deaths, as (peer, wire id)."""
+    """Messages in the hands of an instance's handlers, and the suspects of its deaths, as (peer, wire id)."""
 
     def __init__(self) -> None:
         self._in_hand: Counter[tuple[UUID, int]] = Counter()
@@ -43,12 +43,9 @@ class Hands:
             self._suspects[whose] = self._suspects.pop(whose, 0) + was_alone
         self._in_hand.clear()
 
-    def end_in_order(self, most: int) -> None:
-        """Called when the process has closed its instance: what is in hand is let go, and not suspected. A suspect with
-        `most` deaths became a dead letter, and is none any more.
-        """
+    def end_in_order(self) -> None:
+        """Called when the process has closed its instance: what is in hand is let go, and not suspected."""
         self._in_hand.clear()
-        self._suspects = {whose: deaths for whose, deaths in self._suspects.items() if deaths < most}
 
     def suspects(self, store: MemoryStore) -> Mapping[tuple[UUID, int], int | None]:
         """The suspects with their deaths, or None for one whose dead letter is stored."""

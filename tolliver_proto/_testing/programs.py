@@ -239,7 +239,7 @@ class Programs(Faults[Actor]):
 
     def _stop(self, actor: Actor) -> None:
         if actor.closing and actor.node is not None and actor.node.idle:
-            actor.hands.end_in_order(min(actor.policy.max_deaths or 0, actor.limits.max_attempts))
+            actor.hands.end_in_order()
         else:
             actor.hands.die()
         self._end_program(actor)

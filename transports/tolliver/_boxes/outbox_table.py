@@ -7,7 +7,8 @@ itself is never changed, as a database would write all of its body again: what i
 Invariants:
 - A row is sent only by the instance that has begun it, as only that one's store knows whether it was sent before. So a
   row that a killed relay had begun waits for that instance, however long: nobody else could tell a lost send from one
-  whose message is on its way. The same holds for what is in that instance's own store.
+  whose message is on its way. The same holds for what is in that instance's own store. If that store was put back from
+  a copy, nobody knows: the rows are doubtful, and wait for `release`.
 - The name of a row (`id`) is random, and is its message key. Numbers would not do: a database that was put back gives
   them again, to other rows.
 - Relays look for rows that are there, lowest number first, and remember no position. So a row whose transaction
@@ -198,6 +199,11 @@ class OutboxTable:
         with self._database.transaction():
             for table in (self._table, f"{self._table}_begun"):
                 self._database.many(f"DELETE FROM {table} WHERE number = ?", numbers)
+
+    def doubt(self) -> None:
+        """Have nobody finish what this instance has begun: its store has lost what it knew of these rows."""
+        with self._database.transaction():
+            self._database.run(f"UPDATE {self._table}_begun SET begun_at = 0 WHERE instance = ?", self._me)
 
     def doubtful(self) -> dict[str, int]:
         """Number of rows that were begun and not ended, by instance: of others for longer than a lease lasts, of this

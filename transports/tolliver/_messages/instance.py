@@ -351,6 +351,10 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         return self.node.use(MessageKeys).is_half_full
 
     @property
+    def lacks_commits(self) -> bool:
+        return self._store.missing > 0
+
+    @property
     def remembers(self) -> float:
         return self.options.policy.key_window
 
@@ -635,7 +639,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         if self._desk is not None:
             self._desk.end()
         if self.begun is not None:
-            self.begun.end_in_order(min(self.options.policy.max_deaths or 0, self.node.limits.max_attempts))
+            self.begun.end_in_order()
         for relay in [*self.relays]:
             relay.close()
         for mailbox in list(self.mailboxes):

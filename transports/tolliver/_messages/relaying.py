@@ -95,6 +95,10 @@ class Core(Protocol):
         """True if there is little room for more keys."""
 
     @property
+    def lacks_commits(self) -> bool:
+        """True if the store lacks commits that were confirmed, and so may have lost what it had sent."""
+
+    @property
     def remembers(self) -> float:
         """Seconds for which the key of a row is known."""
 
@@ -127,6 +131,7 @@ class Relay:
         self._outbox = outbox
         self._over = threading.Event()
         self._status = RelayStatus()
+        self._doubts = core.lacks_commits  # what was begun before this opening
         self._on_its_way: _OnItsWay | None = None
         self._sent: Outcome | None = None  # stored and not ended
         self._names: list[tuple[str, str]] = []  # of rows that are gone, whose keys are remembered for a while
@@ -178,6 +183,9 @@ class Relay:
 
     def _serve(self, table: OutboxTable) -> None:
         self._on_its_way = self._sent = None  # messages sent before an error are of an earlier life now
+        if self._doubts:
+            table.doubt()
+            self._doubts = False
         self._finish_earlier(table)
         self._change(error=None)
         pause, looked = _SHORTEST, 0.0
@@ -269,9 +277,12 @@ class Relay:
         doubtful = table.doubtful()
         self._change(doubtful=doubtful)
         for instance, count in doubtful.items():
-            text = (
-                f"{count} rows were begun by the instance {instance}, and only that one knows whether they went: start "
-                "it again, or if it never comes back, call Outbox.release"
+            mine = instance == str(self._core.node.instance_id)
+            text = f"{count} rows were begun by the instance {instance}, and " + (
+                "it does not know any more whether they went: call Outbox.release to have them sent, perhaps again"
+                if mine
+                else "only that one knows whether they went: start it again, or if it never comes back, call "
+                "Outbox.release"
             )
             self._tell(instance, NoticeKind.ROWS_HELD, text)
 

@@ -8,7 +8,8 @@ The notes are memory that is mapped to a file and never synced: a note costs abo
 keeps it when a process is killed. After a loss of power it may be anything, so notes of another boot are void; the
 table of suspects, written at an opening and synced, stays. The blocks are allocated before they are mapped, as a write
 to a block for which the disk has no room would end the process. An orderly close removes the file, but for one with
-suspects that have not come since: a deploy in between must not forget their deaths.
+suspects that no handler has settled since: a deploy in between must not forget their deaths, nor that one became a dead
+letter, as its acknowledgement may be lost.
 
 Layout: head, table of suspects, notes. A note has a peer, how many ids, and the ids; 0 ids is no note.
 
@@ -153,14 +154,10 @@ class Begun:
         if place is not None:
             _SUSPECT.pack_into(self._map, _TABLE_AT + place * _SUSPECT.size, bytes(16), 0, 0)
 
-    def end_in_order(self, most: int) -> None:
+    def end_in_order(self) -> None:
         """Says that the process ends in order: `close` takes all notes back, and removes the file if no suspect is
-        left. One that is guilty of `most` deaths became a dead letter, and is none any more.
-        """
+        left."""
         self._is_over = True
-        for (peer, wire_id), deaths in self.suspects.items():
-            if deaths >= most:
-                self.forget(peer, wire_id)
 
     def close(self) -> None:
         """Closes the file: nothing is noted any more. Never raises."""
