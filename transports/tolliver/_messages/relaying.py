@@ -131,7 +131,7 @@ class Relay:
         self._outbox = outbox
         self._over = threading.Event()
         self._status = RelayStatus()
-        self._doubts = core.lacks_commits  # what was begun before this opening
+        self._doubts = core.lacks_commits  # rows that were begun before this opening
         self._on_its_way: _OnItsWay | None = None
         self._sent: Outcome | None = None  # stored and not ended
         self._names: list[tuple[str, str]] = []  # of rows that are gone, whose keys are remembered for a while
