@@ -15,7 +15,15 @@ from tolliver._store.migration import STEPS
 from tolliver._store.scan import scan
 
 from tolliver_proto import StoreError, Subscription
-from tolliver_proto.store import AddOwnSubscription
+from tolliver_proto.store import (
+    DUE,
+    LATER,
+    AddOwnSubscription,
+    Due,
+    RemoveDeliveries,
+    RemoveMessages,
+    StoreMessages,
+)
 
 from .given import everything, message, open_store, storing
 
@@ -75,6 +83,21 @@ def test_a_step_of_a_migration_is_taken_whole_or_not_at_all(scratch: Path, monke
             assert everything(store) == [message(1), message(2)]
             assert store.load().own_subscriptions == {Subscription("c", "k")}
         assert header_of(path) == (LAYOUT, older[1] + 1)
+
+
+def test_layout_1_is_brought_up_and_keeps_messages_for_later(scratch: Path) -> None:
+    path = scratch / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing([1, 2])])
+    marked(path, "DROP TABLE later", "PRAGMA user_version = 1")
+    soon, late = Due(0.0, 1.0), Due(0.0, 2.0**40)
+    with closing(open_store(path)) as store:
+        assert everything(store) == [message(1), message(2)]
+        store.commit([StoreMessages([message(seq)], [[LATER]], due=due) for seq, due in ((3, late), (4, soon))])
+        assert [one.seq for one in store.later(10)] == [4, 3]
+        assert [one.seq for one in store.fetch(LATER, DUE, 10, 10_000)] == [4]
+        store.commit([RemoveDeliveries(LATER, [(4, 4)]), RemoveMessages([(4, 4)])])
+        assert [one.seq for one in store.later(10)] == [3]
 
 
 def opened(path: Path) -> None:
