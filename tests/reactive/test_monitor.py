@@ -58,6 +58,8 @@ BROKEN: list[tuple[str, list[Move]]] = [
     ("R-28", [*HELLOS, (C, Goodbye()), (C, Goodbye())]),
     ("R-29", [*HELLOS, (C, Goodbye()), (S, Subscribe("p", 1, 0))]),
     ("R-02", [*HELLOS, (C, b"\0")]),
+    ("R-40", [(C, ClientHello(0, (1,))), (S, ServerHello()), (C, b"\x40\x01")]),
+    ("R-40", [(C, ClientHello()), (S, ServerHello(0, (1,))), (S, b"\x41\x01")]),
     ("1.10", [*ASKED, (C, Subscribe("q", 1, 0))]),
     ("3.6", [*HELLOS, (C, Request(1, 1))]),
     ("3.6", [*ANSWERED, (S, OnComplete(1)), (C, Request(1, 1))]),

@@ -18,6 +18,7 @@ from tolliver_proto.reactive import (
     Connection,
     Decoder,
     Extension,
+    Goodbye,
     Happened,
     Hub,
     Limits,
@@ -266,6 +267,31 @@ def sent(wires: Alive, cid: int, actions: list[object]) -> list[object]:
         for unit in getattr(action, "units", ()):
             wires.decoders[cid].feed(unit)
     return [*iter(wires.decoders[cid].next_frame, None)]
+
+
+def test_a_pong_comes_before_a_goodbye_that_was_said_after_its_ping() -> None:
+    server = Connection(Role.SERVER, extensions=[SIGN_OF_LIFE], now=0.0)
+    server.receive_data(encode(HELLOS[Role.SERVER]))
+    list(server.events())
+    server.data_to_send()
+    server.receive_data(encode(PING(1), layout=BOTH))
+    list(server.events())
+    server.goodbye("bye")
+    assert server.data_to_send() == [encode(PONG(1), layout=BOTH) + encode(Goodbye("bye"))]
+
+
+def test_a_pause_after_the_ping_begins_the_patience_anew() -> None:
+    """The look that was set before comes too early, and sees that."""
+    client = Connection(Role.CLIENT, extensions=[SIGN_OF_LIFE], now=0.0)
+    client.subscribe("p", 1)
+    client.receive_data(encode(HELLOS[Role.CLIENT]), 0.0)
+    list(client.events())
+    client.handle_timeout(30.0)
+    client.excuse(40.0)
+    client.receive_data(b"", 41.0)
+    assert client.next_timeout() == 55.0
+    client.handle_timeout(55.0)
+    assert client.next_timeout() == 71.0
 
 
 def test_a_hub_without_options_has_it() -> None:

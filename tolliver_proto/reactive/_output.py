@@ -26,7 +26,7 @@ class Output:
         self.limits = limits
         self.unsent = 0
         self._parts: list[bytes] = []
-        self._pong = b""
+        self._pong: int | None = None  # place of an unsent pong in the parts
         self._answers = 0
         self._congested = False
 
@@ -39,9 +39,13 @@ class Output:
 
     def take_ping(self, ping: Ping) -> None:
         """Answers a ping. One pong waits at most: that of the newest ping, for a peer that asks and does not read."""
-        self.unsent -= len(self._pong)
-        self._pong = encode(Pong(ping.number), {}, layout=self.layout)
-        self.unsent += len(self._pong)
+        pong = encode(Pong(ping.number), {}, layout=self.layout)
+        if self._pong is None:
+            self._pong = len(self._parts)
+            self.write_bytes(pong)
+        else:
+            self.unsent += len(pong) - len(self._parts[self._pong])
+            self._parts[self._pong] = pong
 
     def answer(self, frame: object) -> None:
         """Writes a frame that the peer has caused, and counts its bytes as an answer."""
@@ -57,9 +61,9 @@ class Output:
             )
 
     def take(self) -> list[bytes]:
-        units = [b"".join((*self._parts, self._pong))] if self.unsent else []
+        units = [b"".join(self._parts)] if self._parts else []
         self._parts.clear()
-        self._pong = b""
+        self._pong = None
         self.unsent = self._answers = 0
         return units
 

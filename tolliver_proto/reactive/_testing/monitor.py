@@ -151,7 +151,7 @@ class WireMonitor:
         if kind is Goodbye:
             side.left = True
             return 0
-        if side.dismissed and kind is not _HELLO[side.role]:
+        if side.dismissed and kind not in (_HELLO[side.role], Pong):  # a pong answers a ping that came before
             self._broken("R-29", side, f"sends {kind.__name__} after it processed a goodbye")
         if side.role is Role.SERVER and not side.heard and kind is not ServerHello:
             self._broken("R-25", side, f"sends {kind.__name__} before it processed the client's hello")

@@ -1,4 +1,4 @@
-"""Desk of an instance for local programs (D-18, D-19, P-80).
+"""Desk of an instance for local programs (D-18, D-19, P-98).
 
 One thread serves the socket of every kind of instance, so that no adapter has code for it, and a flood of bytes is
 parsed beside the loop. All that one turn of the thread has read goes to the loop together, which makes the

@@ -1,4 +1,4 @@
-"""Asks of local programs and their answers, as bodies of messages (P-80).
+"""Asks of local programs and their answers, as bodies of messages (P-98).
 
 A body is the length of its head (4 bytes), the head (a JSON object), and the rest. The rest of an ask is its messages,
 as frames of the wire protocol; that of an answer is the body of a reply. So there is one format of messages.

@@ -1,4 +1,4 @@
-"""Connection of a local program, without I/O (P-80)."""
+"""Connection of a local program, without I/O (P-98)."""
 
 from __future__ import annotations
 
