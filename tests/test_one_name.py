@@ -28,7 +28,7 @@ MISSING = [
     ("opentelemetry.trace", "otel", "from tolliver.otel import instrument"),
     ("msgspec", "msgspec", "from tolliver.codecs import Msgspec; Msgspec(dict)"),
 ]
-NAMES = 50  # a page
+NAMES = 51  # a page
 OF_ADAPTERS = {"pair"}
 MACHINE = ("errors", "node", "store", "layouts")
 

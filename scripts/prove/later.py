@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
-from tolliver._store.sqlite import SQLiteStore
+from tolliver.sqlite import SQLiteStore
 
 from tolliver_proto import Commit, Fetch, Node
 from tolliver_proto.node import PATTERNS, ForLater

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from tolliver_proto import ConnectionClosing, Delivery, Limits, LocalProtocolError, Policy, Receipt, TolliverError
-from tolliver_proto.node import SendState
+from tolliver_proto.node import Answered, SendState
 from tolliver_proto.store import VALUES, StoredMessage
 from tolliver_proto.testing import App, ProgramNet, SimFailure, Weather, rehearse
 
@@ -465,6 +465,32 @@ def test_names_and_what_is_no_handler() -> None:
 
     with pytest.raises(SimFailure, match="two instances with the name left"):
         ProgramNet(1, twice)
+
+
+def test_programs_call_and_send_for_later_without_keys() -> None:
+    seen: list[bytes] = []
+
+    def left(app: App) -> None:
+        queue = app.work_queue("jobs")
+        app.later(1.0, lambda: app.send("news", "", b"news", after=2.0))
+        app.later(1.0, lambda: queue.put(b"job", after=2.0))
+        app.later(1.0, lambda: app.when_answered(queue.call(b"call"), answered))
+
+    def answered(end: Answered) -> None:
+        seen.extend(reply.body for reply in end.replies)
+
+    def right(app: App) -> None:
+        def work(job: Delivery) -> None:
+            if job.body == b"call":
+                job.answer(b"answer")
+            else:
+                seen.append(job.body)
+                job.ack()
+
+        app.subscribe("news", handler=lambda one: seen.append(one.body))
+        app.work("jobs", work, settles=True)
+
+    pair(left, right, lambda: {*seen} == {b"news", b"job", b"answer"}).run()
 
 
 @pytest.mark.search

@@ -23,7 +23,7 @@ from tolliver_proto import (
     StoreError,
     Subscribe,
 )
-from tolliver_proto._common.owner_ids import ANSWERED
+from tolliver_proto._common.owner_ids import ANSWERED, queue_id
 from tolliver_proto._common.reserved import call_in, call_key, users_key
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import JobFailed, Undelivered
@@ -371,6 +371,18 @@ def test_a_kept_answer_that_is_damaged_is_told() -> None:
     error, _ = ended(again.ask("k")[1])
     assert isinstance(error, StoreError)
     assert "damaged" in str(error)
+
+
+def test_a_call_that_ends_before_its_key_is_known_puts_nothing() -> None:
+    play = Play()
+    play.asked("other")
+    again = play.restart()
+    again.hold_looks = True
+    again.calls.cancel_request(again.asked("k"), again.now)
+    for _ in range(5):
+        if again.looks:
+            again.seen()
+    assert len(again.store.deliveries(queue_id("jobs"))) == 1, "that of the other key"
 
 
 def test_a_call_that_ends_while_its_answer_is_read() -> None:

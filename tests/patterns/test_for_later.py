@@ -430,6 +430,20 @@ def test_what_a_channel_keeps_has_the_bounds_of_a_peer() -> None:
         play.keep("")
 
 
+def test_one_that_subscribes_while_messages_move_gets_its_own() -> None:
+    play = Play()
+    play.keep()
+    play.plain(b"1", key="a")
+    play.plain(b"2", key="b")
+    play.hold_searches = True
+    first = comes(play, LOW, ("c", "a"))
+    second = comes(play, HIGH, ("c", "b"))
+    play.hold_searches = False
+    play.looked()
+    assert (heard(first), heard(second)) == ([b"1"], [b"2"])
+    play.check()
+
+
 def test_a_move_that_fails_is_made_again() -> None:
     play = Play()
     play.keep()
@@ -495,4 +509,37 @@ def test_a_move_whose_commit_fails_is_made_again() -> None:
     play.hold_commits = False
     play.wait(2)
     assert heard(wire) == [b"1"]
+    play.check()
+
+
+def test_a_message_that_is_due_waits_for_room_on_the_disk() -> None:
+    """Also if nobody sends another one."""
+    play, wire = subscribed_play()
+    receipt = play.after(10)
+    play.store.full = True
+    play.wait(30)
+    assert (heard(wire), receipt.later) == ([], 1)
+    play.store.full = False
+    play.wait(2)
+    assert (heard(wire), receipt.later) == ([b"m"], 0)
+    play.check()
+
+
+def test_a_message_that_is_due_waits_longer_where_there_is_no_room_at_all() -> None:
+    play, wire = subscribed_play()
+    play.after(10)
+    play.store.full = True
+    play.wait(11)
+    play.hold_looks = True
+    play.wait(2)
+    play.seen()
+    play.hold_commits = True
+    wire.send(Subscribe("d", "", 1))
+    play.seen()  # the message waits for a commit of its own
+    assert play.later.busy()
+    play.store.spent, play.hold_commits, play.hold_looks = True, False, False
+    play.finish()
+    play.store.full = play.store.spent = False
+    play.wait(2)
+    assert heard(wire) == [b"m"]
     play.check()

@@ -201,9 +201,8 @@ class Services:
 
     @property
     def sends_wait(self) -> bool:
-        """True if a send would wait inside now."""
-        sender = self._parts.sender
-        return bool(sender.blocked) or sender.must_wait()
+        """True if a send would wait inside now, also if the disk had room."""
+        return self._parts.sender.is_held
 
     def hold_sends(self) -> None:
         """Has all sends wait inside until `let_sends_go` was called as often."""

@@ -42,7 +42,6 @@ from .queues import Queues
 _MOST, _MOST_BYTES = 256, 4 * 2**20  # messages of one commit
 _LOOK = 60.0  # seconds between two looks at most: the wall clock may be set, and the machine sleep
 _RETRY = 1.0  # seconds after a failure of the store
-_PASSES = 4  # searches for what a channel keeps, for one subscription
 _SEND, _JOB = "s", "j"
 _NONE = "-"
 
@@ -107,6 +106,7 @@ class ForLater(Pattern):
         self._owner = services.owner(LATER)
         self._puts: deque[tuple[list[Item], list[int], Due, Receipt]] = deque()  # they wait for room on the disk (D-13)
         self._is_looking = False
+        self._due: Sequence[Row] = ()  # messages that are due, and wait for room on the disk
         self._first: float | None = None  # seconds until the first is due, as a search has found
         self.replace_key: Callable[[int, int | None, int], None] = _no_key
         """Called as a message whose time has come enters the commit that sends it: with its seq, that of the message in
@@ -120,7 +120,7 @@ class ForLater(Pattern):
             if is_kept(peer.uuid)
             for one in peer.lists.subscriptions
         }
-        self._giving: dict[Peer, int] = {}  # owners whose messages are being moved, and passes so far
+        self._giving: dict[Peer, bool] = {}  # owners whose messages are being moved; True to look once more
         services.on_timer("later", self._look)
         services.on_timer("kept", self._on_kept_timeout)
         services.on_timer("keep", self._declare)
@@ -239,7 +239,7 @@ class ForLater(Pattern):
     # Puts that wait for the disk (D-13).
 
     def waits(self) -> bool:
-        return bool(self._puts)
+        return bool(self._puts or self._due)
 
     def busy(self) -> bool:
         return bool(self._puts or self._giving or self._is_looking)
@@ -251,11 +251,16 @@ class ForLater(Pattern):
                 self._store(rows, sizes, due, receipt)
             except TolliverError as error:
                 self._kernel.tell(Stored([receipt], error))
+        if self._due:
+            self._send_rows()
 
     def no_room(self, error: TolliverError) -> None:
-        if self._puts:
-            self._kernel.tell(Stored([receipt for *_, receipt in self._puts], error))
-            self._puts.clear()
+        for *_, receipt in self._puts:
+            self._kernel.tell(Stored([receipt], error))
+        self._puts.clear()
+        if self._due:
+            self._due = ()
+            self._look_after(error)
 
     # Messages that are due.
 
@@ -297,6 +302,13 @@ class ForLater(Pattern):
             self._is_looking = False
             self._look_in(_RETRY)
             return True
+        self._due = rows
+        if not self._kernel.apart:
+            self._send_rows()
+        return True
+
+    def _send_rows(self) -> None:
+        rows, self._due = self._due, ()
         readable = [one for one in rows if isinstance(one, StoredMessage)]
         for row in rows:
             if not isinstance(row, StoredMessage):
@@ -304,7 +316,6 @@ class ForLater(Pattern):
         for terms, group in groupby(readable, lambda row: LaterTerms.read(row.key)[0]):
             self._send_due(terms, [*group])
         self._kernel.after_commit(self._look_after)
-        return True
 
     def _send_due(self, terms: LaterTerms, rows: Sequence[StoredMessage]) -> None:
         """Sends messages whose time has come, all with the same terms. Those that break a rule now are given up."""
@@ -418,13 +429,12 @@ class ForLater(Pattern):
         if owner not in self._giving:
             self._kernel.hold_sends()
             self._kernel.after_commit(lambda _error: self._give(owner))
-        self._giving[owner] = 0
+        self._giving[owner] = True
 
     def _give(self, owner: Peer) -> None:
-        """Moves what the owner keeps to peers that subscribe, a piece in each commit; looks again if more came."""
-        self._giving[owner] += 1
+        """Moves what the owner keeps to peers that subscribe, a piece in each commit; looks again if one more did."""
+        self._giving[owner] = False
         [entry] = owner.lists.subscriptions
-        left = 0
         failed = list[TolliverError]()
 
         def moved(error: TolliverError | None, _is_handed: bool) -> None:
@@ -432,16 +442,10 @@ class ForLater(Pattern):
                 failed.append(error)
 
         def take(found: Sequence[Found]) -> bool:
-            nonlocal left
             moving = defaultdict[Peer, list[Found]](list)
-            for one in found:
-                if one.seq in owner.outbox.leaving:
-                    continue
-                peers = self._kernel.match(entry.channel, one.key).peers
-                if peers:
-                    moving[peers[0]].append(one)
-                else:
-                    left += 1
+            for one in [one for one in found if one.seq not in owner.outbox.leaving]:
+                for peer in self._kernel.match(entry.channel, one.key).peers[:1]:
+                    moving[peer].append(one)
             for peer, some in moving.items():
                 self._kernel.move(owner, peer, some, moved)
             return bool(failed)
@@ -449,7 +453,7 @@ class ForLater(Pattern):
         def done(error: TolliverError | None) -> None:
             if error is not None or failed:
                 self._kernel.timers.set("kept", self._kernel.now + _RETRY)
-            elif owner.outbox.pending > left and self._giving[owner] < _PASSES:
+            elif self._giving[owner]:
                 self._give(owner)
                 return
             del self._giving[owner]

@@ -81,15 +81,13 @@ class SignOfLife:
     def look(self, now: float, *, waiting: bool | None) -> Sign:
         """Returns the meaning of a silence until `now`; sets the next look. None for `waiting`: no stream is open."""
         if self._asked is not None:
-            if now >= self._asked + self.patience:
-                return Sign.LOST
-            self.due = self._asked + self.patience
-        elif waiting and now >= self._heard + self.quiet:
+            return Sign.LOST  # the look after a ping is that of its patience
+        if waiting and now >= self._heard + self.quiet:
             self._asked = now
             self.number += 1
             self.due = now + self.patience
             return Sign.ASK
-        elif waiting is None:
+        if waiting is None:
             self.due = None
         else:
             self.due = (self._heard if waiting else now) + self.quiet

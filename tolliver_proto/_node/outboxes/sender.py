@@ -192,7 +192,8 @@ class Sender:
                 )
         if self._context.foreign:
             self._tell_one_way(items, terms)
-        if self.blocked or self.must_wait() or not self.store(items, sizes, receipt, terms):
+        passes = isinstance(receipt, Rider) and receipt.passes
+        if (not passes and (self.blocked or self.must_wait())) or not self.store(items, sizes, receipt, terms):
             self.blocked.append((items, receipt, terms))
         return receipt
 
@@ -419,6 +420,11 @@ class Sender:
 
     def must_wait(self) -> bool:
         return self._commits.apart or self._keeps_enough()
+
+    @property
+    def is_held(self) -> bool:
+        """True if a send would wait inside now, also if the disk had room."""
+        return bool(self.blocked) or self._keeps_enough()
 
     def _keeps_enough(self) -> bool:
         return self.held_up > 0 or self._ledger.keeping.keeps_enough(self._policy.strict_block)
