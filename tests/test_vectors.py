@@ -31,6 +31,8 @@ NOT_OF_THE_WIRE = {
     "D-15": "options",
     "D-16": "processes",
     "D-17": "files",
+    "D-18": "rights on one machine",
+    "D-19": "users of one machine",
     "R-32": "how much is pulled",
     "T-54": "an API",
     "T-73": "an API",

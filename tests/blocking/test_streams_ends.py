@@ -202,7 +202,10 @@ def test_a_source_that_opens_after_its_cancel_says_nothing() -> None:
             gates["early"].set()
             until(lambda: len(feeds()) == 1)
             gates["late"].set()
-            seen, expected = b"", [ServerHello(), Subscribed(7), Subscribed(7), OnNext(7, b"late"), OnComplete(7)]
+            seen, expected = (
+                b"",
+                [ServerHello(0, (1,)), Subscribed(7), Subscribed(7), OnNext(7, b"late"), OnComplete(7)],
+            )
             whole = b"".join(map(encode, expected))
             while len(seen) < len(whole) and (data := sock.recv(4096)):
                 seen += data

@@ -512,6 +512,14 @@ def test_a_move_whose_commit_fails_is_made_again() -> None:
     play.check()
 
 
+def test_several_messages_of_one_send_are_counted_together() -> None:
+    play, wire = subscribed_play()
+    receipt = play.after(1, b"1", b"2")
+    play.wait(2)
+    assert heard(wire) == [b"1", b"2"]
+    assert (receipt.later, receipt.counts, receipt.state) == (0, [1, 1], SendState.ACKNOWLEDGED)
+
+
 def test_a_message_that_is_due_waits_for_room_on_the_disk() -> None:
     """Also if nobody sends another one."""
     play, wire = subscribed_play()

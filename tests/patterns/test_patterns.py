@@ -148,6 +148,7 @@ def test_a_hook_that_is_not_overridden_is_not_called_and_changes_nothing() -> No
         plain.with_list(peer),
         plain.refuses("c"),
         plain.owns("c"),
+        plain.keeps("c"),
         plain.holds(entry),
         plain.rows(LOW, (), None),
         plain.given_up(UndeliveredReason.EXPIRED, (1,)),

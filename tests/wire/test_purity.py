@@ -16,6 +16,7 @@ ALLOWED = {
     "array",
     "bisect",
     "collections",
+    "contextlib",
     "dataclasses",
     "enum",
     "functools",

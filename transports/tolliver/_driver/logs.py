@@ -23,6 +23,7 @@ tls = logging.getLogger("tolliver.tls")
 
 _OTHERS = (
     logging.getLogger("tolliver"),
+    logging.getLogger("tolliver.local"),
     logging.getLogger("tolliver.spark"),
     logging.getLogger("tolliver.staging"),
 )

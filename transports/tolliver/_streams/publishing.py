@@ -232,7 +232,7 @@ class OutboundStream(ABC):
     def is_enough(self, element: Any) -> bool:
         """Count a pulled element's bytes; returns True if `look` comes before the next: sizes are known by no other
         way."""
-        self._left -= len(element) if isinstance(element, bytes) else 0
+        self._left -= len(element) if type(element) is bytes else 0
         return self._left <= 0
 
     def flush(self) -> None:
