@@ -29,6 +29,7 @@ def test_closing_does_not_wait_for_a_source_that_blocks(blocks: Blocks) -> None:
                 subscriber.connect(f"127.0.0.1:{publisher.port}", timeout=PATIENCE)
                 subscription = subscriber.subscribe("three")
                 taken = [subscription.next(PATIENCE) for _ in range(3)]
+                assert blocks.blocked.wait(PATIENCE)
                 waiting = pool.submit(subscription.next)
             assert taken == [b"1", b"2", b"3"]
             with pytest.raises(ConnectionClosed):
