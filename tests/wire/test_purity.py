@@ -16,7 +16,6 @@ ALLOWED = {
     "array",
     "bisect",
     "collections",
-    "contextlib",
     "dataclasses",
     "enum",
     "functools",

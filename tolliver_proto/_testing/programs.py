@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -295,8 +294,10 @@ class Programs(Faults[Actor]):
     def _do_later(self, app: App, function: Callable[..., object], arguments: tuple[object, ...]) -> None:
         if not app.over:
             app.clock = self._actor(app.name).time(self.now)
-            with suppress(ProcessOver):
+            try:
                 function(*arguments)
+            except ProcessOver:
+                return  # the process has ended: what was left to do goes with it
 
     def die(self, app: App) -> None:
         actor = self._actor(app.name)
