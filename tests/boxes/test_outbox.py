@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import sqlalchemy
 from tolliver._boxes.databases import opened
 from tolliver._boxes.outbox_table import LEASE, OutboxTable
 from tolliver._messages.relaying import Relay
-from tolliver.blocking import Instance, InstanceOptions, create_instance
+from tolliver.blocking import Instance, InstanceOptions, Work, create_instance
 from tolliver.outbox import Outbox
 
 from tolliver_proto import Limits, LocalProtocolError, NoticeKind, Policy, ReservedChannel
@@ -63,6 +64,9 @@ class Bob:
 
     def subscribe(self, channel: str) -> None:
         self._instance.subscribe(channel, handler=lambda one: self.got.append((one.peer_id, one.channel, one.body)))
+
+    def work(self, channel: str) -> Work:
+        return self._instance.work(channel, timeout=0.05)
 
     @property
     def bodies(self) -> list[bytes]:
@@ -294,6 +298,51 @@ def test_a_relay_leaves_room_for_keys(bank: Bank, bob: Bob, tmp_path: Path) -> N
         until(lambda: len(bob.got) == 400)
         assert alice.stats().message_keys <= 100
         assert not relay.status.held
+
+
+# Jobs, and messages for later.
+
+
+@PLAIN
+def test_rows_on_the_channel_of_a_work_queue_are_jobs_for_one_worker_each(bank: Bank, bob: Bob, tmp_path: Path) -> None:
+    """A row with a time leaves the table at once, and is a job at that time."""
+    box = outbox(bank)
+    with sender(tmp_path, bob) as alice, sender(tmp_path, bob, ALAN, listen="127.0.0.1:0") as alan:
+        alice.work_queue("jobs")
+        alice.new_connection(f"127.0.0.1:{alan.port}")
+        with alice.relay(box) as relay:
+            due = datetime.now(UTC) + timedelta(seconds=1)
+            with bank.transaction() as connection:
+                box.put(connection, "jobs", "later", b"", not_before=due)
+                for number in range(20):
+                    box.put(connection, "jobs", f"{number}", b"")
+            until(lambda: relay.status.moved == 21)
+            assert (box.waiting(), alice.stats().later) == ({}, 1)
+            done = list[str]()
+            with bob.work("jobs") as first, alan.work("jobs", timeout=0.05) as second:
+                while len(done) < 21:
+                    for jobs in (first, second):
+                        for job in jobs:
+                            done.append(job.key)
+                            job.ack()
+            assert datetime.now(UTC) >= due
+            assert sorted(done) == sorted([*map(str, range(20)), "later"])
+            assert done[-1] == "later"
+
+
+@pytest.mark.parametrize("bank", ["sqlite3"], indirect=True)
+def test_a_row_with_a_time_is_a_message_at_that_time(bank: Bank, bob: Bob, tmp_path: Path) -> None:
+    box, due = outbox(bank), datetime.now(UTC) + timedelta(seconds=1)
+    with sender(tmp_path, bob) as alice, alice.relay(box) as relay:
+        with bank.transaction() as connection:
+            box.put(connection, "x", "", b"later", not_before=due)
+            box.put(connection, "x", "", b"now")
+            with pytest.raises(ValueError, match="time zone"):
+                box.put(connection, "x", "", b"", not_before=datetime(2030, 1, 1))
+        until(lambda: relay.status.moved == 2)
+        until(lambda: len(bob.got) == 2)
+        assert datetime.now(UTC) >= due
+    assert bob.bodies == [b"now", b"later"]
 
 
 # Rows that an instance refuses.

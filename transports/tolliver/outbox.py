@@ -6,6 +6,7 @@ that are committed, and deletes each once it is in the instance's store for some
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,6 +15,7 @@ from tolliver_proto.node import PROBE_CHANNEL, RESERVED_CHANNEL, check_type
 
 from ._boxes.databases import Connect, Database, checked_connect, checked_table, create, opened
 from ._boxes.outbox_table import statements, waits
+from ._messages.times import Times
 
 _LONGEST_NAME = 4096  # bytes (T-07)
 
@@ -32,19 +34,22 @@ class Outbox:
         """Create the tables, unless they exist. Raises the errors of the driver."""
         create(self.connect, lambda dialect: statements(self.table, dialect))
 
-    def put(self, connection: Any, channel: str, key: str, body: bytes) -> None:
+    def put(self, connection: Any, channel: str, key: str, body: bytes, *, not_before: datetime | None = None) -> None:
         """Put a message into the transaction that this connection is in: it is sent if that is committed.
 
-        `connection` is one of sqlite3 or psycopg, or a Connection or Session of SQLAlchemy. Nothing is committed here.
+        On a channel that is a work queue of the instance that relays, it is a job of that queue. `connection` is one of
+        sqlite3 or psycopg, or a Connection or Session of SQLAlchemy. Nothing is committed here. `not_before` is an
+        aware datetime, until which the message waits at the instance, as one of `Instance.send` does.
 
         Raises LocalProtocolError if the connection commits each statement by itself, or for a name that is too long;
-        ReservedChannel; TypeError; and the errors of the driver.
+        ReservedChannel; TypeError; ValueError for a date without a time zone; and the errors of the driver.
         """
         _check(channel, key, body)
+        times = Times.of(None, not_before)
         database = Database(connection)
         database.check_transaction()
-        statement = f"INSERT INTO {self.table} (id, channel, key, body) VALUES (?, ?, ?, ?)"
-        database.run(statement, str(uuid4()), channel, key, body)
+        statement = f"INSERT INTO {self.table} (id, channel, key, body, not_before) VALUES (?, ?, ?, ?, ?)"
+        database.run(statement, str(uuid4()), channel, key, body, times.not_before)
 
     def waiting(self) -> dict[str, int]:
         """Numbers of committed rows that wait, by channel. Counts all of them. Raises the errors of the driver."""

@@ -45,6 +45,8 @@ class Row(NamedTuple):
     channel: str
     key: str
     body: bytes
+    not_before: float | None = None
+    """Seconds since 1970 until which the message waits, at the instance (P-90)."""
 
 
 class Batch(NamedTuple):
@@ -69,7 +71,8 @@ def statements(table: str, dialect: Dialect) -> list[str]:
         "    id TEXT NOT NULL,\n"
         "    channel TEXT NOT NULL,\n"
         "    key TEXT NOT NULL,\n"
-        f"    body {dialect.blob} NOT NULL\n"
+        f"    body {dialect.blob} NOT NULL,\n"
+        "    not_before DOUBLE PRECISION\n"
         ")",
         f"CREATE INDEX IF NOT EXISTS {table}_order ON {table} (channel, number)",
         f"CREATE TABLE IF NOT EXISTS {table}_begun (\n"
@@ -175,8 +178,9 @@ class OutboxTable:
 
     def _rows(self, condition: str, *values: object, most: int | None = None) -> list[Row]:
         query = (
-            f"SELECT number, id, channel, key, body FROM {self._table}_begun JOIN {self._table} USING (number) "
-            f"WHERE {condition} ORDER BY number" + ("" if most is None else f" LIMIT {most}")
+            f"SELECT number, id, channel, key, body, not_before FROM {self._table}_begun "
+            f"JOIN {self._table} USING (number) WHERE {condition} ORDER BY number"
+            + ("" if most is None else f" LIMIT {most}")
         )
         return [Row(*row) for row in self._database.rows(query, *values)]
 

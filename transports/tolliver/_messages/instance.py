@@ -34,6 +34,7 @@ from tolliver_proto.node import (
     MessageKeys,
     NodeStats,
     PeerInfo,
+    Queues,
     RemoteInfo,
     Reply,
     Requests,
@@ -331,12 +332,20 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def takes(self, channel: str, key: str) -> bool:
         keeping = self.node.used(ForLater)
         is_kept = keeping is not None and keeping.keeps(channel) is not None
-        return is_kept or self.node.subscribed(channel, key) > 0
+        return is_kept or self._is_queue(channel) or self.node.subscribed(channel, key) > 0
 
     def give(self, row: Row) -> Receipt:
-        return self.node.use(MessageKeys).send(row.channel, row.key, row.body, row.id, monotonic())
+        keys = self.node.use(MessageKeys)
+        give = keys.put if self._is_queue(row.channel) else keys.send
+        return give(row.channel, row.key, row.body, row.id, monotonic(), not_before=row.not_before)
+
+    def _is_queue(self, channel: str) -> bool:
+        queues = self.node.used(Queues)
+        return queues is not None and queues.owns(channel)
 
     def give_all(self, rows: Sequence[Row]) -> Receipt | None:
+        if any(row.not_before is not None for row in rows):
+            return None
         items = [(row.channel, row.key, row.body) for row in rows]
         return self.node.use(MessageKeys).send_many(items, [row.id for row in rows], monotonic())
 

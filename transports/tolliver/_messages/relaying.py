@@ -299,7 +299,7 @@ class Relay:
         Raises StoreError or ConnectionClosing where nobody knows what is stored: these rows stay begun.
         """
         stored.result(None if self._is_open() else _PATIENCE)
-        late = [row for rows, receipt in given if not receipt.recipients for row in rows]
+        late = [row for rows, receipt in given if not _goes(receipt) for row in rows]
         self._rest({row.channel: _UNTAKEN for row in late})
         return [*unsent, *late]
 
@@ -351,7 +351,7 @@ class Relay:
             except TolliverError as error:
                 return given, str(error)
             given.append(((row,), receipt))
-            if receipt.failure is not None and not receipt.recipients:
+            if receipt.failure is not None and not _goes(receipt):
                 return given, _UNTAKEN
         return given, None
 
@@ -424,6 +424,11 @@ class Relay:
                     self._core.notice(kind, f"the outbox {self._outbox.table}: {text}")
 
         self._core.call_soon(tell)
+
+
+def _goes(receipt: Receipt) -> bool:
+    """True if somebody gets the message, or will at its time (P-93)."""
+    return receipt.recipients > 0 or receipt.later > 0
 
 
 def _when_all(calls: Sequence[PendingCall[Receipt]], stored: Future[None]) -> None:
