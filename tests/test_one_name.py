@@ -29,7 +29,7 @@ MISSING = [
     ("msgspec", "msgspec", "from tolliver.codecs import Msgspec; Msgspec(dict)"),
 ]
 NAMES = 51  # a page
-OF_ADAPTERS = {"pair"}
+OF_ADAPTERS = {"SimulatedRelay", "pair", "relay"}
 MACHINE = ("errors", "node", "store", "layouts")
 
 

@@ -158,4 +158,12 @@ BUGS = (
         "True",
         ("tests/cli/test_delivering.py::test_what_another_program_has_written_meanwhile_is_not_cut_off",),
     ),
+    Bug(
+        "a row is deleted before the store has it",
+        "transports/tolliver/_messages/relay_steps.py",
+        "_stored",
+        "yield Until(stored)",
+        "yield Pause(0.0)",
+        ("tests/boxes/test_simulated.py::test_each_committed_transfer_has_its_effect_once",),
+    ),
 )

@@ -90,7 +90,8 @@ class App:
     def __init__(self, stage: Stage, name: str, node: Node, disk: dict[Any, Any]) -> None:
         self.name = name
         self.node = node
-        """The machine itself, for calls that an App lacks: give `now=app.clock` with each of them."""
+        """The machine itself, for calls that an App lacks: give `now=app.clock` with each of them, and then call
+        `run_actions`."""
         self.disk = disk
         self.over = False
         self.clock: float = 0.0
@@ -364,6 +365,10 @@ class App:
         stored."""
         self._when("acked", receipt, told)
         self.node.watch(receipt)
+        self.run_actions()
+
+    def run_actions(self) -> None:
+        """Has done what the machine asks for, after calls of `node`."""
         self._call("handle_timeout")
 
     def _when(self, what: str, receipt: Receipt, told: Told) -> None:

@@ -34,7 +34,6 @@ from tolliver_proto.node import (
     MessageKeys,
     NodeStats,
     PeerInfo,
-    Queues,
     RemoteInfo,
     Reply,
     Requests,
@@ -71,7 +70,6 @@ from .unconnected import MOST_NAMED, unconnected, words_of
 from .waits import Condition, Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
-    from .._boxes.outbox_table import Row
     from .._local.desk import Desk
     from .._status.server import StatusServer
     from .._status.snapshot import InstanceStatus
@@ -329,35 +327,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self._opened.callback(relay.join)
         return relay
 
-    def takes(self, channel: str, key: str) -> bool:
-        keeping = self.node.used(ForLater)
-        is_kept = keeping is not None and keeping.keeps(channel) is not None
-        return is_kept or self._is_queue(channel) or self.node.subscribed(channel, key) > 0
-
-    def give(self, row: Row) -> Receipt:
-        keys = self.node.use(MessageKeys)
-        give = keys.put if self._is_queue(row.channel) else keys.send
-        return give(row.channel, row.key, row.body, row.id, monotonic(), not_before=row.not_before)
-
-    def _is_queue(self, channel: str) -> bool:
-        queues = self.node.used(Queues)
-        return queues is not None and queues.owns(channel)
-
-    def give_all(self, rows: Sequence[Row]) -> Receipt | None:
-        if any(row.not_before is not None for row in rows):
-            return None
-        items = [(row.channel, row.key, row.body) for row in rows]
-        return self.node.use(MessageKeys).send_many(items, [row.id for row in rows], monotonic())
-
     def given(self, receipts: Sequence[Receipt]) -> Sequence[PendingCall[Receipt]]:
         return self._driver.when_each_stored(receipts)
-
-    def release(self, names: Iterable[tuple[str, str]]) -> None:
-        self.node.use(MessageKeys).release(names)
-
-    @property
-    def must_release(self) -> bool:
-        return self.node.use(MessageKeys).is_half_full
 
     @property
     def lacks_commits(self) -> bool:

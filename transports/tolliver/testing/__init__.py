@@ -1,6 +1,7 @@
 """Two connected instances, and a simulated network, for tests of programs.
 
-`pair` needs the anyio adapter. Everything else is defined in `tolliver_proto.testing`.
+`pair` needs the anyio adapter, and `relay` sends the rows of an outbox in a simulated world. Everything else is defined
+in `tolliver_proto.testing`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     )
 
     from ._pair import pair
+    from ._relay import SimulatedRelay, relay
 else:
     __getattr__, __dir__ = door(
         __name__,
@@ -27,6 +29,7 @@ else:
         {
             "tolliver_proto.testing": "App, ProgramNet, Report, SimFailure, Weather, rehearse",
             "._pair": "pair",
+            "._relay": "SimulatedRelay, relay",
         },
     )
 
@@ -35,7 +38,9 @@ __all__ = [
     "ProgramNet",
     "Report",
     "SimFailure",
+    "SimulatedRelay",
     "Weather",
     "pair",
     "rehearse",
+    "relay",
 ]
