@@ -19,6 +19,7 @@ KILLS = int(os.environ.get("TOLLIVER_KILLS", "10"))
 WORK_KILLS = 20
 FOREIGN_KILLS = 3
 BANK_KILLS = 5
+LOCAL_KILLS = 6
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
@@ -87,3 +88,12 @@ def test_transfers_between_two_banks_have_their_effect_once(without: tuple[str, 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
     result = json.loads(done.stdout)
     assert not result["failed"], (result, done.stderr)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and kills with SIGKILL")
+def test_what_local_programs_hand_over_is_handled_whoever_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.local_kills", str(tmp_path), str(LOCAL_KILLS), "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=400)
+    result = json.loads(done.stdout)
+    assert not result["failed"], (result, done.stderr)
+    assert result["messages"] > 0

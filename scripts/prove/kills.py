@@ -1,11 +1,12 @@
 """Kills of real processes by SIGKILL, and losses counted.
 
-    python -m scripts.prove.kills messages|work|banks|doubles|foreign|poison|ctrl-c [KILLS] [--seed N]
+    python -m scripts.prove.kills messages|work|banks|doubles|local|foreign|poison|ctrl-c [KILLS] [--seed N]
 
     messages  V7       a sender and a receiver, also in opening and close; restarts, copies, new disks    10,000
     work      work     workers of a queue and their producer                                          1,000
     banks     banks    two banks with an outbox and an inbox in their own databases                10,000
     doubles   doubles  the same without `inbox.once`: the rounds must show doubles                     10
+    local     local    an instance and four local programs that hand over to it                       200
     foreign   foreign  an instance and doubles of other programs, Go and Rust of 2026                   600
     poison    poison   messages whose handlers end the process, on each adapter                        1,000
     ctrl-c    ctrl-c   SIGINT in a call of a program on threads, which catches it and goes on; 33 calls   99,000
@@ -27,6 +28,7 @@ handled.
 
 Of work: each job for which `put` returned is done, and the queue drains. A job that a worker had when it was killed may
 be done twice. Each call that the producer began with a message key, in whatever life, has one answer, whenever it asks.
+Of local programs: each call that returned is handled, each message key has one effect, however often it is asked for.
 Of banks: each transfer that was committed has its effect once, one that was rolled back has none, and
 the accounts have together what they began with. Of the others: nothing is lost where acks exist, nothing of Rust's
 comes twice, no program dies by itself but Go, and each recording can be read in the layout that it names. After a
@@ -102,6 +104,15 @@ KINDS = {
         10,
         0,
         "doubles | {kills} kills of banks without inbox.once | {messages:,} transfers, {twice} twice",
+    ),
+    "local": Kind(
+        "tests.local_kills",
+        20,
+        200,
+        0,
+        "local | {instances} instances and {programs} programs killed | {messages:,} calls that returned ({calls}), "
+        "{lost} lost, {twice} with two effects, {differing} with two places or answers, {unexpected} unexpected, "
+        "{nobody} without a recipient, {failed} rounds bad",
     ),
     "foreign": Kind(
         "tests.foreign_kills",

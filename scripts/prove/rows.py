@@ -260,6 +260,14 @@ ROWS = (
         full=("python -m scripts.prove.kills banks 10000", "python -m scripts.prove.kills doubles 10"),
     ),
     Row(
+        "local",
+        "Four local programs, as the workers of a web server are, and the instance that they hand over to, killed at "
+        "random, about each kind of commit and within their calls",
+        "200 kills, each call that returned is handled, each message key has one effect",
+        ("python -m scripts.prove.kills local 20",),
+        full=("python -m scripts.prove.kills local 200",),
+    ),
+    Row(
         "ctrl-c",
         "Ctrl-C during each call on threads is caught, and the same instance or streams go on",
         "3,000 times in each of 33 calls, 0 broken",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
@@ -20,9 +23,10 @@ from tolliver.codecs import Json
 from tolliver.derived import derived_identity
 from tolliver.local import Client, local_prefix
 
-from tolliver_proto import Acl, Connection, ConnectionLost, Limits, Message, ReservedChannel, Rights, Role
+from tolliver_proto import Acl, Connection, ConnectionLost, Limits, Message, ReservedChannel, Rights, Role, encode
 from tolliver_proto.errors import (
     AccessDenied,
+    Blocked,
     BodyNotEncoded,
     CannotListen,
     NoResponders,
@@ -238,7 +242,7 @@ def test_a_client_outlives_its_instance(nodes: Nodes, path: Path) -> None:
 def test_an_answer_that_is_lost_is_asked_for_again_only_with_a_key(nodes: Nodes, path: Path, tmp_path: Path) -> None:
     """Something between the two ends each connection once the ask has come through."""
     between = tmp_path / "b"
-    with handed_over(nodes, path) as (_, _, inbox, _), lossy(between, path) as cut:
+    with handed_over(nodes, path) as (_, _, inbox, _), lossy(between, path) as (cut, _):
         with local.connect(between, timeout=20) as me:
             cut.append(2)
             assert me.send("news", "", b"keyed", message_key="k").repeats
@@ -249,10 +253,48 @@ def test_an_answer_that_is_lost_is_asked_for_again_only_with_a_key(nodes: Nodes,
         assert inbox.bodies == [b"keyed", b"not keyed"]
 
 
+@ONE_KIND
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_instance_that_is_killed_in_a_handshake_is_tried_again(
+    nodes: Nodes, path: Path, tmp_path: Path, is_async: bool
+) -> None:
+    """A refusal looks the same: the connection ends without a word. Three in a row are one."""
+    between = tmp_path / "b"
+    with handed_over(nodes, path) as (_, _, inbox, _), lossy(between, path) as (cut, refused):
+
+        def send() -> None:
+            with local.connect(between, timeout=20) as me:
+                cut.append(1)
+                refused.extend([None] * 2)
+                assert me.send("news", "", b"", message_key="k").repeats
+                cut.append(1)
+                refused.extend([None] * 3)
+                with pytest.raises(ConnectionLost, match="before it took this program in"):
+                    me.send("news", "", b"", message_key="k")
+
+        async def send_async() -> None:
+            async with local.connect(between, timeout=20) as me:
+                cut.append(1)
+                refused.extend([None] * 2)
+                assert (await me.send("news", "", b"", message_key="k")).repeats
+                cut.append(1)
+                refused.extend([None] * 3)
+                with pytest.raises(ConnectionLost, match="before it took this program in"):
+                    await me.send("news", "", b"", message_key="k")
+
+        if is_async:
+            anyio.run(send_async)
+        else:
+            send()
+        inbox.holds(1)
+
+
 @contextmanager
-def lossy(path: Path, target: Path) -> Iterator[list[int]]:
-    """A socket that passes bytes on to another, and loses so many answers, as the list says, by ending connections."""
+def lossy(path: Path, target: Path) -> Iterator[tuple[list[int], list[None]]]:
+    """A socket that passes bytes on to another. It loses so many answers, as the first list says, by ending
+    connections, and ends as many connections in their handshake as the second one has entries."""
     cut: list[int] = []
+    refused: list[None] = []
     over = threading.Event()
 
     def pass_on(source: socket.socket, to: socket.socket, *, back: bool) -> None:
@@ -275,6 +317,11 @@ def lossy(path: Path, target: Path) -> Iterator[list[int]]:
                 near, _ = listener.accept()
             except OSError:
                 return
+            if refused:
+                refused.pop()
+                near.recv(65536)
+                near.close()
+                continue
             far = socket.socket(socket.AF_UNIX)
             far.connect(os.fspath(target))
             for ends, back in (((near, far), False), ((far, near), True)):
@@ -290,7 +337,7 @@ def lossy(path: Path, target: Path) -> Iterator[list[int]]:
         thread = threading.Thread(target=_until(over, accept))
         thread.start()
         try:
-            yield cut
+            yield cut, refused
         finally:
             over.set()
             thread.join(20)
@@ -302,6 +349,38 @@ def _until(over: threading.Event, accept: Callable[[], None]) -> Callable[[], No
             accept()
 
     return run
+
+
+@EACH_ADAPTER
+def test_jobs_go_on_after_a_restart_though_no_program_puts_one(nodes: Nodes, path: Path) -> None:
+    with nodes.open("left", **at(path)), local.connect(path, timeout=20) as me:
+        assert me.put("jobs", "k", b"job", message_key="j").recipients == 1
+    with nodes.open("right") as right, right.work("jobs") as jobs, nodes.open("left", **at(path)) as left:
+        left.new_connection(address(right))
+        job = next(jobs)
+        assert job.body == b"job"
+        job.answer(b"")
+        with local.connect(path, timeout=20) as me:
+            assert me.put("jobs", "k", b"job", message_key="j").repeats
+
+
+@EACH_ADAPTER
+def test_a_request_that_is_asked_again_while_it_is_outstanding_gets_the_one_answer(nodes: Nodes, path: Path) -> None:
+    """A program was killed while it waited, and its next life asks under the same key."""
+    with handed_over(nodes, path) as (left, right, _, me):
+        with speaking(path) as first:
+            head = b'{"verb": "request", "timeout": 20, "durable": true, "message_key": "k"}'
+            first.ask(head, Message("slow", "", b"first"))
+            until(lambda: left.stats()["requests_outstanding"] == 1)
+        answers: list[Any] = []
+        again = threading.Thread(
+            target=lambda: answers.append(me.request("slow", "", b"again", durable=True, message_key="k", timeout=20))
+        )
+        again.start()
+        assert me.send("news", "", b"").recipients == 1  # so the desk has most likely been asked again
+        right.respond("slow", lambda request: bytes(request.body))
+        again.join(20)
+        assert [one.body for one in answers] == [b"first"]
 
 
 # Instances among themselves.
@@ -401,7 +480,173 @@ def test_a_forked_child_connects_anew(nodes: Nodes, path: Path) -> None:
         inbox.holds(3)
 
 
+# Another user.
+
+
+def said_by_nobody(program: Callable[[], object]) -> str:
+    """The result of a program, or the error that it raises, in a process of the user "nobody"."""
+    import pwd  # imported late: Windows has none
+
+    nobody = pwd.getpwnam("nobody")
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgroups([])
+            os.setgid(nobody.pw_gid)
+            os.setuid(nobody.pw_uid)
+            said = repr(program())
+        except BaseException as error:
+            said = repr(error)
+        os.write(theirs, said.encode())
+        os._exit(0)
+    os.close(theirs)
+    with open(ours, "rb") as reading:
+        said = reading.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+@ONE_KIND
+@pytest.mark.skipif(ME != 0, reason="only root can begin a process of another user")
+def test_another_user_is_refused_unless_the_mode_lets_it_in_and_then_is_who_the_system_says(nodes: Nodes) -> None:
+    import pwd  # imported late: Windows has none
+
+    prefix = local_prefix(pwd.getpwnam("nobody").pw_uid)
+
+    def send(channel: str) -> object:
+        with local.connect(file, timeout=5) as me:
+            return me.send(channel, "", b"from another user").recipients
+
+    with TemporaryDirectory(dir="/tmp") as directory:
+        os.chmod(directory, 0o711)  # its file alone decides
+        file = Path(directory) / "s"
+        with nodes.open("left", **at(file)):
+            assert "this user may not connect" in said_by_nobody(lambda: send("news"))
+            file.chmod(0o666)  # somebody's mistake: the instance was told 0600
+            assert "before it took this program in" in said_by_nobody(lambda: send("news"))
+            assert send("news") == 0
+        acl = Acl(derived={local_prefix(ME): Rights(), prefix: Rights(publish=(("news", "*"),))})
+        with nodes.open("left", accept=f"unix:{file}?mode=666", acl=acl):
+            assert said_by_nobody(lambda: send("news")) == "0"
+            assert "AccessDenied" in said_by_nobody(lambda: send("other"))
+            assert said_by_nobody(lambda: spoken(file, derived_identity(prefix, "x")) != b"") == "True"
+            assert said_by_nobody(lambda: spoken(file, derived_identity(local_prefix(ME), "x"))) == "b''"
+            assert send("other") == 0
+
+
 # Hostile programs.
+
+
+class Speaker:
+    """A program that the desk has taken in, and that says what it likes."""
+
+    def __init__(self, path: Path) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20)
+        self.sock.connect(os.fspath(path))
+        self.connection = Connection(Role.CLIENT, instance_id=derived_identity(local_prefix(ME), "x"))
+        self.sock.sendall(b"".join(self.connection.data_to_send()))
+        while not self.connection.live:
+            self.hear()
+        self._asks = 0
+        self._answers: list[bytes] = []
+
+    def hear(self) -> list[Any]:
+        """The next events of the wire protocol. Raises ConnectionResetError at the end."""
+        data = self.sock.recv(65536)
+        if not data:
+            raise ConnectionResetError
+        self.connection.receive_data(data)
+        return [*self.connection.events()]
+
+    def ask_bytes(self, head: bytes, *messages: Message) -> bytes:
+        body = len(head).to_bytes(4, "big") + head + b"".join(encode(one) for one in messages)
+        self._asks += 1
+        self.connection.send(Message("tolliver.local", "", body, self._asks))
+        return b"".join(self.connection.data_to_send())
+
+    def ask(self, head: bytes, *messages: Message) -> None:
+        self.sock.sendall(self.ask_bytes(head, *messages))
+
+    def answer(self) -> bytes:
+        """The body of the next answer."""
+        while not self._answers:
+            self._answers += [one.body for one in self.hear() if isinstance(one, Message)]
+        return self._answers.pop(0)
+
+
+@contextmanager
+def speaking(path: Path) -> Iterator[Speaker]:
+    speaker = Speaker(path)
+    with speaker.sock:
+        yield speaker
+
+
+@ONE_KIND
+def test_one_whose_frames_are_always_cut_but_go_on_is_not_late(nodes: Nodes, path: Path) -> None:
+    with nodes.open("left", **at(path, limits=Limits(handshake_timeout=0.3))), speaking(path) as busy:
+        rest = b""
+        for turn in range(15):  # for longer than the timeout, and the look that the desk takes each second
+            data = rest + busy.ask_bytes(b'{"verb": "send"}', Message("news", "", b"x"))
+            busy.sock.sendall(data[:-5])
+            rest = data[-5:]
+            time.sleep(0.1)
+            if turn:
+                assert b"receipt" in busy.answer()
+
+
+@ONE_KIND
+def test_half_frames_of_others_end_and_not_those_that_come_now(nodes: Nodes, path: Path) -> None:
+    half = bytes(15 * 2**20)
+    with nodes.open("left", **at(path)) as left, ExitStack() as stack:
+        hostile = [stack.enter_context(speaking(path)) for _ in range(6)]
+        me = stack.enter_context(local.connect(path, timeout=20))
+        for one in hostile:
+            with suppress(OSError):  # it was ended
+                one.sock.sendall(one.ask_bytes(b'{"verb": "send"}', Message("news", "", half))[:-1])
+        for _ in range(5):
+            assert me.send_many([("news", "", bytes(2**19))] * 20).counts == [0] * 20
+        assert left.stats()["peers"] == 0
+
+
+@ONE_KIND
+def test_above_the_most_programs_the_quietest_makes_room_and_comes_back(nodes: Nodes, path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # the desk takes half of it
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        stack.enter_context(nodes.open("left", **at(path)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        me = stack.enter_context(local.connect(path, timeout=20))
+        busy = stack.enter_context(speaking(path))
+        busy.ask(b'{"verb": "request", "timeout": 20}', Message("nobody", "", b""))
+        for _ in range(300):
+            stack.enter_context(speaking(path))
+            assert me.send("news", "", b"").recipients == 0
+        idle = stack.enter_context(local.connect(path, timeout=20))
+        for _ in range(300):
+            stack.enter_context(speaking(path))
+        assert idle.send("news", "", b"").recipients == 0
+        busy.ask(b'{"verb": "send"}', Message("news", "", b""))
+        assert b"receipt" in busy.answer()
+
+
+@ONE_KIND
+def test_requests_that_nobody_answers_leave_room_for_sends(nodes: Nodes, path: Path) -> None:
+    head, asked = b'{"verb": "request", "timeout": 1e6}', 15
+    with nodes.open("left", **at(path)) as left, local.connect(path, timeout=20) as me:
+        for _ in range(6):
+            with speaking(path) as hostile:
+                for _ in range(asked):
+                    hostile.ask(head, Message("nobody", "", bytes(2**20)))
+                hostile.ask(b'{"verb": "send"}', Message("news", "", b""))
+                while b"receipt" not in hostile.answer():
+                    pass
+            assert me.send("news", "", b"").recipients == 0
+        assert left.stats()["requests_outstanding"] < 32
+        with pytest.raises(Blocked, match="requests"):
+            me.request("nobody", "", bytes(2**20), timeout=0.1)
 
 
 def spoken(path: Path, identity: UUID, *messages: Message, subscriptions: Any = ()) -> bytes:

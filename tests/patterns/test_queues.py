@@ -665,6 +665,20 @@ def test_a_put_declares_its_queue_again_where_that_has_failed() -> None:
     assert wire.bodies() == [b"x"]
 
 
+def test_a_later_run_knows_the_queues_that_it_has_not_declared() -> None:
+    play = Play()
+    assert not play.queues.is_declared("jobs")
+    for channel in ("jobs", "others"):
+        play.queues.work_queue(channel, now=play.now)
+    assert play.queues.undeclared() == []
+    play.run()
+    again = play.restart()
+    assert sorted(again.queues.undeclared()) == ["jobs", "others"]
+    again.queues.work_queue("jobs", now=again.now)
+    assert again.queues.is_declared("jobs")
+    assert again.queues.undeclared() == ["others"]
+
+
 def test_puts_that_wait_fail_with_a_commit_that_stores_nothing() -> None:
     play = Play()
     play.queues.work_queue("jobs", now=play.now)

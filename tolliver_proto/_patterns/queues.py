@@ -142,6 +142,14 @@ class Queues(Pattern):
             self._store_jobs(queue, jobs, receipt)
         return receipt
 
+    def is_declared(self, channel: str) -> bool:
+        """True if this run has declared the queue."""
+        return channel in self._queues
+
+    def undeclared(self) -> list[str]:
+        """Queues that earlier runs have declared and this one has not."""
+        return [channel for channel in self._queued if channel not in self._queues]
+
     def check_declared(self, channel: str) -> None:
         """Raises LocalProtocolError if this run has not declared the queue."""
         self._declared_queue(channel)

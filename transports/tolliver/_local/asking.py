@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tolliver_proto import ConnectionClosing, ConnectionLost
@@ -26,6 +27,8 @@ from .envelopes import Ask, Item, LocalReceipt, LocalReply, Outcome, Verb
 TIMEOUT = 30.0
 """Seconds of a call, by default."""
 _SHORTEST, _LONGEST = 0.02, 0.5  # pauses between two tries
+_REFUSALS = 3
+"""In a row, one of them may be the end of an instance that was killed just then, which looks the same."""
 _SPARE = 5.0  # seconds beyond a request's own timeout, after which its instance should have answered
 To = UUID | Collection[UUID] | None
 
@@ -74,6 +77,7 @@ class Tries:
         self.was_asked: bool = False
         """True once the ask may have reached the instance."""
         self._pause = _SHORTEST
+        self._refusals = 0  # in a row
 
     def pause(self, error: ConnectionLost) -> float:
         """Seconds until the next try, after this error. Raises ConnectionLost if there is none."""
@@ -82,7 +86,8 @@ class Tries:
                 f"{error}, before it answered: what was asked may have been done, or not. With a message_key this call "
                 "would have asked again, and is done once"
             ) from None
-        if error.cause is DialCause.ACCESS:
+        self._refusals = self._refusals + 1 if error.cause is DialCause.ACCESS else 0
+        if self._refusals == _REFUSALS:
             raise error
         left = self.due - monotonic()
         if left <= 0:
@@ -107,6 +112,20 @@ def answered(outcome: Outcome, path: str) -> LocalReceipt | LocalReply:
 # The asks of calls.
 
 
+class Times(NamedTuple):
+    """Time of a send, as a program gives it. The instance checks it."""
+
+    after: float | None
+    not_before: datetime | None
+
+    def terms(self) -> dict[str, Any]:
+        """Those of an ask: none for a send at once. Raises TypeError."""
+        if self.not_before is not None:
+            check_type("not_before", self.not_before, datetime, "a datetime with a time zone")
+            return {"after": self.after, "not_before": self.not_before.isoformat()}
+        return {} if self.after is None else {"after": self.after}
+
+
 def send(
     channel: str,
     key: str,
@@ -115,8 +134,9 @@ def send(
     require_recipients: int,
     to: To,
     expire_after: float | None,
+    times: Times,
 ) -> Ask:
-    terms = {"message_key": message_key, **_terms(require_recipients, to, expire_after)}
+    terms = {"message_key": message_key, **_terms(require_recipients, to, expire_after), **times.terms()}
     return _one(Verb.SEND, channel, key, body, terms)
 
 
@@ -129,8 +149,8 @@ def send_many(items: Iterable[Item], require_recipients: int, to: To, expire_aft
     return Ask(Verb.SEND_MANY, each, _terms(require_recipients, to, expire_after))
 
 
-def put(channel: str, key: str, body: bytes, message_key: str | None) -> Ask:
-    return _one(Verb.PUT, channel, key, body, {"message_key": message_key})
+def put(channel: str, key: str, body: bytes, message_key: str | None, times: Times) -> Ask:
+    return _one(Verb.PUT, channel, key, body, {"message_key": message_key, **times.terms()})
 
 
 def request(

@@ -9,8 +9,12 @@ State of a client: its connection of the wire protocol, and what it has asked an
 - An ask is acknowledged behind its answer. A client that was not answered does not know what became of its ask, and
   asks again with its key.
 - Bounded are the clients, the bytes of unfinished frames over all of them, the asks in progress of each and their bytes
-  over all of them, and the answers that a client does not read. Above a bound of its own the client is read no
-  further. One that keeps half a frame, or does not finish its handshake, is dropped when its time is over.
+  over all of them, also of clients that have left, and the answers that a client does not read. Above a bound of its
+  own the client is read no further. One that keeps half a frame, or does not finish its handshake, is dropped when its
+  time is over.
+- A client that comes now is served, whatever others hold. Above the most clients the quietest makes room, of the user who has
+  the most; above the bytes of unfinished frames the oldest of these does. Requests may wait for long, so half of the
+  bytes in progress is never theirs.
 
 Rejected: clients as peers of the node, for each of which it would keep a peer, a window and what it has seen: a receipt
 cannot go to a peer that subscribes to nothing. And a transport in each adapter, which is four times the code.
@@ -23,18 +27,19 @@ import os
 import selectors
 import socket
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 from weakref import WeakSet
 
 from tolliver_proto import Acl, Connection, HandshakeRequest, Limits, Message, Receipt, Role, TolliverError
-from tolliver_proto.errors import AccessDenied, LocalProtocolError, ReservedChannel
+from tolliver_proto.errors import AccessDenied, Blocked, ReservedChannel
 from tolliver_proto.layouts import State
 from tolliver_proto.node import Reply, is_derived
 
@@ -53,6 +58,9 @@ MOST = 4096
 _ASKS = 256  # in progress, of one client
 _UNREAD = 2**20  # bytes of answers that a client has not read, above which it is not read
 _MOST_BYTES = 64 * 2**20  # of unfinished frames, and of asks in progress, over all clients
+_OF_REQUESTS = _MOST_BYTES // 2  # in progress, of requests
+_OVERHEAD = 1024  # bytes that an ask in progress takes beside its own
+_HELLO = 4096  # bytes of a handshake, which has no subscriptions
 _CHUNK = 2**16
 _ROUND = 64  # connections accepted in a turn
 _LOOK = 1.0  # seconds between two looks at what is unfinished
@@ -60,6 +68,8 @@ _LEASE = 10.0  # seconds, of a queue that is declared here
 _LAST = 2.0  # seconds in which the last answers go out
 
 Outcome = Receipt | Reply | BaseException
+_Name = tuple[str, str | None]
+"""A request's channel and message key."""
 
 
 class Core(Protocol):
@@ -79,19 +89,37 @@ class Core(Protocol):
         to: Any,
         expire_after: float | None,
         message_key: str | None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> PendingCall[Receipt]: ...
 
     def send_many(
         self, items: Sequence[Item], require_recipients: int, to: Any, expire_after: float | None
     ) -> PendingCall[Receipt]: ...
 
-    def work_queue(self, channel: str, lease: float) -> None: ...
+    def declare_queue(self, channel: str, lease: float) -> None: ...
+
+    def declare_known_queues(self, lease: float) -> None: ...
 
     def put_jobs(
-        self, channel: str, items: list[tuple[str, bytes]], message_key: str | None
+        self,
+        channel: str,
+        items: list[tuple[str, bytes]],
+        message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> PendingCall[Receipt]: ...
 
     def request(self, channel: str, key: str, body: bytes, terms: Any) -> PendingCall[Reply]: ...
+
+
+class _Asked(NamedTuple):
+    """An ask of a client, with its number and the bytes that are counted for it."""
+
+    client: _Client
+    number: int
+    ask: Ask
+    size: int
 
 
 class _Client:
@@ -129,26 +157,30 @@ class Desk:
         self._core = core
         self._instance_id = instance_id
         self._acl = acl
-        self._limits = replace(limits, max_body=limits.max_body + MARGIN)
+        self._limits = replace(limits, max_body=limits.max_body + MARGIN, max_handshake=_HELLO)
         self._most = min(MOST, _open_files() // 2)
         self._listener = Listener(where.path, where.mode)
         self._near, self._far = socket.socketpair()
         for one in (self._near, self._far):
             one.setblocking(False)
         self._clients: dict[socket.socket, _Client] = {}
-        self._unfinished: dict[_Client, None] = {}  # with a deadline
+        self._of_user: defaultdict[int | None, dict[_Client, None]] = defaultdict(dict)  # the quietest first
+        self._unfinished: dict[_Client, None] = {}  # with a deadline, the first one first
         self._looked = 0.0
         self._buffered = self._in_progress = 0  # bytes, over all clients
         self._paused: dict[_Client, None] = {}  # not read while too much is in progress over all clients
-        self._asked: list[tuple[_Client, int, Ask]] = []  # in this turn
+        self._asked: list[_Asked] = []  # in this turn
         self._outcomes: deque[tuple[_Client, int, Outcome]] = deque()
+        self._requests: dict[_Name, PendingCall[Reply]] = {}  # outstanding, with a message key
+        self._requested = 0  # bytes
         self._woken = False
         self._ending = self._stopped = False
         self._thread: threading.Thread | None = None
         _open.add(self)
 
     def start(self) -> None:
-        """Start the thread. Raises OutOfThreads."""
+        """Start the thread, and declare the queues into which programs have put jobs before. Raises OutOfThreads."""
+        self._core.declare_known_queues(_LEASE)
         thread = threading.Thread(target=self._run, name="tolliver local", daemon=True)
         start(thread)
         self._thread = thread
@@ -181,22 +213,24 @@ class Desk:
 
     # Called on the loop.
 
-    def _give(self, asked: Sequence[tuple[_Client, int, Ask]]) -> None:
+    def _give(self, asked: Sequence[_Asked]) -> None:
         """Make the calls that were asked for. Those after the first share the next commit."""
         with self._core.lock:
-            for client, number, ask in asked:
+            for client, number, ask, size in asked:
                 try:
-                    call = self._begin(ask)
+                    call = self._begin(ask, size)
                 except (TolliverError, TypeError, ValueError) as error:
                     self._answered(client, number, error)
                 else:
                     call.when_done(partial(self._take_answer, client, number, call))
 
-    def _begin(self, ask: Ask) -> PendingCall[Any]:
+    def _begin(self, ask: Ask, size: int) -> PendingCall[Any]:
         """Raises the errors of the instance's call, and TypeError for terms that the call does not have."""
         terms = dict(ask.terms)
         if terms.get("to") is not None:
             terms["to"] = [UUID(one) for one in terms["to"]]
+        if terms.get("not_before") is not None:
+            terms["not_before"] = datetime.fromisoformat(terms["not_before"])
         if ask.verb is Verb.SEND_MANY:
             return self._core.send_many(ask.items, **{**_NONE_OF_MANY, **terms})
         [(channel, key, body)] = ask.items
@@ -204,17 +238,31 @@ class Desk:
             return self._core.send(channel, key, body, **{**_NONE, **terms})
         if ask.verb is Verb.PUT:
             return self._put(channel, (key, body), **terms)
-        return self._core.request(channel, key, body, terms)
+        return self._request(channel, key, body, terms, size)
 
-    def _put(self, channel: str, job: tuple[str, bytes], message_key: str | None = None) -> PendingCall[Receipt]:
+    def _request(self, channel: str, key: str, body: bytes, terms: Mapping[str, Any], size: int) -> PendingCall[Reply]:
+        """Ask a peer. An ask under the key of an outstanding request shares its answer: it is of a program that was
+        killed, or lost its connection. Raises Blocked, and the errors of the instance's call."""
+        if self._requested + size > _OF_REQUESTS:
+            raise Blocked("too many requests of local programs are outstanding: ask again when some are answered")
+        name = channel, terms.get("message_key")
+        call = self._requests.get(name)
+        if call is None:
+            call = self._core.request(channel, key, body, terms)
+            if name[1] is not None and not call.done:
+                self._requests[name] = call
+        self._requested += size
+        call.when_done(partial(self._end_request, name, size))
+        return call
+
+    def _end_request(self, name: _Name, size: int) -> None:
+        self._requests.pop(name, None)
+        self._requested -= size
+
+    def _put(self, channel: str, job: tuple[str, bytes], **terms: Any) -> PendingCall[Receipt]:
         """Put a job. Declares the queue if the instance's own program has not, as a local program cannot."""
-        try:
-            return self._core.put_jobs(channel, [job], message_key)
-        except LocalProtocolError as error:
-            if error.code != "no_queue":
-                raise
-        self._core.work_queue(channel, _LEASE)
-        return self._core.put_jobs(channel, [job], message_key)
+        self._core.declare_queue(channel, _LEASE)
+        return self._core.put_jobs(channel, [job], **terms)
 
     def _take_answer(self, client: _Client, number: int, call: PendingCall[Any]) -> None:
         try:
@@ -278,7 +326,7 @@ class Desk:
             except OSError:
                 sock.close()
                 continue
-            if len(self._clients) >= self._most or not may_connect(who, self._listener.mode):
+            if not may_connect(who, self._listener.mode) or not self._has_room():
                 sock.close()
                 continue
             sock.setblocking(False)
@@ -288,7 +336,19 @@ class Desk:
             client = _Client(sock, None if who is None else who.uid, connection, due)
             self._clients[sock] = client
             self._unfinished[client] = None
+            self._of_user[client.uid][client] = None
             self._selector.register(sock, client.events)
+
+    def _has_room(self) -> bool:
+        """Make room for a client, if there is none. False if all clients wait for answers."""
+        if len(self._clients) < self._most:
+            return True
+        most = max(self._of_user.values(), key=len)
+        quietest = next((one for one in most if not one.asks), None)
+        if quietest is None:
+            return False
+        self._drop(quietest)
+        return True
 
     def _serve(self, client: _Client, events: int) -> None:
         try:
@@ -308,18 +368,22 @@ class Desk:
             return
         connection = client.connection
         connection.receive_data(data, monotonic())
-        self._take_events(client)
+        if self._take_events(client):
+            self._unfinished.pop(client, None)
+            client.due = None
         if connection.state is State.CLOSED:
             self._drop(client)
             return
-        self._note_size(client, connection.buffered_bytes if connection.live else 0)
+        self._note_size(client, connection.buffered_bytes)
         if connection.unsent_bytes:
             self._write(client)
         self._watch(client)
 
-    def _take_events(self, client: _Client) -> None:
-        connection = client.connection
+    def _take_events(self, client: _Client) -> bool:
+        """True if there was any: the client has finished what it had begun."""
+        connection, has_some = client.connection, False
         for event in connection.events():
+            has_some = True
             if isinstance(event, Message):
                 self._take(client, event)
             elif isinstance(event, HandshakeRequest):
@@ -328,6 +392,7 @@ class Desk:
                     connection.accept()
                 else:
                     connection.reject()
+        return has_some
 
     def _take(self, client: _Client, message: Message) -> None:
         """Take a message. One without an id is no ask, as nothing could be said of it."""
@@ -344,24 +409,24 @@ class Desk:
         except TolliverError as error:
             self._outcomes.append((client, number, error))
             return
-        size = len(message.body)
-        self._in_progress += size - client.asks.get(number, 0)
-        client.asks[number] = size
-        self._asked.append((client, number, ask))
+        if number in client.asks:
+            return  # it has two asks of one number, and will have one answer
+        size = client.asks[number] = len(message.body) + _OVERHEAD
+        self._in_progress += size
+        self._asked.append(_Asked(client, number, ask, size))
+        quiet = self._of_user[client.uid]
+        quiet[client] = quiet.pop(client)
 
     def _note_size(self, client: _Client, size: int) -> None:
-        """Note how many bytes of an unfinished frame the client has here; above the bound it has to begin again."""
-        connection, now = client.connection, monotonic()
+        """Note how many bytes of an unfinished frame the client has here. Above the bound for all, the oldest are
+        dropped: whoever sends now has finished soon."""
         self._buffered += size - client.size
         client.size = size
-        if connection.live:
-            client.due = (client.due or now + self._limits.handshake_timeout) if size else None
-        if client.due is not None:
+        if size and client.due is None:
+            client.due = monotonic() + self._limits.handshake_timeout
             self._unfinished[client] = None
-        else:
-            self._unfinished.pop(client, None)
-        if size and self._buffered > _MOST_BYTES:
-            self._drop(client)
+        while self._buffered > _MOST_BYTES:
+            self._drop(next(one for one in self._unfinished if one.size))
 
     def _answer(self) -> None:
         self._woken = False
@@ -414,14 +479,16 @@ class Desk:
     def _drop(self, client: _Client) -> None:
         if self._clients.pop(client.sock, None) is None:
             return
+        mine = self._of_user[client.uid]
+        del mine[client]
+        if not mine:
+            del self._of_user[client.uid]
         if client.events:
             self._selector.unregister(client.sock)
         client.sock.close()
         self._unfinished.pop(client, None)
         self._paused.pop(client, None)
         self._buffered -= client.size
-        self._in_progress -= sum(client.asks.values())
-        client.asks.clear()
         client.connection.close()
 
     def _drop_late(self) -> None:

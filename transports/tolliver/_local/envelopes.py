@@ -82,9 +82,9 @@ class LocalReceipt(NamedTuple):
     """Receipt of messages that an instance took from a local program, as of the time of its answer.
 
     `recipients` is the number of peers that get something, `counts` has the recipients of each message. With recipients
-    they are on the instance's disk. `repeats` is True if an earlier send had the message key: nothing was stored, and
-    all here is about that send. `first_seq` and `last_seq` are the instance's own order, `state` says whether all
-    recipients have acknowledged.
+    they are on the instance's disk, and so are those whose time has not come, `later`. `repeats` is True if an earlier
+    send had the message key: nothing was stored, and all here is about that send. `first_seq` and `last_seq` are the
+    instance's own order, `state` says whether all recipients have acknowledged.
     """
 
     recipients: int
@@ -93,6 +93,7 @@ class LocalReceipt(NamedTuple):
     first_seq: int
     last_seq: int
     state: SendState
+    later: int
 
     @property
     def deliveries(self) -> int:
@@ -127,6 +128,7 @@ def answer_body(message_id: int, outcome: Receipt | Reply | BaseException) -> by
         "first_seq": outcome.first_seq,
         "last_seq": outcome.last_seq,
         "state": outcome.state,
+        "later": outcome.later,
     }
     return _joined({**head, "receipt": receipt})
 

@@ -13,7 +13,10 @@ from .envelopes import CHANNEL, MARGIN, Ask, Outcome, read_answer
 from .identities import new_identity
 
 _LIMITS = Limits()
-_REFUSED = "the instance at {} refused this program: the socket's mode lets its user connect, and the instance does not"
+_REFUSED = (
+    "the instance at {} ended the connection before it took this program in: it was stopped just then, or the socket's "
+    "mode lets this program's user connect, and the instance does not"
+)
 
 
 class Line:
@@ -64,9 +67,7 @@ class Line:
                     self._outcomes[number] = outcome
                     answered.append(number)
         if not data or connection.state is State.CLOSED:
-            if not was_open and not self.is_open:
-                raise ConnectionLost(_REFUSED.format(self._path), DialCause.ACCESS)
-            raise self._lost()
+            raise self._lost() if was_open or self.is_open else self._refused()
         return answered
 
     def is_answered(self, number: int) -> bool:
@@ -80,6 +81,15 @@ class Line:
         """Nobody waits for this answer any more."""
         self._waiting.discard(number)
         self._outcomes.pop(number, None)
+
+    def broken(self, error: OSError | ValueError) -> ConnectionLost:
+        """The error for an end of the connection that the system tells of."""
+        if self.is_open:
+            return ConnectionLost(f"the connection to the instance at {self._path} broke: {error}")
+        return self._refused()
+
+    def _refused(self) -> ConnectionLost:
+        return ConnectionLost(_REFUSED.format(self._path), DialCause.ACCESS)
 
     def _lost(self) -> ConnectionLost:
         return ConnectionLost(f"the connection to the instance at {self._path} has ended")

@@ -58,6 +58,17 @@ class QueueCalls:
         self.node.use(Queues).work_queue(channel, lease, monotonic())
         self._driver.run_actions()
 
+    def declare_queue(self, channel: str, lease: float) -> None:
+        """Declare a queue, unless this run has."""
+        if not self.node.use(Queues).is_declared(channel):
+            self.work_queue(channel, lease)
+
+    def declare_known_queues(self, lease: float) -> None:
+        """Declare the queues of earlier runs, whose jobs then go on."""
+        queues = self.node.used(Queues)
+        for channel in () if queues is None else queues.undeclared():
+            self.work_queue(channel, lease)
+
     def put_jobs(
         self,
         channel: str,

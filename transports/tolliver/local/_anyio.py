@@ -44,22 +44,24 @@ class Talk:
     async def open(self) -> None:
         """Raises ConnectionLost."""
         try:
-            while True:
-                try:
-                    self._sock.connect(self._path)
-                except _NOT_YET:  # its backlog is full
-                    await anyio.sleep(0.01)
-                else:
-                    break
+            await self._connect()
             await self._write(self._line.data_to_send())
             while not self._line.is_open:
                 await self._read()
-        except OSError as error:
-            self.close(unreached(self._path, error))
-            raise unreached(self._path, error) from None
         except BaseException:
             self.close(ConnectionLost("not connected"))
             raise
+
+    async def _connect(self) -> None:
+        while True:
+            try:
+                self._sock.connect(self._path)
+            except _NOT_YET:  # its backlog is full
+                await anyio.sleep(0.01)
+            except OSError as error:
+                raise unreached(self._path, error) from None
+            else:
+                return
 
     @property
     def is_over(self) -> bool:
@@ -159,7 +161,7 @@ class Talk:
             self.close(error)
             raise
         except OSError as error:
-            lost = ConnectionLost(f"the connection to the instance at {self._path} broke: {error}")
+            lost = self._line.broken(error)
             self.close(lost)
             raise lost from None
         finally:

@@ -35,20 +35,22 @@ class Talk:
         self._error: ConnectionLost | None = None
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._sock.settimeout(max(0.001, tries.due - monotonic()))
-            self._sock.connect(path)
-            self._sock.sendall(self._line.data_to_send())
+            self._connect(tries)
+            self._write(self._line.data_to_send(), tries)
             while not self._line.is_open:
                 self._read(tries)
-        except TimeoutError:
-            self._sock.close()
-            raise tries.too_late() from None
-        except OSError as error:
-            self._sock.close()
-            raise unreached(path, error) from None
         except BaseException:
             self._sock.close()
             raise
+
+    def _connect(self, tries: Tries) -> None:
+        try:
+            self._sock.settimeout(max(0.001, tries.due - monotonic()))
+            self._sock.connect(self._path)
+        except TimeoutError:
+            raise tries.too_late() from None
+        except OSError as error:
+            raise unreached(self._path, error) from None
 
     @property
     def is_over(self) -> bool:
@@ -92,7 +94,7 @@ class Talk:
             self._sock.settimeout(max(0.001, tries.due - monotonic()))
             self._sock.sendall(data)
         except BaseException as error:  # the frame may be cut
-            lost = ConnectionLost(f"the connection to the instance at {self._path} broke: {error}")
+            lost = self._line.broken(error if isinstance(error, OSError) else OSError("interrupted"))
             self.close(lost)
             if isinstance(error, TimeoutError):
                 raise tries.too_late() from None
@@ -152,7 +154,7 @@ class Talk:
         except TimeoutError:
             raise
         except (OSError, ValueError) as error:  # ValueError: closed meanwhile
-            raise ConnectionLost(f"the connection to the instance at {self._path} broke: {error}") from None
+            raise self._line.broken(error) from None
         with self._state:
             for number in self._line.receive(data):
                 event = self._waiting.get(number)

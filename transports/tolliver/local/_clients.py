@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from tolliver_proto.node import check_seconds, check_type, listed
 
 from .._local import asking
-from .._local.asking import TIMEOUT, To, Tries, checked_path
+from .._local.asking import TIMEOUT, Times, To, Tries, checked_path
 from .._local.envelopes import Ask, Item, LocalReceipt, LocalReply, Verb
 from ..codecs._bodies import encoded, encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of
@@ -107,9 +108,13 @@ class Client(_BaseClient):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> LocalReceipt:
         """Have a message stored for every peer that subscribes to it, like `Instance.send`; returns its receipt."""
-        ask = asking.send(channel, key, body, message_key, require_recipients, to, expire_after)
+        ask = asking.send(
+            channel, key, body, message_key, require_recipients, to, expire_after, Times(after, not_before)
+        )
         return cast("LocalReceipt", self._conversation.do(ask, self._tries(ask)))
 
     def send_many(
@@ -120,9 +125,18 @@ class Client(_BaseClient):
         ask = asking.send_many(items, require_recipients, to, expire_after)
         return cast("LocalReceipt", self._conversation.do(ask, self._tries(ask)))
 
-    def put(self, channel: str, key: str, body: bytes, *, message_key: str | None = None) -> LocalReceipt:
+    def put(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
+    ) -> LocalReceipt:
         """Have a job put into a work queue of the instance, like `WorkQueue.put`; `key` is the job's."""
-        ask = asking.put(channel, key, body, message_key)
+        ask = asking.put(channel, key, body, message_key, Times(after, not_before))
         return cast("LocalReceipt", self._conversation.do(ask, self._tries(ask)))
 
     def request(
@@ -185,9 +199,13 @@ class AsyncClient(_BaseClient):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> LocalReceipt:
         """Have a message stored for every peer that subscribes to it, like `Instance.send`; returns its receipt."""
-        ask = asking.send(channel, key, body, message_key, require_recipients, to, expire_after)
+        ask = asking.send(
+            channel, key, body, message_key, require_recipients, to, expire_after, Times(after, not_before)
+        )
         return cast("LocalReceipt", await self._conversation.do(ask, self._tries(ask)))
 
     async def send_many(
@@ -198,9 +216,18 @@ class AsyncClient(_BaseClient):
         ask = asking.send_many(items, require_recipients, to, expire_after)
         return cast("LocalReceipt", await self._conversation.do(ask, self._tries(ask)))
 
-    async def put(self, channel: str, key: str, body: bytes, *, message_key: str | None = None) -> LocalReceipt:
+    async def put(
+        self,
+        channel: str,
+        key: str,
+        body: bytes,
+        *,
+        message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
+    ) -> LocalReceipt:
         """Have a job put into a work queue of the instance, like `WorkQueue.put`; `key` is the job's."""
-        ask = asking.put(channel, key, body, message_key)
+        ask = asking.put(channel, key, body, message_key, Times(after, not_before))
         return cast("LocalReceipt", await self._conversation.do(ask, self._tries(ask)))
 
     async def request(
@@ -271,6 +298,8 @@ class Channel(_BaseChannel[T]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> LocalReceipt:
         """Like `Client.send`."""
         return self._client.send(
@@ -281,6 +310,8 @@ class Channel(_BaseChannel[T]):
             require_recipients=require_recipients,
             to=to,
             expire_after=expire_after,
+            after=after,
+            not_before=not_before,
         )
 
     def send_many(
@@ -296,9 +327,24 @@ class Channel(_BaseChannel[T]):
             self._items(items), require_recipients=require_recipients, to=to, expire_after=expire_after
         )
 
-    def put(self, key: str, value: T, *, message_key: str | None = None) -> LocalReceipt:
+    def put(
+        self,
+        key: str,
+        value: T,
+        *,
+        message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
+    ) -> LocalReceipt:
         """Like `Client.put`."""
-        return self._client.put(self._name, key, self._encoded(key, value), message_key=message_key)
+        return self._client.put(
+            self._name,
+            key,
+            self._encoded(key, value),
+            message_key=message_key,
+            after=after,
+            not_before=not_before,
+        )
 
 
 class AsyncChannel(_BaseChannel[T]):
@@ -321,6 +367,8 @@ class AsyncChannel(_BaseChannel[T]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> LocalReceipt:
         """Like `AsyncClient.send`."""
         return await self._client.send(
@@ -331,6 +379,8 @@ class AsyncChannel(_BaseChannel[T]):
             require_recipients=require_recipients,
             to=to,
             expire_after=expire_after,
+            after=after,
+            not_before=not_before,
         )
 
     async def send_many(
@@ -346,6 +396,21 @@ class AsyncChannel(_BaseChannel[T]):
             self._items(items), require_recipients=require_recipients, to=to, expire_after=expire_after
         )
 
-    async def put(self, key: str, value: T, *, message_key: str | None = None) -> LocalReceipt:
+    async def put(
+        self,
+        key: str,
+        value: T,
+        *,
+        message_key: str | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
+    ) -> LocalReceipt:
         """Like `AsyncClient.put`."""
-        return await self._client.put(self._name, key, self._encoded(key, value), message_key=message_key)
+        return await self._client.put(
+            self._name,
+            key,
+            self._encoded(key, value),
+            message_key=message_key,
+            after=after,
+            not_before=not_before,
+        )
