@@ -12,9 +12,9 @@ State of a client: its connection of the wire protocol, and what it has asked an
   over all of them, also of clients that have left, and the answers that a client does not read. Above a bound of its
   own the client is read no further. One that keeps half a frame, or does not finish its handshake, is dropped when its
   time is over.
-- A client that comes now is served, whatever others hold. Above the most clients the quietest makes room, of the user who has
-  the most; above the bytes of unfinished frames the oldest of these does. Requests may wait for long, so half of the
-  bytes in progress is never theirs.
+- A client that comes now is served, whatever others hold. Above the most clients the quietest makes room, of the user
+  who has the most; above the bytes of unfinished frames the oldest of these does. Requests may wait for long, so half
+  of the bytes in progress is never theirs.
 
 Rejected: clients as peers of the node, for each of which it would keep a peer, a window and what it has seen: a receipt
 cannot go to a peer that subscribes to nothing. And a transport in each adapter, which is four times the code.
