@@ -183,6 +183,7 @@ def test_making_a_reader_opens_nothing(tmp_path: Path) -> None:
             "the option publishers is for whoever subscribes",
         ),
         ({"deadline": "5"}, "has no option 'deadline': it ends a batch, and a stream does not end"),
+        ({"maxStagedBytes": "1"}, "the option maxStagedBytes is '1': give a whole number of bytes from 2 on"),
         ({"maxStagedBytes": "1000"}, "maxStagedBytes is 1000, and an element of each publisher may take"),
         ({"syncInterval": "x"}, "syncInterval"),
         ({"channels": "a"}, "no option 'channels'"),

@@ -36,7 +36,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
-from tolliver.spark import DamagedRecording, partition_batches
+from tolliver.spark import DamagedRecording, partition_batches, partition_connections, partition_events
 from tolliver.spark.partitions import Content
 from tolliver.spark.read._batches import _COLUMNS, arrow_schema
 from tolliver.spark.read._columns import find_frames
@@ -418,8 +418,9 @@ def test_small_files_are_read_together_and_in_order(tmp_path: Path) -> None:
 
 
 def test_a_path_with_the_signs_of_a_glob_is_a_path(tmp_path: Path) -> None:
-    path = write(tmp_path / "a[1] b%20.rec", [block([Message("a", "", b"", 1)])])
-    assert len(table(reader(str(path)))) == 1
+    for name in ("a[1] b%20.rec", "{a,b}.rec", "a}{.rec"):
+        assert len(table(reader(str(write(tmp_path / name, [block([Message("a", "", b"", 1)])]))))) == 1
+    path = tmp_path / "a[1] b%20.rec"
     assert len(table(reader("file:" + str(path).replace("%", "%25").replace(" ", "%20")))) == 1
 
 
@@ -611,11 +612,14 @@ def test_there_must_be_a_path() -> None:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Recordings in directories of directories, each with a message whose id is its number."""
-    for number, name in enumerate(("a.rec", "b.rec", "deep/c.rec", "deep/er/d.recording", "_temporary/e.rec"), 1):
+    there = ("a.rec", "b.rec", "deep/c.rec", "deep/er/d.recording", "_temporary/e.rec", "_half.rec", ".copied.rec")
+    for number, name in enumerate(there, 1):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         write(tmp_path / name, [block([Message("a", "", b"", number)])])
     (tmp_path / "deep" / "er" / "d.recording.idx").write_bytes(b"TLVI")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "_hidden").mkdir()
+    (tmp_path / "_hidden" / ".a.rec").touch()
     (tmp_path / "table.parquet").write_bytes(b"PAR1 and so on")
     (tmp_path / "begun.rec").touch()
     return tmp_path
@@ -631,6 +635,18 @@ def tree(tmp_path: Path) -> Path:
         ("deep", {}, [3]),
         ("d*", {"recursiveFileLookup": True, "pathGlobFilter": "*"}, [3, 4]),
         ("*.rec", {"pathGlobFilter": "a.*"}, [1]),
+        ("*", {"mode": "dropmalformed"}, [1, 2, 3]),
+        ("*/*.rec", {}, [3]),
+        ("_half.rec", {}, [6]),
+        ("_*.rec", {}, [6]),
+        (".copied.rec", {}, [7]),
+        ("_temporary", {}, [5]),
+        ("{b,a,nothing}.rec", {}, [2, 1]),
+        ("{_half,b}.rec", {}, [6, 2]),
+        ("{*,dee[p]/*}.rec", {}, [1, 2, 3]),
+        ("{deep/{c,er/d},a}.rec*", {}, [3, 4, 1]),
+        ("", {"pathGlobFilter": "{a,b}.rec"}, [1, 2]),
+        ("", {"recursiveFileLookup": True, "pathGlobFilter": "{a.rec,d.*}"}, [1, 4]),
         ("table.parquet", {"mode": "dropmalformed"}, []),
     ],
 )
@@ -646,6 +662,10 @@ def test_directories_of_directories_and_names_of_files(
         ("nowhere", {}, "{tree}/nowhere: there is nothing of this name. Is it mounted here?"),
         ("*.wav", {}, "{tree}/*.wav: there is nothing of this name"),
         ("empty", {}, "{tree}/empty: an empty directory"),
+        ("{e,m}pty.rec", {}, "{tree}/{{e,m}}pty.rec: there is nothing of this name"),
+        ("", {"pathGlobFilter": "*half*"}, "no recordings, which are called *half*, among"),
+        ("_hidden", {}, "{tree}/_hidden: only names that begin with . or _, such as '.a.rec': give a path with the"),
+        ("{a,b}" * 11, {}, "its braces mean more than 1000 names: give fewer, or a list"),
         ("deep/er", {}, "{tree}/deep/er: no recordings, which are called *.rec, among 2 others such as 'd.recording'"),
         ("", {"pathGlobFilter": "c*"}, "called c*, but 1 in directories below it: recursiveFileLookup=true reads them"),
         ("a.rec", {"pathGlobFilter": "b*"}, "{tree}/a.rec: no recordings, which are called b*, as pathGlobFilter says"),
@@ -692,6 +712,19 @@ def test_a_time_without_a_zone_is_utc() -> None:
 def test_columns_that_recordings_do_not_have_are_refused(columns: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         reader("x", struct(columns))
+
+
+def test_a_column_is_there_once() -> None:
+    """Batches have their columns by name, so Arrow would say so in words of its own, in the middle of a task."""
+    for made in (
+        lambda: reader("x", struct("key string, body binary, key string")),
+        lambda: partition_batches(["key", "body", "key"]),
+        lambda: TolliverSource(CaseInsensitiveDict({"path": "x", "mode": "files"})).streamReader(
+            struct("key string, body binary, key string")
+        ),
+    ):
+        with pytest.raises(ValueError, match="the column key is there twice: name each column once"):
+            made()
 
 
 def test_a_schema_needs_columns() -> None:
@@ -827,6 +860,26 @@ def test_a_value_that_is_malformed_is_named_after_its_file() -> None:
         with pytest.raises(DamagedRecording, match=f"s3a://b/x: byte {offset}: no frame begins with the byte 7"):
             rows(partition_batches(of=of)(arrow([value], path=["s3a://b/x"])))
         assert len(rows(partition_batches(of=of, mode="dropmalformed")(arrow([value])))) == (of == "frames")
+
+
+@pytest.mark.parametrize("value", [b"PAR1", b"hello, " * 100, b"\0", b"\0" * 72, b"TLVX"], ids=repr)
+def test_a_value_that_is_no_recording_is_refused(value: bytes) -> None:
+    """Also where it is shorter than the first header of one, and would be a torn end of nothing."""
+    good = block([Message("a", "", b"", 1)])
+    messages = partition_batches()
+    with pytest.raises(DamagedRecording, match="s3a://b/x: byte 0: is no recording: it begins with "):
+        rows(messages(arrow([good, value], path=["s3a://b/y", "s3a://b/x"])))
+    for each in (partition_events, partition_connections):
+        with pytest.raises(DamagedRecording, match="recording 1 of the partition: byte 0: is no recording: it begins"):
+            list(each([good, value]))
+    assert len(rows(partition_batches(mode="dropmalformed")(arrow([value, good])))) == 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 71])
+def test_the_beginning_of_a_recording_is_a_torn_end(size: int) -> None:
+    value = block([Message("a", "", b"", 1)])[:size]
+    assert rows(partition_batches()(arrow([value]))) == []
+    assert list(partition_events([value])) == list(partition_connections([value])) == []
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 import socket
+import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +26,7 @@ from tolliver.spark.source import TolliverSource
 from tolliver.spark.write import _sending
 from tolliver.spark.write._encode import Ids, encode_rows, take_rows
 from tolliver.spark.write._link import Link
+from tolliver.spark.write._numbering import Numbering
 from tolliver.spark.write._options import WriteOptions, write_options
 from tolliver.spark.write._sending import NotAcknowledged, NotSubscribed, Run, unwanted
 from tolliver.spark.write._sink import BatchWriter, StreamWriter, Written, write_rows
@@ -42,6 +46,7 @@ from tolliver_proto import (
     Policy,
     Revision,
     Role,
+    StoreError,
     Subscribe,
     Subscription,
     Unsubscribe,
@@ -167,6 +172,53 @@ def test_ids_of_a_column_count_once_in_any_order(receivers: Receivers, inbox: In
         for twice in ([batch(ROWS[:3], [1, 5, 5])], [batch(ROWS[:2], [5, 1]), batch(ROWS[:2], [2, 5])]):
             with pytest.raises(ValueError, match="the id 5 comes twice in column 'number'"):
                 write_rows(iter(twice), options, "write/1")
+
+
+def numbered_by(column: str) -> Numbering:
+    return Numbering(
+        write_options({"connect": "127.0.0.1:1", "plaintext": "true", "idColumn": column}, streaming=False)
+    )
+
+
+def given_ids(*batches: Any) -> None:
+    with closing(numbered_by("n")) as numbering:
+        for ids in batches:
+            numbering.ids(pa.record_batch({"n": ids}))
+        numbering.finish()
+
+
+@pytest.mark.parametrize("order", ["falling", "spread", "mixed"])
+def test_ids_of_a_column_take_bounded_memory(order: str) -> None:
+    """However many there are, and from wherever in the range."""
+    count, each = 2_500_000, 100_000
+    ids = np.arange(1, count + 1, dtype=np.int64) * 800
+    ids = {
+        "falling": ids[::-1],
+        "spread": ids * 7919 % 2_147_483_629 + 1,  # a prime: different
+        "mixed": np.random.default_rng(1).permutation(ids),
+    }[order]
+    tracemalloc.start()
+    try:
+        given_ids(*(ids[at : at + each] for at in range(0, count, each)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * 2**20
+
+
+@pytest.mark.parametrize("first", [0, 1_000_000, 2_000_000])
+@pytest.mark.parametrize("second", [1_200_000, 2_499_999])
+def test_an_id_that_comes_twice_is_found_wherever_it_stands(first: int, second: int) -> None:
+    ids = np.random.default_rng(1).permutation(np.arange(1, 2_500_001))
+    ids[second] = ids[first]
+    with pytest.raises(ValueError, match=f"the id {ids[first]} comes twice in column 'n'"):
+        given_ids(*(ids[at : at + 50_000] for at in range(0, len(ids), 50_000)))
+
+
+def test_a_disk_that_takes_no_ids_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match=r"the ids of a partition cannot be sorted in .*nowhere: No such file"):
+        given_ids(np.arange(1, 2_000_000))
 
 
 def test_a_receiver_without_dedupe_sees_a_second_try(receivers: Receivers, inbox: Inbox) -> None:

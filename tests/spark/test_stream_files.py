@@ -157,6 +157,29 @@ def test_a_glob_a_file_and_a_moved_folder(tmp_path: Path) -> None:
     moved.rename(tmp_path)
 
 
+def test_hidden_names_and_braces(tmp_path: Path) -> None:
+    """What a program writes and then renames is read once, under its last name."""
+    for number, name in enumerate(("a", "b", "_b", ".c", "one/a", "two/b", "_temporary/a")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / f"{name}.rec", [some(number, 1)])
+    query = Query(tmp_path)
+    assert query.drain() == [(b"0",), (b"1",)]
+    (tmp_path / "_b.rec").rename(tmp_path / "c.rec")
+    assert query.drain()[2:] == [(b"2",)]
+    assert Query(tmp_path / ".c.rec").drain() == [(b"3",)]
+    assert Query(tmp_path, recursiveFileLookup=True).drain() == [(b"0",), (b"1",), (b"2",), (b"4",), (b"5",)]
+    for path, found in (
+        ("{a,b}.rec", [b"0", b"1"]),
+        ("{one/a,two/b}.rec", [b"4", b"5"]),
+        ("{t,}*/{a,b}.rec", [b"4", b"5"]),
+        ("{nothing,b}.rec", [b"1"]),
+    ):
+        query = Query(f"{tmp_path}/{path}")
+        query.drain()
+        query.start()
+        assert (query.step(), query.bodies) == (False, found)
+
+
 def test_filters_columns_and_directions(tmp_path: Path) -> None:
     write(tmp_path / "a.rec", [some(1, 2), some(3, 2, Direction.OUT)])
     assert Query(tmp_path, columns="message_id body").drain() == [(1, b"1"), (2, b"2")]
@@ -217,17 +240,61 @@ def test_a_file_that_goes_before_it_is_read(tmp_path: Path, fails: bool, caplog:
         assert "failOnDataLoss=false goes on without it" in caplog.text
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("fails", [True, False])
-def test_another_file_of_the_same_name(tmp_path: Path, fails: bool) -> None:
+@pytest.mark.parametrize("messages", [1, 2, 3], ids=["shorter", "as long", "longer"])
+def test_another_file_of_the_same_name(tmp_path: Path, fails: bool, messages: int, restarted: bool) -> None:
+    """Nothing else tells the second of them from the first, and its first messages would be missing."""
     query = Query(tmp_path, failOnDataLoss=fails)
     write(tmp_path / "a.rec", [some(1, 1), some(2, 1)], index=False)
     query.drain()
-    write(tmp_path / "a.rec", [some(3, 1)], index=False)
+    replace(tmp_path / "a.rec", [some(at, 1) for at in range(3, 3 + messages)])
+    if restarted:
+        query.start()
     if fails:
-        with pytest.raises(StreamLost, match="it is another file"):
+        with pytest.raises(StreamLost, match=r"a\.rec was read up to byte \d+, and now it is another file"):
             query.step()
     else:
-        assert query.drain()[2:] == [(b"3",)]
+        assert query.drain()[2:] == [(number,) for number in numbers(3, messages)]
+
+
+def replace(path: Path, blocks: list[bytes]) -> None:
+    """As tools do it, so that no reader sees half of it."""
+    other = path.with_name("_other")
+    other.write_bytes(b"".join(blocks))
+    other.rename(path)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_another_file_before_the_first_one_was_read(tmp_path: Path, fails: bool, caplog: Any) -> None:
+    query = Query(tmp_path, failOnDataLoss=fails)
+    write(tmp_path / "a.rec", [some(1, 1), some(2, 1)], index=False)
+    start = json.loads(query.checkpoint or "")
+    planned = query.reader.latestOffset(start, EVERYTHING)
+    replace(tmp_path / "a.rec", [some(at, 1) for at in range(3, 6)])
+    if fails:
+        with pytest.raises(StreamLost, match=r"a\.rec is another file, and bytes 0 to \d+ of it are to be read"):
+            query.reader.partitions(start, planned)
+        with pytest.raises(StreamLost, match=r"a\.rec is another file now, and \d+ bytes of the other were not read"):
+            query.step()
+    else:
+        assert query.reader.partitions(start, planned) == []
+        assert query.drain() == [(number,) for number in numbers(3, 3)]
+        assert "is another file now" in caplog.text
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """It has no mark of its files, and knows them by their length alone."""
+    query = Query(tmp_path)
+    path = write(tmp_path / "a.rec", [some(1, 2)], index=False)
+    query.checkpoint = json.dumps({"v": 1, "files": {"a.rec": path.stat().st_size}})
+    query.start()
+    assert not query.step()
+    append(path, some(3, 1))
+    assert query.drain() == [(b"3",)]
+    replace(path, [some(at, 1) for at in range(4, 9)])
+    with pytest.raises(StreamLost, match="now it is another file"):
+        query.step()
 
 
 def test_damage(tmp_path: Path) -> None:

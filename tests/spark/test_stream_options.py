@@ -24,6 +24,7 @@ from tolliver.spark import lag
 from tolliver.spark.read._options import Mode
 from tolliver.spark.source import TolliverSource
 from tolliver.spark.stream._offsets import (
+    At,
     Place,
     StreamLost,
     files_offset,
@@ -121,7 +122,7 @@ REFUSED = {
     "of files": (LIVE | {"recursiveFileLookup": "true"}, "has no option 'recursivefilelookup'"),
     "push-down": ({"path": "/r", "filterPushdown": "true"}, "Spark pushes no filters into streams"),
     "two receivers": (OUTSIDE | {"listen": "127.0.0.1"}, "option listen is for whoever receives"),
-    "the service's own": (OUTSIDE | {"maxStagedBytes": "1"}, "option maxStagedBytes is for whoever receives"),
+    "the service's own": (OUTSIDE | {"maxStagedBytes": "2"}, "option maxStagedBytes is for whoever receives"),
     "no security": ({"listen": "127.0.0.1", "stagingDir": "/stage"}, "has neither of plaintext=true and a cert"),
     "two kinds of it": (LIVE | dict.fromkeys(("tls.cert", "tls.key", "tls.ca"), "x"), "has both of plaintext"),
     "half of it": (LIVE | {"tls.cert": "x"}, "some are missing: give the paths of all three"),
@@ -132,6 +133,10 @@ REFUSED = {
     "a wrong staging": (LIVE | {"staging": "kafka"}, "option staging is 'kafka': give shared, external or inline"),
     "a wrong start": (LIVE | {"startingOffsets": "5"}, "give earliest or latest"),
     "no rows": (LIVE | {"maxRowsPerTrigger": "0"}, "give a whole number from 1 on"),
+    "no room for a second segment": (
+        LIVE | {"maxStagedBytes": "1"},
+        "the option maxStagedBytes is '1': give a whole number of bytes from 2 on",
+    ),
     "a unit": (LIVE | {"maxBytesPerTrigger": "1m"}, "give a whole number of bytes"),
     "too much for the driver": (
         LIVE | {"staging": "inline", "maxBytesPerTrigger": str(2**28)},
@@ -196,11 +201,16 @@ def test_a_place_of_an_earlier_version_is_read() -> None:
     assert read_place({"v": 1, "stage": str(STAGE), "segment": 1, "pos": 2, "frames": 3}) == Place(STAGE, 1, 2, 3)
 
 
-@given(st.dictionaries(st.text(), COUNTS))
-def test_positions_in_files_survive_the_checkpoint(files: dict[str, int]) -> None:
+@given(st.dictionaries(st.text(), st.builds(At, COUNTS, st.none() | COUNTS)))
+def test_positions_in_files_survive_the_checkpoint(files: dict[str, At]) -> None:
     written = json.dumps(files_offset(files))
     assert read_files(json.loads(written)) == files
     assert json.dumps(files_offset(read_files(json.loads(written)))) == written
+
+
+def test_positions_of_an_earlier_version_are_read() -> None:
+    """It does not say which file it was."""
+    assert read_files({"v": 1, "files": {"a.rec": 5}}) == {"a.rec": At(5)}
 
 
 JSON = st.recursive(
@@ -214,7 +224,8 @@ JSON = st.recursive(
         JSON,
         st.fixed_dictionaries({"v": st.just(1), "stage": JSON, "segment": JSON, "pos": JSON, "frames": JSON}),
         st.fixed_dictionaries({"v": st.just(2), **dict.fromkeys(Place._fields, JSON | st.just(str(STAGE)) | COUNTS)}),
-        st.fixed_dictionaries({"v": st.just(1), "files": JSON}),
+        st.fixed_dictionaries({"v": st.sampled_from([1, 2]), "files": JSON}),
+        st.fixed_dictionaries({"v": st.just(2), "files": st.dictionaries(st.text(max_size=5), st.lists(JSON))}),
     )
 )
 def test_whatever_a_checkpoint_says_is_read_or_refused(found: Any) -> None:
@@ -229,7 +240,7 @@ def test_offsets_of_others_are_refused_with_a_remedy() -> None:
     with pytest.raises(StreamLost, match="use the version that wrote it, or a new checkpointLocation"):
         read_place({"v": 3, "stage": str(STAGE)})
     with pytest.raises(StreamLost, match="is none of a live stream: the checkpointLocation is another query's"):
-        read_place(files_offset({"a.rec": 5}))
+        read_place(files_offset({"a.rec": At(5)}))
     with pytest.raises(StreamLost, match="is none of a stream of files"):
         read_files(at(3))
 
@@ -249,7 +260,7 @@ def test_lag_of_each_live_source() -> None:
     said = progress(
         {"latestOffset": at(50), "endOffset": at(20)},
         {"latestOffset": {"0": 7}, "endOffset": {"0": 5}},  # of another kind
-        {"latestOffset": files_offset({"a": 1}), "endOffset": files_offset({})},
+        {"latestOffset": files_offset({"a": At(1)}), "endOffset": files_offset({})},
         {"latestOffset": at(8), "endOffset": at(1_000, UUID(int=5))},  # of a stage that was lost
         {"latestOffset": at(3), "endOffset": None},
         {"latestOffset": None, "endOffset": at(3)},

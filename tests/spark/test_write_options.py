@@ -127,7 +127,7 @@ def test_columns() -> None:
         with pytest.raises(ValueError, match=text):
             check_schema(schema(columns), options)
     twice = schema(COLUMNS).add("key", StringType())
-    with pytest.raises(ValueError, match="these are channel, key, body, key"):
+    with pytest.raises(ValueError, match="the column key is there twice: name each column once"):
         check_schema(twice, plain)
 
 

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from .._options.instance import TLS, EndpointOptions, Remote
 from ._options import SECURITY, Option, Table, uuid
-from .read._ranges import local_path
+from .read._paths import local_path
 
 
 def addresses(given: str) -> tuple[Remote, ...]:

@@ -25,12 +25,12 @@ from tolliver_proto import (
     reactive,
 )
 from tolliver_proto.layouts import Decoded, State
-from tolliver_proto.recording import Block, BlockHeader, Direction, in_order, read_blocks, read_taken
+from tolliver_proto.recording import MAGIC, Block, BlockHeader, Direction, in_order, read_blocks, read_taken
 
 from ._options import parse
 from .read._options import OPTIONS, ReadOptions
-from .read._ranges import DamagedRecording
-from .read._schema import OF_FRAMES, ddl, message_columns
+from .read._ranges import DamagedRecording, why_no_recording
+from .read._schema import OF_FRAMES, check_names, ddl, message_columns
 
 if TYPE_CHECKING:
     from .._options.instance import TLS, Remote
@@ -72,6 +72,9 @@ def _name(number: int) -> str:
 
 
 def _blocks_of(content: Bytes, name: str) -> Iterator[Block]:
+    why = why_no_recording(bytes(memoryview(content)[: len(MAGIC)]))
+    if why is not None:
+        raise DamagedRecording(name, 0, why)
     for block in in_order(read_blocks([content])):
         if isinstance(block, Block):
             yield block
@@ -257,6 +260,7 @@ class partition_batches:
         texts = {name: str(value) for name, value in options.items()}
         self._options = ReadOptions(paths=(), **parse(texts, known, f"partition_batches(of={of!r})"))
         kinds = message_columns(self._options.include_metadata) if of == "recording" else OF_FRAMES
+        check_names(columns or ())
         for name in columns or ():
             if name not in kinds:
                 raise ValueError(f"there is no column {name}: choose among {', '.join(kinds)}")
@@ -287,6 +291,10 @@ class partition_batches:
                 yield Piece(file, 0, bare, value.as_py())
             else:
                 content = memoryview(value.as_buffer())
+                why = why_no_recording(bytes(content[: len(MAGIC)]))
+                if why is not None:
+                    policy.damaged(file or "a value", 0, why)
+                    continue
                 blocks = read_taken(partial(_part, content), 0, len(content), wanted.takes_block)
                 for block in good_blocks(file or "a value", blocks, policy):
                     yield piece_of(file, block)

@@ -8,16 +8,12 @@ next one begins: with a wrong index this fails, instead of reading messages twic
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import partial
-from glob import glob, has_magic
 from itertools import pairwise
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from tolliver_proto import StoreError, TolliverError
 from tolliver_proto.recording import (
@@ -27,7 +23,6 @@ from tolliver_proto.recording import (
     INDEX_STEP,
     INDEX_SUFFIX,
     MAGIC,
-    SUFFIX,
     Block,
     BlockHeader,
     Blocks,
@@ -40,6 +35,14 @@ from tolliver_proto.recording import (
 
 RANGE_BYTES = 32 * 2**20
 """Default bytes of a task's range."""
+
+
+def why_no_recording(start: bytes) -> str | None:
+    """Reason why no recording begins with these bytes, its first ones; None if one may, as also if there are none."""
+    first = start[: len(MAGIC)]
+    if MAGIC.startswith(first):
+        return None
+    return f"is no recording: it begins with {first!r}, and a recording with {MAGIC!r}"
 
 
 class DamagedRecording(TolliverError):
@@ -74,99 +77,6 @@ class Range:
     @property
     def size(self) -> int:
         return self.end - self.start
-
-
-class Choice(NamedTuple):
-    """Option of a reader: which files of a directory are read, by name, and whether subdirectories are."""
-
-    names: str | None = None
-    deep: bool = False
-
-    def takes(self, name: str) -> bool:
-        return fnmatchcase(name, self.names or f"*{SUFFIX}") and not name.endswith(INDEX_SUFFIX)
-
-
-EVERY = Choice()
-
-
-def files_of(paths: Iterable[str], choice: Choice = EVERY) -> list[str]:
-    """Recordings at these paths, each once, in order of name: files, directories with `.rec` files, globs.
-
-    Raises ValueError for a path without recordings, and for one that is not in the file system.
-    """
-    found: list[str] = []
-    for path in paths:
-        recordings = recordings_at(path, choice)
-        if not recordings:
-            raise ValueError(_why_none(path, choice))
-        found += recordings
-    return list(dict.fromkeys(found))
-
-
-def recordings_at(path: str, choice: Choice = EVERY) -> list[str]:
-    """Like `files_of`, for one path; may be empty."""
-    return [file for name in _names_at(path) for file in _files_at(Path(name), choice)]
-
-
-def _names_at(path: str) -> list[str]:
-    here = os.path.abspath(local_path(path))
-    if not has_magic(here) or Path(here).exists():
-        return [here]
-    return [name for name in sorted(glob(here)) if not name.endswith(INDEX_SUFFIX)]
-
-
-def _why_none(path: str, choice: Choice) -> str:
-    """Error text for a path without recordings. It has the absolute path, as users do not see Spark's working
-    directory."""
-    here = os.path.abspath(local_path(path))
-    where = here if path == here else f"{here} ({path!r}, seen from {os.getcwd()} on the machine that plans the query)"
-    there = [Path(name) for name in _names_at(path) if Path(name).exists()]
-    if not there:
-        return f"{where}: there is nothing of this name. Is it mounted here?"
-    kind = f"recordings, which are called {choice.names or '*' + SUFFIX}"
-    if not any(one.is_dir() for one in there):
-        return f"{where}: no {kind}, as pathGlobFilter says"
-    below = [] if choice.deep else [file for one in there for file in _files_at(one, choice._replace(deep=True))]
-    if below:
-        return f"{where}: no {kind}, but {len(below)} in directories below it: recursiveFileLookup=true reads them"
-    others = sorted(name for one in there if one.is_dir() for name in os.listdir(one))
-    if others:
-        return f"{where}: no {kind}, among {len(others)} others such as {others[0]!r:.100}: pathGlobFilter names them"
-    return f"{where}: an empty directory"
-
-
-def check_recording(file: str) -> None:
-    """Raises ValueError if the file's first bytes are not those of a recording; and StoreError."""
-    with opened(file) as recording:
-        start = recording.read(len(MAGIC))
-    if not MAGIC.startswith(start[: len(MAGIC)]):
-        raise ValueError(
-            f"{file} is no recording: it begins with {start!r}, and a recording with {MAGIC!r}. Leave it out, or "
-            "mode=dropmalformed does"
-        )
-
-
-def local_path(path: str) -> str:
-    """The path without `file:`. Raises ValueError for other schemes."""
-    parts = urlsplit(path)
-    if not parts.scheme or ("://" not in path and parts.scheme != "file"):
-        return path
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return unquote(parts.path)
-    raise ValueError(
-        f"{path}: only files that every machine has mounted can be read; for {parts.scheme}:, read them as binaryFile "
-        "and give that to mapInArrow(partition_batches())"
-    )
-
-
-def _files_at(path: Path, choice: Choice) -> list[str]:
-    if not path.is_dir():
-        return [str(path)] if path.is_file() and (choice.names is None or choice.takes(path.name)) else []
-    found = []
-    for directory, below, names in os.walk(path):
-        found += [os.path.join(directory, name) for name in names if choice.takes(name)]
-        below[:] = [name for name in below if choice.deep and not name.startswith((".", "_"))]  # as Spark
-    return sorted(found)
 
 
 class Span(NamedTuple):

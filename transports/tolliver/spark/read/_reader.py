@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ._options import Mode, ReadOptions
-from ._ranges import Choice, Range, check_recording, files_of, plan
+from ._paths import Choice, check_recording, files_of
+from ._ranges import Range, plan
 from ._schema import check_schema, message_columns
 
 if TYPE_CHECKING:

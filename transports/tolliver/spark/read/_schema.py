@@ -6,6 +6,7 @@ Python source by itself). It must not have any others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,10 +46,18 @@ def message_columns(include_metadata: bool = False) -> dict[str, str]:
     return OF_MESSAGES | METADATA if include_metadata else OF_MESSAGES
 
 
+def check_names(names: Sequence[str]) -> None:
+    """Raises ValueError for a column that is named twice."""
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise ValueError(f"the column {name} is there twice: name each column once")
+
+
 def check_schema(schema: StructType, columns: dict[str, str]) -> None:
-    """Raises ValueError unless the schema has some of these columns, with these types."""
+    """Raises ValueError unless the schema has some of these columns, with these types, each once."""
     if not schema.fields:
         raise ValueError(f"the schema has no columns: choose among {ddl(columns)}")
+    check_names(schema.fieldNames())
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if columns.get(field.name) != kind:

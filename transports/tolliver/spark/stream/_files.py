@@ -10,17 +10,18 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from glob import has_magic
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from tolliver_proto import StoreError
-from tolliver_proto.recording import Index
+from tolliver_proto.recording import BLOCK, Index
 
 from ..read._options import Mode
-from ..read._ranges import Choice, DamagedRecording, Span, block_ends, local_path, opened, own_index, recordings_at
+from ..read._paths import Choice, alternatives, is_glob, local_path, recordings_at
+from ..read._ranges import DamagedRecording, Span, block_ends, opened, own_index
 from ._log import Bounds, log
-from ._offsets import Offset, StreamLost, files_offset, read_files
+from ._offsets import At, Offset, StreamLost, files_offset, read_files
 from ._options import StreamOptions
 
 MOST_FILES = 4_096
@@ -35,6 +36,8 @@ class _Seen:
 
     size: int = 0
     whole: int = 0
+    first: int | None = None  # CRC32 of the first header
+    changed: tuple[int, int] = (0, 0)  # inode and time of the last change, which tell that another file may be there
     cut: bool = False  # the notice that it is shorter than its index says was given
 
 
@@ -51,14 +54,14 @@ class Recordings:
         self._fails = options.fail_on_data_loss
         self._seen: dict[str, _Seen] = {}
         self._next_look = 0.0
-        self._read: dict[str, int] = {}  # how far the query has read, as last reported
+        self._read: dict[str, At] = {}  # how far the query has read, as last reported
 
     def first(self) -> Offset:
         return files_offset({})
 
     def head(self) -> Offset:
         self._look()
-        return files_offset({name: seen.whole for name, seen in self._seen.items() if seen.whole})
+        return files_offset({name: At(seen.whole, seen.first) for name, seen in self._seen.items() if seen.whole})
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
         """Implements `Log.advance`. Files that were deleted leave the offset with the next step."""
@@ -67,35 +70,31 @@ class Recordings:
         rows, size = bounds
         moved = False
         for name, to in there.items():
-            at = after.get(name, 0)
-            if at > to:
-                self._lost(f"{self._path(name)} has {to} bytes of whole blocks, and {at} were read: it is another file")
+            at = after.get(name, At(0)).pos
+            if not after.get(name, to).leads_to(to):
+                self._lost(f"{self._path(name)} was read up to byte {at}, and now it is another file")
                 at = 0
-            for stop, frames in self._steps(name, at, to, bounds):
+            for stop, frames in self._steps(name, at, to.pos, bounds):
                 if moved and ((rows is not None and frames > rows) or (size is not None and stop - at > size)):
                     return files_offset(after)
                 rows = None if rows is None else rows - frames
                 size = None if size is None else size - (stop - at)
-                after[name] = at = stop
-                moved = True
-        return files_offset(after if moved else before)
+                after[name] = to._replace(pos=stop)
+                at, moved = stop, True
+        return files_offset(after) if moved else dict(start)
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
         before, found = read_files(start), []
         for name, to in read_files(end).items():
-            at, path = before.get(name, 0), self._path(name)
-            at = 0 if at > to else at
-            if at == to:
+            at, path = before.get(name, At(0)), self._path(name)
+            begin = at.pos if at.leads_to(to) else 0
+            if begin == to.pos:
                 continue
-            try:
-                there = os.path.getsize(path)
-            except OSError:
-                there = -1
-            if there < to:
-                state = "is gone" if there < 0 else f"has only {there} bytes"
-                self._lost(f"{path} {state}, and bytes {at} to {to} of it are to be read")
+            there = _file_at(path)
+            if there is not None and to.leads_to(there):
+                found.append(Span(path, begin, to.pos))
             else:
-                found.append(Span(path, at, to))
+                self._lost(f"{path} {_state(there, to)}, and bytes {begin} to {to.pos} of it are to be read")
         return found
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
@@ -139,7 +138,7 @@ class Recordings:
             return
         names = self._names()
         for name in self._seen.keys() - names.keys():
-            unread = self._seen.pop(name).whole - self._read.get(name, 0)
+            unread = self._seen.pop(name).whole - self._read.get(name, At(0)).pos
             if unread > 0:
                 self._lost(f"{self._path(name)} is gone, and {unread} bytes of it were not read")
         for name, path in names.items():
@@ -164,17 +163,34 @@ class Recordings:
         return str(self._base / name)
 
     def _look_at(self, name: str, path: str) -> None:
-        seen = self._seen.get(name) or _Seen(whole=self._read.get(name, 0))
+        read = self._read.get(name, At(0))
+        seen = self._seen.get(name) or _Seen(whole=read.pos, first=read.first)
         try:
-            size = os.path.getsize(path)
+            status = os.stat(path)
         except FileNotFoundError:  # the file was just deleted
             return
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}. May we read it?") from error
         self._seen[name] = seen
+        size, changed = status.st_size, (status.st_ino, status.st_mtime_ns)
+        if changed != seen.changed or size != seen.size:
+            self._begin_anew_if_other(name, path, seen, read)
         if size != seen.size or seen.whole != size:
             seen.whole = self._whole(path, seen, size)
             seen.size = size
+        seen.changed = changed
+
+    def _begin_anew_if_other(self, name: str, path: str, seen: _Seen, read: At) -> None:
+        """Compares the first header with that of the file that was seen under this name. What was read already,
+        `advance` tells."""
+        there = _file_at(path)
+        if there is None:
+            return
+        if there.is_other(At(seen.whole, seen.first)):
+            unread, seen.whole, seen.size, seen.cut = seen.whole, 0, 0, False
+            if not read.pos:
+                self._lost(f"{self._path(name)} is another file now, and {unread} bytes of the other were not read")
+        seen.first = there.first
 
     def _whole(self, path: str, seen: _Seen, size: int) -> int:
         """Offset of the end of the last whole block, in a file that now has `size` bytes; `seen` is the file as last
@@ -223,6 +239,31 @@ def _base(path: str) -> Path:
     here = Path(path)
     if here.is_file():
         return here.parent
-    while not here.exists() and has_magic(str(here)):
+    if here.exists() or not is_glob(path):
+        return here
+    return Path(os.path.commonpath([_before_signs(Path(one).parent) for one in alternatives(path)]))
+
+
+def _before_signs(here: Path) -> Path:
+    while not here.exists() and is_glob(str(here)):
         here = here.parent
     return here
+
+
+def _file_at(path: str) -> At | None:
+    """Position of the end of a file; None if there is none."""
+    try:
+        with open(path, "rb") as recording:
+            head = recording.read(BLOCK.size)
+            size = recording.seek(0, os.SEEK_END)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}. May we read it?") from error
+    return At(size, crc32(head) if len(head) == BLOCK.size else None)
+
+
+def _state(there: At | None, planned: At) -> str:
+    if there is None:
+        return "is gone"
+    return "is another file" if there.is_other(planned) else f"has only {there.pos} bytes"

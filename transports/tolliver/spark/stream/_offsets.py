@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tolliver_proto import StoreError
 
-VERSION, _MARKED = 1, 2  # version 1 has no mark of what is before the place
+VERSION, _MARKED = 1, 2  # version 1 has no mark of what is before the place, and of which file it is in
 
 Offset = dict[str, Any]
 """Offset as Spark passes and takes it."""
@@ -58,17 +58,40 @@ def read_place(offset: Mapping[str, Any]) -> Place:
     return Place(stage, segment, pos, frames, incarnation, checksum)
 
 
-def files_offset(positions: Mapping[str, int]) -> Offset:
-    return {"v": VERSION, "files": dict(sorted(positions.items()))}
+class At(NamedTuple):
+    """Position in a file: its first `pos` bytes are read. `first` is the CRC32 of its first header, whose time and
+    UUIDs tell it from other files; None in offsets of earlier versions.
+    """
+
+    pos: int
+    first: int | None = None
+
+    def is_other(self, there: At) -> bool:
+        """True if this is in another file than `there`, of the same name."""
+        return None not in (self.first, there.first) and self.first != there.first
+
+    def leads_to(self, there: At) -> bool:
+        """True if reading on from here comes to `there`."""
+        return self.pos <= there.pos and not self.is_other(there)
 
 
-def read_files(offset: Mapping[str, Any]) -> dict[str, int]:
-    """Position in bytes in each file, from the offset of a stream of files. Raises StreamLost for any other offset."""
-    _check_version(offset)
+def files_offset(positions: Mapping[str, At]) -> Offset:
+    return {"v": _MARKED, "files": {name: list(at) for name, at in sorted(positions.items())}}
+
+
+def read_files(offset: Mapping[str, Any]) -> dict[str, At]:
+    """Position in each file, from the offset of a stream of files. Raises StreamLost for any other offset."""
+    marked = _check_version(offset) == _MARKED
     files = offset.get("files")
-    if len(offset) != 2 or not isinstance(files, Mapping) or not all(map(_is_count, files.values())):
+    if len(offset) != 2 or not isinstance(files, Mapping):
         raise _strange(offset, "a stream of files")
-    return dict(files)
+    found = {}
+    for name, value in files.items():
+        at = value if marked else [value, None]
+        if not isinstance(at, list) or len(at) != 2 or not all(map(_is_count, at[:1] if at[1] is None else at)):
+            raise _strange(offset, "a stream of files")
+        found[name] = At(*at)
+    return found
 
 
 def _is_count(value: object) -> bool:

@@ -98,7 +98,7 @@ _OF_THE_STAGER = {
     **SECURITY,
     "revision": Option("revision", one_of(LAYOUTS)),
     "unreliable": Option("unreliable", one_of({"keep": "keep", "drop": "drop"})),
-    "maxStagedBytes": Option("max_staged_bytes", size),
+    "maxStagedBytes": Option("max_staged_bytes", whole(2, of=" of bytes")),  # two segments at least
     "syncBytes": Option("sync_bytes", size),
     "syncInterval": Option("sync_interval", _milliseconds),
     "dedupe": Option("dedupe", whole(0)),

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-import numpy as np
 from attrs import evolve
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -28,8 +27,10 @@ from tolliver_proto.errors import CertificateError
 from ..._messages.recorder import Recorder
 from ..._tls.policy import Pumps
 from ...derived import derived_identity
-from ._encode import Ids, ids_from, ids_of, take_rows
+from ..read._schema import check_names
+from ._encode import Ids, take_rows
 from ._link import Link, open_link
+from ._numbering import Numbering
 from ._options import WriteOptions, write_options
 from ._sending import Sender
 
@@ -69,8 +70,9 @@ def check_schema(schema: StructType, options: WriteOptions) -> None:
     expected = dict(_TYPES)
     if options.id_column is not None:
         expected[options.id_column] = _WHOLE
+    check_names(schema.fieldNames())
     given = {field.name: field.dataType for field in schema.fields}
-    if given.keys() != expected.keys() or len(schema.fields) != len(expected):
+    if given.keys() != expected.keys():
         raise ValueError(
             f"the sink takes the columns {', '.join(expected)}, and these are {', '.join(schema.fieldNames())}: "
             "select and rename them before writing"
@@ -86,8 +88,8 @@ def write_rows(batches: Iterator[Any], options: WriteOptions, label: str) -> Wri
     started = time.monotonic()
     pumps = Pumps(options.tls)
     identity = derived_identity(_prefix(options, pumps), label)
-    numbering = Numbering(options)
     with (
+        closing(Numbering(options)) as numbering,
         _recorder(options, identity) as recorder,
         Sender(options, _dialler(options, pumps, identity, recorder)) as sender,
     ):
@@ -96,6 +98,7 @@ def write_rows(batches: Iterator[Any], options: WriteOptions, label: str) -> Wri
             ids = numbering.ids(batch)
             if batch.num_rows:
                 sender.send(take_rows(batch, ids, before, options.revision))
+        numbering.finish()
         sender.finish()
     return Written(sender.sent, sender.dropped, sender.resent, time.monotonic() - started)
 
@@ -139,44 +142,6 @@ def _prefix(options: WriteOptions, pumps: Pumps) -> str:
             "`tolliver certs DIRECTORY NAME --derive`"
         )
     return min(pumps.identity.prefixes)
-
-
-class Numbering:
-    """Message ids of a partition's rows: in order, from a column, or none."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self.rows = 0
-        self._reliable = options.reliable
-        self._column = options.id_column
-        # One bit for each possible id. The system allocates only the pages that are used.
-        self._seen = np.zeros(2**28, np.uint8) if self._column is not None else None
-
-    def ids(self, batch: Any) -> Ids | None:
-        """Ids of a batch's rows, None if they are unreliable. Raises ValueError if no ids are left, or one is out of
-        range or repeated (T-40).
-        """
-        before = self.rows
-        self.rows += batch.num_rows
-        if not self._reliable:
-            return None
-        if self._seen is None:
-            return ids_from(before + 1, batch.num_rows)
-        ids = ids_of(batch.column(self._column), before)
-        self._see(ids, self._seen)
-        return ids
-
-    def _see(self, ids: Ids, seen: Any) -> None:
-        places, bits = ids >> 3, (1 << (ids & 7)).astype(np.uint8)
-        again = (seen[places] & bits) != 0
-        distinct, first = np.unique(ids, return_index=True)
-        if len(distinct) < len(ids):
-            again[np.setdiff1d(np.arange(len(ids)), first)] = True
-        if again.any():
-            raise ValueError(
-                f"the id {ids[again.argmax()]} comes twice in column {self._column!r} of one partition, and the second "
-                "row would count as a copy of the first: number the rows of each partition"
-            )
-        np.bitwise_or.at(seen, places, bits)
 
 
 def _partition() -> tuple[TaskContext, int]:
