@@ -245,6 +245,11 @@ CALLS: dict[str, tuple[Call | None, Call, Call | None]] = {
     "unreliable_send": (None, lambda program: program.left.unreliable_send("news", "", b"x"), None),
     "retain": (None, lambda program: program.left.retain("news", "last", b"x"), None),
     "retained": (None, lambda program: program.left.retained(), None),
+    "ask_retained": (
+        lambda program: program.left.subscribe("news"),
+        lambda program: program.left.ask_retained("news"),
+        None,
+    ),
     "wait_acked": (None, lambda program: program.left.wait_acked(program.left.send("news", "", b"x")), None),
     "flush": (None, lambda program: program.left.flush(timeout=PATIENCE), None),
     "subscribe": (None, lambda program: program.left.subscribe("weather"), None),

@@ -19,6 +19,7 @@ ADAPTERS = {"anyio": anyio, "blocking": blocking, "twisted": twisted}
 INSTANCE = {
     "addresses",
     "admin",
+    "ask_retained",
     "channel",
     "events",
     "flush",
@@ -67,6 +68,7 @@ ADMIN = {
     "set_acl",
 }
 CHANNEL = {
+    "ask_retained",
     "gather",
     "messages",
     "name",

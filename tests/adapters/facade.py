@@ -303,6 +303,9 @@ class Facade(Opened):
     def retained(self, **options: Any) -> list[Any]:
         return self._call("retained", **options)  # type: ignore[no-any-return]  # as above
 
+    def ask_retained(self, channel: str) -> None:
+        self._call("ask_retained", channel)
+
     def unreliable_send(self, channel: str, key: str, body: Any, **options: Any) -> int:
         return self._call("unreliable_send", channel, key, body, **options)  # type: ignore[no-any-return]  # as above
 

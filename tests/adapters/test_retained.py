@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tolliver_proto import Limits, OwnLimitExceeded, ReservedChannel
+from tolliver_proto import Limits, LocalProtocolError, OwnLimitExceeded, ReservedChannel
 
 from .kinds import EACH_ADAPTER
 from .nodes import AGAIN, Inbox, Nodes, address
@@ -28,6 +28,24 @@ def test_a_value_waits_for_whoever_subscribes_later(nodes: Nodes) -> None:
         assert inbox.bodies == [b"2", b"4"]
         assert left.retained()[0].stored_at > 1.7e9
         assert left.stats().retained == 1
+
+
+@EACH_ADAPTER
+def test_who_kept_them_in_memory_has_them_again_after_a_restart(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        for key in "ab":
+            left.retain("config", key, key.encode())
+        for options in ({}, AGAIN, AGAIN):
+            inbox = Inbox()
+            with nodes.open("right", handlers=[("config", "", inbox)], **options) as right:
+                right.new_connection(address(left))
+                right.subscribe("config")
+                if options:
+                    right.ask_retained("config")
+                inbox.holds(2)
+                assert sorted(inbox.bodies) == [b"a", b"b"]
+                with pytest.raises(LocalProtocolError, match="subscribe first"):
+                    right.ask_retained("weather")
 
 
 @EACH_ADAPTER

@@ -30,6 +30,7 @@ from tolliver_proto import (
     Subscription,
     Unsubscribe,
 )
+from tolliver_proto._patterns.last_values import AGAIN
 from tolliver_proto._patterns.value_index import Name, Reading
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import DiskFull, UndeliveredReason
@@ -924,3 +925,68 @@ def test_names_that_cannot_be_meant_are_refused() -> None:
         with pytest.raises(TypeError, match="after="):
             play.values.retained(after=after)  # type: ignore[arg-type]  # that is the point
     assert play.node.idle
+
+
+# Asking again (P-37).
+
+
+def asking(play: Play, wire: Wire, *entries: tuple[str, str]) -> None:
+    for number, entry in enumerate(entries):
+        wire.send(Subscribe(*entry, 100 + number))
+    play.run()
+
+
+@pytest.mark.parametrize(
+    ("listed", "asked", "expected"),
+    [
+        ([("c", "")], [("c", AGAIN + "1")], [b"ck", b"co"]),
+        ([("c", "k"), ("d", "")], [("c", AGAIN + "1")], [b"ck"]),
+        ([("", "k"), ("d", "")], [("c", AGAIN + "1")], [b"ck"]),
+        ([("", "")], [("c", AGAIN + "1")], [b"ck", b"co"]),
+        ([("", "")], [("", AGAIN + "1")], [b"ck", b"co", b"dk"]),
+        ([("c", "k"), ("d", "")], [("", AGAIN + "1")], [b"ck", b"dk"]),
+        ([("d", "")], [("c", AGAIN + "1")], []),
+        ([("c", "")], [("c", "other")], [b"co"]),
+    ],
+)
+def test_a_peer_that_asks_again_gets_what_it_subscribes_to(
+    listed: list[tuple[str, str]], asked: list[tuple[str, str]], expected: list[bytes]
+) -> None:
+    play = Play()
+    retain(play, ("c", "k", b"ck"), ("c", "other", b"co"), ("d", "k", b"dk"))
+    wire = play.accepted()
+    wire.request(*listed)
+    bodies(wire)
+    asking(play, wire, *asked)
+    assert sorted(bodies(wire)) == expected
+    asking(play, wire, *asked)  # the same question is none
+    assert bodies(wire) == []
+
+
+def test_an_instance_asks_with_a_new_key_each_time_and_keeps_one() -> None:
+    play = Play()
+    with pytest.raises(LocalProtocolError, match="nothing of the channel 'c' is subscribed to: subscribe first"):
+        play.values.ask_again("c", play.now)
+    play.node.subscribe("d", "", play.now)
+    with pytest.raises(LocalProtocolError, match="subscribe first"):
+        play.values.ask_again("c", play.now)
+    play.node.subscribe("", "k", play.now)
+    seen = set()
+    for channel in ("c", "c", "", "d", ""):
+        play.values.ask_again(channel, play.now)
+        play.run()
+        asked = [one for one in play.node.subscriptions() if one.key.startswith(AGAIN)]
+        assert [one.channel for one in asked].count(channel) == 1
+        seen.update(asked)
+    assert len(seen) == 5
+    assert sorted(one.channel for one in asked) == ["", "c", "d"]
+    for one in play.node.subscriptions():
+        if not one.key.startswith(AGAIN):
+            play.node.unsubscribe(*one, play.now)
+    play.run()
+    for channel in ("c", ""):
+        with pytest.raises(LocalProtocolError, match="subscribe first"):  # its own questions are no subscriptions
+            play.values.ask_again(channel, play.now)
+    play.node.close(play.now)
+    with pytest.raises(ConnectionClosing):
+        play.values.ask_again("c", play.now)

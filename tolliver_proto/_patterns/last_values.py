@@ -6,8 +6,13 @@ message with the older value. An entry that a peer's list lacked before is new: 
 values are read, and the commit that stores the list stores them as messages for that peer. So they come before any
 later message, and a crash leaves both or neither. During that time nothing else is read from the peer.
 
-Rejected: to owe the kept message itself to subscribers, as a peer that subscribes again would take it for a copy
-(T-48), and `wait_acked` would wait for the owner.
+A receiver that keeps values in memory alone has none after a restart, and its list lacks nothing. It asks again by one
+more entry, whose key is new each time: for its channel the whole of the list counts as new (P-37). Any other
+implementation sees a subscription to a key that nobody uses.
+
+Rejected: to end the subscription and begin it anew, as what waits for it would be dropped; and to owe the kept message
+itself to subscribers, as a peer that subscribes again would take it for a copy (T-48), and `wait_acked` would wait for
+the owner.
 """
 
 from __future__ import annotations
@@ -101,6 +106,9 @@ class Giving:
         self.waiting: list[GoOn] = []  # other lists of this peer that wait
 
 
+AGAIN = "tolliver.values="
+"""Prefix of the key of a subscription that asks for the values of its channel again; random digits are behind it."""
+
 _DAMAGED = "retained values failed their checksums and are left out: retain them again (P-36)"
 _plain = str.__str__
 """Returns a plain str of a subclass, such as an enumeration: no code of the application runs while values are read."""
@@ -113,6 +121,23 @@ def _matcher(wanted: Collection[Subscription]) -> Callable[[Name], bool]:
     if ("", "") in wanted:
         return lambda _name: True
     return lambda name: name in wanted or name[0] in channels or name[1] in keys
+
+
+def _question(number: int) -> str:
+    return f"{AGAIN}{number:08x}"
+
+
+def _asked_for(new: frozenset[Subscription], listed: frozenset[Subscription]) -> frozenset[Subscription]:
+    """Returns the new entries of a list, and those `listed` ones whose values they ask for again (P-37). What the list
+    loses meanwhile, the routes leave out."""
+    channels = {one.channel for one in new if one.key.startswith(AGAIN)}
+    if not channels:
+        return new
+    if "" in channels:
+        return listed
+    wide = [one.key for one in listed if not one.channel]
+    again = {Subscription(channel, key) for channel in channels for key in wide}
+    return new.union(again, (one for one in listed if one.channel in channels))
 
 
 class LastValues(Pattern):
@@ -219,6 +244,31 @@ class LastValues(Pattern):
         self.index.begin(reading)
         return token
 
+    def ask_again(self, channel: str, now: float | None = None) -> Receipt:
+        """Asks every peer, now or when it connects, for the values of this channel that it keeps and we subscribe to.
+
+        They come as if we had just subscribed; "" asks for those of all channels. `Stored` names the receipt. Raises
+        LocalProtocolError if nothing of the channel is subscribed to, and like `Node.subscribe`.
+        """
+        self._kernel.tick(now)
+        if self._node.closing:
+            raise ConnectionClosing("the instance is closing: nothing was asked")
+        self._kernel.check(channel, "")
+        own = [one for one in self._kernel.own if one.channel in (channel, "") or not channel]
+        asked = [one for one in own if one.key.startswith(AGAIN)]
+        if len(asked) == len(own):
+            raise LocalProtocolError(
+                "not_subscribed", f"nothing of the channel {channel!r:.100} is subscribed to: subscribe first (P-37)"
+            )
+        number = int(self._kernel.rng.random() * 2**32)
+        if Subscription(channel, _question(number)) in asked:
+            number ^= 1
+        receipt = self._node.subscribe(channel, _question(number))
+        for one in asked:
+            if one.channel == channel:
+                self._node.unsubscribe(*one)
+        return receipt
+
     def rows(self, owner: UUID, rows: Sequence[Row], error: TolliverError | None) -> bool:
         if owner == VALUES:
             self.index.rows(rows, error)
@@ -237,7 +287,9 @@ class LastValues(Pattern):
         """Implements `Pattern.before_list`: delays the list until the values for its new entries are read (P-31)."""
         giving = self._givings.get(uuid)
         known = self._kernel.peers.get(uuid)
-        new = wanted if known is None else wanted - known.lists.subscriptions - known.lists.held.keys()
+        listed = frozenset[Subscription]() if known is None else known.lists.subscriptions
+        new = wanted if known is None else wanted - listed - known.lists.held.keys()
+        new = _asked_for(new, wanted.union(listed))
         if giving is not None:
             if giving.is_ready and new <= giving.wanted:  # else more is new, as a hold has ended meanwhile (T-61)
                 return False

@@ -297,6 +297,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         token = self.node.use(LastValues).retained(after, count, channel, now, time() - now)
         return self._driver.when_stored(token, _values, _READ_LATE)
 
+    def ask_retained(self, channel: str) -> PendingCall[None]:
+        self.check_open()
+        receipt = self.node.use(LastValues).ask_again(channel, monotonic())
+        return self._driver.when_stored(receipt, _nothing, f"the question is not on disk yet: {_GOES_ON}")
+
     def unreliable_send(self, channel: str, key: str, body: bytes, to: To) -> int:
         self.check_open()
         sent = self.node.unreliable_send(channel, key, body, to=to)

@@ -182,6 +182,15 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         """
         return await self._core.wait(self._core.retained(after, count, channel))
 
+    async def ask_retained(self, channel: str) -> None:
+        """Ask all peers for the last values that they retain and we subscribe to, once more; "" is for all channels.
+
+        They come to the handlers as after a new subscription, also from peers that connect later (P-37). Returns when
+        that is stored. Raises LocalProtocolError if nothing of the channel is subscribed to, OwnLimitExceeded,
+        StoreError.
+        """
+        await self._core.wait(self._core.ask_retained(channel))
+
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, without storing or waiting; returns their number (T-55).
 
@@ -441,6 +450,10 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         return self._opened(
             await self._instance.retained(None if after is None else (self._name, after), count, channel=self._name)
         )
+
+    async def ask_retained(self) -> None:
+        """Like `Instance.ask_retained`."""
+        await self._instance.ask_retained(self._name)
 
     def unreliable_send(self, key: str, value: T, *, to: To = None) -> int:
         """Send to the connected subscribers, without storing; returns their number, like `Instance.unreliable_send`."""

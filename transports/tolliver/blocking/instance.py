@@ -215,6 +215,15 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         """
         return self._core.ask(partial(self._core.retained, after, count, channel), timeout)
 
+    def ask_retained(self, channel: str, *, timeout: float | None = None) -> None:
+        """Ask all peers for the last values that they retain and we subscribe to, once more; "" is for all channels.
+
+        They come to the handlers as after a new subscription, also from peers that connect later (P-37). Returns when
+        that is stored. Raises LocalProtocolError if nothing of the channel is subscribed to, OwnLimitExceeded,
+        StoreError.
+        """
+        self._core.ask(partial(self._core.ask_retained, channel), timeout)
+
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, without storing or waiting; returns their number (T-55).
 
@@ -496,6 +505,10 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
                 None if after is None else (self._name, after), count, channel=self._name, timeout=timeout
             )
         )
+
+    def ask_retained(self, *, timeout: float | None = None) -> None:
+        """Like `Instance.ask_retained`."""
+        self._instance.ask_retained(self._name, timeout=timeout)
 
     def unreliable_send(self, key: str, value: T, *, to: To = None) -> int:
         """Send to the connected subscribers, without storing; returns their number, like `Instance.unreliable_send`."""

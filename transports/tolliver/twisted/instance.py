@@ -188,6 +188,15 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         """
         return self._core.answer(lambda: self._core.retained(after, count, channel))
 
+    def ask_retained(self, channel: str) -> Deferred[None]:
+        """Ask all peers for the last values that they retain and we subscribe to, once more; "" is for all channels.
+
+        They come to the handlers as after a new subscription, also from peers that connect later (P-37). Returns when
+        that is stored. Raises LocalProtocolError if nothing of the channel is subscribed to, OwnLimitExceeded,
+        StoreError.
+        """
+        return self._core.answer(lambda: self._core.ask_retained(channel))
+
     def unreliable_send(self, channel: str, key: str, body: bytes, *, to: To = None) -> int:
         """Send to the connected subscribers, without storing or waiting; returns their number (T-55).
 
@@ -457,6 +466,10 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         return maybeDeferred(
             lambda: self._instance.retained(None if after is None else (self._name, after), count, channel=self._name)
         ).addCallback(lambda answer: self._opened(answer))
+
+    def ask_retained(self) -> Deferred[None]:
+        """Like `Instance.ask_retained`."""
+        return self._instance.ask_retained(self._name)
 
     def unreliable_send(self, key: str, value: T, *, to: To = None) -> int:
         """Send to the connected subscribers, without storing; returns their number, like `Instance.unreliable_send`."""
