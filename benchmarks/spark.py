@@ -5,8 +5,8 @@
 First the aims: what a `Recorder` makes of messages that came one by one, and in batches, is read beside the same rows
 of Parquet, which go through a `mapInArrow` that changes nothing. Beside the reader stands one that reads nothing: it
 gives a batch that is there again and again, so no reader can be faster; one column, and 1 % of the rows, may take so
-many seconds more, and `partition_batches` more than the files that `binaryFile` brings. What is above is the median of
-the differences in each round. The time of all processors is Spark's alone, also where the machine has other work: the
+many seconds more, and `partition_batches` more than the files that `binaryFile` brings. The median of the differences
+in each round counts. The time of all processors is Spark's alone, also where the machine has other work: the
 least that two of them can take is half of it. The exit status is 1 where an aim is missed.
 
 Then one recording in single blocks of 64 KiB (bodies of 100 bytes) is read by each way there is, into the sink that
@@ -463,7 +463,7 @@ def staged(spark: SparkSession, stage: Path, rows: int, **more: str) -> DataFram
 
 
 def processor_seconds() -> float:
-    """What this process and all below it have used, user and system: Spark's, whatever else the machine does."""
+    """Time that this process and all below it have used, user and system: Spark's, whatever else the machine does."""
     own = psutil.Process()
     found = [own.cpu_times()]
     for process in own.children(recursive=True):

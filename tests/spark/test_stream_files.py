@@ -158,7 +158,7 @@ def test_a_glob_a_file_and_a_moved_folder(tmp_path: Path) -> None:
 
 
 def test_hidden_names_and_braces(tmp_path: Path) -> None:
-    """What a program writes and then renames is read once, under its last name."""
+    """A file that a program writes and then renames is read once, under its last name."""
     for number, name in enumerate(("a", "b", "_b", ".c", "one/a", "two/b", "_temporary/a")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / f"{name}.rec", [some(number, 1)])

@@ -128,8 +128,8 @@ def _question(number: int) -> str:
 
 
 def _asked_for(new: frozenset[Subscription], listed: frozenset[Subscription]) -> frozenset[Subscription]:
-    """Returns the new entries of a list, and those `listed` ones whose values they ask for again (P-37). What the list
-    loses meanwhile, the routes leave out."""
+    """Returns the new entries of a list, and those `listed` ones whose values they ask for again (P-37). The routes
+    leave out what the list loses meanwhile."""
     channels = {one.channel for one in new if one.key.startswith(AGAIN)}
     if not channels:
         return new

@@ -469,7 +469,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
 
     def ask_retained(self) -> Deferred[None]:
         """Like `Instance.ask_retained`."""
-        return self._instance.ask_retained(self._name)
+        return maybeDeferred(lambda: self._instance.ask_retained(self._name))
 
     def unreliable_send(self, key: str, value: T, *, to: To = None) -> int:
         """Send to the connected subscribers, without storing; returns their number, like `Instance.unreliable_send`."""

@@ -1,4 +1,4 @@
-"""Files of recordings at the paths that a user gives: files, directories, globs.
+"""Files of recordings at a user's paths: files, directories, globs.
 
 Globs are those of Hadoop, as for Spark's own sources: `*`, `?`, `[abc]` and `{a,b}`. A name that begins with `.` or `_`
 is hidden, as there: such files are half written or say something of others. A path that has such a name itself is read.
@@ -67,7 +67,7 @@ def alternatives(pattern: str) -> tuple[str, ...]:
 
 
 def _first_braces(pattern: str) -> tuple[str, list[str], str] | None:
-    """What stands before the first pair of braces, the alternatives in it, and what stands behind it."""
+    """The text before the first pair of braces, the alternatives in it, and the text behind it."""
     depth, start, commas = 0, 0, list[int]()
     for at, sign in enumerate(pattern):
         if sign == "{":

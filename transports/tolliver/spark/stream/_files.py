@@ -181,8 +181,8 @@ class Recordings:
         seen.changed = changed
 
     def _begin_anew_if_other(self, name: str, path: str, seen: _Seen, read: At) -> None:
-        """Compares the first header with that of the file that was seen under this name. What was read already,
-        `advance` tells."""
+        """Compares the first header with that of the file that was seen under this name. `advance` tells
+        of what was read already."""
         there = _file_at(path)
         if there is None:
             return

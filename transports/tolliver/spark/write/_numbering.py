@@ -1,4 +1,4 @@
-"""Message ids of a partition's rows: in order, from a column, or none.
+"""Message ids of rows: in order, from a column, or none.
 
 Twice the same id in a partition would lose a row, as its receiver takes the second for a copy. Whether ids of a column
 are distinct is known for certain only when all are there, and their number has no bound. So they are sorted in pieces,
