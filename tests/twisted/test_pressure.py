@@ -1,19 +1,21 @@
 """Pressure both ways, turn by turn, with reactor and transports in memory.
 
-An end in halves is shown, too. Twisted's own doubles stand for Twisted, a thread pool that works at once stands for its
-pool, and the peer is a `Connection` by hand. So a test says itself when a transport is full and when the reactor turns.
+An end in halves is shown, too. Twisted's own doubles stand for Twisted, and the peer is a `Connection` by hand. So a
+test says itself when a transport is full and when the reactor turns.
 """
 
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 from uuid import UUID
 
 import pytest
-from tolliver._messages.instance import BaseInstanceCore
 from tolliver.twisted import Instance, InstanceOptions, create_instance
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
@@ -22,28 +24,33 @@ from twisted.python.failure import Failure
 
 from tolliver_proto import Connection, Delivery, Event, Limits, Message, Role, Subscription
 
+TIMEOUT = 20  # seconds; nothing here takes one
 PEER = UUID("01890000-0000-7000-8000-00000000bbbb")
 SIZE = 1000
 CHUNK = 16384  # bytes that Twisted hands on at once
 
 
 class Reactor(MemoryReactorClock):
-    """Jobs for its thread pool are done at once."""
+    """Hears the reports of threads in `turn` and in `until`."""
 
-    def getThreadPool(self) -> Reactor:
-        return self
-
-    def callInThreadWithCallback(
-        self, done: Callable[[bool, Any], object], job: Callable[..., Any], *args: Any
-    ) -> None:
-        done(True, job(*args))
+    def __init__(self) -> None:
+        super().__init__()
+        self._reports: SimpleQueue[Callable[[], object]] = SimpleQueue()
 
     def callFromThread(self, function: Callable[..., object], *args: Any, **kwargs: Any) -> None:
-        function(*args, **kwargs)
+        self._reports.put(partial(function, *args, **kwargs))
 
     def turn(self) -> None:
         for _ in range(5):
+            while not self._reports.empty():
+                self._reports.get()()
             self.advance(0)
+
+    def until(self, true: Callable[[], object]) -> None:
+        self.turn()
+        while not true():
+            self._reports.get(timeout=TIMEOUT)()
+            self.turn()
 
 
 class Line(StringTransport):
@@ -76,12 +83,13 @@ class Line(StringTransport):
 class Peer:
     """Connected to the instance, and subscribed to "news"."""
 
-    def __init__(self, reactor: Reactor) -> None:
-        self.reactor = reactor
+    def __init__(self, instance: Instance) -> None:
+        self.core = instance._core
+        self.reactor: Reactor = self.core._reactor
         self.line = Line()
         self.machine = Connection(Role.CLIENT, instance_id=PEER, subscriptions=[Subscription("news", "")])
         self.events: list[Event] = []
-        factory: Any = reactor.tcpServers[0][1]
+        factory: Any = self.reactor.tcpServers[0][1]
         self.protocol = factory.buildProtocol(self.line.getPeer())
         self.protocol.makeConnection(self.line)
         self.talk()
@@ -92,7 +100,9 @@ class Peer:
             data = b"".join(self.machine.data_to_send())
             for at in range(0, len(data), CHUNK):
                 self.protocol.dataReceived(data[at : at + CHUNK])
-            self.reactor.turn()
+            stored = threading.Event()  # behind all that the instance stores
+            self.core.store(lambda: None, lambda *_, stored=stored: stored.set())
+            self.reactor.until(stored.is_set)
             self.machine.receive_data(self.line.value())
             self.line.clear()
             self.events += self.machine.events()
@@ -108,15 +118,17 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     options = InstanceOptions(
         database=tmp_path / "node.db", listen="127.0.0.1:0", plaintext=True, limits=Limits(inbox_messages=10)
     )
-    create_instance(options, Reactor()).addCallback(opened.append)
+    reactor = Reactor()
+    create_instance(options, reactor).addCallback(opened.append)
+    reactor.until(lambda: opened)
     [instance] = opened
     yield instance
-    BaseInstanceCore._finish(instance._core)
+    instance._core._finish()
 
 
 @pytest.fixture
 def peer(instance: Instance) -> Iterator[Peer]:
-    made = Peer(instance._core._reactor)
+    made = Peer(instance)
     yield made
     made.line.close()
 
@@ -187,7 +199,7 @@ def test_an_end_in_halves_that_the_instance_begins(instance: Instance, peer: Pee
     assert states == [False, True], "until the peer has closed its half it may have something to say"
     assert closed == []
     peer.protocol.connectionLost(Failure(ConnectionDone()))
-    peer.reactor.turn()
+    peer.reactor.until(lambda: closed)
     assert closed == [None]
     assert peer.reactor.getDelayedCalls() == []
 
@@ -197,6 +209,6 @@ def test_a_peer_that_does_not_answer_an_end_is_cut_off(instance: Instance, peer:
     instance.close().addCallback(closed.append)
     peer.reactor.turn()
     peer.reactor.advance(instance._core.options.limits.close_timeout + 1)
-    peer.reactor.turn()
+    peer.reactor.until(lambda: closed)
     assert closed == [None]
     assert peer.line.disconnected, "aborted, as this double calls it"

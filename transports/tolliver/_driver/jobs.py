@@ -7,12 +7,14 @@ be several in a millisecond, would wait for a free thread as well as for the dis
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from tolliver_proto import TolliverError
 
 from .adapter import Done, Job
+from .threads import start
 
 
 class Jobs:
@@ -35,6 +37,35 @@ class Jobs:
         while (entry := self._jobs.get()) is not None:
             job, done = entry
             self._after(*perform(job), done)
+
+
+class JobThread:
+    """Jobs with their thread, from its creation to `close`. Raises OutOfThreads.
+
+    `failed` is called in the thread with an unexpected error, which ends it.
+    """
+
+    def __init__(
+        self, after: Callable[[Any, TolliverError | None, Done], None], failed: Callable[[BaseException], object]
+    ) -> None:
+        self._jobs = Jobs(after)
+        self._failed = failed
+        self._thread = threading.Thread(target=self._run, name="tolliver store", daemon=True)
+        start(self._thread)
+
+    def put(self, job: Job, done: Done) -> None:
+        self._jobs.put(job, done)
+
+    def close(self) -> None:
+        """Wait until all jobs put before this call are done."""
+        self._jobs.stop()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._jobs.run()
+        except BaseException as error:
+            self._failed(error)
 
 
 def perform(job: Job) -> tuple[Any, TolliverError | None]:

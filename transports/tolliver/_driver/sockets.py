@@ -9,7 +9,7 @@ import errno
 import itertools
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tolliver_proto import ConnectionLost
@@ -48,7 +48,7 @@ _CAUSES: tuple[tuple[type[OSError], DialCause], ...] = (
 )
 FREE_PORTS = 8  # tries: a port free at a host's first address may be in use at another
 SELF_CONNECTED = "the dial met its own socket, as nobody listens there"
-LISTENING = socket.AI_PASSIVE | socket.AI_ADDRCONFIG  # for `look_up`
+LISTENING = socket.AI_PASSIVE | socket.AI_ADDRCONFIG  # flags of getaddrinfo
 
 
 def tune(sock: socket.socket) -> None:
@@ -92,11 +92,8 @@ def host_of(sock: socket.socket) -> str:
         return ""
 
 
-def look_up(host: str, port: int, flags: int = 0) -> list[tuple[bool, str]]:
-    """Addresses of a host and port, best first, as (is IPv6, numeric address); `flags` are those of getaddrinfo.
-    Blocks. Raises OSError if there are none.
-    """
-    found = find_addresses(host, port, flags)
+def numeric(found: Iterable[Address]) -> list[tuple[bool, str]]:
+    """The addresses of `find_addresses` as (is IPv6, numeric address)."""
     return [(family == socket.AF_INET6, _with_scope(*where)) for family, *_, where in found]
 
 
@@ -145,9 +142,12 @@ def is_taken(port: int, error: OSError) -> bool:
     return not port and error.errno == errno.EADDRINUSE
 
 
-def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket.socket]:
+def open_listeners(
+    host: str, port: int, tries: int = FREE_PORTS, *, find: Callable[[], list[Address]] | None = None
+) -> list[socket.socket]:
     """Non-blocking listening sockets, one for each address of the host, all on one port. With `port` 0 that is any free
-    one, for which `tries` are made.
+    one, for which `tries` are made. `find` returns the addresses, or raises OSError; without it this call looks up the
+    host, and blocks.
 
     Raises CannotListen, and then leaves no socket open.
     """
@@ -157,7 +157,7 @@ def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket
     opened: list[socket.socket] = []
     missing = None
     try:
-        for address in find_addresses(host, port, socket.AI_PASSIVE):
+        for address in find_addresses(host, port, socket.AI_PASSIVE) if find is None else find():
             number = opened[0].getsockname()[1] if opened else port
             try:
                 opened.append(_listening_socket(address, number))
@@ -170,7 +170,7 @@ def open_listeners(host: str, port: int, tries: int = FREE_PORTS) -> list[socket
     except OSError as error:
         close_all(opened)
         if is_taken(port, error) and tries > 1:
-            return open_listeners(host, port, tries - 1)
+            return open_listeners(host, port, tries - 1, find=find)
         advice = MORE_FILES if error.errno in _TOO_MANY else "Choose another port or address"
         raise CannotListen(error.errno, f"cannot listen on {host}:{port}: {error}. {advice}") from None
     return opened

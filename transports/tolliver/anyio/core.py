@@ -5,7 +5,7 @@ The endpoint has the connections and their tasks; the core adds a thread for the
 
 from __future__ import annotations
 
-import threading
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,7 @@ from tolliver_proto import TolliverError
 
 from .._driver.adapter import Done, Job
 from .._driver.events import OnEvent, call_on_loop
-from .._driver.jobs import Jobs
-from .._driver.threads import start
+from .._driver.jobs import JobThread
 from .._messages.instance import BaseInstanceCore, checked
 from .._messages.iterators import Registration
 from .._messages.mailbox import Handler
@@ -29,19 +28,12 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     node, and the thread for its store.
     """
 
-    _storing: threading.Thread | None = None
-
     def _start_work(self) -> None:
-        self._jobs = Jobs(self._ran)
-        self._storing = threading.Thread(target=self._keep_store, name="tolliver store", daemon=True)
-        start(self._storing)
+        self._jobs = self._opened.enter_context(closing(JobThread(self._ran, self._failed)))
         super()._start_work()
 
-    def _keep_store(self) -> None:
-        try:
-            self._jobs.run()
-        except BaseException as error:
-            self.call_soon(partial(self.break_down, error))
+    def _failed(self, error: BaseException) -> None:
+        self.call_soon(partial(self.break_down, error))
 
     def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
         """Pass a job's result, or its error, to `done` on the loop. Called on the store's thread."""
@@ -51,13 +43,6 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         if not self._halted:
             done(result, error)
             self.run_actions()
-
-    def _finish(self) -> None:
-        if self._storing is not None:
-            self._jobs.stop()
-            self._storing.join()
-            self._storing = None
-        super()._finish()
 
     async def _run(self, job: Job, done: Done) -> None:
         result, error = None, None

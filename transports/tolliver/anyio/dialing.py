@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable
 
 import anyio
-import anyio.to_thread
 
+from .._driver.lookups import look_ups
 from .._driver.sockets import (
     ACCEPT_PAUSE,
     NEXT_ADDRESS,
@@ -22,17 +22,15 @@ from .._driver.sockets import (
     begin_connecting,
     check_connected,
     close_all,
-    find_addresses,
 )
-from .._driver.threads import starting_thread
+from .threads import done
 
 log: logging.Logger = logging.getLogger("tolliver.dial")
 
 
 async def dial(host: str, port: int) -> socket.socket:
-    """A connected, non-blocking socket. Raises OSError, OutOfThreads."""
-    with starting_thread():
-        addresses = await anyio.to_thread.run_sync(find_addresses, host, port, abandon_on_cancel=True)
+    """A connected, non-blocking socket. Raises OSError."""
+    addresses = (await done(look_ups.ask(host, port))).result()
     connected: list[socket.socket] = []
     errors = [OSError(errno.EHOSTUNREACH, "its name has no address")]
 

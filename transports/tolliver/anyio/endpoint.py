@@ -24,15 +24,16 @@ from tolliver_proto.node import check_timeout
 
 from .._driver.endpoint import EndpointOptions
 from .._driver.facade import BaseFacade
+from .._driver.lookups import look_ups
 from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
-from .._driver.sockets import bound_to, close_all, host_of, open_listeners, unreached
+from .._driver.sockets import Address, bound_to, close_all, host_of, open_listeners, unreached
 from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
 from .ends import asyncio_loop, ends_task, say_asyncio
-from .threads import loop_caller, off_loop
+from .threads import done, loop_caller, off_loop
 from .wire import LoopWakeup, TaskTransport, Wakeup
 
 E = TypeVar("E", bound="Endpoint")
@@ -72,7 +73,8 @@ class Endpoint(LoopEndpoint):
         try:
             await off_loop(self._prepare)
             if self.options.listen is not None:
-                await off_loop(partial(self._listen, *self.options.listen))
+                found = await done(look_ups.ask(*self.options.listen, socket.AI_PASSIVE))
+                await off_loop(partial(self._listen, *self.options.listen, found.result))
             self._tasks = await anyio.create_task_group().__aenter__()
             try:
                 self._tasks.start_soon(self._serve)
@@ -242,8 +244,8 @@ class Endpoint(LoopEndpoint):
 
     # Connections.
 
-    def _listen(self, host: str, port: int) -> None:
-        self._listeners = open_listeners(host, port)
+    def _listen(self, host: str, port: int, find: Callable[[], list[Address]]) -> None:
+        self._listeners = open_listeners(host, port, find=find)
         self._opened.callback(close_all, self._listeners)
         self.addresses: list[tuple[str, int]] = [*map(bound_to, self._listeners)]
 

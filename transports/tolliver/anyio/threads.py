@@ -1,4 +1,4 @@
-"""Blocking jobs in anyio's threads, always awaited to their end.
+"""Blocking jobs in threads, awaited to their end.
 
 If the task is cancelled meanwhile, it still waits for the job's end; otherwise the job could open files that are never
 closed. anyio shields against its own cancel scopes. On asyncio a task can also be cancelled directly, by `Task.cancel`:
@@ -22,15 +22,16 @@ from .ends import asyncio_loop
 T = TypeVar("T")
 
 
-async def off_loop(job: Callable[[], T], limiter: anyio.CapacityLimiter | None = None) -> T:
+async def off_loop(job: Callable[[], T]) -> T:
     """Run a job in a thread; returns its result or raises its error. A job cancelled before it began never runs.
 
-    Raises OutOfThreads.
+    The limiter is ours: the application may have used up the default one, which is for its own threads. Raises
+    OutOfThreads.
     """
     outcome: Future[T] = Future()
     try:
         with starting_thread():
-            await anyio.to_thread.run_sync(_work, job, outcome, limiter=limiter)
+            await anyio.to_thread.run_sync(_work, job, outcome, limiter=anyio.CapacityLimiter(1))
     finally:
         if not outcome.cancel() and not outcome.done():
             await _end_of(outcome)
@@ -64,6 +65,18 @@ def loop_caller() -> Callable[[Callable[[], object]], None]:
             in_loop(function)
 
     return call
+
+
+async def done(outcome: Future[T]) -> Future[T]:
+    """Wait for the end of what runs in a thread, and return it; it is cancelled if the task is."""
+    if not outcome.done():
+        ended, in_loop = anyio.Event(), loop_caller()
+        outcome.add_done_callback(lambda _: in_loop(ended.set))
+        try:
+            await ended.wait()
+        finally:
+            outcome.cancel()
+    return outcome
 
 
 async def _end_of(outcome: Future[T]) -> None:

@@ -1,6 +1,6 @@
 """Listening, name look-up and TCP connects on the selector loop.
 
-Only the look-up of a name blocks, so it runs in a thread of its own.
+Only the look-up of a name blocks, so it runs in a thread (`lookups`).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import errno
 import logging
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable
 
+from .._driver.lookups import Addresses, look_ups
 from .._driver.sockets import (
     ACCEPT_PAUSE,
     NEXT_ADDRESS,
@@ -20,7 +20,6 @@ from .._driver.sockets import (
     begin_connecting,
     bound_to,
     check_connected,
-    find_addresses,
     open_listeners,
 )
 from .loop import READ, WRITE, Loop
@@ -71,28 +70,23 @@ class Listeners:
             close_socket(self._sockets.pop())
 
 
-def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> None:
-    """Look up the addresses of host and port in a thread, then call `done(addresses, error)` on the loop; `error` is
-    None for a success.
+def resolve(loop: Loop, host: str, port: int, done: Callable[[list[Address], OSError | None], None]) -> Addresses:
+    """Look up the addresses of host and port, then call `done(addresses, error)` on the loop; `error` is None for a
+    success. Cancel the result where nobody wants it any more: then `done` is not called.
     """
 
-    def look_up(flags: int = 0) -> None:
+    def answered(answer: Addresses) -> None:
+        if answer.cancelled():
+            return
         try:
-            found, error = find_addresses(host, port, flags), None
+            found, error = answer.result(), None
         except OSError as failure:
             found, error = [], failure
         loop.soon(lambda: done(found, error))
 
-    try:
-        find_addresses(host, port, socket.AI_NUMERICHOST)
-    except OSError:
-        try:
-            threading.Thread(target=look_up, name=f"tolliver looks up {host:.100}", daemon=True).start()
-        except RuntimeError as error:  # no thread available, or the interpreter is ending
-            failure = OSError(errno.EAGAIN, str(error))
-            loop.soon(lambda: done([], failure))
-    else:
-        look_up(socket.AI_NUMERICHOST)
+    asked = look_ups.ask(host, port)
+    asked.add_done_callback(answered)
+    return asked
 
 
 class Dialling:

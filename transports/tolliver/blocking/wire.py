@@ -17,6 +17,7 @@ from typing import Protocol
 from tolliver_proto import Role, TolliverError
 
 from .._driver.driver import Driver
+from .._driver.lookups import Addresses
 from .._driver.session import broken
 from .._driver.socket_session import SocketSession
 from .._driver.sockets import Address, unreached
@@ -140,6 +141,7 @@ class Transport(SocketSession):
         self._loop = loop
         self._sock: socket.socket | None = None
         self._dialling: Dialling | None = None
+        self._asked: Addresses | None = None
         self._closed = False
         self._watched = 0
         self._left = False  # writing is left to the serving thread
@@ -183,7 +185,7 @@ class Transport(SocketSession):
             else:
                 self.begin(sock)
 
-        resolve(self._loop, remote.host, remote.port, resolved)
+        self._asked = resolve(self._loop, remote.host, remote.port, resolved)
 
     def begin(self, sock: socket.socket) -> None:
         """Start on a connected, non-blocking socket."""
@@ -204,6 +206,8 @@ class Transport(SocketSession):
         if self._closed:
             return
         self._closed = True
+        if self._asked is not None:
+            self._asked.cancel()
         if self._dialling is not None:
             self._dialling.close()
             self._dialling = None  # breaks a reference cycle

@@ -1,17 +1,18 @@
 """Dialling and listening with Twisted's endpoints, on any reactor.
 
-Names are looked up in the reactor's thread pool, and each address has an endpoint of its own. HostnameEndpoint would do
-both, but imports the global reactor.
+Names are looked up in threads of ours, and each address has an endpoint of its own. HostnameEndpoint would do both, but
+in the application's threads, and it imports the global reactor.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.endpoints import (
     TCP4ClientEndpoint,
     TCP4ServerEndpoint,
@@ -21,27 +22,56 @@ from twisted.internet.endpoints import (
 )
 from twisted.internet.error import CannotListenError, ConnectError
 from twisted.internet.interfaces import IReadDescriptor
-from twisted.internet.threads import deferToThreadPool
 from zope.interface import implementer
 
 from tolliver_proto.errors import CannotListen, OutOfThreads
 
-from .._driver.sockets import ACCEPT_PAUSE, FREE_PORTS, LISTENING, NOT_YET, is_taken, look_up
-from .._driver.threads import starting_thread
+from .._driver.lookups import look_ups
+from .._driver.sockets import ACCEPT_PAUSE, FREE_PORTS, LISTENING, NOT_YET, is_taken, numeric
+from .._driver.threads import start
 from .._options.unix import SCHEME, is_unix
 
+T = TypeVar("T")
 BACKLOG = 1024  # accept queue: all peers of a restarted instance dial at once
 
 
-def in_pool(reactor: Any, job: Callable[[], Any]) -> Deferred[Any]:
-    """Run a job in the reactor's thread pool; fires with its result. Also fails with OutOfThreads."""
-    pool = reactor.getThreadPool()
+def in_thread(reactor: Any, job: Callable[[], T]) -> Deferred[T]:
+    """Run a job in a thread of its own, as those of the reactor's pool are the application's, and may all be busy;
+    fires with its result. Also fails with OutOfThreads.
+    """
+    outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            outcome.set_result(job())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    answer = fired(reactor, outcome)
     try:
-        with starting_thread():
-            return deferToThreadPool(reactor, pool, job)
+        start(Thread(target=run, name="tolliver job", daemon=True))
     except OutOfThreads:
-        pool.threads[:] = (one for one in pool.threads if one.ident is not None)  # stopping would wait for it
         return fail()
+    return answer
+
+
+def fired(reactor: Any, outcome: Future[T]) -> Deferred[T]:
+    """A Deferred that fires with the outcome of what runs in a thread; cancelling it cancels that."""
+    if outcome.done():
+        return succeed(outcome).addCallback(Future.result)
+
+    def cancel(_answer: object) -> None:
+        outcome.cancel()
+
+    answer: Deferred[Future[T]] = Deferred(cancel)
+
+    def fire() -> None:
+        if not answer.called:  # called: cancelled meanwhile
+            answer.callback(outcome)
+
+    outcome.add_done_callback(lambda _: reactor.callFromThread(fire))
+    return answer.addCallback(Future.result)
 
 
 async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: float) -> None:
@@ -51,7 +81,8 @@ async def connect(reactor: Any, host: str, port: int, factory: Any, seconds: flo
     if is_unix(host):
         await UNIXClientEndpoint(reactor, host.removeprefix(SCHEME), seconds).connect(factory)
         return
-    found = await in_pool(reactor, partial(look_up, host, port))
+    addresses = await fired(reactor, look_ups.ask(host, port))
+    found = numeric(addresses)
     for number, (is_v6, address) in enumerate(found, 1):
         make = TCP6ClientEndpoint if is_v6 else TCP4ClientEndpoint
         try:
@@ -109,7 +140,8 @@ async def listen(reactor: Any, host: str, port: int, factory: Any, tries: int = 
     """
     ports: list[Any] = []
     try:
-        for is_v6, address in await in_pool(reactor, partial(look_up, host, port, LISTENING)):
+        addresses = await fired(reactor, look_ups.ask(host, port, LISTENING))
+        for is_v6, address in numeric(addresses):
             make = TCP6ServerEndpoint if is_v6 else TCP4ServerEndpoint
             number = ports[0].getHost().port if ports else port
             ports.append(await make(reactor, number, BACKLOG, address).listen(factory))

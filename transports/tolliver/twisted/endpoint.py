@@ -1,6 +1,6 @@
 """Endpoint on Twisted: listens, dials, keeps time, closes in order.
 
-Everything happens on the reactor's thread, except file access, which uses its thread pool. Each connection has a
+Everything happens on the reactor's thread, except file access, which has threads of its own. Each connection has a
 transport (`wire`), and one delayed call keeps time. The global reactor is imported only if no reactor was given.
 """
 
@@ -29,7 +29,7 @@ from .._driver.sockets import bound_to, close_all, open_listeners
 from .._options.instance import Remote
 from .._options.unix import is_unix
 from .._tls.pump import AnyPump
-from .dialing import LocalPort, connect, in_pool, listen
+from .dialing import LocalPort, connect, in_thread, listen
 from .wire import Transport, Wakeup, Wires, follow, wait_for
 
 E = TypeVar("E", bound="Endpoint")
@@ -141,13 +141,13 @@ class Endpoint(LoopEndpoint):
                 self._reactor.removeSystemEventTrigger(self._trigger)
 
     async def _finish_off_loop(self) -> None:
-        """Call `_finish` once no job of this endpoint runs in the thread pool."""
+        """Call `_finish` once no job of this endpoint runs in a thread."""
         with suppress(OutOfThreads):
             await self._off_loop(self._finish)
         self._finish()  # no thread was available
 
     def _off_loop(self, job: Job) -> Deferred[Any]:
-        return in_pool(self._reactor, job)
+        return in_thread(self._reactor, job)
 
     def _ring(self) -> None:
         self._woken = False
