@@ -8,6 +8,7 @@ The instance's loop runs on another thread, which a fork does not have.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
@@ -97,25 +98,34 @@ def _on_threads(_kind: str, options: InstanceOptions, asked: threading.Event) ->
 IN_MAIN = {"twisted": _on_twisted, "twisted-asyncio": _on_twisted, "blocking": _on_threads}
 
 
-def child(world: World, directory: Path) -> None:
-    reading, writing = os.pipe()
-    with _pair(world, directory) as (left, right):
-        where = right.addresses[0]
-        process = os.fork()
-        if not process:
-            os.close(writing)
-            os.read(reading, 1)  # lives until the parent has seen all this
-            os._exit(0)
-        right.close()
-        until(lambda: not left.stats()["peers_up"])
+def child(kind: str, directory: Path) -> None:
+    """A parent with an instance forks, and is killed; the child lives on, and whoever started them looks."""
+    (told, tells), (lives, living) = os.pipe(), os.pipe()
+    parent = os.fork()
+    if not parent:
+        os.close(living)
+        with _open(make_world(kind), directory, "right", listen="127.0.0.1:0") as right:
+            os.write(tells, b"%d" % (right.port or 0))
+            until(lambda: right.stats()["connections"])
+            if not os.fork():
+                os.write(tells, b"!")
+                os.read(lives, 1)
+                os._exit(0)
+            threading.Event().wait()
+    port = int(os.read(told, 10))
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as peer:
+        os.read(told, 1)
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        with suppress(ConnectionResetError):
+            assert peer.recv(1) == b""
         _say("the peer has seen the end")
-        socket.create_server(where).close()
-        _say("the port is free")
-        os.close(writing)
-        os.waitpid(process, 0)
+    socket.create_server(("127.0.0.1", port)).close()
+    _say("the port is free")
 
 
-def close(world: World, directory: Path) -> None:
+def close(kind: str, directory: Path) -> None:
+    world = make_world(kind)
     with _pair(world, directory) as (left, right):
         process = os.fork()
         if not process:
@@ -134,19 +144,10 @@ def close(world: World, directory: Path) -> None:
         receipt = left.send("news", "", b"x", require_recipients=1)
         left._call("wait_acked", receipt, timeout=10)
         _say("the parent goes on")
-
-
-SCENES = {one.__name__: one for one in (child, close)}
-
-
-def main(scene: str, kind: str, directory: Path) -> None:
-    if scene == "resolver":
-        resolver(kind, directory)
-        return
-    world = make_world(kind)
-    SCENES[scene](world, directory)
     world.close()
 
 
+SCENES = {one.__name__: one for one in (resolver, child, close)}
+
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    SCENES[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -106,3 +107,18 @@ def test_a_name_is_looked_up_once_however_often_it_is_dialled(nodes: Nodes, monk
             answer.set()
         dialling.wait()
     assert asked == ["localhost"]
+
+
+# Forks (T-79).
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+@needs_fork
+def test_a_child_that_lives_on_keeps_neither_port_nor_connection(nodes: Nodes, kind: str) -> None:
+    assert run("child", nodes, kind) == ["the peer has seen the end", "the port is free"]
+
+
+@needs_fork
+def test_in_a_child_closing_does_nothing(nodes: Nodes, kind: str) -> None:
+    assert run("close", nodes, kind) == ["the child is done", "the parent goes on"]

@@ -189,6 +189,11 @@ class BaseEndpoint(ABC):
         self._opened.close()
         self._claimed = False
 
+    @property
+    def is_forked(self) -> bool:
+        """True in a fork of the process that has opened it."""
+        return self._process not in (0, _this_process)
+
     def check_open(self) -> None:
         """Raises a ConnectionClosing if the endpoint cannot be used: NotOpenYet, AlreadyClosed, or ForkedProcess in a
         forked child."""

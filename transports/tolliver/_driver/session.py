@@ -21,6 +21,7 @@ from tolliver_proto import ConnectionLost, PeerIdentity, Role, TolliverError
 from tolliver_proto.node import DialCause
 
 from .._tls.pump import AnyPump
+from .forks import note
 from .sockets import SELF_CONNECTED, is_self_connected, peer_of, tune
 
 
@@ -100,6 +101,7 @@ class Session(ABC):
 
     def start(self, sock: socket.socket) -> None:
         """Begin on a connected socket. Raises OSError if the connection has ended already."""
+        note(sock)
         tune(sock)
         self._address = peer_of(sock)
         if is_self_connected(sock):

@@ -18,6 +18,7 @@ from tolliver_proto.node import DialCause
 
 from .._options.unix import SCHEME, UnixAddress, is_unix
 from .._tls.pump import USER
+from .forks import note
 from .unix import Listener, credentials, is_supported
 
 Address = tuple[Any, ...]
@@ -119,6 +120,7 @@ def begin_connecting(address: Address) -> socket.socket:
     """Start a non-blocking connect. The socket becomes writable once it is connected or has failed. Raises OSError."""
     family, kind, protocol, _, where = address
     sock = socket.socket(family, kind, protocol)
+    note(sock)
     sock.setblocking(False)
     code = sock.connect_ex(where)
     if code not in _UNDER_WAY:
@@ -153,7 +155,9 @@ def open_listeners(
     """
     if is_unix(host):
         where = UnixAddress.parse(host)
-        return [Listener(where.path, where.mode)]
+        listener = Listener(where.path, where.mode)
+        note(listener)
+        return [listener]
     opened: list[socket.socket] = []
     missing = None
     try:
@@ -192,6 +196,7 @@ def close_all(sockets: Iterable[socket.socket]) -> None:
 def _listening_socket(address: Address, port: int) -> socket.socket:
     where = address[4]
     sock = socket.create_server((where[0], port, *where[2:]), family=address[0], backlog=socket.SOMAXCONN)
+    note(sock)
     sock.setblocking(False)
     return sock
 

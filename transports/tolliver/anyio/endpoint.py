@@ -88,6 +88,8 @@ class Endpoint(LoopEndpoint):
             raise
 
     async def close(self) -> None:
+        if self.is_forked:
+            return
         try:
             self._listening.cancel()
             self._begin_close()

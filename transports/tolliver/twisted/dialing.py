@@ -26,6 +26,7 @@ from zope.interface import implementer
 
 from tolliver_proto.errors import CannotListen, OutOfThreads
 
+from .._driver.forks import note
 from .._driver.lookups import look_ups
 from .._driver.sockets import ACCEPT_PAUSE, FREE_PORTS, LISTENING, NOT_YET, is_taken, numeric
 from .._driver.threads import start
@@ -145,6 +146,7 @@ async def listen(reactor: Any, host: str, port: int, factory: Any, tries: int = 
             make = TCP6ServerEndpoint if is_v6 else TCP4ServerEndpoint
             number = ports[0].getHost().port if ports else port
             ports.append(await make(reactor, number, BACKLOG, address).listen(factory))
+            note(ports[-1].socket)
     except (OSError, CannotListenError) as error:
         for one in ports:
             await one.stopListening()

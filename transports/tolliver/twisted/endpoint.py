@@ -11,7 +11,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Self, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, maybeDeferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredList, fail, maybeDeferred, succeed
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
@@ -48,7 +48,8 @@ class Entered(BaseFacade[E]):
     def close(self) -> Deferred[None]:
         """Close every connection in order, then the rest, within `Limits.close_timeout` plus one second.
 
-        A second call waits for the same end. Stopping the reactor also closes, and waits for the end.
+        A second call waits for the same end, and one from a forked child does nothing. Stopping the reactor also
+        closes, and waits for the end.
         """
         return self._core.close()
 
@@ -104,8 +105,11 @@ class Endpoint(LoopEndpoint):
     def close(self) -> Deferred[None]:
         """Close every connection in order, then the rest, within `Limits.close_timeout` plus one second.
 
-        A second call waits for the same end. Stopping the reactor also closes, and waits for the end.
+        A second call waits for the same end, and one from a forked child does nothing. Stopping the reactor also
+        closes, and waits for the end.
         """
+        if self.is_forked:
+            return succeed(None)
         if self._closed is None:
             self._closed = PendingCall()  # first, as callbacks of `_close` may call `close` again
             follow(self._closed, Deferred.fromCoroutine(self._close()))

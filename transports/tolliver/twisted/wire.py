@@ -34,6 +34,7 @@ from zope.interface import implementer
 from tolliver_proto import Role, TolliverError
 
 from .._driver.driver import Driver
+from .._driver.forks import note
 from .._driver.pending import PendingCall
 from .._driver.session import Session, broken
 from .._driver.socket_session import CHUNK, IN_COMPANY, LEAST, next_chunk
@@ -179,6 +180,7 @@ class Transport(Session, Protocol):
         try:
             if self._role is Role.CLIENT and not self._pump.wait:
                 self._second = sock.dup()
+                note(self._second)
             self.start(sock)
         except OSError as failure:  # the connection has ended already
             self._end(broken(failure))
