@@ -48,22 +48,19 @@ class JobThread:
     def __init__(
         self, after: Callable[[Any, TolliverError | None, Done], None], failed: Callable[[BaseException], object]
     ) -> None:
-        self._jobs = Jobs(after)
+        self.jobs: Jobs = Jobs(after)
         self._failed = failed
         self._thread = threading.Thread(target=self._run, name="tolliver store", daemon=True)
         start(self._thread)
 
-    def put(self, job: Job, done: Done) -> None:
-        self._jobs.put(job, done)
-
     def close(self) -> None:
         """Wait until all jobs put before this call are done."""
-        self._jobs.stop()
+        self.jobs.stop()
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            self._jobs.run()
+            self.jobs.run()
         except BaseException as error:
             self._failed(error)
 

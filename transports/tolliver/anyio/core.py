@@ -29,7 +29,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
     """
 
     def _start_work(self) -> None:
-        self._jobs = self._opened.enter_context(closing(JobThread(self._ran, self._failed)))
+        self._jobs = self._opened.enter_context(closing(JobThread(self._ran, self._failed))).jobs
         super()._start_work()
 
     def _failed(self, error: BaseException) -> None:

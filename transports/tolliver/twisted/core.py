@@ -37,7 +37,7 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         self._beside: set[Deferred[None]] = set()
 
     def _start_work(self) -> None:
-        self._jobs = self._opened.enter_context(closing(JobThread(self._ran, self._failed)))
+        self._jobs = self._opened.enter_context(closing(JobThread(self._ran, self._failed))).jobs
         super()._start_work()
 
     def _ran(self, result: Any, error: TolliverError | None, done: Done) -> None:
