@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -159,3 +160,29 @@ def test_a_database_that_fails_is_told_and_tried_again(nodes: Nodes, tmp_path: P
         put(outbox, ("news", "", b"1"))
         inbox.holds(1)
         assert relay.status.error is None
+
+
+@EACH_ADAPTER
+def test_a_program_database_that_is_put_back_is_told(nodes: Nodes, tmp_path: Path) -> None:
+    connect, handled = database(tmp_path / "bank.db"), list[bytes]()
+    notes = Notes(connect)
+    notes.create()
+
+    def note(delivery: Delivery) -> None:
+        with transaction(connect) as connection:
+            notes.once(connection, delivery)
+        handled.append(delivery.body)
+
+    def life(body: bytes, is_told: bool) -> None:
+        with nodes.pair(()) as (left, right, _):
+            right.subscribe("pay", handler=note)
+            left.wait_subscribed("pay")
+            left.wait_acked(left.send("pay", "", body))
+            until(lambda: not is_told or noticed(right, NoticeKind.COMMITS_MISSING))
+
+    life(b"1", is_told=False)
+    shutil.copy(tmp_path / "bank.db", tmp_path / "copy")
+    life(b"2", is_told=False)
+    shutil.copy(tmp_path / "copy", tmp_path / "bank.db")
+    life(b"3", is_told=True)
+    assert handled == [b"1", b"2", b"3"]

@@ -362,7 +362,7 @@ class NoticeKind(StrEnum):
     EXPIRED = "expired"  # D-10: given up after their time
     FORGOTTEN = "forgotten"  # T-77: a peer was not connected for as long as the policy allows
     NOT_RECORDED = "not_recorded"  # a recording ended early: the disk, or more traffic than it takes
-    COMMITS_MISSING = "commits_missing"  # D-13: confirmed commits are lost, reported at the opening
+    COMMITS_MISSING = "commits_missing"  # D-13, P-76: confirmed commits are lost, of the store or a program
     DISK_LOW = "disk_low"  # D-13: new messages are refused
     RESERVE_USED = "reserve_used"  # D-13: the disk is full
     RESERVE_RESTORED = "reserve_restored"  # D-13

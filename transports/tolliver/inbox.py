@@ -26,12 +26,14 @@ from __future__ import annotations
 import struct
 from hashlib import sha256
 from itertools import count
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
+from weakref import WeakSet
 
 from tolliver_proto import Delivery, LocalProtocolError
 from tolliver_proto.node import check_seconds, check_type, is_derived
 
+from ._boxes import marks
 from ._boxes.databases import Connect, Database, Dialect, checked_connect, checked_table, create, opened
 
 DAY = 86_400.0
@@ -39,6 +41,13 @@ _KEEP = 30 * DAY
 _EACH = 256  # notes between two looks for old ones
 _MOST = 1024  # old notes that one transaction removes
 _LENGTHS = struct.Struct(">16sQII")
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Hands out deliveries, and has the table of an inbox that notes them marked (P-76)."""
+
+    def watch(self, inbox: Inbox) -> None: ...
 
 
 class Inbox:
@@ -53,15 +62,16 @@ class Inbox:
         `keep` is how long a message is remembered, in seconds in which its sender is heard. Raises TypeError,
         ValueError.
         """
-        self._connect = checked_connect(connect)
-        self._table = checked_table(table)
+        self.connect: Connect = checked_connect(connect)
+        self.table: str = checked_table(table)
         check_seconds("keep", keep)
         self._keep = keep
         self._calls = count(1)
+        self._settlers: WeakSet[object] = WeakSet()  # that were told of this inbox
 
     def create(self) -> None:
         """Create the table, unless it exists. Raises the errors of the driver."""
-        create(self._connect, lambda dialect: statements(self._table, dialect))
+        create(self.connect, lambda dialect: statements(self.table, dialect))
 
     def once(self, connection: Any, delivery: Delivery, *, key: str | None = None) -> bool:
         """Note a message in the transaction that this connection is in. Returns False if it is noted already.
@@ -79,7 +89,11 @@ class Inbox:
         sender = "derived" if is_derived(delivery.peer_id) else str(delivery.peer_id)
         database = Database(connection)
         database.check_transaction()
-        table = self._table
+        settler: object = delivery.settler
+        if settler not in self._settlers and isinstance(settler, Watcher):
+            settler.watch(self)
+            self._settlers.add(settler)
+        table = self.table
         note = f"INSERT INTO {table} (name, sender, seen_at) VALUES (?, ?, {{now}}) ON CONFLICT (name) DO NOTHING"
         if not database.run(note, name, sender):
             database.run(f"UPDATE {table} SET seen_at = {{now}} WHERE name = ?", name)
@@ -91,12 +105,12 @@ class Inbox:
     def forget(self, sender: UUID) -> int:
         """Remove all notes of a sender that never comes back; returns their number. Raises the errors of the driver."""
         check_type("sender", sender, UUID, "the UUID of a peer")
-        with opened(self._connect) as database, database.transaction():
-            return database.run(f"DELETE FROM {self._table} WHERE sender = ?", str(sender))
+        with opened(self.connect) as database, database.transaction():
+            return database.run(f"DELETE FROM {self.table} WHERE sender = ?", str(sender))
 
     def _forget_old(self, database: Database, sender: str) -> None:
         """Remove notes of this sender that are older than `keep`, as counted from when it was heard a day ago."""
-        table = self._table
+        table = self.table
         heard = f"SELECT MAX(seen_at) FROM {table} WHERE sender = ? AND seen_at < {{now}} - {DAY!r}"
         old = f"SELECT name FROM {table} WHERE sender = ? AND seen_at < ({heard}) - {self._keep!r} LIMIT {_MOST}"
         database.run(f"DELETE FROM {table} WHERE name IN ({old}{database.dialect.skip_locked})", sender, sender)
@@ -111,6 +125,7 @@ def statements(table: str, dialect: Dialect) -> list[str]:
         "    seen_at DOUBLE PRECISION NOT NULL\n"
         ")",
         f"CREATE INDEX IF NOT EXISTS {table}_age ON {table} (sender, seen_at)",
+        marks.statement(table),
     ]
 
 

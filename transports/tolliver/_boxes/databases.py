@@ -40,6 +40,8 @@ class Dialect:
     """Seconds since 1970 by the database's clock, at this statement."""
     begin: str
     """Begins a transaction that will write."""
+    place: str
+    """A query for the place of the database, "" for one that has none."""
     skip_locked: str
     """Ends a query whose rows are then changed: those that another transaction changes are left out."""
 
@@ -50,6 +52,7 @@ SQLITE = Dialect(
     number="INTEGER PRIMARY KEY AUTOINCREMENT",
     now="((julianday('now') - 2440587.5) * 86400.0)",
     begin="BEGIN IMMEDIATE",
+    place="SELECT file FROM pragma_database_list WHERE name = 'main'",
     skip_locked="",  # one transaction writes at a time
 )
 POSTGRESQL = Dialect(
@@ -58,6 +61,7 @@ POSTGRESQL = Dialect(
     number="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     now="extract(epoch FROM clock_timestamp())::double precision",
     begin="BEGIN",
+    place="SELECT current_database() || '.' || COALESCE(current_schema(), '')",
     skip_locked=" FOR UPDATE SKIP LOCKED",
 )
 DIALECTS = {one.name: one for one in (SQLITE, POSTGRESQL)}

@@ -31,6 +31,7 @@ from math import inf, nextafter
 from typing import NamedTuple
 from uuid import UUID
 
+from . import marks
 from .databases import Database, Dialect
 
 LEASE = 10.0
@@ -85,6 +86,7 @@ def statements(table: str, dialect: Dialect) -> list[str]:
         "    holder TEXT NOT NULL,\n"
         "    until DOUBLE PRECISION NOT NULL\n"
         ")",
+        marks.statement(table),
     ]
 
 

@@ -55,11 +55,13 @@ from .._options.instance import InstanceOptions, Remote
 from .._store.begun import Begun
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
+from .._store.table_marks import TableMarks
 from .._tls.policy import Pumps
 from ..outbox import Outbox
 from .channels import ChannelTable
 from .driver import NodeDriver
 from .mailbox import Handler, Mailbox
+from .marking import Inboxes
 from .opening import open_instance
 from .queues import QueueCalls
 from .relaying import Relay
@@ -104,6 +106,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     made_by = "create_instance"
     options: InstanceOptions
     node: Node
+    table_marks: TableMarks
     begin: Callable[[Mailbox, Sequence[Delivery]], None]
     end: Callable[[Mailbox, Sequence[Delivery], Delivery | None], None]
     leave: Callable[[Mailbox, Delivery], None]
@@ -118,6 +121,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.mailboxes: set[Mailbox] = set()
         self.begun: Begun | None = None
         self.relays: set[Relay] = set()
+        self.inboxes: Inboxes = Inboxes(self)
         self.channels: ChannelTable = ChannelTable()
         self.began: float = 0.0  # monotonic seconds of the opening
         self._status_server: StatusServer | None = None
@@ -527,6 +531,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         Raises CertificateError, StoreError, IdentityConflict, OutOfThreads.
         """
         self.node, self._store, self._pumps, self.begun = open_instance(self.options, self._opened)
+        self.table_marks = self._store.table_marks()
+        self._opened.callback(self.inboxes.join)
         self._machine = self.node
         self._recorder = self._open_recorder()
         self._driver = NodeDriver(

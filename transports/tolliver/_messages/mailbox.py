@@ -34,7 +34,9 @@ from tolliver_proto.node import Answer, GiveUp, HandleAgain, Lanes, Retry, Verdi
 from .._driver.adapter import Wakeup
 from .._driver.ends import is_interrupt, shown, told
 from .._store.begun import RUN, Begun
+from ..inbox import Inbox
 from .channels import ChannelTable
+from .marking import Inboxes
 
 Handler = Callable[[Delivery], object]
 """A callback for a delivery. It returns None or a true value for success. On a loop its result may be awaitable."""
@@ -95,6 +97,7 @@ class Core(Protocol):
     mailboxes: set[Mailbox]
     channels: ChannelTable
     begun: Begun | None
+    inboxes: Inboxes
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -265,6 +268,10 @@ class Mailbox:
         if left is not None:
             self.core.leave(self, left)
         self.wakeup.set()
+
+    def watch(self, inbox: Inbox) -> None:
+        """Have the table of this inbox, which notes deliveries of this mailbox, marked (P-76)."""
+        self.core.inboxes.watch(inbox, self._counts)
 
     # Handing out.
 

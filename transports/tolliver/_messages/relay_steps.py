@@ -26,10 +26,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from tolliver_proto import ConnectionClosing, Node, NoticeKind, Receipt, TolliverError
 from tolliver_proto.node import ForLater, MessageKeys, Queues
 
-from .._boxes.databases import opened
+from .._boxes.databases import Database, opened
 from .._boxes.outbox_table import Batch, OutboxTable, Outcome, Row
 from .._driver.pending import PendingCall
+from .._store.table_marks import TableMarks
 from ..outbox import Outbox
+from .marking import Marker
 
 T = TypeVar("T")
 _Given: TypeAlias = tuple[Sequence[Row], Receipt]
@@ -62,6 +64,7 @@ class Sender(Protocol):
     """The part of an instance that the steps of a relay use, on its loop."""
 
     node: Node
+    table_marks: TableMarks
 
     def given(self, receipts: Sequence[Receipt]) -> Sequence[PendingCall[Receipt]]:
         """The calls that are answered once these receipts are stored."""
@@ -131,6 +134,7 @@ class RelaySteps:
         self._outbox = outbox
         self._clock = clock
         self._say = tell
+        self._marker = Marker(sender.table_marks, outbox.table, "outbox", tell)
         self._doubts = sender.lacks_commits  # rows that were begun before this opening
         self._on_its_way: _OnItsWay | None = None
         self._sent: Outcome | None = None  # stored and not ended
@@ -147,7 +151,7 @@ class RelaySteps:
             try:
                 with opened(outbox.connect) as database:
                     table = OutboxTable(database, outbox.table, self._node.instance_id, sender.remembers)
-                    yield from self._serve(table)
+                    yield from self._serve(table, database)
                     table.give_back_leases()
             except (NotGiven, ConnectionClosing):
                 return
@@ -155,11 +159,12 @@ class RelaySteps:
                 self._failed(error)
                 yield Pause(_AGAIN)
 
-    def _serve(self, table: OutboxTable) -> Steps[None]:
+    def _serve(self, table: OutboxTable, database: Database) -> Steps[None]:
         self._on_its_way = self._sent = None  # messages sent before an error are of an earlier life now
         if self._doubts:
             table.doubt()
             self._doubts = False
+        self._marker.look(database, self.status.moved)
         yield from self._finish_earlier(table)
         self._change(error=None)
         pause, looked = SHORTEST, 0.0
@@ -172,7 +177,9 @@ class RelaySteps:
             if self._clock() > looked + _AGAIN:
                 looked = self._clock()
                 yield from self._look_around(table)
+                self._marker.look(database, self.status.moved)
         yield from self._end(table)
+        self._marker.look(database, self.status.moved)
 
     def _move(self, table: OutboxTable) -> Steps[int]:
         """Send a batch. It is begun while the store has the batch before, in the commit that ends the one before that.

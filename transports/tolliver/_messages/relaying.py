@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol, Self
 
@@ -17,6 +18,7 @@ from tolliver_proto import ConnectionClosing, NoticeKind
 
 from .._driver.threads import start
 from ..outbox import Outbox
+from .marking import tell
 from .relay_steps import LONGEST, NotGiven, OnLoop, Pause, RelayStatus, RelaySteps, Sender, Step
 
 _PATIENCE = 10.0  # seconds that the end of an instance waits for its relays
@@ -46,7 +48,7 @@ class Relay:
         self._core = core
         self._outbox = outbox
         self._over = threading.Event()
-        self._steps = RelaySteps(core, outbox, monotonic, self._tell)
+        self._steps = RelaySteps(core, outbox, monotonic, partial(tell, core))
         self._thread = threading.Thread(target=self._run, name="tolliver relay", daemon=True)
         start(self._thread)
         core.relays.add(self)
@@ -130,11 +132,3 @@ class Relay:
         except ConnectionClosing:
             return False
         return True
-
-    def _tell(self, kind: NoticeKind, text: str) -> None:
-        def tell() -> None:
-            with self._core.lock:
-                if self._is_open():
-                    self._core.notice(kind, text)
-
-        self._core.call_soon(tell)

@@ -37,6 +37,7 @@ from .mark import Mark, mark_path
 from .migration import bring_up
 from .owed import Deliveries
 from .room import Growth, Room
+from .table_marks import SUFFIX as TABLES_SEEN
 
 MAGIC = b"SQLite format 3\0"
 HEADER = struct.Struct(">60xI4xI28x")  # user_version and application_id
@@ -47,7 +48,7 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint = 1500",  # pages: a batch removed before that is never copied into the file
     f"PRAGMA journal_size_limit = {64 * 2**20}",  # bytes: shrinks the log after a burst
 )
-BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".begun", ".new", ".new-journal")
+BESIDE = ("-wal", "-shm", "-journal", ".lock", ".mark", ".reserve", ".begun", TABLES_SEEN, ".new", ".new-journal")
 """Suffixes of files that we or SQLite create beside a database."""
 _OLDEST = (3, 32)  # since this version a statement takes more than 999 values
 _BUSY_TIMEOUT = 1.0  # seconds to wait for another program that reads the file
@@ -266,10 +267,14 @@ class DatabaseFile:
         self._tell(NoticeKind.STORE_ERROR, f"a look at the database {self.path} found damage: {text}")
 
     def clear_missing(self) -> None:
-        """Acknowledge the missing commits: they are not reported again at later openings."""
+        """Acknowledge the missing commits, and those of programs' tables (P-76): they are not reported again at later
+        openings.
+        """
         _ = self.connection
         if self._mark is not None:
             self._mark.clear()
+        with suppress(FileNotFoundError):
+            os.remove(f"{self.path}{TABLES_SEEN}")
         self.missing = 0
 
     def _create(self, instance_id: UUID | None) -> None:

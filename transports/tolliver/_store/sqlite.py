@@ -71,6 +71,7 @@ from .health import StoreHealth
 from .memory import MemoryDatabase, is_in_memory
 from .owed import NOBODY, Deliveries, Holds, Row, Span, joined
 from .pieces import in_pieces
+from .table_marks import TableMarks
 
 _Values = tuple[Any, ...]
 _T = TypeVar("_T")
@@ -226,6 +227,11 @@ class SQLiteStore:
             with suppress(OSError):  # everything else works without
                 self._begun = Begun(f"{self._file.path}{SUFFIX}", self.instance_id)
         return self._begun
+
+    def table_marks(self) -> TableMarks:
+        """The marks of programs' tables that this instance has seen (P-76)."""
+        path = self._file.path if isinstance(self._file, DatabaseFile) else None
+        return TableMarks(path, self.instance_id)
 
     @property
     def missing(self) -> int:

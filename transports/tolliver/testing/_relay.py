@@ -12,6 +12,7 @@ from tolliver_proto.testing import App
 
 from .._driver.pending import PendingCall
 from .._messages.relay_steps import NotGiven, OnLoop, Pause, RelayStatus, RelaySteps
+from .._store.table_marks import TableMarks
 from ..outbox import Outbox
 
 _STEP = 0.001  # seconds from one step to the next, in which the process may end
@@ -24,6 +25,7 @@ class SimulatedRelay:
 
     def __init__(self, app: App, outbox: Outbox) -> None:
         self.node = app.node
+        self.table_marks = TableMarks(None, app.node.instance_id)
         self.remembers: float = Policy().key_window
         self.notices: list[tuple[NoticeKind, str]] = []
         """Notices that an instance would raise of it."""
