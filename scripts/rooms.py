@@ -110,6 +110,7 @@ TRANSPORTS: tuple[tuple[Room, ...], ...] = (
     (
         Room("tolliver.staging", "door: messages in files, each once, before they are acknowledged"),
         Room("tolliver._conform", "kit that plays a peer and judges another implementation, case by case"),
+        Room("tolliver.django", "door: Django's tasks: a backend, and the worker that Django has not"),
         Room("tolliver.testing", "door: two connected instances, and a simulated network, for tests of programs"),
     ),
     (Room("tolliver.spark", "door: PySpark data sources, sink, streams with demand, audit"),),

@@ -29,6 +29,7 @@ MODULES = (
     *(
         "tolliver.certs",
         "tolliver.derived",
+        "tolliver.django",
         "tolliver.local",
         "tolliver.inbox",
         "tolliver.outbox",

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 RESOLUTIONS = ("lowest-direct", "highest")
 EXTRAS = (
-    "anyio", "audit", "blocking", "cli", "cloudevents", "msgspec", "otel", "prometheus", "protobuf", "protoc",
+    "anyio", "audit", "blocking", "cli", "cloudevents", "django", "msgspec", "otel", "prometheus", "protobuf", "protoc",
     "twisted",
 )  # fmt: skip
 """All that users can ask for, but `spark`."""

@@ -15,7 +15,7 @@ from tolliver_proto.node import PROBE_CHANNEL, RESERVED_CHANNEL, check_type
 
 from ._boxes.databases import Connect, Database, checked_connect, checked_table, create, opened
 from ._boxes.outbox_table import statements, waits
-from ._messages.times import Times
+from ._options.times import Times
 
 _LONGEST_NAME = 4096  # bytes (T-07)
 

@@ -52,6 +52,7 @@ from .._driver.events import OnEvent
 from .._driver.pending import PendingCall, as_it_is
 from .._options.checks import as_path
 from .._options.instance import InstanceOptions, Remote
+from .._options.times import Times
 from .._store.begun import Begun
 from .._store.memory import is_in_memory
 from .._store.sqlite import SQLiteStore
@@ -67,7 +68,6 @@ from .queues import QueueCalls
 from .relaying import Relay
 from .responding import Responding
 from .side_by_side import SideBySide, chosen
-from .times import Times
 from .unconnected import MOST_NAMED, unconnected, words_of
 from .waits import Condition, Connected, Responded, Subscribed
 

@@ -29,12 +29,12 @@ from tolliver_proto.node import (
 )
 
 from .._driver.pending import PendingCall, as_it_is
+from .._options.times import Times
 from ..codecs._bodies import Opener, encoded_items
 from ..codecs._codec import BYTES, AnyCodec, coding_of
 from .iterators import Messages
 from .mailbox import Mailbox, Policy, Timed
 from .side_by_side import AsyncCore, checked_retry
-from .times import Times
 
 if TYPE_CHECKING:
     from .driver import NodeDriver

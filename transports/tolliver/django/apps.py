@@ -1,0 +1,18 @@
+"""The application of Django that has the tables of tasks, and the command that runs them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.apps import AppConfig
+
+
+class TolliverConfig(AppConfig):
+    """Has the label `tolliver`, under which `manage.py migrate` knows the tables."""
+
+    name = "tolliver.django"
+    label = "tolliver"
+
+    def ready(self) -> None:
+        """Called by Django. Has it check the settings of tasks, also of a project that has loaded none yet."""
+        import_module("django.tasks")

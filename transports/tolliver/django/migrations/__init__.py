@@ -1,0 +1,1 @@
+"""Tables of tasks, for `manage.py migrate`."""
