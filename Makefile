@@ -85,7 +85,7 @@ quick: $(VENV)/.ready
 # All tests but those of the core that are watched, and what has a target of its own. Four processes: half of them wait.
 # The output of a line with `+` is not held back until it ends, and it would run for `make -n`, too.
 # It keeps what failed in a cache of its own, which `make again` reads.
-PYTEST_SUITE = $(BIN)/python -m pytest -q -o cache_dir=.pytest_cache/suite -m 'not core and not loops and not tck and not thorough and not typed'
+PYTEST_SUITE = $(BIN)/python -m pytest -q -o cache_dir=.pytest_cache/suite -m 'not core and not loops and not turns and not tck and not thorough and not typed'
 SUITE = $(PYTEST_SUITE) -n 4
 suite: $(VENV)/.ready
 	+$(if $(findstring n,$(firstword -$(MAKEFLAGS))),@echo "$(SUITE)",$(SUITE))

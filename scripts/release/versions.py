@@ -107,7 +107,7 @@ def tried(version: str, resolution: str, extras: str) -> tuple[bool, str]:
 
 
 _OLD = ("DeprecationWarning", "PendingDeprecationWarning", "pytest.PytestUnraisableExceptionWarning")
-_MARKS = "not loops and not tck and not thorough and not typed and not search"
+_MARKS = "not loops and not turns and not tck and not thorough and not typed and not search"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,7 +10,7 @@ import pytest
 from tests.certificates import Certificates
 
 from .facade import World, deadline
-from .kinds import ADAPTERS, make_world
+from .kinds import by_turns, make_world
 from .nodes import Nodes
 from .streams import Form, Stage
 
@@ -36,9 +36,11 @@ def worlds() -> Iterator[Callable[[str], World]]:
         one.close()
 
 
-@pytest.fixture(params=ADAPTERS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that does not say itself on which kinds it runs has those of its turn."""
+    said = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "kind" in metafunc.fixturenames and not any("kind" in names for names in said):
+        metafunc.parametrize("kind", by_turns(metafunc.definition.nodeid))
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Kinds of adapters by name, which the suite runs over.
 
-Decisions of the node run on one kind, the work of an adapter on each adapter, that of a loop on every loop. Kinds that
-have their lines in common with another are marked `loops`, and `make loops` runs them.
+Decisions of the node run on one kind, the work of an adapter on each adapter, that of a loop on every loop. A behaviour
+that does not say which it is runs on one adapter in `make test`: three take turns, so each has a third of all. Kinds
+that have their lines in common with another are marked `loops`, those whose turn it is not `turns`: `make loops` runs
+both.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from itertools import pairwise, permutations
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -35,7 +38,7 @@ def _params(kinds: Iterable[str], unmarked: Iterable[str]) -> list[Any]:
 
 KINDS = list(_ALL)
 ADAPTERS = _params(KINDS, _EACH)
-"""Each adapter on one loop; on the others where loops are asked for. So does whoever says nothing else."""
+"""Each adapter on one loop; on the others where loops are asked for. Who says nothing else has one of them by turns."""
 ONE_KIND = pytest.mark.parametrize("kind", _EACH[:1])
 """For what the node decides by itself: the actions that carry it out are tested over every kind elsewhere."""
 EACH_ADAPTER = pytest.mark.parametrize("kind", _EACH)
@@ -47,6 +50,15 @@ PAIRS = [
     pytest.param(*pair, marks=[] if pair in pairwise(_RING) else pytest.mark.loops) for pair in permutations(KINDS, 2)
 ]
 """A ring of four, in which each dials one and listens to another; all ordered pairs where loops are asked for."""
+
+
+def by_turns(behaviour: str) -> list[Any]:
+    """All kinds: of the adapters one that its name decides is not left to `make loops`."""
+    turn = _EACH[crc32(behaviour.encode()) % len(_EACH)]
+    return [
+        pytest.param(kind, marks={turn: []}.get(kind, pytest.mark.turns if kind in _EACH else pytest.mark.loops))
+        for kind in KINDS
+    ]
 
 
 def make_world(kind: str) -> World:
