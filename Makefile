@@ -67,7 +67,7 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.pip
 	@test $(VENV)/.ready -nt pyproject.toml || $(BIN)/python scripts/install.py pip '.[cli,spark]' --group demo
 	@touch $@
 
-# Four to six minutes on two cores. Three parts side by side, as Spark waits and coverage runs in one process; each says
+# Three parts side by side, as Spark waits and coverage runs in one process; each says
 # at its end what it has to say, and the suite as it goes on. It leaves out `make loops`, `make tck`, `make thorough`.
 test:
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.compiled browser tshark postgresql
@@ -177,7 +177,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -m typed tests/test_types.py
+	$(BIN)/python -m pytest -q -m "typed and not thorough" tests/test_types.py
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,8 @@
 """Types of the public interface and of every example, in strict mypy and strict pyright.
 
 Many editors ask pyright. It knows each type of a public name, and finds no fault in the programs of the pages and of
-`examples/`. It runs on Node.js: where that is missing, its tests say so and are skipped.
+`examples/`. It takes 100 seconds of a processor, so `make thorough` asks it. It runs on Node.js: where that is missing,
+its tests say so and are skipped.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def test_mypy_finds_no_fault_in_the_pages(programs: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_pyright_finds_no_fault_in_programs_and_each_planned_mistake(programs: Path) -> None:
     settings = {
         "typeCheckingMode": "strict",
@@ -75,6 +77,7 @@ def test_pyright_finds_no_fault_in_programs_and_each_planned_mistake(programs: P
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("package", ["tolliver_proto", "tolliver"])
 def test_pyright_knows_every_type_of_the_public_interface(package: str) -> None:
     done = pyright("--verifytypes", package, "--ignoreexternal")
