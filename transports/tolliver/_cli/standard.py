@@ -75,6 +75,18 @@ class _Closed(io.RawIOBase):
         raise StreamClosed(self._name)
 
 
+class _Output(io.FileIO):
+    """Standard output, whose errors bear its name: a disk may be full for another file, too."""
+
+    NAME = "standard output"
+
+    def write(self, data: object, /) -> int:
+        try:
+            return super().write(data)  # type: ignore[arg-type]  # any buffer
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.NAME) from None
+
+
 def fill_gaps() -> None:
     """Open /dev/null for each closed standard descriptor; else the next opened file would get its number.
 
@@ -94,6 +106,13 @@ def fill_gaps() -> None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(_Closed("standard input", 0)))
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(_Closed("standard output", 1), write_through=True)
+    else:
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Output(1, "w", closefd=False)),
+            encoding=sys.stdout.encoding,
+            errors=sys.stdout.errors,
+            line_buffering=bool(sys.stdout.line_buffering),
+        )
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  # for as long as the process lives
 
@@ -107,7 +126,7 @@ def _has_mode(fd: int, mode: int) -> bool:
 
 def words_of_stream(error: OSError) -> str | None:
     """Text about `error` if writing to standard output failed; None for any other error."""
-    if error.errno not in _UNWRITABLE or error.filename is not None:
+    if error.errno not in _UNWRITABLE or error.filename != _Output.NAME:
         return None
     return (
         f"standard output cannot be written ({os.strerror(error.errno)}): make room where it goes, or send it elsewhere"

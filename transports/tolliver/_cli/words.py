@@ -24,7 +24,7 @@ import typer
 from tolliver_proto import TolliverError
 
 from .._options.instance import Remote
-from .standard import complain
+from .standard import complain, words_of_stream
 
 _UTF8 = codecs.getincrementaldecoder("utf-8")
 _BODY = 1000  # most characters of a body
@@ -192,8 +192,8 @@ def clear_errors(status: int = 1) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(status) from None
     except (TolliverError, OSError, ValueError) as error:
-        if os.environ.get("TOLLIVER_DEBUG"):
-            raise
+        if os.environ.get("TOLLIVER_DEBUG") or (isinstance(error, OSError) and words_of_stream(error)):
+            raise  # the entry point tells of standard output
         say(_in_words(error), Level.ERROR)
         raise typer.Exit(status) from None
 
