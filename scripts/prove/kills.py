@@ -1,9 +1,10 @@
 """Kills of real processes by SIGKILL, and losses counted.
 
-    python -m scripts.prove.kills messages|work|banks|doubles|local|foreign|poison|ctrl-c [KILLS] [--seed N]
+    python -m scripts.prove.kills messages|work|later|banks|doubles|local|foreign|poison|ctrl-c [KILLS] [--seed N]
 
     messages  V7       a sender and a receiver, also in opening and close; restarts, copies, new disks    10,000
     work      work     workers of a queue and their producer                                          1,000
+    later     later    a sender whose messages wait, for a time or a subscriber, and their receiver    1,000
     banks     banks    two banks with an outbox and an inbox in their own databases                10,000
     doubles   doubles  the same without `inbox.once`: the rounds must show doubles                     10
     local     local    an instance and four local programs that hand over to it                       200
@@ -29,6 +30,8 @@ handled.
 Of work: each job for which `put` returned is done, and the queue drains. A job that a worker had when it was killed may
 be done twice. Each call that the producer began with a message key, in whatever life, has one answer, whenever it asks.
 Of local programs: each call that returned is handled, each message key has one effect, however often it is asked for.
+Of later: no message comes before its time, each for which `send` returned is handled, copies have the id of the first,
+and what a channel keeps comes in order.
 Of banks: each transfer that was committed has its effect once, one that was rolled back has none, and
 the accounts have together what they began with. Of the others: nothing is lost where acks exist, nothing of Rust's
 comes twice, no program dies by itself but Go, and each recording can be read in the layout that it names. After a
@@ -89,6 +92,14 @@ KINDS = {
         "work | {workers} workers and {producers} producers killed | {jobs} jobs, {lost} lost, {unexpected} "
         "unexpected, {twice} done twice | {calls} calls, {unanswered} without an answer, {differing} with two | "
         "{failed} rounds bad",
+    ),
+    "later": Kind(
+        "tests.later_kills",
+        20,
+        1_000,
+        0,
+        "later | {senders} senders and {receivers} receivers killed | {messages:,} messages, {kept:,} of them kept, "
+        "{early} early, {lost} lost, {twice} stored twice, {overtaken} overtaken, {copies} copies | {failed} bad",
     ),
     "banks": Kind(
         "tests.bank_kills",

@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
+from weakref import proxy
 
 import pytest
 from tolliver import Delivery
@@ -69,7 +70,8 @@ class Bank:
         connection = sqlite3.connect(self.directory / file, factory=Connection)
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA journal_mode = MEMORY")
-        connection.create_function("julianday", 1, lambda _now: _EPOCH + 20_000 + app.now / 86_400)
+        here = proxy(app)  # a connection that nobody closes would keep the whole world
+        connection.create_function("julianday", 1, lambda _now: _EPOCH + 20_000 + here.now / 86_400)
         connection.life = (app, self.dice, self.deaths, what)
         return connection
 
