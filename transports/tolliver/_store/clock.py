@@ -5,6 +5,9 @@ restarts at each boot. The wall clock can be set, by people and by NTP, which mu
 compared: if the wall clock has moved differently than the boot clock, it was set, and that jump is subtracted. Each
 commit stores both clocks and the boot's id. During the same boot, the next run continues by the boot clock, even if the
 wall clock was set meanwhile; after another boot only the wall clock is left.
+
+It may be ahead then. So what must not come too early, a message sent with `after`, does not count the time between two
+boots at all: it waits for the rest that was left at the last note (P-91).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 STEP = 1.0
 """Seconds. A larger difference between the two clocks, from one reading to the next, counts as a jump."""
@@ -45,6 +48,11 @@ class ClockNote(NamedTuple):
     wall: float
     correction: float
 
+    @property
+    def time(self) -> float:
+        """The time of the store, in seconds since 1970."""
+        return self.wall - self.correction
+
 
 class StoreClock:
     """Seconds since 1970, which never go backwards and never jump with the wall clock.
@@ -69,7 +77,7 @@ class StoreClock:
         self.correction: float = correction
         self._wall = wall
         self._running = running
-        self._boot = boot()
+        self._boot = boot() or uuid4().bytes  # where boots have no ids, each run counts as one
         self._ahead = wall() - running()
         self._last = float("-inf")
 
@@ -87,21 +95,21 @@ class StoreClock:
         """The wall clock as it is, in seconds since 1970."""
         return self._wall()
 
-    def note(self) -> ClockNote | None:
-        """Both clocks now, to be stored for `go_on`; None without a boot id."""
-        if self._boot is None:
-            return None
+    def note(self) -> ClockNote:
+        """Both clocks now, to be stored for `go_on`."""
         self.now()
         running = self._running()
         return ClockNote(self._boot, running, running + self._ahead, self.correction)
 
-    def go_on(self, note: ClockNote) -> None:
-        """Continue from a note, if it is of this boot. Jumps of the wall clock since then are found at the next
-        reading."""
-        if note.boot == self._boot and note.running <= self._running():
-            self.correction = note.correction
-            self._ahead = note.wall - note.running
-            self._last = float("-inf")
+    def go_on(self, note: ClockNote) -> bool:
+        """Continue from a note, if it is of this boot; returns whether it is. Jumps of the wall clock since then are
+        found at the next reading."""
+        if note.boot != self._boot or note.running > self._running():
+            return False
+        self.correction = note.correction
+        self._ahead = note.wall - note.running
+        self._last = float("-inf")
+        return True
 
     def not_before(self, seconds: float) -> None:
         """Set the time to at least `seconds`."""

@@ -252,13 +252,22 @@ class DatabaseFile:
         if self.missing:
             self._tell(NoticeKind.COMMITS_MISSING, _MISSING.format(path=self.path, count=self.missing))
 
-    def keep_time(self, clock: StoreClock) -> None:
-        """Continue the clock from the last commit, if that was in this boot; each commit stores the clock from now
-        on."""
+    def keep_time(self, clock: StoreClock) -> float | None:
+        """Continue the clock from the last note, if that was in this boot; each commit notes the clock from now on.
+
+        Returns None, or after another boot the time of that note; 0 without one.
+        """
+        if self._mark is None:
+            return None
+        note, self._mark.clock = self._mark.noted, clock
+        if note is not None and clock.go_on(note):
+            return None
+        return 0.0 if note is None else note.time
+
+    def note_time(self) -> None:
+        """Note the clock without a commit."""
         if self._mark is not None:
-            if self._mark.noted is not None:
-                clock.go_on(self._mark.noted)
-            self._mark.clock = clock
+            self._mark.write_clock()
 
     def _tell(self, kind: NoticeKind, text: str) -> None:
         self.news.append((kind, text))

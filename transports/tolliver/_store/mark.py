@@ -5,7 +5,7 @@ power it may be older than the database, or empty, and neither means anything. A
 means that confirmed commits are missing: the log was removed or cut, the disk lost synced data, or the file was
 replaced by a copy. A kill cannot lose the mark, as the system has it.
 
-The mark also holds the clocks of the last commit (D-10), which are valid only during the same boot.
+The mark also holds the clocks of the last commit, or of the last look for messages whose time has come (D-10, P-91).
 """
 
 from __future__ import annotations
@@ -79,6 +79,10 @@ class Mark:
             _write(self._file, data, 0)
         except OSError:
             return
+
+    def write_clock(self) -> None:
+        """Store the clock's present time with what is there."""
+        self.write(self._commits)
 
     def clear(self) -> None:
         """Acknowledge the missing commits: they are not reported again."""

@@ -98,6 +98,9 @@ class MemoryDatabase:
     def keep_time(self, clock: StoreClock) -> None:
         """Does nothing: the clock is not kept."""
 
+    def note_time(self) -> None:
+        """Does nothing, either."""
+
     def tell_damage(self, text: str) -> None:
         self.news.append((NoticeKind.STORE_ERROR, f"a look at the database in memory found damage: {text}"))
 

@@ -60,6 +60,9 @@ _EXPIRE = "INSERT OR REPLACE INTO expiry VALUES (:first, :due, row_check(:first,
 _DUE = "SELECT first_seq, due FROM expiry ORDER BY due, first_seq"
 _LATER = "SELECT first_seq, due FROM later WHERE by_wall = ? ORDER BY due, first_seq"
 _NEW_LATER = "INSERT OR REPLACE INTO later VALUES (:kind, :due, :first, row_check(:kind, :due, :first))"
+_PUT_OFF = """
+    UPDATE later SET due = due + :more, crc = row_check(0, due + :more, first_seq)
+    WHERE by_wall = 0 AND crc = row_check(0, due, first_seq)"""  # a damaged one stays one
 _END_LATER = "DELETE FROM later WHERE by_wall = ? AND due = ? AND first_seq = ?"
 _WITHOUT_TIME = """
     SELECT first_seq FROM owed WHERE peer = ? AND first_seq NOT IN (SELECT first_seq FROM later)"""
@@ -232,6 +235,10 @@ class Deliveries:
         self._execute(_NO_MESSAGES, (later,))
         for (first,) in self._execute(_WITHOUT_TIME, (later,)).fetchall():
             self._execute(_NEW_LATER, {"kind": 0, "due": 0, "first": first})
+
+    def put_off(self, more: int) -> None:
+        """Add so many ms to the times that are by the store's clock."""
+        self._execute(_PUT_OFF, {"more": more})
 
     def must_mend_times(self, later: int) -> bool:
         """True if `mend_times` has something to do."""

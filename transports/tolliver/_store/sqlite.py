@@ -193,8 +193,17 @@ class SQLiteStore:
             for (kept,) in self._file.connection.execute(_CORRECTION):
                 self._clock.correction += kept
                 self._correction = kept
-            self._file.keep_time(self._clock)
-        self._clock.not_before(self._deliveries.newest_stored_at())
+            seen = self._file.keep_time(self._clock)
+        newest = self._deliveries.newest_stored_at()
+        self._clock.not_before(newest)
+        if seen is not None and LATER in self._peers:
+            self._wait_on(max(seen, newest))
+
+    def _wait_on(self, seen: float) -> None:
+        """Have messages with `after` wait for the rest that was left when the last boot was `seen` to run (P-91)."""
+        unseen = ceil(1000 * (self._clock.now() - seen))
+        with self._file.failing("load", *MALFORMED):
+            self._file.transact(lambda: self._deliveries.put_off(unseen))
 
     def _mend_times(self, later: int) -> None:
         if self.unclean and self._deliveries.must_mend_times(later):
@@ -429,7 +438,8 @@ class SQLiteStore:
         return now
 
     def later(self, max_count: int) -> list[Found]:
-        """Implements `Store.later`. Stores the clock's correction, as `expiring` does."""
+        """Implements `Store.later`. Stores the clock's correction, as `expiring` does, and the time (P-91)."""
+        self._file.note_time()
         now, number = self._look_at_clocks(), self._peers.get(LATER, -1)
         with self._file.failing("search", *MALFORMED):
             return [
