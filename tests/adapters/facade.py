@@ -465,8 +465,8 @@ class Queued:
     def call(self, body: Any, key: str = "", **options: Any) -> Any:
         return self.start("call", body, key, **options).wait()
 
-    def put_many(self, jobs: Iterable[Any]) -> Receipt:
-        return self.start("put_many", jobs).wait()  # type: ignore[no-any-return]  # as above
+    def put_many(self, jobs: Iterable[Any], **options: Any) -> Receipt:
+        return self.start("put_many", jobs, **options).wait()  # type: ignore[no-any-return]  # as above
 
     def pending(self, *count: int) -> list[Job]:
         return self.start("pending", *count).wait()  # type: ignore[no-any-return]  # as above

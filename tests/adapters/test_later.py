@@ -51,6 +51,26 @@ def test_a_job_is_put_at_its_time_over_restarts(nodes: Nodes) -> None:
 
 
 @EACH_ADAPTER
+def test_many_wait_for_one_time(nodes: Nodes) -> None:
+    with nodes.open("left") as left, nodes.open("right") as right:
+        inbox = Inbox()
+        right.subscribe("news", handler=inbox)
+        right.new_connection(address(left))
+        left.wait_subscribed("news", timeout=30)
+        due = datetime.now(UTC) + timedelta(seconds=0.5)
+        receipt = left.send_many([("news", "", b"1"), ("news", "", b"2")], not_before=due)
+        assert (receipt.later, receipt.recipients) == (2, 0)
+        left.send_many([("news", "", 3)], after=0.5, codec=Json())
+        left.work_queue("jobs").put_many([b"1", b"2"], after=3600)
+        with pytest.raises(ValueError, match="require_recipients=1"):
+            left.send_many([("news", "", b"4")], after=1, require_recipients=1)
+        assert left.stats().later == 5
+        inbox.holds(3)
+        assert (datetime.now(UTC) >= due, sorted(inbox.bodies)) == (True, [b"1", b"2", b"3"])
+        assert left.stats().later == 2
+
+
+@EACH_ADAPTER
 def test_a_channel_keeps_for_its_first_subscriber_over_restarts(nodes: Nodes) -> None:
     with nodes.open("left", limits=Limits(outbox_messages=3)) as left:
         assert left.send("orders", "", b"1", keep=True).recipients == 1

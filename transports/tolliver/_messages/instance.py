@@ -230,10 +230,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     ) -> PendingCall[Receipt]:
         self.check_open()
         if after is not None or not_before is not None:
-            item = (channel, key, body)
-            return self._send_later(
-                item, require_recipients, to, expire_after, message_key, Times.of(after, not_before)
-            )
+            items, times = [(channel, key, body)], Times.of(after, not_before)
+            return self._send_later(items, require_recipients, to, expire_after, message_key, times)
         now = monotonic()
         if message_key is None:
             receipt = self.node.send(
@@ -254,13 +252,14 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def _send_later(
         self,
-        item: Item,
+        items: Sequence[Item],
         require_recipients: int,
         to: To,
         expire_after: float | None,
         message_key: str | None,
         times: Times,
     ) -> PendingCall[Receipt]:
+        """Send later; with a `message_key` it is one item."""
         if require_recipients:
             raise ValueError(
                 f"require_recipients={require_recipients!r:.100} and a later time are given: who gets the message is "
@@ -268,8 +267,9 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             )
         now, terms = monotonic(), {**times._asdict(), "to": to, "expire_after": expire_after}
         if message_key is None:
-            receipt = self.node.use(ForLater).send_later([item], now, **terms)
+            receipt = self.node.use(ForLater).send_later(items, now, **terms)
         else:
+            [item] = items
             receipt = self.node.use(MessageKeys).send(*item, message_key, now, **terms)
         return self._driver.when_stored(receipt, as_it_is, _SENT_LATE)
 
@@ -279,9 +279,17 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.run_actions()
 
     def send_many(
-        self, items: Iterable[Item], require_recipients: int, to: To, expire_after: float | None
+        self,
+        items: Sequence[Item],
+        require_recipients: int,
+        to: To,
+        expire_after: float | None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> PendingCall[Receipt]:
         self.check_open()
+        if after is not None or not_before is not None:
+            return self._send_later(items, require_recipients, to, expire_after, None, Times.of(after, not_before))
         now = monotonic()
         receipt = self.node.send_many(
             items, now, require_recipients=require_recipients, to=to, expire_after=expire_after

@@ -155,13 +155,23 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         )
 
     async def send_many(
-        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none. Raises like `send`.
 
-        `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each.
+        `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each, and so does
+        the time of `after` or `not_before`.
         """
-        return await self._core.wait(self._core.send_many(listed("items", items), require_recipients, to, expire_after))
+        return await self._core.wait(
+            self._core.send_many(listed("items", items), require_recipients, to, expire_after, after, not_before)
+        )
 
     async def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
         """Send a message like `send`, and keep it for later subscribers: the newest for each channel and key.
@@ -432,10 +442,17 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> Receipt:
         """Store (key, value) items in one commit, all or none, like `Instance.send_many`."""
         return await self._instance.send_many(
-            self._items(items), require_recipients=require_recipients, to=to, expire_after=expire_after
+            self._items(items),
+            require_recipients=require_recipients,
+            to=to,
+            expire_after=expire_after,
+            after=after,
+            not_before=not_before,
         )
 
     async def retain(self, key: str, value: T | None) -> Receipt:
@@ -669,13 +686,19 @@ class WorkQueue(BaseQueue[T, R], Generic[T, R]):
             await self._core.wait(self._core.call_job(self._channel, self._job(body, key), timeout, message_key)),
         )
 
-    async def put_many(self, jobs: Iterable[T | tuple[str, T]]) -> Receipt:
-        """Store jobs in one commit, all or none. Raises like `put`.
+    async def put_many(
+        self,
+        jobs: Iterable[T | tuple[str, T]],
+        *,
+        after: float | None = None,
+        not_before: datetime | None = None,
+    ) -> Receipt:
+        """Store jobs in one commit, all or none, to be put at one time, if that is given. Raises like `put`.
 
         Each job is (key, body), or bytes alone. With a codec each must be (key, value), as a value may be a tuple
         itself; raises TypeError for any other job.
         """
-        return await self._core.wait(self._core.put_jobs(self._channel, self._jobs(jobs)))
+        return await self._core.wait(self._core.put_jobs(self._channel, self._jobs(jobs), None, after, not_before))
 
     async def pending(self, count: int = 1000) -> list[Job]:
         """The first `count` jobs that are not done, in order, each with the UUID of its worker, or None."""

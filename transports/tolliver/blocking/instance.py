@@ -181,14 +181,26 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Store (channel, key, body) items in one commit, all or none. Raises like `send`.
 
-        `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each.
+        `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each, and so does
+        the time of `after` or `not_before`.
         """
         return self._core.ask(
-            partial(self._core.send_many, listed("items", items), require_recipients, to, expire_after), timeout
+            partial(
+                self._core.send_many,
+                listed("items", items),
+                require_recipients,
+                to,
+                expire_after,
+                after,
+                not_before,
+            ),
+            timeout,
         )
 
     def retain(self, channel: str, key: str, body: bytes | None, *, timeout: float | None = None) -> Receipt:
@@ -480,11 +492,19 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Store (key, value) items in one commit, all or none, like `Instance.send_many`."""
         return self._instance.send_many(
-            self._items(items), require_recipients=require_recipients, to=to, expire_after=expire_after, timeout=timeout
+            self._items(items),
+            require_recipients=require_recipients,
+            to=to,
+            expire_after=expire_after,
+            after=after,
+            not_before=not_before,
+            timeout=timeout,
         )
 
     def retain(self, key: str, value: T | None, *, timeout: float | None = None) -> Receipt:
@@ -749,13 +769,22 @@ class WorkQueue(BaseQueue[T, R], Generic[T, R]):
             ),
         )
 
-    def put_many(self, jobs: Iterable[T | tuple[str, T]], *, timeout: float | None = None) -> Receipt:
-        """Store jobs in one commit, all or none. Raises like `put`.
+    def put_many(
+        self,
+        jobs: Iterable[T | tuple[str, T]],
+        *,
+        after: float | None = None,
+        not_before: datetime | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Store jobs in one commit, all or none, to be put at one time, if that is given. Raises like `put`.
 
         Each job is (key, body), or bytes alone. With a codec each must be (key, value), as a value may be a tuple
         itself; raises TypeError for any other job.
         """
-        return self._core.ask(partial(self._core.put_jobs, self._channel, self._jobs(jobs)), timeout)
+        return self._core.ask(
+            partial(self._core.put_jobs, self._channel, self._jobs(jobs), None, after, not_before), timeout
+        )
 
     def pending(self, count: int = 1000, *, timeout: float | None = None) -> list[Job]:
         """The first `count` jobs that are not done, in order, each with the UUID of its worker, or None."""

@@ -159,14 +159,24 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         )
 
     def send_many(
-        self, items: Iterable[Item], *, require_recipients: int = 0, to: To = None, expire_after: float | None = None
+        self,
+        items: Iterable[Item],
+        *,
+        require_recipients: int = 0,
+        to: To = None,
+        expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> Deferred[Receipt]:
         """Store (channel, key, body) items in one commit, all or none. Raises like `send`.
 
-        `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each.
+        `receipt.counts` has the number of recipients of each item; `require_recipients` applies to each, and so does
+        the time of `after` or `not_before`.
         """
         return self._core.answer(
-            lambda: self._core.send_many(listed("items", items), require_recipients, to, expire_after)
+            lambda: self._core.send_many(
+                listed("items", items), require_recipients, to, expire_after, after, not_before
+            )
         )
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Deferred[Receipt]:
@@ -444,11 +454,18 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: datetime | None = None,
     ) -> Deferred[Receipt]:
         """Store (key, value) items in one commit, all or none, like `Instance.send_many`."""
         return maybeDeferred(
             lambda: self._instance.send_many(
-                self._items(items), require_recipients=require_recipients, to=to, expire_after=expire_after
+                self._items(items),
+                require_recipients=require_recipients,
+                to=to,
+                expire_after=expire_after,
+                after=after,
+                not_before=not_before,
             )
         )
 
@@ -697,13 +714,19 @@ class WorkQueue(BaseQueue[T, R], Generic[T, R]):
             )
         )
 
-    def put_many(self, jobs: Iterable[T | tuple[str, T]]) -> Deferred[Receipt]:
-        """Store jobs in one commit, all or none. Raises like `put`.
+    def put_many(
+        self,
+        jobs: Iterable[T | tuple[str, T]],
+        *,
+        after: float | None = None,
+        not_before: datetime | None = None,
+    ) -> Deferred[Receipt]:
+        """Store jobs in one commit, all or none, to be put at one time, if that is given. Raises like `put`.
 
         Each job is (key, body), or bytes alone. With a codec each must be (key, value), as a value may be a tuple
         itself; raises TypeError for any other job.
         """
-        return self._core.answer(lambda: self._core.put_jobs(self._channel, self._jobs(jobs)))
+        return self._core.answer(lambda: self._core.put_jobs(self._channel, self._jobs(jobs), None, after, not_before))
 
     def pending(self, count: int = 1000) -> Deferred[list[Job]]:
         """The first `count` jobs that are not done, in order, each with the UUID of its worker, or None."""
