@@ -192,13 +192,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         """
         return self._core.ask(
             partial(
-                self._core.send_many,
-                listed("items", items),
-                require_recipients,
-                to,
-                expire_after,
-                after,
-                not_before,
+                self._core.send_many, listed("items", items), require_recipients, to, expire_after, after, not_before
             ),
             timeout,
         )
