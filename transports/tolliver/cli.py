@@ -24,8 +24,9 @@ def main() -> None:
         from ._cli.standard import StreamClosed, fill_gaps, words_of_stream
 
         fill_gaps()
-        from ._cli.commands import app
+        from ._cli.commands import app, narrow
 
+        narrow(sys.argv[1:])
         try:
             app(prog_name="tolliver")
         except StreamClosed as error:

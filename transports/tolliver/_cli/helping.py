@@ -13,6 +13,8 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_name
+from typer.models import CommandInfo, TyperInfo
 
 from . import words
 
@@ -120,6 +122,13 @@ class App(typer.Typer):
             rich_markup_mode=None,
             pretty_exceptions_enable=False,
             **more,
+        )
+
+    def named(self, name: str) -> tuple[list[CommandInfo], list[TyperInfo]]:
+        """The declared commands and groups of this name: one of either, or none."""
+        return (
+            [one for one in self.registered_commands if name == (one.name or get_command_name(one.callback.__name__))],  # type: ignore[union-attr]
+            [one for one in self.registered_groups if name == one.name],
         )
 
     def command(  # type: ignore[override]  # the others of Typer's are not wanted here

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -16,9 +17,19 @@ from .. import words
 from ..helping import App
 from . import databases, exchanging, preparing, recorded, running
 
+_PARTS = [part.app for part in (preparing, exchanging, recorded, running, databases)]
 app = App(name="tolliver", help="Brokerless messaging over mutual TLS: reliable messages between processes.")
-for _part in (preparing, exchanging, recorded, running, databases):
-    app.add_typer(_part.app)
+for _part in _PARTS:
+    app.add_typer(_part)
+
+
+def narrow(words: Sequence[str]) -> None:
+    """Leave the command that a command line begins with, if it does: to make all of them takes longer than to run
+    one."""
+    found = [part.named(words[0]) for part in _PARTS if words]
+    if any(commands or groups for commands, groups in found):
+        for part, (commands, groups) in zip(_PARTS, found, strict=True):
+            part.registered_commands, part.registered_groups = commands, groups
 
 
 def _version(wanted: bool) -> None:
