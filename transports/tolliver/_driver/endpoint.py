@@ -25,6 +25,7 @@ from .._tls.policy import Pumps
 from .._tls.pump import AnyPump, PlainPump
 from .driver import Driver, Machine
 from .events import EventFeed
+from .threads import check_interpreter
 
 _NO_LOCK = nullcontext()
 _this_process = os.getpid()  # cached: every send checks it, and getpid() is a system call
@@ -155,7 +156,9 @@ class BaseEndpoint(ABC):
         return self.addresses[0][1] if self.addresses else None
 
     def _claim(self) -> None:
-        """Reserve the endpoint before opening. Raises LocalProtocolError if it is open already, and leaves it open."""
+        """Reserve the endpoint before opening. Raises LocalProtocolError if it is open already, and leaves it open; and
+        OutOfThreads in an isolated subinterpreter."""
+        check_interpreter()
         if self._claimed:
             raise LocalProtocolError(
                 "open_already", f"{self} is open already: make another one with {self.made_by}(options)"

@@ -22,10 +22,24 @@ def starting_thread() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise OutOfThreads(
-            f"the system starts no further thread for this process ({error}): end what has many, or raise the limit "
-            "(`ulimit -u`, the limit of the container or service, the memory), and try again"
-        ) from error
+        remedy = _NOT_HERE if "interpreter" in str(error) else _NO_MORE
+        raise OutOfThreads(remedy.format(error)) from error
+
+
+_NO_MORE = (
+    "the system starts no further thread for this process ({}): end what has many, or raise the limit (`ulimit -u`, "
+    "the limit of the container or service, the memory), and try again"
+)
+_NOT_HERE = (
+    "an isolated subinterpreter may not start the threads that keep a store and look up names ({}): open it in the "
+    "main interpreter, or in a process of its own"
+)
+
+
+def check_interpreter() -> None:
+    """Raises OutOfThreads in an isolated subinterpreter. Before Python 3.12 only the start of a thread tells that."""
+    with starting_thread():
+        threading.Thread(daemon=True)
 
 
 def start(thread: threading.Thread) -> None:
