@@ -26,6 +26,7 @@ from .._driver.facade import BaseFacade
 from .._driver.loop_endpoint import LoopEndpoint
 from .._driver.pending import PendingCall
 from .._driver.sockets import bound_to, close_all, open_listeners
+from .._driver.threads import check_interpreter
 from .._options.instance import Remote
 from .._options.unix import is_unix
 from .._tls.pump import AnyPump
@@ -91,6 +92,7 @@ class Endpoint(LoopEndpoint):
 
     async def _set_up(self) -> None:
         try:
+            check_interpreter()
             await self._off_loop(self._prepare)
             if self.options.listen is not None:
                 await self._listen(*self.options.listen)
