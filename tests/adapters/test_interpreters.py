@@ -82,7 +82,7 @@ PLACES: dict[str, dict[str, str]] = {
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 @pytest.mark.parametrize("place", PLACES)
 def test_it_works_without_standard_descriptors_and_in_any_locale(place: str, closed: bool, tmp_path: Path) -> None:
-    """Where each warning is an error, and what nobody closed is told."""
+    """Each warning is an error there, and a resource that nobody closed is told."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LC_")} | PLACES[place]
     shut = "exec <&- >&- 2>&-; " if closed else ""
     command = ["sh", "-c", f'{shut}exec "$@"', "sh", *STRICT, "-c", TALK, str(tmp_path)]
