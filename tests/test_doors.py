@@ -48,6 +48,7 @@ UNLOADED = {
     "import tolliver.twisted": {"twisted", "anyio", "asyncio", "attrs", "ssl", "sqlite3"} | STREAMS | RARE,
     "import tolliver.codecs": CODED | {"json", "tolliver_proto._node.node"},
     "from tolliver.codecs import Json, Protobuf, decoding; Json(dict)": CODED,
+    "import tolliver.django": {"django", "attrs", "ssl", "sqlite3", "tolliver_proto._node.node"},
     "import tolliver.spark": {"pyspark", "attrs", "ssl", "sqlite3", "tolliver_proto._node.node"},
     "from tolliver.anyio import TLS, InstanceOptions, Remote, create_instance": STREAMS | RARE,
     "from tolliver.blocking import TLS, InstanceOptions, Remote, create_instance": {"anyio", "asyncio"}

@@ -26,6 +26,7 @@ MISSING = [
     ("pyarrow", "spark", "from tolliver.spark import encode_batches"),
     ("prometheus_client", "prometheus", "from tolliver.prometheus import Collector"),
     ("opentelemetry.trace", "otel", "from tolliver.otel import instrument"),
+    ("django.tasks", "django", "from tolliver.django import TolliverBackend"),
     ("msgspec", "msgspec", "from tolliver.codecs import Msgspec; Msgspec(dict)"),
 ]
 NAMES = 51  # a page

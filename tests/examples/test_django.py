@@ -1,4 +1,4 @@
-"""Django's tasks: the project of examples/django, on a Django of its own, on SQLite and PostgreSQL.
+"""Django's tasks: the project of examples/with_django, on a Django of its own, on SQLite and PostgreSQL.
 
 Django with tasks needs Python 3.12. Where this Python is older, one that is found on PATH gets an environment in
 build/, once; where there is none, the tests say so and are left out.
@@ -56,14 +56,12 @@ HEAD = """
 import asyncio, json, os, sys
 from datetime import timedelta
 import django
-django.setup()
 from django.db import transaction
 from django.tasks import default_task_backend as backend
 from django.tasks.exceptions import InvalidTask, TaskResultDoesNotExist
 from django.test import Client
 from django.utils import timezone
-from shop import more, tasks
-from shop.models import Order
+django.setup(); from shop import more, tasks; from shop.models import Order
 
 def known(id):
     try:
@@ -129,7 +127,7 @@ class Shop:
         paths = os.pathsep.join([str(folder), str(ROOT), str(ROOT / "transports")])
         self._environment = {**os.environ, "PYTHONPATH": paths, "DJANGO_SETTINGS_MODULE": "shop.settings"}
         self._environment |= {"PYTHONUNBUFFERED": "1"} | ({"POSTGRES": postgres} if postgres else {})
-        shutil.copytree(ROOT / "examples" / "django", folder, dirs_exist_ok=True)
+        shutil.copytree(ROOT / "examples" / "with_django", folder, dirs_exist_ok=True)
         (folder / "shop" / "more.py").write_text(TASKS)
 
     def manage(self, *arguments: str, fails: bool = False) -> str:
@@ -146,7 +144,7 @@ class Shop:
         return done.stdout + done.stderr
 
     def ask(self, code: str, *arguments: str) -> Any:
-        """What a program of the project answers."""
+        """The answer of a program of the project."""
         done = subprocess.run(
             [self._python, "-W", "error", "-c", HEAD + code, *arguments],
             cwd=self.folder,

@@ -1,7 +1,8 @@
-"""Django's tasks (`django.tasks`, Django 6.0 and later), which it ships no worker for.
+"""Django's tasks: a backend, and the worker that Django has not.
 
-`"BACKEND": "tolliver.django.TolliverBackend"` in `TASKS` enqueues in the transaction of the default database, and
-`manage.py tolliver_worker` runs the tasks. Needs `"tolliver.django"` in `INSTALLED_APPS`, and the [django] extra.
+Of Django 6.0 and later (`django.tasks`). `"BACKEND": "tolliver.django.TolliverBackend"` in `TASKS` enqueues in the
+transaction of the default database, and `manage.py tolliver_worker` runs the tasks. Needs `"tolliver.django"` in
+`INSTALLED_APPS`, and the [django] extra.
 """
 
 from __future__ import annotations

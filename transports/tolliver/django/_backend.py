@@ -85,7 +85,7 @@ class TolliverBackend(BaseTaskBackend):
         return _tables.result_of(found)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """What is wrong with the settings, for `manage.py check`."""
+        """Faults of the settings, for `manage.py check`."""
         attempts, ttl = self.attempts, self.result_ttl
         wrong = {
             "E001": connections[DEFAULT_DB_ALIAS].vendor in ("sqlite", "postgresql")

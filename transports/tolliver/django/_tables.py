@@ -1,4 +1,4 @@
-"""Tables of tasks in the default database: what was enqueued, what became of it, and the outbox.
+"""Tables of tasks in the default database: results, and the outbox.
 
 Theory. A task is a row of `StoredTask`, and a row of an outbox with its id, both put by the program's transaction. The
 outbox's row becomes a job, and says no more than that a task is to be done: arguments and results stand in the table,

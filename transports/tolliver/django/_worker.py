@@ -1,13 +1,13 @@
-"""Worker of Django's tasks: two instances in one process, one that has the jobs and one that does them.
+"""Worker of Django's tasks, with two instances in one process.
 
-The first relays the outbox into work queues, one for each queue of the backend, and listens on a Unix socket in the
-backend's directory. The second connects to it and works. Workers with a name are processes with a second instance
-alone, so that a machine may have many, each in a process of its own; a worker that is killed has its jobs given to
-others after the lease, or does them itself if it is back before.
+One has the jobs, and one does them. The first relays the outbox into work queues, one for each queue of the backend,
+and listens on a Unix socket in the backend's directory. The second connects to it and works. Workers with a name are
+processes with a second instance alone, so that a machine may have many, each in a process of its own; a worker that is
+killed has its jobs given to others after the lease, or does them itself if it is back before.
 
 A job is acknowledged once its task's end is in the table. While the database is away, a worker waits for it and gives
-nothing up. What the instance gives up itself, as it killed its process again and again (T-47), is a dead letter there,
-and fails its task.
+nothing up. A job that has killed its process again and again (T-47) is a dead letter of the instance, and its task
+fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The application of Django that has the tables of tasks, and the command that runs them."""
+"""Application of Django: tables of tasks, and their worker."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from django.db import DEFAULT_DB_ALIAS, migrations, models
@@ -22,7 +23,8 @@ def create(_apps: Any, editor: Any) -> None:
 def drop(_apps: Any, editor: Any) -> None:
     """Drop them."""
     if editor.connection.alias == DEFAULT_DB_ALIAS:
-        for table in (_OUTBOX, f"{_OUTBOX}_begun", f"{_OUTBOX}_lease"):
+        made = "".join(statements(_OUTBOX, DIALECTS[editor.connection.vendor]))
+        for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", made):
             editor.execute(f"DROP TABLE IF EXISTS {table}")
 
 

@@ -9,7 +9,7 @@ from .models import Order
 
 @task
 def pack(number: int) -> str:
-    """Pack an order. What is done here may be done twice, so it says what is to be, and not what to add."""
+    """Pack an order. It may run twice, so it says what is to be, and not what to add."""
     order = Order.objects.get(pk=number)
     if order.what == "nothing":
         raise ValueError("there is nothing to pack")
