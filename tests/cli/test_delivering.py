@@ -11,6 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -322,3 +323,53 @@ def test_a_service_that_is_killed_while_it_rotates_has_all_that_it_acknowledged(
     found = bodies(place)
     assert [name for name in sent if name not in found] == []
     assert len([*tmp_path.glob("lines.2*.jsonl")]) > 3
+
+
+HANGS = """
+import pathlib, time
+
+here = pathlib.Path(__file__).parent
+
+def hangs(delivery):
+    with open(here / "got", "a") as out:
+        print("begins", delivery.key, delivery.attempt, file=out)
+    while delivery.attempt == 1 and not (here / "go").exists():
+        time.sleep(0.01)
+    with open(here / "got", "a") as out:
+        print("ends", delivery.key, delivery.attempt, file=out)
+"""
+
+
+def test_a_function_that_hangs_keeps_its_place(who: Who, tmp_path: Path) -> None:
+    """No other call begins before its thread is back."""
+    (tmp_path / "here.py").write_text(HANGS)
+    path = config(tmp_path, who, 'deliver = { python = "here:hangs", timeout = 0.1, concurrency = 1 }')
+    with running(tmp_path / "out", "run", path) as service, sender(tmp_path, who, service.address) as bob:
+        receipt = bob.send("c", "k", b"")
+        service.until_said("goes on after its timeout: 1 of 1 places are taken by such calls")
+        time.sleep(1)  # four copies come
+        (tmp_path / "go").touch()
+        bob.wait_acked(receipt, timeout=SECONDS)
+        assert service.interrupt() == 0
+    assert (tmp_path / "got").read_text().splitlines()[:4] == ["begins k 1", "ends k 1", "begins k 2", "ends k 2"]
+
+
+LEAVES = """
+import os, pathlib, subprocess, sys
+
+with open(sys.argv[1], "a") as out:
+    print(os.environ["TOLLIVER_KEY"], os.environ["TOLLIVER_ATTEMPT"], file=out)
+subprocess.Popen(["sleep", "20"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+"""
+
+
+def test_what_a_command_leaves_behind_repeats_nothing(who: Who, tmp_path: Path) -> None:
+    """A child that holds the pipe open and reads nothing, a body that nobody has read, a name that no variable has."""
+    (tmp_path / "leaves.py").write_text(LEAVES)
+    command = json.dumps([sys.executable, str(tmp_path / "leaves.py"), str(tmp_path / "got")])
+    path = config(tmp_path, who, f"deliver.command = {command}\ndeliver.timeout = 10.0")
+    with running(tmp_path / "out", "run", path) as service, sender(tmp_path, who, service.address) as bob:
+        for key, body in {"large": bytes(300_000), "a\0b": b"x", "small": b""}.items():
+            bob.wait_acked(bob.send("c", key, body), timeout=SECONDS)
+        assert service.interrupt() == 0
+    assert {*(tmp_path / "got").read_text().splitlines()} == {"large 1", "a\\x00b 1", "small 1"}

@@ -304,6 +304,21 @@ def test_a_file_that_is_wrong_is_one_line(command: tuple[str, ...], text: str, s
     assert not (tmp_path / "node.db").exists()
 
 
+@pytest.mark.parametrize("where", ["deliver.command = ['true']", "deliver.python = 'os:abort'"])
+@pytest.mark.parametrize("command", [("run",), ("config", "check")])
+def test_a_file_with_commands_that_everybody_may_write_is_refused(
+    command: tuple[str, ...], where: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(f"plaintext = true\nlisten = '0.0.0.0:0'\nsubscriptions = ['c']\n{where}\n")
+    path.chmod(0o666)
+    assert f"everybody may write this file, and it says what is run here: chmod o-w {path}" in the_line(
+        tolliver(*command, path)
+    )
+    path.chmod(0o664)
+    assert "would leave this machine" in the_line(tolliver(*command, path))
+
+
 def by_name(path: Path, place: Path) -> None:
     """It is the same file by its name."""
     assert path.name == place.name

@@ -213,9 +213,10 @@ def test_keys_choose_what_is_shown() -> None:
             assert said(app, "title") == before
             await pilot.press("space", "question_mark")
             assert "Peers are sorted by: n peer" in str(app.screen.query_one("#help Static").render())
-            await pilot.press("q")
+            await pilot.press("x")
             assert len(lines(app)) == 3
-            await pilot.press("q")
+            await pilot.press("question_mark", "q")
+            await until(pilot, lambda: app.return_code == 0)
 
     with serving(ask) as one, serving(lambda answered: answered(hostile())) as other:
         asyncio.run(watch(*("{}:{}".format(*server.address) for server in (one, other))))

@@ -192,6 +192,8 @@ def test_refused_certificate(certs: Certificates, case: str, version: ssl.TLSVer
         assert (type(error), reason(error)) == (kind, because)
         side = f"we refuse the certificate of .*: {words}: " if because == WE_REFUSE[1] else "refuses our certificate: "
         assert says(error, kind, side)
+        if "BAD_CERTIFICATE" in because:
+            assert "not be valid yet by the peer's clock" in str(error)
 
 
 @versions

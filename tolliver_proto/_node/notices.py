@@ -26,9 +26,10 @@ THROTTLED = frozenset(
         NoticeKind.PROTOCOL_ERROR,
         NoticeKind.RESPONDER_FAILED,
         NoticeKind.SELF_CONNECTION,
+        NoticeKind.STORE_ERROR,
     }
 )
-"""Kinds that a peer or a program may cause at any rate, each with a text of its own."""
+"""Kinds that a peer, a program or a disk may cause at any rate, each with a text of its own."""
 
 PEERS_KNOWN = 100
 """Peers that are told apart in one kind within a minute. Those beyond are one, without a name: a peer may claim UUIDs

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -134,6 +135,9 @@ class Config:
         }
 
 
+_RUN = {"command", "python"}  # keys of a destination that say what is run
+
+
 def load(path: Path, in_use: Path | None = None) -> Config:
     """Read and check a file. Raises OSError, and ValueError that names the file and the key.
 
@@ -144,6 +148,7 @@ def load(path: Path, in_use: Path | None = None) -> Config:
         tables = document.pop(KEY, [])
         tables = tables if isinstance(tables, list) else [tables]
         given = dict(leaves(document, KEYS)) | {KEY: tables} if tables else dict(leaves(document, KEYS))
+        _check_trusted(path, tables)
         found = destinations([read({KEY: one}, KEYS, path.parent) for one in tables], path.parent)
         config = Config(path, given, read(document, KEYS, path.parent), found)
         if found and not config.subscriptions and not config.value("bridge.subscribe"):
@@ -159,6 +164,13 @@ def load(path: Path, in_use: Path | None = None) -> Config:
     except RecursionError:
         raise ValueError(f"{path}: lists or tables are nested too deeply to be read") from None
     return config
+
+
+def _check_trusted(path: Path, tables: Sequence[object]) -> None:
+    """Raises ValueError if the file says what is to be run, and everybody may write it."""
+    runs = any(isinstance(one, dict) and not _RUN.isdisjoint(one) for one in tables)
+    if runs and os.name == "posix" and path.stat().st_mode & stat.S_IWOTH:
+        raise ValueError(f"everybody may write this file, and it says what is run here: chmod o-w {path}")
 
 
 def _check_written(config: Config, in_use: Path | None) -> None:

@@ -24,10 +24,12 @@ import anyio.to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectSendStream
 
-from tolliver_proto import Delivery, Revision
+from tolliver_proto import Delivery, NoticeKind, Revision
+from tolliver_proto.errors import OutOfThreads
 
 from .._driver import ends
 from ..anyio import Instance
+from ..anyio.threads import loop_caller
 from . import words
 from .appending import Files
 from .destinations import Destination
@@ -110,15 +112,18 @@ _Ready = Callable[[], Awaitable[object]]
 _Handle = Callable[[Delivery], Awaitable[object]]
 """Handles a message. Success is None or a true value, or an awaitable of one; failure is any other value or an
 exception."""
+_Back = Callable[[Delivery], Awaitable[object]]
+"""Returns once nothing runs any more for a message that was not handled in time."""
 
 
 class _Calls:
     """A handler of the instance that passes each message to its destination, with a time limit (T-45)."""
 
-    def __init__(self, destination: Destination, ready: _Ready, handle: _Handle) -> None:
+    def __init__(self, destination: Destination, ready: _Ready, handle: _Handle, back: _Back) -> None:
         self._destination = destination
         self._ready = ready
         self._handle = handle
+        self._back = back
         self._in_hand = 0
         self._stopping = False
         self._ended = anyio.Event()
@@ -142,6 +147,7 @@ class _Calls:
                 self._ended.set()
         words.say(f"{named(delivery)} was not handled in time, and is redelivered: it went {self._destination}")
         delivery.fail()
+        await self._back(delivery)
         return None
 
     async def stop(self) -> None:
@@ -152,8 +158,8 @@ class _Calls:
 
 
 async def _call(instance: Instance, destination: Destination, stop_timeout: float) -> None:
-    async with _way(destination) as (ready, bring):
-        calls = _Calls(destination, ready, bring)
+    async with _way(instance, destination) as (ready, bring, back):
+        calls = _Calls(destination, ready, bring, back)
 
         async def handle(delivery: Delivery) -> object:
             return await calls.handle(delivery)
@@ -171,23 +177,27 @@ async def _call(instance: Instance, destination: Destination, stop_timeout: floa
 
 
 @asynccontextmanager
-async def _way(destination: Destination) -> AsyncIterator[tuple[_Ready, _Handle]]:
+async def _way(instance: Instance, destination: Destination) -> AsyncIterator[tuple[_Ready, _Handle, _Back]]:
     if destination.command is not None:
-        yield _at_once, partial(_run, destination.command)
+        yield _at_once, partial(_run, destination.command), _is_back
     elif destination.socket is not None:
         async with anyio.create_task_group() as group:
             program = _Socket(str(destination), destination.socket)
             group.start_soon(program.keep)
             try:
-                yield program.ready, program.ask
+                yield program.ready, program.ask, _is_back
             finally:
                 program.end()
     else:
         assert destination.function is not None
-        yield _at_once, partial(_function, destination.function)
+        calls = _Function(instance, destination, destination.function)
+        yield _at_once, calls.call, calls.back
 
 
 async def _at_once() -> None: ...
+
+
+async def _is_back(_delivery: Delivery) -> None: ...
 
 
 def named(delivery: Delivery) -> str:
@@ -207,10 +217,19 @@ async def _run(command: tuple[str, ...], delivery: Delivery) -> None:
         delivery.fail()
 
 
+async def _feed(process: anyio.abc.Process, body: bytes) -> None:
+    """Give the process the body. It may end without reading that."""
+    assert process.stdin is not None
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await process.stdin.send(body)
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await process.stdin.aclose()
+
+
 async def _status(command: tuple[str, ...], delivery: Delivery) -> int:
     about = {
-        "TOLLIVER_CHANNEL": delivery.channel,
-        "TOLLIVER_KEY": delivery.key,
+        "TOLLIVER_CHANNEL": delivery.channel.replace("\0", "\\x00"),  # which no variable can have
+        "TOLLIVER_KEY": delivery.key.replace("\0", "\\x00"),
         "TOLLIVER_PEER": str(delivery.peer_id),
         "TOLLIVER_MESSAGE_ID": "" if delivery.message_id is None else str(delivery.message_id),
         "TOLLIVER_ATTEMPT": str(delivery.attempt),
@@ -219,12 +238,11 @@ async def _status(command: tuple[str, ...], delivery: Delivery) -> int:
     # In a session of its own: Ctrl-C does not reach it, and its child processes can be ended, too.
     process = await anyio.open_process(command, stdout=None, stderr=None, env=env, start_new_session=True)
     try:
-        assert process.stdin is not None
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it may end without reading the body
-            await process.stdin.send(delivery.body)
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await process.stdin.aclose()
-        return await process.wait()
+        async with anyio.create_task_group() as feeding:
+            feeding.start_soon(_feed, process, delivery.body)
+            status = await process.wait()
+            feeding.cancel_scope.cancel()  # a child that it left may hold the pipe open, and read nothing
+        return status
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -233,11 +251,53 @@ async def _status(command: tuple[str, ...], delivery: Delivery) -> int:
             await process.aclose()
 
 
-async def _function(function: Callable[..., Any], delivery: Delivery) -> object:
-    """Call a function: a coroutine function on the loop, any other in a thread."""
-    is_async = iscoroutinefunction(function)
-    result = function(delivery) if is_async else await in_thread(partial(function, delivery))
-    return await result if isinstance(result, Awaitable) else result
+class _Function:
+    """Calls of a function: a coroutine function on the loop, any other in a thread.
+
+    Nothing can end a thread, so a call that takes too long keeps its place of `concurrency` until it returns: each try
+    of its message would cost another thread.
+    """
+
+    def __init__(self, instance: Instance, destination: Destination, function: Callable[..., Any]) -> None:
+        self._instance = instance
+        self._destination = destination
+        self._function = function
+        self._running: dict[int, anyio.Event] = {}  # by the delivery's id()
+
+    async def call(self, delivery: Delivery) -> object:
+        is_async = iscoroutinefunction(self._function)
+        result = self._function(delivery) if is_async else await self._threaded(delivery)
+        return await result if isinstance(result, Awaitable) else result
+
+    async def _threaded(self, delivery: Delivery) -> object:
+        in_loop = loop_caller()
+
+        def run() -> object:
+            try:
+                return self._function(delivery)
+            finally:
+                in_loop(partial(self._returned, delivery))
+
+        self._running[id(delivery)] = anyio.Event()
+        try:
+            return await in_thread(run)
+        except OutOfThreads:
+            self._returned(delivery)
+            raise
+
+    def _returned(self, delivery: Delivery) -> None:
+        self._running.pop(id(delivery)).set()
+
+    async def back(self, delivery: Delivery) -> None:
+        over = self._running.get(id(delivery))
+        if over is not None:
+            places = f"{len(self._running)} of {self._destination.concurrency} places are taken by such calls"
+            self._instance.notice(
+                NoticeKind.HANDLER_STUCK,
+                f"the call for {named(delivery)}, which went {self._destination}, goes on after its timeout: {places}. "
+                "Let it wait with a timeout of its own",
+            )
+            await over.wait()
 
 
 class _Socket:

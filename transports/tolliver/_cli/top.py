@@ -113,7 +113,10 @@ class Help(ModalScreen[None]):
 
     def on_key(self, event: Key) -> None:
         event.stop()  # else the screen below would handle it, too
-        self.dismiss()
+        if event.key == "q":
+            self.app.exit()
+        else:
+            self.dismiss()
 
 
 class Top(App[None]):

@@ -58,7 +58,8 @@ _OUR_LIST = {  # advice on our revocation list, by the same numbers
 }
 _REFUSALS = {  # advice on our certificate, by the name of the peer's alert (RFC 8446, 6.2)
     "ACCESS_DENIED": "access denied: ask the peer's operator to let this instance in",
-    "BAD_CERTIFICATE": "bad certificate: it may not hold the name that the peer dialled, or be damaged",
+    "BAD_CERTIFICATE": "bad certificate: it may not hold the name that the peer dialled, not be valid yet by the "
+    "peer's clock (check both), or be damaged",
     "CERTIFICATE_EXPIRED": f"certificate expired: {NEW_CERTIFICATE}, or check the peer's clock",
     "CERTIFICATE_REQUIRED": "certificate required: give one, by the options tls.cert, tls.key and tls.ca",
     "CERTIFICATE_REVOKED": f"certificate revoked: {NEW_CERTIFICATE}",
