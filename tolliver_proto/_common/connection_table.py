@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 from .base_link import HANDING_OUT, SHUTTABLE, BaseLink, LinkSignal, LinkState
 from .dial_causes import FIRST_BYTES, DialCause
 from .errors import ConnectionLost, TolliverError
-from .handshake_limiter import HandshakeLimiter
+from .handshake_limiter import ALL, HandshakeLimiter
 from .timers import Timers
 from .transport import Abort, Dial, PauseReading, Remote, ResumeReading, Role, ShutdownWrite, Transmit, TransportAction
 
@@ -82,13 +82,14 @@ class ConnectionTable(Generic[L, A]):
 
         `address` is the peer's host, without a port. None tells the adapter to close the connection at once: the table
         is closing, or too many handshakes are in progress (limits in all and for each address, D-7). At a limit, the
-        oldest connection of the address that has sent nothing yet is aborted to make room.
+        oldest connection of the address that has sent nothing yet is aborted to make room; where all places are taken
+        and there is none, the least advanced one of any address.
         """
         self._state.tick(now)
         full = self._limiter.full(address)
-        if full is not None and (silent := self._limiter.silent(address, self._state.now)) is not None:
+        if full is not None and (least := self._least_advanced(full, address)) is not None:
             self._on_refused(full)
-            self._abort(self._links[silent])
+            self._abort(self._links[least])
             full = self._limiter.full(address)
         if self._state.closing or full is not None:
             self._on_refused(full)
@@ -96,6 +97,18 @@ class ConnectionTable(Generic[L, A]):
         link = self._new_link(Role.SERVER, None)
         self._limiter.add(link.cid, address, self._state.now)
         return link.cid
+
+    def _least_advanced(self, full: str, address: str) -> int | None:
+        """Returns the cid of the connection that makes room for one of this address, None if each keeps its place."""
+        silent = self._limiter.silent(address, self._state.now)
+        if silent is not None or full != ALL:
+            return silent
+        return min(self._limiter.old(self._state.now), key=self._advance, default=None)
+
+    def _advance(self, cid: int) -> tuple[bool, int]:
+        """Returns how far a handshake is: whether TLS is done, and how many of the peer's first bytes have come."""
+        link = self._links[cid]
+        return link.connection is not None, len(link.first)
 
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
         """Feeds received bytes to the connection `cid`."""

@@ -565,11 +565,26 @@ def test_where_all_places_are_taken_an_address_makes_room_among_its_own() -> Non
     play = crowded(3, 3)
     for address in ("", "a", "b"):
         assert play.node.new_cid(play.now, address) is not None
-    play.wait(5.0)
+    play.wait(0.9)
     assert play.node.new_cid(play.now, "c") is None
-    assert play.node.new_cid(play.now, "") is None, "an address that is not known is nobody's"
+    play.wait(0.2)
     assert play.node.new_cid(play.now, "b") is not None
     assert aborted(play.run()) == [3]
+
+
+def test_where_all_places_are_taken_the_least_advanced_one_makes_room() -> None:
+    """Those who drip, from however many addresses, keep nobody out: before TLS, after it, and within a handshake."""
+    play = crowded(4, 4)
+    cids = [play.node.new_cid(play.now, address) or 0 for address in ("a", "b", "c", "d")]
+    for cid, data in zip(cids, (b"\x01\0\0", b"\x01", b""), strict=False):
+        play._open(cid, Role.SERVER, LOW, None)
+        if data:
+            play.node.receive_data(cid, data, now=play.now)
+    play.wait(1.1)
+    for number in range(4):
+        assert play.node.new_cid(play.now, f"new {number}") is not None
+    assert aborted(play.run()) == [cids[3], cids[2], cids[1], cids[0]]
+    assert play.node.new_cid(play.now, "late") is None, "each keeps its place for a second"
 
 
 def test_dials_are_not_counted() -> None:

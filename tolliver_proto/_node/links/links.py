@@ -442,8 +442,9 @@ class Links(ConnectionTable[Link, Action]):
                 NoticeKind.TOO_MANY_HANDSHAKES,
                 None,
                 f"{self.limiter.most(full)} connections {whose} have not finished their handshake: the oldest silent "
-                "one of an address makes room for the next, and where none is silent that is closed, until half are "
-                "through (D-7). If they are your own, raise Limits.max_handshakes or max_handshakes_per_address",
+                "one of an address, or the least advanced one in all, makes room for the next, and where none is older "
+                "than a second that is closed, until half are through (D-7). If they are your own, raise "
+                "Limits.max_handshakes or max_handshakes_per_address",
             )
 
     def opened(self, cid: int, role: Role, identity: PeerIdentity | None = None, now: float | None = None) -> None:
