@@ -170,8 +170,9 @@ class World(Protocol):
     def next(self, iterator: Any) -> Any:
         """A call, for `start`, that takes an iterator's next item."""
 
-    def waiting(self, elements: Iterable[Any]) -> Any:
-        """A source of these elements, read once, that waits wherever one is a Gate: in this world's own form."""
+    def waiting(self, elements: Iterable[Any], last: Iterable[Gate] = ()) -> Any:
+        """A source of these elements, read once, that waits wherever one is a Gate: in this world's own form. Its
+        `finally` waits for each of the last gates."""
 
     def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> Any:
         """A source of what the function makes of each element, within the subscription's block."""

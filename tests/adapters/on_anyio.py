@@ -16,7 +16,7 @@ import anyio.lowlevel
 import trio
 from tolliver.anyio.ends import ends_task
 
-from .facade import STEP, Adapter, Cancelled, Gate, Handle, Options, create, each
+from .facade import Adapter, Cancelled, Gate, Handle, Options, create, each
 
 
 class AnyioWorld:
@@ -116,8 +116,9 @@ class AnyioWorld:
         return instance, close
 
     async def _pass(self, gate: Gate) -> Any:
-        while not gate.future.done():  # noqa: ASYNC110  # another thread opens it
-            await anyio.sleep(STEP)
+        opened = anyio.Event()
+        gate.future.add_done_callback(lambda _: self._soon(opened.set))
+        await opened.wait()
         return gate.future.result()
 
     def later(self, gate: Gate) -> Any:
@@ -138,13 +139,17 @@ class AnyioWorld:
     def next(self, iterator: Any) -> Any:
         return anext(iterator)
 
-    async def waiting(self, elements: Iterable[Any]) -> AsyncIterator[Any]:
-        with each(elements):
-            for element in elements:
-                if isinstance(element, Gate):
-                    await self._pass(element)
-                else:
-                    yield element
+    async def waiting(self, elements: Iterable[Any], last: Iterable[Gate] = ()) -> AsyncIterator[Any]:
+        try:
+            with each(elements):
+                for element in elements:
+                    if isinstance(element, Gate):
+                        await self._pass(element)
+                    else:
+                        yield element
+        finally:
+            for gate in last:
+                await self._pass(gate)
 
     async def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> AsyncIterator[Any]:
         async with subscription:

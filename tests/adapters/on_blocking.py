@@ -46,13 +46,17 @@ class BlockingWorld:
         except StopIteration:
             raise StopAsyncIteration from None
 
-    def waiting(self, elements: Iterable[Any]) -> Iterator[Any]:
-        with each(elements):
-            for element in elements:
-                if isinstance(element, Gate):
-                    self.later(element)
-                else:
-                    yield element
+    def waiting(self, elements: Iterable[Any], last: Iterable[Gate] = ()) -> Iterator[Any]:
+        try:
+            with each(elements):
+                for element in elements:
+                    if isinstance(element, Gate):
+                        self.later(element)
+                    else:
+                        yield element
+        finally:
+            for gate in last:
+                self.later(gate)
 
     def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> Iterator[Any]:
         with subscription:

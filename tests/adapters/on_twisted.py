@@ -103,13 +103,17 @@ class TwistedWorld:
         coming = anext(iterator)
         return coming if isinstance(coming, Deferred) else ensureDeferred(_awaited(coming))
 
-    async def waiting(self, elements: Iterable[Any]) -> AsyncIterator[Any]:
-        with each(elements):
-            for element in elements:
-                if isinstance(element, Gate):
-                    await self.later(element)
-                else:
-                    yield element
+    async def waiting(self, elements: Iterable[Any], last: Iterable[Gate] = ()) -> AsyncIterator[Any]:
+        try:
+            with each(elements):
+                for element in elements:
+                    if isinstance(element, Gate):
+                        await self.later(element)
+                    else:
+                        yield element
+        finally:
+            for gate in last:
+                await self.later(gate)
 
     async def mapped(self, subscription: Any, function: Callable[[Any], Any]) -> AsyncIterator[Any]:
         async with subscription:

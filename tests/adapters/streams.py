@@ -237,8 +237,7 @@ class Stage:
 
     def __exit__(self, *_error: object) -> None:
         """Peers by hand go first: they acknowledge no goodbye."""
-        for gate in self._gates:
-            gate.open()
+        self.open_gates()
         with self._streams, self._scripts:
             pass
 
@@ -284,11 +283,16 @@ class Stage:
             return self.world.waiting(source)
         return lambda _name: self.world.waiting(source)
 
-    def waiting(self, elements: Any) -> Any:
-        """In the world's own form, whatever that of this stage: for elements among which there are gates."""
-        return lambda _name: self.world.waiting(elements)
+    def waiting(self, elements: Any, last: Any = ()) -> Any:
+        """In the world's own form, whatever that of this stage: for elements among which there are gates, and last
+        ones, which its `finally` waits for."""
+        return lambda _name: self.world.waiting(elements, last)
 
     def gate(self) -> Gate:
         """One that is opened at the end of the test, so that nothing waits for ever."""
         self._gates.append(Gate())
         return self._gates[-1]
+
+    def open_gates(self) -> None:
+        for gate in self._gates:
+            gate.open()

@@ -17,6 +17,7 @@ from tests.ports import free_port
 from tolliver_proto import Acl, ConnectionClosing, ConnectionLost, Rights, UnexpectedEOF
 from tolliver_proto.errors import CertificateError
 from tolliver_proto.reactive import (
+    Cancel,
     ConnectionClosed,
     Extension,
     Form,
@@ -24,13 +25,17 @@ from tolliver_proto.reactive import (
     HelloRefused,
     Kind,
     Limits,
+    OnComplete,
+    OnNext,
     ServerHello,
     StreamError,
+    Subscribed,
     VersionMismatch,
     encode,
 )
 
-from .facade import PATIENCE, until
+from .facade import PATIENCE, Cancelled, until
+from .kinds import EVERY_LOOP
 from .nodes import silent_port
 from .streams import Stage, StreamsFacade
 
@@ -221,6 +226,73 @@ def test_a_subscriber_that_breaks_off(stage: Stage) -> None:
     gate.open()
     until(lambda: left, "closing the source")
     assert streams.stats()["streams_given"] == 0
+
+
+def test_an_iterator_whose_wait_ended_early_goes_on(stage: Stage) -> None:
+    """By a timeout, which is a cancellation on loops: it has not come to its end by that."""
+    streams, publisher = stage.taking()
+    taken = streams.subscribe("p") if stage.world.can_cancel else streams.subscribe("p", timeout=0.05)
+    stream = publisher.hear_subscribe()
+    runs = taken.look(lambda it: it.runs())
+    waiting = stage.world.start("a run", lambda: stage.world.next(runs))
+    if waiting.cancel is not None:
+        waiting.cancel()
+    assert isinstance(waiting.outcome(), Cancelled | StopAsyncIteration)
+    publisher.say(Subscribed(stream), OnNext(stream, b"x"))
+    assert stage.world.start("a run", lambda: stage.world.next(runs)).wait() == [b"x"]
+    publisher.say(OnComplete(stream))
+    with pytest.raises(StopAsyncIteration):
+        stage.world.start("the end", lambda: stage.world.next(runs)).wait()
+
+
+@EVERY_LOOP
+@pytest.mark.parametrize("way", ["cancel", "loss", "close"])
+@pytest.mark.parametrize("waits", [True, False], ids=["waits", "rests"])
+def test_what_a_source_awaits_at_its_end_is_not_cut(stage: Stage, way: str, waits: bool) -> None:
+    """It tidies up, wherever the end of its stream finds it: waiting for something, or for demand."""
+    streams, peer = stage.giving()
+    entered, left, tidy = [], [], stage.gate()
+
+    def last() -> Iterator[Any]:
+        entered.append(True)
+        yield tidy
+        left.append(True)
+
+    streams.publish("p", stage.waiting([b"x", stage.gate()] if waits else [b"x", b"y"], last()))
+    stream = peer.subscribe("p", 2 if waits else 1)
+    peer.hear_elements(stream, 1)
+    if way == "cancel":
+        peer.say(Cancel(stream))
+    elif way == "loss":
+        peer.shut()
+    else:
+        closing = streams.start_close()
+        peer.answer_goodbye()
+    if stage.world.kind == "blocking":
+        stage.open_gates()  # nothing else ends a thread's wait
+    until(lambda: entered, "the source's end")
+    tidy.open()
+    until(lambda: left, "the end of its end")
+    if way == "close":
+        closing.wait()
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "trio", "twisted"])
+@pytest.mark.parametrize("way", ["cancel", "close"])
+def test_a_source_that_never_ends_is_cut_and_told(stage: Stage, way: str, caplog: pytest.LogCaptureFixture) -> None:
+    streams, peer = stage.giving(limits=Limits(close_timeout=0.2))
+    streams.publish("p", stage.waiting([b"x", stage.gate()], [stage.gate()]))
+    stream = peer.subscribe("p", 2)
+    peer.hear_elements(stream, 1)
+    if way == "cancel":
+        peer.say(Cancel(stream))
+        until(lambda: caplog.messages, "the log")
+    else:
+        streams.close()
+    assert caplog.messages == [
+        "the source of 'p' has not ended 0.2 s after its stream and is cut off: let it end sooner, or raise "
+        "Limits.close_timeout"
+    ]
 
 
 def test_nobody_listens(stage: Stage) -> None:

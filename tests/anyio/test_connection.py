@@ -18,6 +18,7 @@ from tolliver_proto import (
     ConnectionClosing,
     ConnectionLost,
     Established,
+    HandshakeRequest,
     Limits,
     LocalProtocolError,
     Message,
@@ -161,3 +162,15 @@ async def test_closing_does_not_wait_for_ever() -> None:
     with theirs:
         await AsyncConnection(ours, Role.CLIENT, limits=Limits(close_timeout=0.05)).close()
         assert ours.fileno() < 0
+
+
+async def test_an_iterator_whose_wait_ended_early_goes_on() -> None:
+    ours, theirs = socket.socketpair()
+    async with AsyncConnection(ours, Role.CLIENT) as client, AsyncConnection(theirs, Role.SERVER) as server:
+        events = aiter(server)
+        with anyio.move_on_after(0.01):
+            await anext(events)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(established, client)
+            assert isinstance(await anext(events), HandshakeRequest)
+            await established(server)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tolliver._streams.publishing import OutboundStream
 from tolliver.anyio import StreamsOptions, create_streams
@@ -107,3 +108,28 @@ async def test_an_interrupt_is_no_failure_of_the_codec() -> None:
         with pytest.raises(KeyboardInterrupt):
             await anext(stream)
         assert [element async for element in stream] == [b"2"]
+
+
+@pytest.mark.anyio
+async def test_a_scope_around_the_streams_does_not_cut_the_end_of_a_source() -> None:
+    ends: list[str] = []
+
+    async def source(_name: str) -> AsyncIterator[bytes]:
+        try:
+            yield b"1"
+            await anyio.sleep_forever()
+        finally:
+            ends.append("begun")
+            await anyio.lowlevel.checkpoint()
+            ends.append("done")
+
+    with anyio.CancelScope() as scope:
+        async with (
+            create_streams(StreamsOptions(listen="127.0.0.1:0", plaintext=True)) as giver,
+            create_streams(StreamsOptions(plaintext=True)) as taker,
+        ):
+            giver.publish("numbers", source)
+            await taker.connect(f"127.0.0.1:{giver.port}")
+            await anext(taker.subscribe("numbers"))
+            scope.cancel()
+    assert ends == ["begun", "done"]

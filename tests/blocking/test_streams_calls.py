@@ -103,13 +103,35 @@ def test_there_are_only_so_many_threads(blocks: Blocks) -> None:
                 list(subscriber.subscribe("three"))
             until(lambda: len(blocks.held) == 2)  # one that was not there yet would end with its stream
         until(lambda: not publisher.stats()["streams_given"])
-        with pytest.raises(
-            StreamError, match=r"2 streams.*\(2 to subscribers that left"
-        ):  # the source blocks, and has its threads still
+        with pytest.raises(StreamError, match=r"2 sources have not returned since their subscribers left.*R-14"):
             list(subscriber.subscribe("three"))
         blocks.go_on.set()
         until(lambda: not feeds())
         assert list(subscriber.subscribe("three")) == [b"1", b"2", b"3", b"at last"]
+        until(lambda: not feeds())
+
+
+def test_sources_that_block_after_their_streams_keep_nobody_out(
+    blocks: Blocks, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pair(max_feeds=20) as (publisher, subscriber):
+        publisher.publish("three", blocks)
+        publisher.publish("one", [b"1"])
+        for count in range(1, 20):
+            with subscriber.subscribe("three") as stream:
+                assert stream.next(PATIENCE) == b"1"
+                until(lambda: len(blocks.held) == count)  # noqa: B023  # called before it changes
+            until(lambda: not publisher.stats()["streams_given"])
+        waiting = [subscriber.subscribe("three") for _ in range(2)]
+        assert [stream.next(PATIENCE) for stream in waiting] == [b"1", b"1"]
+        assert list(subscriber.subscribe("one")) == [b"1"]
+        assert [text for text in caplog.messages if "have not returned" in text] == [
+            "16 sources that are read for subscribers that left have not returned: let them wait with a timeout, "
+            "as each keeps a thread, and beyond 20 further subscribers are refused"
+        ]
+        blocks.go_on.set()
+        for stream in waiting:
+            stream.cancel()
         until(lambda: not feeds())
 
 

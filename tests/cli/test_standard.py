@@ -42,7 +42,8 @@ def bob_at(directory: Path, address: str, name: str = "bob") -> InstanceOptions:
 
 
 @pytest.mark.parametrize(
-    "words", [("--version",), ("--help",), ("config", "example"), ("config", "schema"), ("completion", "bash"), ("options",)]
+    "words",
+    [("--version",), ("--help",), ("config", "example"), ("config", "schema"), ("completion", "bash"), ("options",)],
 )
 def test_output_without_room_is_named(tmp_path: Path, words: tuple[str, ...]) -> None:
     """As a full disk does, a limit on the size of files lets nothing in."""

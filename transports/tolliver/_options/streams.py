@@ -42,6 +42,7 @@ class StreamsOptions(EndpointOptions):
     - `on_frame`: called as `on_frame(peer, frame)` for each received frame of an extension, in order. On a loop it must
       not block; on threads it has a thread of its own, and may.
     - `max_feeds`: on threads, most sources read at a time, each on a thread; further subscriptions are refused (R-14).
+      Sources that have not returned since their streams ended count apart, up to the same number.
       A blocking source keeps its thread after a cancel, until it returns.
 
     Raises TypeError or ValueError, and LocalProtocolError for extensions that cannot be announced together.

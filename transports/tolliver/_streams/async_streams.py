@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from .._driver.adapter import AwaitableWakeup
 from .._driver.ends import is_interrupt
-from .publishing import OutboundCore, OutboundStream, Publication
+from .publishing import OutboundCore, OutboundStream, Publication, log
 from .subscribing import BaseSubscription, InboundStream, SubscriptionCore, check_handler
 
 T = TypeVar("T")
@@ -31,7 +31,12 @@ class AsyncOutboundCore(OutboundCore, Protocol):
     def pull_soon(self, stream: AsyncOutboundStream) -> None:
         """Have the stream's `pull` called at the end of this turn."""
 
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]: ...
+    def spawn_source(
+        self, work: Callable[[], Coroutine[Any, Any, None]], cut: Callable[[float], object]
+    ) -> Callable[[bool], object]:
+        """Run `work` in a task that nothing ends but a call of what this returns: with True, one wait of `work` is
+        cancelled, with False none, also if that was asked for before and is not done. `work` may go on awaiting, in
+        a `finally`: `Limits.close_timeout` seconds after the first call it is cancelled, and `cut` is called."""
 
     def run_at_end(self) -> None: ...
 
@@ -72,8 +77,8 @@ class AsyncOutboundStream(OutboundStream):
 
     def cancelled(self) -> None:
         super().cancelled()
-        if self._pulling:
-            self._stop()
+        if self._awaited is not None:
+            self._end_source(self._pulling)
 
     def pull(self) -> bool:
         """Pull one batch of elements, if that needs no waiting. Returns True if another batch may follow at once."""
@@ -94,7 +99,7 @@ class AsyncOutboundStream(OutboundStream):
         source = self._publication.open(self.name)
         if hasattr(source, "__await__") or hasattr(source, "__aiter__"):
             self._awaited = self._loop.wakeup()
-            self._stop = self._loop.spawn(partial(self._work, source))
+            self._end_source = self._loop.spawn_source(partial(self._work, source), self._cut)
         else:
             self.begin(source)
             yield from self._pull(iter(source))
@@ -142,6 +147,7 @@ class AsyncOutboundStream(OutboundStream):
                     return
                 self.add(element)
         finally:
+            self._end_source(False)
             close = getattr(iterator, "aclose", None)
             if close is not None:
                 await close()
@@ -152,6 +158,15 @@ class AsyncOutboundStream(OutboundStream):
             return await answer
         finally:
             self._pulling = False
+
+    def _cut(self, seconds: float) -> None:
+        log.warning(
+            "the source of %.100r has not ended %g s after its stream and is cut off: let it end sooner, or raise "
+            "Limits.close_timeout",
+            self.name,
+            seconds,
+            extra={"stream": f"{self.name:.100}"},
+        )
 
     async def _wanted(self) -> bool:
         """Wait until elements may be pulled from the source. Returns False when the stream has ended."""
@@ -170,6 +185,19 @@ class AsyncOutboundStream(OutboundStream):
                 return True
             await wakeup.wait()
         return False
+
+
+class _Runs(Generic[T]):
+    """Iterator that a cancelled wait does not end, as it would end a generator."""
+
+    def __init__(self, following: Callable[[], Awaitable[list[T]]]) -> None:
+        self._following = following
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[T]:
+        return await self._following()
 
 
 class Subscription(BaseSubscription, Generic[T]):
@@ -196,13 +224,9 @@ class Subscription(BaseSubscription, Generic[T]):
             else:
                 await self._wakeup.wait()
 
-    async def runs(self) -> AsyncIterator[list[T]]:
+    def runs(self) -> AsyncIterator[list[T]]:
         """Iterate over lists of elements that have arrived, each at most a quarter of the window long."""
-        try:
-            while True:
-                yield await self._next()
-        except StopAsyncIteration:
-            return
+        return _Runs(self._next)
 
     async def for_each(self, handler: Callable[[T], object]) -> None:
         """Call the handler, plain or async, with each element, until the stream ends. If it raises, the stream is

@@ -52,6 +52,8 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
 
     def _leave_nobody_waiting(self) -> None:
         super()._leave_nobody_waiting()
+        for running in [*self._outbound.values()]:
+            running.cancelled()
         for stream in [*self._begun]:
             stream.pull()  # the stream is over: this closes its source
         self._begun.clear()

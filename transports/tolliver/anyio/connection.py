@@ -172,15 +172,15 @@ class AsyncConnection:
                 self._line.read(self._sock)
             self.machine.handle_timeout(time.monotonic())
 
-    def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> Self:
         """Iterate over all events except Closed, whose error is raised if it has one."""
-        return self._events()
+        return self
 
-    async def _events(self) -> AsyncIterator[Event]:
-        while not isinstance(event := await self.receive(), Closed):
-            yield event
-        if event.error is not None:
-            raise event.error
+    async def __anext__(self) -> Event:
+        event = await self.receive()
+        if not isinstance(event, Closed):
+            return event
+        raise event.error or StopAsyncIteration
 
     async def close(self) -> None:
         """Close in order, then close the socket, within `Limits.close_timeout`. Events that still arrive are dropped.

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
+from math import isfinite
 from time import monotonic
 from typing import Any, Self, TypeVar
 
@@ -32,7 +33,7 @@ from .._options.instance import Remote
 from .._tls.pump import AnyPump
 from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
-from .ends import asyncio_loop, ends_task, say_asyncio
+from .ends import asyncio_loop, ends_task, say_asyncio, told_of_cancel
 from .threads import done, loop_caller, off_loop
 from .wire import LoopWakeup, TaskTransport, Wakeup
 
@@ -228,6 +229,32 @@ class Endpoint(LoopEndpoint):
 
         self.start(run)
         return scope.cancel
+
+    def spawn_source(
+        self, work: Callable[[], Coroutine[Any, Any, None]], cut: Callable[[float], object]
+    ) -> Callable[[bool], object]:
+        seconds = self.options.limits.close_timeout
+        own, rest = self.context().run(lambda: (anyio.CancelScope(shield=True), anyio.CancelScope()))
+
+        def shield() -> None:
+            rest.shield = rest.shield or isfinite(rest.deadline)
+
+        async def run() -> None:
+            with own, rest:
+                await told_of_cancel(work(), shield)
+            if rest.cancel_called:
+                cut(seconds)
+
+        def end(cancel: bool) -> None:
+            if not isfinite(rest.deadline):
+                rest.deadline = monotonic() + seconds + self._ahead
+            if cancel:
+                own.cancel()
+            else:
+                shield()
+
+        self.start(run)
+        return end
 
     def yield_to_loop(self) -> Awaitable[object]:
         return anyio.lowlevel.checkpoint()

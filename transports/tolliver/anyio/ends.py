@@ -6,7 +6,10 @@ Tells a cancellation of the current task from one that the call itself raised.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from types import coroutine
+from typing import Any
 
 import anyio
 
@@ -39,6 +42,30 @@ def ends_task(error: BaseException) -> bool:
     except RuntimeError:  # no loop is running: the task is being discarded
         return True
     return is_interrupt(error) or (_has(error, cancelled) and _is_cancelled(cancelled))
+
+
+@coroutine
+def told_of_cancel(work: Coroutine[Any, Any, None], told: Callable[[], object]) -> Generator[Any, Any, None]:
+    """Await `work`, and call `told` whenever it is cancelled in a wait, just before it sees that. There a scope around
+    `work` can be shielded: earlier, the cancellation may not have reached a task that is about to run.
+
+    A wait that ends in the same turn by a scope of `work` itself, as `trio.sleep` does, looks the same: there the
+    cancellation is lost."""
+    cancelled = anyio.get_cancelled_exc_class()
+    go_on: Callable[[Any], Any] = work.send
+    value: Any = None
+    while True:
+        try:
+            wait = go_on(value)
+        except StopIteration:
+            return
+        try:
+            value, go_on = (yield wait), work.send
+            error = getattr(value, "error", None)  # trio sends an outcome
+        except BaseException as thrown:
+            value, go_on, error = thrown, work.throw, thrown
+        if isinstance(error, cancelled):
+            told()
 
 
 def _has(error: BaseException, kind: type[BaseException]) -> bool:

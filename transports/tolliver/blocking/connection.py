@@ -12,7 +12,7 @@ import math
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Generic, Protocol, Self, TypeVar
 from uuid import UUID
@@ -215,12 +215,15 @@ class BlockingConnection(SocketConnection[Event]):
         self._until(timeout, lambda: self._find(found), "nothing has come")
         return found[0]
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Self:
         """Iterate over all events except Closed, whose error is raised if it has one."""
-        while not isinstance(event := self.receive(), Closed):
-            yield event
-        if event.error is not None:
-            raise event.error
+        return self
+
+    def __next__(self) -> Event:
+        event = self.receive()
+        if not isinstance(event, Closed):
+            return event
+        raise event.error or StopIteration
 
     def close(self) -> None:
         """Close in order, then close the socket, within `Limits.close_timeout`. Events that still arrive are

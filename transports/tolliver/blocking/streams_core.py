@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tolliver_proto import ConnectionClosing
 from tolliver_proto.reactive import OnError, Subscribe
 
+from .._driver import logs
 from .._driver.events import OnEvent
 from .._driver.pending import PendingCall
 from .._options.instance import Remote
@@ -32,6 +33,7 @@ from .subscription import Subscription
 P = TypeVar("P", bound=BasePeer)
 T = TypeVar("T")
 _FRAMES_WAITING = 1000  # most frames of extensions that wait for the application
+_LEFT = 16  # sources that go on after their streams, up to which nobody is told
 
 
 class _Refused(Exception):
@@ -82,7 +84,8 @@ class StreamsCore(Endpoint, BaseStreamsCore[P]):
     def __init__(self, options: StreamsOptions) -> None:  # for the type checker: an endpoint accepts any options
         super().__init__(options)
         self._catalogue = _Names(self)
-        self._sources = 0  # number of source threads so far
+        self._sources = 0  # number of threads of sources, also of those whose streams are over
+        self._told_left = _LEFT  # number of the latter at which the log says so
         self._frames: _Frames | None = None
 
     def call_on_event(self, function: OnEvent) -> None:
@@ -145,12 +148,7 @@ class StreamsCore(Endpoint, BaseStreamsCore[P]):
         return made(begin, Subscription.cancel)
 
     def outbound(self, key: Key, name: str, publication: Publication, grant: int) -> ThreadOutboundStream:
-        if self._sources >= self.options.max_feeds:
-            over = self._sources - len(self._outbound)
-            left = f" ({over} to subscribers that left, as their sources have not returned)" if over else ""
-            raise _Refused(
-                f"{self.options.max_feeds} streams are given here at once{left}, which is the limit: ask again later"
-            )
+        self._check_feeds()
         stream = ThreadOutboundStream(self, key, name, publication, grant)
         try:
             thread_of(f"reads {name!r:.100}", lambda: self._run(stream), self._fail).start()
@@ -158,6 +156,27 @@ class StreamsCore(Endpoint, BaseStreamsCore[P]):
             raise _Refused("there is no room for another thread here: ask again later") from error
         self._sources += 1
         return stream
+
+    def _check_feeds(self) -> None:
+        """Raises _Refused if no further source may be read. Sources whose streams are over count apart from the others:
+        they may block for ever, which must not keep every further subscriber out.
+        """
+        most, running = self.options.max_feeds, len(self._outbound)
+        left = self._sources - running
+        if left >= self._told_left:
+            self._told_left = 2 * left
+            logs.streams.warning(
+                "%d sources that are read for subscribers that left have not returned: let them wait with a timeout, "
+                "as each keeps a thread, and beyond %d further subscribers are refused",
+                left,
+                most,
+            )
+        if running >= most:
+            raise _Refused(f"{most} streams are given here at once, which is the limit: ask again later")
+        if left >= most:
+            raise _Refused(
+                f"{left} sources have not returned since their subscribers left, which is the limit: ask again later"
+            )
 
     def _run(self, stream: ThreadOutboundStream) -> None:
         try:

@@ -28,6 +28,22 @@ class _NothingCame(TimeoutError):
     """TimeoutError of a wait for an element; a class of its own, as a codec may raise a TimeoutError, too."""
 
 
+class _Runs(Generic[T]):
+    """Iterator that goes on after a timeout or Ctrl-C, which would end a generator."""
+
+    def __init__(self, following: Callable[[], list[T]]) -> None:
+        self._following = following
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> list[T]:
+        try:
+            return self._following()
+        except _NothingCame:
+            raise StopIteration from None
+
+
 class Subscription(BaseSubscription, Generic[T]):
     """The elements of a stream: `for element in subscription`.
 
@@ -66,12 +82,7 @@ class Subscription(BaseSubscription, Generic[T]):
 
     def runs(self) -> Iterator[list[T]]:
         """Iterate over lists of elements that have arrived, each at most a quarter of the window long."""
-        while True:
-            try:
-                run = self._take_run(None, self._timeout)
-            except (StopIteration, _NothingCame):
-                return
-            yield run
+        return _Runs(lambda: self._take_run(None, self._timeout))
 
     def for_each(self, handler: Callable[[T], object]) -> None:
         """Call the handler with each element, on this thread, until the iteration ends; then cancel, also if it raises.

@@ -65,6 +65,7 @@ class Endpoint(LoopEndpoint):
         self._reactor = _global_reactor() if reactor is None else reactor
         self._ports: list[Any] = []
         self._tasks: set[Deferred[None]] = set()
+        self._sources: set[Deferred[None]] = set()  # each fires once its source has ended, or was cut off
         self._alarm: Any = None
         self._woken = False
         self._released = False
@@ -123,6 +124,7 @@ class Endpoint(LoopEndpoint):
         with suppress(TimeoutError):
             await self.wait(self._idle, self.options.limits.close_timeout + 1)
         self._leave_nobody_waiting()
+        await DeferredList([*self._sources])
         await stopped
         await self._release()
 
@@ -232,6 +234,44 @@ class Endpoint(LoopEndpoint):
         task.addBoth(ended).addErrback(lambda failure: failure.trap(CancelledError, GeneratorExit))
         return lambda: self._reactor.callLater(0, task.cancel)  # later, as the task may cancel itself
 
+    def spawn_source(
+        self, work: Callable[[], Coroutine[Any, Any, None]], cut: Callable[[float], object]
+    ) -> Callable[[bool], object]:
+        seconds = self.options.limits.close_timeout
+        over: Deferred[None] = Deferred()
+        self._sources.add(over)
+
+        async def run() -> None:
+            try:
+                await work()
+            finally:
+                self._reactor.callLater(0, let_go)
+
+        def let_go() -> None:
+            self._sources.discard(over)
+            if not over.called:
+                over.callback(None)
+
+        def cut_off() -> None:
+            if not over.called:
+                cut(seconds)
+                stop()
+                let_go()
+
+        def end(cancel: bool) -> None:
+            if not alarms:
+                alarms.append(self._reactor.callLater(seconds, cut_off))
+                over.addCallback(lambda _: _call_off(alarms))
+            if cancel:
+                stops.append(stop())
+            else:
+                _call_off(stops)
+
+        alarms: list[Any] = []
+        stops: list[Any] = []
+        stop = self.spawn(run)
+        return end
+
     def is_outside(self, error: BaseException) -> bool:
         """True if the exception is not an error of the operation but ends the current coroutine: a cancellation, which
         Twisted raises as an Exception, like any failure.
@@ -273,6 +313,13 @@ class Endpoint(LoopEndpoint):
     def _wire(self, cid: int, role: Role, pump: AnyPump) -> Transport:
         wire = self.wires[cid] = Transport(self._driver, cid, role, pump, self._lost, self._reactor)
         return wire
+
+
+def _call_off(calls: list[Any]) -> None:
+    """Cancel those of the reactor's delayed calls that are still to come."""
+    for call in calls:
+        if call.active():
+            call.cancel()
 
 
 def _global_reactor() -> Any:
