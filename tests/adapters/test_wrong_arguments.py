@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import pytest
 from tolliver import OwnLimitExceeded
 from tolliver.events import StreamsDialFailed
+from twisted.internet.defer import Deferred
 
 from tolliver_proto import LocalProtocolError, NoticeKind
 from tolliver_proto.store import VALUES
@@ -192,6 +193,50 @@ def test_values_of_the_channel_without_a_name_are_asked_for_by_it(nodes: Nodes) 
         assert [one.body for one in left.retained()] == [b"1", b"2"]
         channel = left.start("channel", "").wait()
         assert [one.value for one in left.world.start("retained", channel.retained).wait()] == [b"1"]
+
+
+def in_this_thread(call: Callable[[], Any]) -> Any:
+    """What the call of an instance raises here, outside its loop; None if it raises nothing."""
+    failures: list[Any] = []
+    try:
+        answer = call()
+        if isinstance(answer, Coroutine):
+            answer.send(None)
+        elif isinstance(answer, Deferred):
+            answer.addErrback(lambda failure: failures.append(failure.value))
+    except BaseException as error:
+        return error
+    return failures[0] if failures else None
+
+
+FOREIGN: tuple[Callable[[Any], Any], ...] = (
+    lambda it: it.unreliable_send("news", "", b"foreign"),
+    lambda it: it.send("news", "", b"foreign"),
+    lambda it: it.subscribe("c"),
+    lambda it: it.unsubscribe("c"),
+    lambda it: it.new_connection("127.0.0.1:1"),
+    lambda it: it.remove_connection("127.0.0.1:1"),
+    lambda it: it.request("c", b"foreign"),
+)
+FOREIGN_STREAMS: tuple[Callable[[Any], Any], ...] = (
+    lambda it: it.publish("p", [b"foreign"]),
+    lambda it: it.subscribe("numbers"),
+    lambda it: it.connect("127.0.0.1:1"),
+)
+LOOPS = pytest.mark.parametrize("kind", ["asyncio", "trio", "twisted"])
+
+
+@LOOPS
+def test_calls_of_a_foreign_thread_are_refused(nodes: Nodes, stage: Stage) -> None:
+    """They would change what the loop is at, and wake nobody there."""
+    with nodes.pair() as (left, _, inbox):
+        left.wait_subscribed("news", timeout=30)
+        errors = [in_this_thread(lambda: call(left._instance)) for call in FOREIGN]  # noqa: B023  # called at once
+        streams = stage.open()
+        errors += [in_this_thread(lambda: call(streams._instance)) for call in FOREIGN_STREAMS]  # noqa: B023  # likewise
+        assert [getattr(error, "code", error) for error in errors] == ["foreign_thread"] * len(errors)
+        left.send("news", "", b"good", require_recipients=1)
+        inbox.holds(1)
 
 
 NAMED = {"name": "numbers"}

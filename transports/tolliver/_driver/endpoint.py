@@ -199,9 +199,16 @@ class BaseEndpoint(ABC):
 
     def check_open(self) -> None:
         """Raises a ConnectionClosing if the endpoint cannot be used: NotOpenYet, AlreadyClosed, or ForkedProcess in a
-        forked child."""
+        forked child; and LocalProtocolError on another thread than the loop's."""
         if self._open and self._process == _this_process:
-            return
+            if threading.get_ident() == self._thread:
+                return
+            raise LocalProtocolError(
+                "foreign_thread",
+                f"{self} belongs to the thread of its event loop, and this is another one: have the call made there "
+                "(by asyncio's call_soon_threadsafe, anyio.from_thread.run or Twisted's callFromThread), or use "
+                "tolliver.blocking, where any thread may make any call",
+            )
         if self._open:
             raise ForkedProcess(
                 f"{self} belongs to process {self._process}, and this is a fork of it: open another one here, in an "
