@@ -196,7 +196,7 @@ def test_values_of_the_channel_without_a_name_are_asked_for_by_it(nodes: Nodes) 
 
 
 def in_this_thread(call: Callable[[], Any]) -> Any:
-    """What the call of an instance raises here, outside its loop; None if it raises nothing."""
+    """Error that a call of an instance raises here, outside its loop; None without one."""
     failures: list[Any] = []
     try:
         answer = call()

@@ -15,6 +15,7 @@ from tolliver._tls.policy import Pumps
 
 from tests.cli.commands import tolliver
 from tests.wire.vectors import ONE
+from tolliver_proto.store import VALUES
 
 SECRET = {"ca.key", "alice.key", "bob.key"}
 
@@ -68,6 +69,26 @@ def test_a_tool_that_plays_several_peers_has_no_uuid(tmp_path: Path) -> None:
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == []
     assert tolliver("certs", tmp_path, "other", "--no-uuid", "--derive").exit_code != 0
+
+
+def test_of_several_names_those_that_exist_stay(tmp_path: Path) -> None:
+    tolliver("certs", tmp_path, "alice")
+    before = contents(tmp_path)
+    result = tolliver("certs", tmp_path, "alice", "bob", "--json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("tolliver: alice is there already, and stays as it is: ")
+    assert [json.loads(line)["name"] for line in result.stdout.splitlines()] == ["bob"]
+    assert contents(tmp_path).items() >= before.items()
+
+
+@pytest.mark.parametrize(
+    "uuid", ["00000000-0000-0000-0000-000000000000", "efffffff-ffff-8000-8000-000000000001", str(VALUES)]
+)
+def test_a_uuid_that_is_nobodys_is_refused(tmp_path: Path, uuid: str) -> None:
+    result = tolliver("certs", tmp_path, "alice", "--uuid", uuid)
+    assert result.exit_code != 0
+    assert f"{uuid} can be no instance's, every peer refuses it" in result.stderr
+    assert not (tmp_path / "alice.pem").exists()
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

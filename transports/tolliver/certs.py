@@ -31,6 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tolliver_proto.errors import CertificateError
 from tolliver_proto.node import is_derived
+from tolliver_proto.store import is_keeper, is_kept, is_queue
 
 from ._options.instance import TLS
 from ._options.uuid7 import uuid7
@@ -55,6 +56,7 @@ DAYS = 365
 CRL_DAYS = 30
 _SKEW = datetime.timedelta(hours=1)  # certificates start earlier, for machines whose clock is behind ours
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_NOBODY = (UUID(int=0), UUID(int=2**128 - 1))  # no peer has them (RFC 9562, 5.9 and 5.10)
 _CA = "ca"
 
 
@@ -122,6 +124,8 @@ def make_certificate(
     uuid = uuid or uuid7()
     if is_derived(uuid):
         raise ValueError(f"{uuid} is a derived identity: give the certificate its prefix, derive={uuid.hex[:12]!r}")
+    if uuid in _NOBODY or is_queue(uuid) or is_kept(uuid) or is_keeper(uuid):
+        raise ValueError(f"{uuid} can be no instance's, every peer refuses it: leave it out, and a new one is made")
     derive = None if derive is None else check_prefix(derive)
     uris = [uuid.urn] if derive is None else [uuid.urn, URN + derive]
     files = _issue(Path(directory), name, uris, hosts, days, valid_from)

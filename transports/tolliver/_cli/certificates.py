@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -39,6 +39,8 @@ def make(
         raise ValueError("a certificate without a UUID has none to derive from: leave --uuid and --derive out")
     if uuid is not None and len(names) > 1:
         raise ValueError(f"one UUID cannot name {len(names)} instances: give --uuid with a single name")
+    if len(names) > 1:
+        names = [*_not_there(directory, names)]
     made: dict[str, Member | TLS] = {}
     # If only half of a CA exists, `make_certificate` says what is missing.
     if not (directory / "ca.pem").exists() and not (directory / "ca.key").exists():
@@ -54,6 +56,16 @@ def make(
     finally:
         if made:
             _show(made, as_json)
+
+
+def _not_there(directory: Path, names: Sequence[str]) -> Iterator[str]:
+    """Names, of several, that have no pair of files yet. Files that exist stay, and are told."""
+    for name in names:
+        files = [directory / f"{name}{suffix}" for suffix in (".pem", ".key")]
+        if all(file.exists() for file in files):
+            words.say(f"{words.line(name)} is there already, and stays as it is: {files[0]} and {files[1]}")
+        else:
+            yield name
 
 
 def _hosts() -> list[str]:

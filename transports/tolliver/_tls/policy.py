@@ -66,7 +66,10 @@ def _load(context: ssl.SSLContext, tls: Material) -> None:
     except ssl.SSLError as error:
         reason = error.reason or ""
         if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
-            text = f"{tls.key} is not the key of {tls.cert}: give the pair that was made together"
+            text = (
+                f"{tls.key} is not the key of {tls.cert}: give the pair that was made together; in a chain the "
+                "instance's own certificate comes first"
+            )
         elif reason:
             text = f"{tls.cert} cannot be used ({words(error)}): {NEW_CERTIFICATE}"
         else:
