@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -54,6 +55,20 @@ def told(store: SQLiteStore) -> list[NoticeKind]:
 def reserve_of(disk: Path) -> int:
     reserve = disk / "node.db.reserve"
     return reserve.stat().st_blocks * 512 if reserve.exists() else 0
+
+
+def test_the_reserve_grows_with_its_database(tmp_path: Path) -> None:
+    """An empty one takes little, and what it has taken is there at the next opening."""
+    with closing(open_store(tmp_path / "node.db")) as store:
+        assert reserve_of(tmp_path) == 2**19
+        for first in range(1, 10_001, 100):  # it looks from time to time, while the disk has plenty
+            store.commit([storing(range(first, first + 100), body=bytes(20_000))])
+            if reserve_of(tmp_path) > 2**19:
+                break
+            time.sleep(0.05)
+        assert 2**19 < (grown := reserve_of(tmp_path)) <= 2**23
+    with closing(open_store(tmp_path / "node.db")):
+        assert reserve_of(tmp_path) == grown
 
 
 @pytest.mark.parametrize("count", [1, 10, 200])

@@ -197,6 +197,11 @@ class BaseEndpoint(ABC):
         """True in a fork of the process that has opened it."""
         return self._process not in (0, _this_process)
 
+    @property
+    def is_open(self) -> bool:
+        """True if calls can be made, in this process. May be asked on any thread."""
+        return self._open and self._process == _this_process
+
     def check_open(self) -> None:
         """Raises a ConnectionClosing if the endpoint cannot be used: NotOpenYet, AlreadyClosed, or ForkedProcess in a
         forked child; and LocalProtocolError on another thread than the loop's."""

@@ -32,6 +32,9 @@ class Core(Sender, Protocol):
     @property
     def lock(self) -> AbstractContextManager[object]: ...
 
+    @property
+    def is_open(self) -> bool: ...
+
     def check_open(self) -> None: ...
 
     def call_soon(self, job: Callable[[], object]) -> None: ...
@@ -97,7 +100,7 @@ class Relay:
             return self._in_loop(step.job)
         if isinstance(step, Pause):
             return self._over.wait(step.seconds)
-        return step.stored.result(None if self._is_open() else _PATIENCE)
+        return step.stored.result(None if self._core.is_open else _PATIENCE)
 
     def _in_loop(self, job: Callable[[], Any]) -> Any:
         """The result of a job that runs on the loop, under the lock. Raises NotGiven if it never runs."""
@@ -123,12 +126,5 @@ class Relay:
             try:
                 return done.result(LONGEST)
             except TimeoutError:
-                if not self._is_open() and done.cancel():  # a loop that has ended runs nothing more
+                if not self._core.is_open and done.cancel():  # a loop that has ended runs nothing more
                     raise NotGiven from None
-
-    def _is_open(self) -> bool:
-        try:
-            self._core.check_open()
-        except ConnectionClosing:
-            return False
-        return True

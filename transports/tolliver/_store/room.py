@@ -1,8 +1,8 @@
 """Disk space: refusing messages when little is left, and the reserve (D-13).
 
 A commit that stores messages is refused while less than `min_free` bytes are left. A commit that stores none, such as
-the removal of acknowledged messages, may use the reserve. When the outbox has drained, the database file is shrunk, and
-the reserve is created again.
+the removal of acknowledged messages, may use the reserve, which is twice as large as the database, up to a limit. When
+the outbox has drained, the database file is shrunk, and the reserve is created again.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class Room:
         if now < self._look_after:
             return True
         plenty = self._reserve.free() >= self._min_free + _PLENTY
+        grown = self._reserve.grow(2 * (_size(self._path) + _size(f"{self._path}-wal")))
         if plenty:
             self._look_after = now + _LOOK_AGAIN
-        if plenty == (self._checkpoint is None):
+        if plenty == (self._checkpoint is None) and (plenty or not grown):
             return plenty
         pages = usual = self._checkpoint or _pragma(connection, "wal_autocheckpoint")
         if not plenty and self._reserve.size:
