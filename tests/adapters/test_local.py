@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
@@ -290,7 +291,7 @@ def test_an_instance_that_is_killed_in_a_handshake_is_tried_again(
 
 
 @contextmanager
-def lossy(path: Path, target: Path) -> Iterator[tuple[list[int], list[None]]]:
+def lossy(path: Path, target: Path, answer: bytes = b"receipt") -> Iterator[tuple[list[int], list[None]]]:
     """A socket that passes bytes on to another. It loses so many answers, as the first list says, by ending
     connections, and ends as many connections in their handshake as the second one has entries."""
     cut: list[int] = []
@@ -301,7 +302,7 @@ def lossy(path: Path, target: Path) -> Iterator[tuple[list[int], list[None]]]:
         with source, to:
             try:
                 while data := source.recv(65536):
-                    if back and b"receipt" in data and cut and cut[-1]:
+                    if back and answer in data and cut and cut[-1]:
                         cut[-1] -= 1
                         break
                     to.sendall(data)
@@ -581,6 +582,27 @@ def speaking(path: Path) -> Iterator[Speaker]:
     speaker = Speaker(path)
     with speaker.sock:
         yield speaker
+
+
+@ONE_KIND
+def test_rows_that_are_no_rows_are_refused(nodes: Nodes, path: Path) -> None:
+    with nodes.open("left", **at(path)) as left, speaking(path) as hostile:
+        terms = {"verb": "rows", "instance": str(left.instance_id), "message_keys": ["k"], "times": [None]}
+        row = Message("news", "", b"")
+        hostile.ask(b'{"verb": "put"}', Message("jobs", "", b""))  # declares the queue
+        assert b"receipt" in hostile.answer()
+        for change, messages, error in (
+            ({"instance": "another"}, [row], b"another_instance"),
+            ({"message_keys": []}, [row], b"ValueError"),
+            ({"message_keys": [1]}, [row], b"TypeError"),
+            ({"times": ["now"]}, [Message("jobs", "", b"")], b"TypeError"),
+            ({"released": [["a"]]}, [row], b"nobody subscribes"),
+            ({"more": 1}, [row], b"TypeError"),
+            ({"message_keys": ["a", "b"], "times": [None] * 2}, [row, Message("other", "", b"")], b"ValueError"),
+            ({"message_keys": [], "times": []}, [], b"remembers"),
+        ):
+            hostile.ask(json.dumps({"released": [], **terms, **change}).encode(), *messages)
+            assert error in hostile.answer(), change
 
 
 @ONE_KIND

@@ -910,6 +910,7 @@ def test_what_is_no_plain_case_is_left_alone(before: Callable[[Play], None], key
     before(play)
     had = play.node.stats(), play.bodies()
     assert many(play, *keys, items=items) is None
+    assert many(play, items=()) is None
     assert not play.last
     assert had == (play.node.stats(), play.bodies())
 

@@ -205,13 +205,14 @@ class MessageKeys(Pattern):
 
     def send_many(self, items: Sequence[Item], message_keys: Sequence[str], now: float | None = None) -> Receipt | None:
         """Stores messages in one step, each with its key. Returns None, and has done nothing, where they are no plain
-        case: a key is taken, or is there twice; a message has no recipient, or a send would wait; the keys have no
-        room, or a peer is near its quota. Then `send` each by itself. Raises as `send_many` of a node does.
+        case: there are none; a key is taken, or is there twice; a message has no recipient, or a send would wait; the
+        keys have no room, or a peer is near its quota. Then `send` each by itself. Raises as `send_many` of a node
+        does.
         """
         self._kernel.tick(now)
         names = [self._name(item[0], message_key) for item, message_key in zip(items, message_keys, strict=True)]
         new = {*names}
-        if len(new) < len(names) or self._unread or self._early or self._node.closing:
+        if not names or len(new) < len(names) or self._unread or self._early or self._node.closing:
             return None
         if not new.isdisjoint(self._notes) or self._is_full(len(names), sum(map(_size_of, names))):
             return None

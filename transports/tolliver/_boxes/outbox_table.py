@@ -98,11 +98,15 @@ def waits(table: str, row: str) -> str:
 class OutboxTable:
     """One relay's view of the table, on a connection of its own. Each call is one transaction."""
 
-    def __init__(self, database: Database, table: str, instance: UUID, remembered: float) -> None:
-        """The instance remembers the keys of rows for so many seconds."""
+    def __init__(
+        self, database: Database, table: str, instance: UUID, remembered: float, holder: str | None = None
+    ) -> None:
+        """The instance remembers the keys of rows for so many seconds. `holder` has the leases, by default the
+        instance: several relays of one instance each have a name of their own."""
         self._database = database
         self._table = table
         self._me = str(instance)
+        self._holder = holder or self._me
         self._remembered = remembered
         self._begun_at = 0.0  # of the last batch
 
@@ -152,7 +156,7 @@ class OutboxTable:
                 f"INSERT INTO {lease} (channel, holder, until) VALUES (?, ?, ?) "
                 "ON CONFLICT (channel) DO UPDATE SET holder = excluded.holder, until = excluded.until "
                 f"WHERE {lease}.holder = excluded.holder OR {lease}.until < ?",
-                *(channel, self._me, now + LEASE, now),
+                *(channel, self._holder, now + LEASE, now),
             )
         )
 
@@ -206,6 +210,11 @@ class OutboxTable:
             for table in (self._table, f"{self._table}_begun"):
                 self._database.many(f"DELETE FROM {table} WHERE number = ?", numbers)
 
+    def let_wait(self, rows: Sequence[Row]) -> None:
+        """Have rows that this instance has begun, and that were not sent, wait again."""
+        with self._database.transaction():
+            self._database.many(f"DELETE FROM {self._table}_begun WHERE number = ?", [(row.number,) for row in rows])
+
     def doubt(self) -> None:
         """Have nobody finish what this instance has begun: its store has lost what it knew of these rows."""
         with self._database.transaction():
@@ -226,4 +235,4 @@ class OutboxTable:
     def give_back_leases(self) -> None:
         """Let other relays have the channels at once."""
         with self._database.transaction():
-            self._database.run(f"DELETE FROM {self._table}_lease WHERE holder = ?", self._me)
+            self._database.run(f"DELETE FROM {self._table}_lease WHERE holder = ?", self._holder)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from tolliver_proto import ConnectionClosing, ConnectionLost
@@ -22,7 +22,10 @@ from tolliver_proto.node import DialCause, check_seconds, check_type, listed
 
 from .._driver.unix import is_supported
 from .._options.unix import check_length
-from .envelopes import Ask, Item, LocalReceipt, LocalReply, Outcome, Verb
+from .envelopes import Answer, Ask, Item, Outcome, Verb
+
+if TYPE_CHECKING:
+    from .._boxes.outbox_table import Row
 
 TIMEOUT = 30.0
 """Seconds of a call, by default."""
@@ -100,7 +103,7 @@ class Tries:
         return TimeoutError(f"after {self._seconds:g} s the instance at {self._path} has not answered: {again}")
 
 
-def answered(outcome: Outcome, path: str) -> LocalReceipt | LocalReply:
+def answered(outcome: Outcome, path: str) -> Answer:
     """The answer of an instance. Raises its error, and ConnectionLost if it was being closed."""
     if isinstance(outcome, ConnectionClosing):
         raise ConnectionLost(f"the instance at {path} was being closed")
@@ -160,6 +163,17 @@ def request(
     check_seconds("timeout", timeout)
     terms = {"timeout": timeout, "message_key": message_key, "durable": durable, "to": _uuids(to)}
     return _one(Verb.REQUEST, channel, key, body, terms), timeout + _SPARE
+
+
+def rows(instance: UUID, rows: Sequence[Row], released: Sequence[str]) -> Ask:
+    """Those of one channel, or none: the answer says then what the instance knows."""
+    terms = {
+        "instance": str(instance),
+        "message_keys": [row.id for row in rows],
+        "times": [row.not_before for row in rows],
+        "released": released,
+    }
+    return Ask(Verb.ROWS, [(row.channel, row.key, row.body) for row in rows], terms)
 
 
 def _one(verb: Verb, channel: str, key: str, body: bytes, terms: dict[str, Any]) -> Ask:

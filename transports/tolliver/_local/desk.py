@@ -33,22 +33,24 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import count
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 from weakref import WeakSet
 
 from tolliver_proto import Acl, Connection, HandshakeRequest, Limits, Message, Receipt, Role, TolliverError
-from tolliver_proto.errors import AccessDenied, Blocked, ReservedChannel
+from tolliver_proto.errors import AccessDenied, Blocked, LocalProtocolError, ReservedChannel
 from tolliver_proto.layouts import State
 from tolliver_proto.node import Reply, is_derived
 
+from .._boxes.outbox_table import Row
 from .._driver.pending import PendingCall
 from .._driver.sockets import ACCEPT_PAUSE, NOT_YET
 from .._driver.threads import start
 from .._driver.unix import Listener, credentials, may_connect
 from .._options.unix import UnixAddress
-from .envelopes import CHANNEL, MARGIN, Ask, Item, Verb, answer_body, is_own
+from .envelopes import CHANNEL, MARGIN, Ask, Item, RowsTaken, Verb, answer_body, is_own
 from .identities import local_prefix
 
 log: logging.Logger = logging.getLogger("tolliver.local")
@@ -67,7 +69,7 @@ _LOOK = 1.0  # seconds between two looks at what is unfinished
 _LEASE = 10.0  # seconds, of a queue that is declared here
 _LAST = 2.0  # seconds in which the last answers go out
 
-Outcome = Receipt | Reply | BaseException
+Outcome = Receipt | Reply | RowsTaken | BaseException
 _Name = tuple[str, str | None]
 """A request's channel and message key."""
 
@@ -111,6 +113,8 @@ class Core(Protocol):
     ) -> PendingCall[Receipt]: ...
 
     def request(self, channel: str, key: str, body: bytes, terms: Any) -> PendingCall[Reply]: ...
+
+    def give_rows(self, rows: Sequence[Row], names: Sequence[tuple[str, str]]) -> PendingCall[RowsTaken]: ...
 
 
 class _Asked(NamedTuple):
@@ -233,12 +237,33 @@ class Desk:
             terms["not_before"] = datetime.fromisoformat(terms["not_before"])
         if ask.verb is Verb.SEND_MANY:
             return self._core.send_many(ask.items, **{**_NONE_OF_MANY, **terms})
+        if ask.verb is Verb.ROWS:
+            return self._rows(ask.items, **terms)
         [(channel, key, body)] = ask.items
         if ask.verb is Verb.SEND:
             return self._core.send(channel, key, body, **{**_NONE, **terms})
         if ask.verb is Verb.PUT:
             return self._put(channel, (key, body), **terms)
         return self._request(channel, key, body, terms, size)
+
+    def _rows(
+        self,
+        items: Sequence[Item],
+        *,
+        instance: str,
+        message_keys: Sequence[str],
+        times: Sequence[float | None],
+        released: Sequence[str],
+    ) -> PendingCall[RowsTaken]:
+        """Send rows of an outbox. `released` are keys of rows of that channel that are gone. Raises LocalProtocolError
+        if another instance has begun them, ValueError, TypeError."""
+        if items and instance != str(self._instance_id):
+            raise LocalProtocolError("another_instance", f"this is {self._instance_id}, not {instance!r:.100}")
+        given = zip(count(), message_keys, items, times, strict=False)
+        rows = [Row(number, name, *item, until) for number, name, item, until in given]
+        if len({*map(len, (items, message_keys, times))}) != 1 or len({row.channel for row in rows}) > 1:
+            raise ValueError("rows are of one channel, and each has its key and its time")
+        return self._core.give_rows(rows, [(row.channel, name) for row in rows[:1] for name in released])
 
     def _request(self, channel: str, key: str, body: bytes, terms: Mapping[str, Any], size: int) -> PendingCall[Reply]:
         """Ask a peer. An ask under the key of an outstanding request shares its answer: it is of a program that was

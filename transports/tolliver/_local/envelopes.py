@@ -43,6 +43,8 @@ class Verb(StrEnum):
     SEND_MANY = "send_many"
     PUT = "put"
     REQUEST = "request"
+    ROWS = "rows"
+    """Of an outbox, each under its key, of one channel in their order."""
 
 
 class Ask(NamedTuple):
@@ -55,7 +57,7 @@ class Ask(NamedTuple):
     @property
     def is_safe_to_repeat(self) -> bool:
         """True if the ask has its effect once, however often it is made."""
-        return self.terms.get("message_key") is not None
+        return self.verb is Verb.ROWS or self.terms.get("message_key") is not None
 
     def body(self) -> bytes:
         """Raises LocalProtocolError for names or a body that no message can have."""
@@ -73,7 +75,7 @@ class Ask(NamedTuple):
         except (ValueError, KeyError, RecursionError, RemoteProtocolError) as error:
             raise LocalProtocolError("no_ask", f"a local program asked for what is no call: {error!r:.200}") from None
         items = [(one.channel, one.key, one.body) for one in frames if isinstance(one, Message)]
-        if len(items) != len(frames) or (verb is not Verb.SEND_MANY and len(items) != 1):
+        if len(items) != len(frames) or (verb not in (Verb.SEND_MANY, Verb.ROWS) and len(items) != 1):
             raise LocalProtocolError("no_ask", f"a local program asked for {verb} with {len(frames)} messages")
         return cls(verb, items, head)
 
@@ -111,18 +113,33 @@ class LocalReply(NamedTuple):
     body: bytes
 
 
-Outcome = LocalReceipt | LocalReply | Exception
+class RowsTaken(NamedTuple):
+    """Answer to rows of an outbox: `gone` are those that somebody gets, of the first ones; `reason` says what held back
+    those behind. `remembers` is how many seconds the instance knows a key, `lacks_commits` that it may have lost what
+    it knew of rows, `has_little_room` that it wants to hear of keys that are not needed."""
+
+    gone: Sequence[bool]
+    reason: str | None
+    remembers: float
+    lacks_commits: bool
+    has_little_room: bool
 
 
-def answer_body(message_id: int, outcome: Receipt | Reply | BaseException) -> bytes:
+Answer = LocalReceipt | LocalReply | RowsTaken
+Outcome = Answer | Exception
+
+
+def answer_body(message_id: int, outcome: Receipt | Reply | RowsTaken | BaseException) -> bytes:
     """The body of an answer to the ask with this id."""
     head: dict[str, Any] = {"to": message_id}
     if isinstance(outcome, Reply):
         return _joined({**head, "peer": str(outcome.peer_id)}, outcome.body)
     if isinstance(outcome, BaseException):
         return _joined(head | _told(outcome))
+    if isinstance(outcome, RowsTaken):
+        return _joined({**head, "rows": {**outcome._asdict(), "gone": _runs(outcome.gone)}})
     receipt = {
-        "counts": [(count, len([*run])) for count, run in groupby(outcome.counts)],
+        "counts": _runs(outcome.counts),
         "recipients": outcome.recipients,
         "repeats": outcome.repeats,
         "first_seq": outcome.first_seq,
@@ -142,11 +159,22 @@ def read_answer(body: bytes) -> tuple[int, Outcome]:
             return message_id, LocalReply(UUID(head["peer"]), rest)
         if "error" in head:
             return message_id, _error_of(head)
+        if "rows" in head:
+            return message_id, RowsTaken(**{**head["rows"], "gone": _each(head["rows"]["gone"])})
         told = head["receipt"]
-        told["counts"] = [*chain.from_iterable(repeat(*run) for run in told["counts"])]
+        told["counts"] = _each(told["counts"])
         return message_id, LocalReceipt(**{**told, "state": SendState(told["state"])})
     except (KeyError, TypeError) as error:
         raise ValueError(f"no answer of an instance: {error!r}") from None
+
+
+def _runs(values: Sequence[int]) -> list[tuple[int, int]]:
+    """Each value with how often it comes."""
+    return [(value, len([*run])) for value, run in groupby(values)]
+
+
+def _each(runs: Sequence[tuple[int, int]]) -> list[Any]:
+    return [*chain.from_iterable(repeat(*run) for run in runs)]
 
 
 def _joined(head: Mapping[str, Any], rest: bytes = b"") -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from time import monotonic
+from uuid import UUID
 
 from tolliver_proto import Connection, ConnectionLost, Limits, Message, Role
 from tolliver_proto.layouts import State
@@ -34,6 +35,11 @@ class Line:
     def is_open(self) -> bool:
         """True once the instance has taken this program in."""
         return self._connection.live
+
+    @property
+    def instance_id(self) -> UUID | None:
+        """UUID of the instance, once the connection is open."""
+        return self._connection.peer_id
 
     def ask(self, ask: Ask) -> int:
         """Queue an ask; returns its number. Raises LocalProtocolError for names or bodies that no message can have, and

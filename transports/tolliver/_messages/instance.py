@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import closing
 from datetime import datetime
 from functools import partial
@@ -61,6 +62,7 @@ from .._tls.policy import Pumps
 from ..outbox import Outbox
 from .channels import ChannelTable
 from .driver import NodeDriver
+from .giving import Giver, goes, when_all
 from .mailbox import Handler, Mailbox
 from .marking import Inboxes
 from .opening import open_instance
@@ -72,7 +74,9 @@ from .unconnected import MOST_NAMED, unconnected, words_of
 from .waits import Condition, Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
+    from .._boxes.outbox_table import Row
     from .._local.desk import Desk
+    from .._local.envelopes import RowsTaken
     from .._status.server import StatusServer
     from .._status.snapshot import InstanceStatus
     from ..outbox import Outbox
@@ -346,6 +350,31 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def given(self, receipts: Sequence[Receipt]) -> Sequence[PendingCall[Receipt]]:
         return self._driver.when_each_stored(receipts)
+
+    def give_rows(self, rows: Sequence[Row], names: Sequence[tuple[str, str]]) -> PendingCall[RowsTaken]:
+        """Send rows of one channel of a local program's outbox, as far as they go. `names` are keys that are not needed
+        any more, by channel."""
+        from .._local.envelopes import RowsTaken  # imported late: most programs never need it
+
+        self.check_open()
+        keys = self.node.use(MessageKeys)
+        if keys.is_half_full:
+            keys.release(names)
+        given, reason = Giver(self.node, monotonic).give(rows)
+        stored, call = Future[None](), PendingCall[RowsTaken]()
+
+        def answer(_stored: Future[None]) -> None:
+            error = stored.exception()
+            if error is not None:
+                call.fail(error)
+                return
+            gone = [goes(receipt) for some, receipt in given for _ in some]
+            call.resolve(RowsTaken(gone, reason, self.remembers, self.lacks_commits, keys.is_half_full))
+
+        stored.add_done_callback(answer)
+        when_all(self.given([receipt for _, receipt in given]), stored)
+        self.schedule_run()
+        return call
 
     @property
     def lacks_commits(self) -> bool:

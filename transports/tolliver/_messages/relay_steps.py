@@ -19,30 +19,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from tolliver_proto import ConnectionClosing, Node, NoticeKind, Receipt, TolliverError
-from tolliver_proto.node import ForLater, MessageKeys, Queues
+from tolliver_proto import ConnectionClosing, Node, NoticeKind, Receipt
+from tolliver_proto.node import MessageKeys
 
 from .._boxes.databases import Database, opened
 from .._boxes.outbox_table import Batch, OutboxTable, Outcome, Row
 from .._driver.pending import PendingCall
 from .._store.table_marks import TableMarks
 from ..outbox import Outbox
+from .giving import NOBODY, UNTAKEN, Given, Giver, goes, when_all
 from .marking import Marker
 
 T = TypeVar("T")
-_Given: TypeAlias = tuple[Sequence[Row], Receipt]
 _MOST = 1000
 _MOST_BYTES = 8 * 2**20
 _CHANNELS = 20  # in one batch
 SHORTEST, LONGEST = 0.005, 0.25  # pauses between looks at a table without rows to send, in seconds
 _AGAIN = 1.0  # seconds after an error
 _TOLD_EACH = 60.0
-_NOBODY = "nobody subscribes"
-_UNTAKEN = "no subscriber takes it: they have left, or are at their quota"
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ class _OnItsWay(NamedTuple):
     """A batch that the node was given, but for some of its rows, and what is answered once the store has it."""
 
     batch: Batch
-    given: Sequence[_Given]
+    given: Sequence[Given]
     unsent: Sequence[Row]
     stored: Future[None]
 
@@ -133,6 +130,7 @@ class RelaySteps:
         self._node = sender.node
         self._outbox = outbox
         self._clock = clock
+        self._giver = Giver(sender.node, clock)
         self._say = tell
         self._marker = Marker(sender.table_marks, outbox.table, "outbox", tell)
         self._doubts = sender.lacks_commits  # rows that were begun before this opening
@@ -250,7 +248,7 @@ class RelaySteps:
             gone = [row for row in rows if row.number not in unsent]
             table.delete(gone)
             self._count(len(gone))
-            left.update((row.channel, f"{_NOBODY}, to a row that was begun earlier") for row in unsent.values())
+            left.update((row.channel, f"{NOBODY}, to a row that was begun earlier") for row in unsent.values())
             after = rows[-1].number
         self._left = left
 
@@ -270,7 +268,7 @@ class RelaySteps:
             )
             self._tell(instance, NoticeKind.ROWS_HELD, text)
 
-    def _send(self, rows: Sequence[Row]) -> Steps[tuple[Sequence[_Given], Sequence[Row], Future[None]]]:
+    def _send(self, rows: Sequence[Row]) -> Steps[tuple[Sequence[Given], Sequence[Row], Future[None]]]:
         """Send rows. Returns those that are given to the node, the others, whose channels rest, and what is answered
         once the store has them. Raises NotGiven.
         """
@@ -278,14 +276,14 @@ class RelaySteps:
         given, unsent = yield OnLoop(lambda: self._give(rows, stored))
         return given, unsent, stored
 
-    def _stored(self, given: Sequence[_Given], unsent: Sequence[Row], stored: Future[None]) -> Steps[list[Row]]:
+    def _stored(self, given: Sequence[Given], unsent: Sequence[Row], stored: Future[None]) -> Steps[list[Row]]:
         """Wait until rows are stored. Returns those that were not sent, whose channels rest.
 
         Raises StoreError or ConnectionClosing where nobody knows what is stored: these rows stay begun.
         """
         yield Until(stored)
-        late = [row for rows, receipt in given if not _goes(receipt) for row in rows]
-        self._rest({row.channel: _UNTAKEN for row in late})
+        late = [row for rows, receipt in given if not goes(receipt) for row in rows]
+        self._rest({row.channel: UNTAKEN for row in late})
         return [*unsent, *late]
 
     def _rest(self, held: Mapping[str, str]) -> None:
@@ -297,14 +295,14 @@ class RelaySteps:
         """Channels of which nothing can be sent now, with the reasons."""
         now = self._clock()
         self._resting = {channel: rest for channel, rest in self._resting.items() if rest.until > now}
-        held = yield OnLoop(lambda: {channel: _NOBODY for channel, key in heads if not self._takes(channel, key)})
+        held = yield OnLoop(lambda: {channel: NOBODY for channel, key in heads if not self._giver.takes(channel, key)})
         return {**held, **{channel: rest.reason for channel, rest in self._resting.items()}, **self._left}
 
     # On the loop.
 
-    def _give(self, rows: Sequence[Row], stored: Future[None]) -> tuple[list[_Given], list[Row]]:
+    def _give(self, rows: Sequence[Row], stored: Future[None]) -> tuple[list[Given], list[Row]]:
         """Give rows to the node, each channel as far as it goes. Returns these, and the others."""
-        keys, given, unsent = self._node.use(MessageKeys), list[_Given](), list[Row]()
+        keys, given, unsent = self._node.use(MessageKeys), list[Given](), list[Row]()
         if keys.is_half_full:
             keys.release(self._names)
             self._names.clear()
@@ -312,54 +310,13 @@ class RelaySteps:
         for row in rows:
             channels[row.channel].append(row)
         for channel, mine in channels.items():
-            gone, reason = self._give_channel(mine)
+            gone, reason = self._giver.give(mine)
             given += gone
             if reason is not None:
                 unsent += mine[sum(len(some) for some, _ in gone) :]
                 self._rest({channel: reason})
-        _when_all(self._sender.given([receipt for _, receipt in given]), stored)
+        when_all(self._sender.given([receipt for _, receipt in given]), stored)
         return given, unsent
-
-    def _give_channel(self, rows: Sequence[Row]) -> tuple[list[_Given], str | None]:
-        """Give rows of one channel, all in one step if that goes. Returns what went, and why the next one did not."""
-        with suppress(TolliverError):  # the row that is refused is found below
-            receipt = self._give_all(rows)
-            if receipt is not None:
-                return [(rows, receipt)], None
-        given = list[_Given]()
-        for row in rows:
-            if not self._takes(row.channel, row.key):
-                return given, _NOBODY
-            try:
-                receipt = self._give_one(row)
-            except TolliverError as error:
-                return given, str(error)
-            given.append(((row,), receipt))
-            if receipt.failure is not None and not _goes(receipt):
-                return given, _UNTAKEN
-        return given, None
-
-    def _give_all(self, rows: Sequence[Row]) -> Receipt | None:
-        """Give rows, each under its key, in one step. None: they are no plain case, and nothing was given."""
-        if any(row.not_before is not None for row in rows):
-            return None
-        items = [(row.channel, row.key, row.body) for row in rows]
-        return self._node.use(MessageKeys).send_many(items, [row.id for row in rows], self._clock())
-
-    def _give_one(self, row: Row) -> Receipt:
-        keys = self._node.use(MessageKeys)
-        give = keys.put if self._is_queue(row.channel) else keys.send
-        return give(row.channel, row.key, row.body, row.id, self._clock(), not_before=row.not_before)
-
-    def _takes(self, channel: str, key: str) -> bool:
-        """True if a message with these names would be stored for somebody: a subscriber, or a channel that keeps."""
-        keeping = self._node.used(ForLater)
-        is_kept = keeping is not None and keeping.keeps(channel) is not None
-        return is_kept or self._is_queue(channel) or self._node.subscribed(channel, key) > 0
-
-    def _is_queue(self, channel: str) -> bool:
-        queues = self._node.used(Queues)
-        return queues is not None and queues.owns(channel)
 
     # Telling.
 
@@ -388,29 +345,3 @@ class RelaySteps:
             return
         self._told[name] = now
         self._say(kind, f"the outbox {self._outbox.table}: {text}")
-
-
-def _goes(receipt: Receipt) -> bool:
-    """True if somebody gets the message, or will at its time (P-93)."""
-    return receipt.recipients > 0 or receipt.later > 0
-
-
-def _when_all(calls: Sequence[PendingCall[Receipt]], stored: Future[None]) -> None:
-    """Answer `stored` once all calls are answered: with the first error, if there is one."""
-    left = len(calls)
-
-    def answered() -> None:
-        nonlocal left
-        left -= 1
-        if left > 0:
-            return
-        error = next((call.error for call in calls if call.error is not None), None)
-        if error is None:
-            stored.set_result(None)
-        else:
-            stored.set_exception(error)
-
-    for call in calls:
-        call.when_done(answered)
-    if not calls:
-        answered()

@@ -16,6 +16,7 @@ from .._local.identities import local_prefix
 if TYPE_CHECKING:
     from .._local.envelopes import LocalReceipt, LocalReply
     from ._clients import AsyncChannel, AsyncClient, Channel, Client, Connecting, connect
+    from ._relay import LocalRelay
 else:
     __getattr__, __dir__ = door(
         __name__,
@@ -23,6 +24,7 @@ else:
         {
             ".._local.envelopes": "LocalReceipt, LocalReply",
             "._clients": "AsyncChannel, AsyncClient, Channel, Client, Connecting, connect",
+            "._relay": "LocalRelay",
         },
     )
 
@@ -33,6 +35,7 @@ __all__ = [
     "Client",
     "Connecting",
     "LocalReceipt",
+    "LocalRelay",
     "LocalReply",
     "connect",
     "local_prefix",

@@ -18,7 +18,7 @@ import anyio
 from tolliver_proto import ConnectionLost
 
 from .._local.asking import Tries, answered, closed, unreached
-from .._local.envelopes import Ask, LocalReceipt, LocalReply, Outcome
+from .._local.envelopes import Answer, Ask, Outcome
 from .._local.line import Line
 
 _CHUNK = 2**16
@@ -191,7 +191,7 @@ class Conversation:
         if talk is not None:
             talk.close(ConnectionLost("the client was closed"))
 
-    async def do(self, ask: Ask, tries: Tries) -> LocalReceipt | LocalReply:
+    async def do(self, ask: Ask, tries: Tries) -> Answer:
         """The answer of the instance. Raises its error, ConnectionLost, TimeoutError."""
         with self._within(tries):
             while True:

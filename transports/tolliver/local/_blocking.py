@@ -12,11 +12,12 @@ import socket
 import threading
 from contextlib import suppress
 from time import monotonic, sleep
+from uuid import UUID
 
 from tolliver_proto import ConnectionLost
 
 from .._local.asking import Tries, answered, closed, unreached
-from .._local.envelopes import Ask, LocalReceipt, LocalReply, Outcome
+from .._local.envelopes import Answer, Ask, Outcome
 from .._local.line import Line
 
 _CHUNK = 2**16
@@ -53,13 +54,20 @@ class Talk:
             raise unreached(self._path, error) from None
 
     @property
+    def instance_id(self) -> UUID:
+        """UUID of the instance."""
+        found = self._line.instance_id
+        assert found is not None
+        return found
+
+    @property
     def is_over(self) -> bool:
         return self._error is not None
 
-    def close(self, error: ConnectionLost) -> None:
+    def close(self, error: ConnectionLost | None = None) -> None:
         """End the connection; all who wait for an answer get the error."""
         with self._state:
-            self._error = self._error or error
+            self._error = self._error or error or ConnectionLost("the client was closed")
             waiting = [*self._waiting.values()]
         for event in waiting:
             event.set()
@@ -181,9 +189,9 @@ class Conversation:
         self._is_closed = True
         talk, self._talk = self._talk, None
         if talk is not None:
-            talk.close(ConnectionLost("the client was closed"))
+            talk.close()
 
-    def do(self, ask: Ask, tries: Tries) -> LocalReceipt | LocalReply:
+    def do(self, ask: Ask, tries: Tries) -> Answer:
         """The answer of the instance. Raises its error, ConnectionLost, TimeoutError."""
         while True:
             try:

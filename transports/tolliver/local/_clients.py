@@ -17,7 +17,9 @@ from ..codecs._codec import BYTES, AnyCodec, coding_of
 from . import _blocking
 
 if TYPE_CHECKING:
+    from ..outbox import Outbox
     from . import _anyio
+    from ._relay import LocalRelay
 
 T = TypeVar("T")
 _HELLO = Ask(Verb.SEND, (), {})
@@ -66,9 +68,25 @@ class _BaseClient:
     def __init__(self, path: str, timeout: float) -> None:
         self._path = path
         self._timeout = timeout
+        self._relays: list[LocalRelay] = []
 
     def _tries(self, ask: Ask, seconds: float | None = None) -> Tries:
         return Tries(self._path, ask, self._timeout if seconds is None else seconds)
+
+    def relay(self, outbox: Outbox) -> LocalRelay:
+        """Have the instance send the rows of an outbox of the program's own database, like `Instance.relay`.
+
+        Until this client is closed, on a thread and a connection of its own. Rows on the channel of a queue are jobs.
+        """
+        from ._relay import LocalRelay  # imported late: most programs never need it
+
+        relay = LocalRelay(self._path, self._timeout, outbox)
+        self._relays.append(relay)
+        return relay
+
+    def _close_relays(self) -> None:
+        for relay in self._relays:
+            relay.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of the instance at {self._path}>"
@@ -96,6 +114,7 @@ class Client(_BaseClient):
 
     def close(self) -> None:
         """Disconnect. Calls that wait raise ConnectionLost. A second call does nothing."""
+        self._close_relays()
         self._conversation.close()
 
     def send(
@@ -187,6 +206,10 @@ class AsyncClient(_BaseClient):
 
     async def close(self) -> None:
         """Disconnect. Calls that wait raise ConnectionLost. A second call does nothing."""
+        if self._relays:
+            from anyio import to_thread  # imported late: threads do not need it
+
+            await to_thread.run_sync(self._close_relays)
         self._conversation.close()
 
     async def send(
