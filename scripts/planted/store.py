@@ -125,4 +125,12 @@ BUGS = (
         "pass",
         ("tests/store/test_clock.py::test_a_step_makes_no_message_older_or_younger",),
     ),
+    Bug(
+        "the wall clock after a boot makes messages early",
+        "transports/tolliver/_store/owed.py",
+        "put_off",
+        'self._execute(_PUT_OFF, {"more": more})',
+        "pass",
+        ("tests/store/test_waiting.py::test_a_boot_counts_for_nothing_whatever_the_wall_clock_says",),
+    ),
 )

@@ -174,6 +174,38 @@ def test_messages_for_later_hold_with_many_seeds() -> None:
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
 
+def test_many_messages_and_jobs_have_one_time() -> None:
+    came = dict[bytes, float]()
+
+    def story(net: ProgramNet) -> Done:
+        def client(app: App) -> None:
+            queue = app.work_queue("jobs")
+
+            def post() -> None:
+                assert app.send_many([("orders", "", b"1"), ("orders", "", b"2")], after=3.0).later == 2
+                assert app.send("orders", "", b"3", after=4.0).later == 1
+                assert queue.put_many([b"4", ("key", b"5")], after=5.0).later == 2
+                assert queue.put(b"6", after=6.0).later == 1
+
+            app.later(5.0, post)
+
+        def server(app: App) -> None:
+            def see(one: Delivery) -> None:
+                came[one.body] = app.now
+
+            app.subscribe("orders", handler=see)
+            app.work("jobs", see)
+
+        net.instance("client", client)
+        net.instance("server", server, remotes=["client"])
+        return lambda: len(came) == 6
+
+    ProgramNet(1, story, operations=0, never=("dial_fails", "store_fails", "slow", "half_open")).run()
+    waited = {body: at - 5.0 for body, at in came.items()}
+    for bodies, seconds in ((b"12", 3.0), (b"3", 4.0), (b"45", 5.0), (b"6", 6.0)):
+        assert all(seconds <= waited[bytes([body])] < seconds + 1.0 for body in bodies), waited
+
+
 def poison(net: ProgramNet) -> Done:
     """An order ends the process of its handler, among others that take their time, three at once. It becomes a dead
     letter after three ends at which it was alone in hand, and all others are handled (T-47).

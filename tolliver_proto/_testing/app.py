@@ -126,15 +126,13 @@ class App:
         then (P-90). Raises like an adapter's `send`.
         """
         terms: dict[str, Any] = {"to": to, "expire_after": expire_after}
-        times = {"after": after, "not_before": not_before} if (after, not_before) != (None, None) else {}
+        times: dict[str, Any] = {"after": after, "not_before": not_before}
         receipt: Receipt
         if message_key is not None:
             terms["require_recipients"] = require_recipients
             receipt = self._call("send", channel, key, body, message_key, of=MessageKeys, **terms, **times)
-        elif times:
-            receipt = self._call("send_later", [(channel, key, body)], of=ForLater, **terms, **times)
         else:
-            receipt = self._call("send_many", [(channel, key, body)], require_recipients=require_recipients, **terms)
+            receipt = self.send_many([(channel, key, body)], require_recipients=require_recipients, **terms, **times)
         return receipt
 
     def keep(self, channel: str) -> None:
@@ -148,12 +146,18 @@ class App:
         require_recipients: int = 0,
         to: To = None,
         expire_after: float | None = None,
+        after: float | None = None,
+        not_before: float | None = None,
     ) -> Receipt:
         """Gives (channel, key, body) items to be stored in one commit, all or none. The other arguments are those of
         `send`.
         """
-        terms = {"require_recipients": require_recipients, "to": to, "expire_after": expire_after}
-        receipt: Receipt = self._call("send_many", list(items), **terms)
+        terms: dict[str, Any] = {"to": to, "expire_after": expire_after}
+        receipt: Receipt
+        if (after, not_before) != (None, None):
+            receipt = self._call("send_later", list(items), of=ForLater, after=after, not_before=not_before, **terms)
+        else:
+            receipt = self._call("send_many", list(items), require_recipients=require_recipients, **terms)
         return receipt
 
     def retain(self, channel: str, key: str, body: bytes | None) -> Receipt:
@@ -413,10 +417,8 @@ class AppQueue:
         receipt: Receipt
         if message_key is not None:
             receipt = self._app._call("put", self.channel, key, body, message_key, of=MessageKeys, **times)
-        elif times:
-            receipt = self._app._call("put_later", self.channel, [(key, body)], of=ForLater, **times)
         else:
-            receipt = self.put_many([(key, body)])
+            receipt = self.put_many([(key, body)], after=after)
         return receipt
 
     def call(self, body: bytes, key: str = "", *, timeout: float = 60.0, message_key: str | None = None) -> Asked:
@@ -426,10 +428,15 @@ class AppQueue:
         asked: Asked = self._app._call("call", self.channel, key, body, timeout, of=JobCalls, message_key=message_key)
         return asked
 
-    def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]]) -> Receipt:
-        """Gives jobs, each a body or (key, body), to be stored in one commit, all or none."""
+    def put_many(self, jobs: Iterable[bytes | tuple[str, bytes]], *, after: float | None = None) -> Receipt:
+        """Gives jobs, each a body or (key, body), to be stored in one commit, all or none. With `after` they are put
+        that many seconds later."""
         items = [job if isinstance(job, tuple) else ("", job) for job in jobs]
-        receipt: Receipt = self._app._call("put_many", self.channel, items, of=Queues)
+        receipt: Receipt
+        if after is None:
+            receipt = self._app._call("put_many", self.channel, items, of=Queues)
+        else:
+            receipt = self._app._call("put_later", self.channel, items, of=ForLater, after=after)
         return receipt
 
     def pending(self, most: int = 1000) -> JobList:
