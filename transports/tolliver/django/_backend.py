@@ -12,16 +12,16 @@ from .._extras import needed
 needed("django", "attrs", "django.tasks")
 
 from django.apps import apps
-from django.core.checks import CheckMessage, Error
+from django.core.checks import Error
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.tasks import Task, TaskResult, TaskResultStatus
-from django.tasks.backends.base import BaseTaskBackend
+from django.tasks import TaskResultStatus
 from django.tasks.exceptions import TaskResultDoesNotExist
 from django.tasks.signals import task_enqueued
 from django.utils import timezone
 from django.utils.json import normalize_json
 
 from . import _tables
+from ._untyped import BaseTaskBackend, CheckMessage, Task, TaskResult
 
 _OPTIONS = frozenset({"attempts", "directory", "result_ttl"})
 MOST_ATTEMPTS = 1000
@@ -100,8 +100,5 @@ class TolliverBackend(BaseTaskBackend):
             "E006": (isinstance(ttl, int | float) and ttl > 0)
             or f"OPTIONS has result_ttl={ttl!r:.100}: give seconds above 0",
         }
-        return [
-            Error(f"TASKS[{self.alias!r}]: {text}", id=f"tolliver.{number}")
-            for number, text in wrong.items()
-            if isinstance(text, str)
-        ]
+        told = {number: text for number, text in wrong.items() if isinstance(text, str)}
+        return [Error(f"TASKS[{self.alias!r}]: {text}", id=f"tolliver.{number}") for number, text in told.items()]

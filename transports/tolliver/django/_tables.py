@@ -40,6 +40,7 @@ def _connect() -> Any:
     return database.get_new_connection(database.get_connection_params())
 
 
+_SAME = ("id", "backend", "enqueued_at", "started_at", "last_attempted_at", "finished_at", "worker_ids")
 OUTBOX = Outbox(_connect, "tolliver_task_outbox")
 
 
@@ -127,17 +128,10 @@ def result_of(found: StoredTask) -> TaskResult:
         raise ImportError(f"{found.func} is no task any more")
     result = TaskResult(
         task=task.using(backend=found.backend, queue_name=found.queue_name, run_after=found.run_after),
-        id=found.id,
         status=TaskResultStatus(found.status),
-        enqueued_at=found.enqueued_at,
-        started_at=found.started_at,
-        last_attempted_at=found.last_attempted_at,
-        finished_at=found.finished_at,
-        args=found.arguments["args"],
-        kwargs=found.arguments["kwargs"],
-        backend=found.backend,
         errors=[TaskError(**error) for error in found.errors],
-        worker_ids=found.worker_ids,
+        **found.arguments,
+        **{name: getattr(found, name) for name in _SAME},
     )
     object.__setattr__(result, "_return_value", found.return_value)
     return result

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from traceback import format_exception
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.db import InterfaceError, OperationalError, close_old_connections, connections
 from django.tasks import TaskContext
@@ -34,9 +34,7 @@ from .._private import make_directory
 from ..blocking import Instance, InstanceOptions, Work, create_instance
 from . import _tables
 from ._backend import MOST_ATTEMPTS, TolliverBackend
-
-if TYPE_CHECKING:
-    from .models import StoredTask
+from .models import StoredTask
 
 T = TypeVar("T")
 _GAVE_UP = "tolliver_proto.errors.JobFailed"
@@ -44,7 +42,6 @@ _LEASE = 10.0
 _LOOK = 1.0  # seconds between two looks at what the instance gave up, and at a database that is away
 _FORGET = 60  # looks from one for old results to the next
 _STOP = 0.2  # seconds after which an idle thread sees that it is to end
-_PAUSES = Retry(attempts=MOST_ATTEMPTS)  # the table counts the tries
 
 
 class Worker:
@@ -71,7 +68,8 @@ class Worker:
             if not self._name:
                 stack.enter_context(self._relaying(address))
             worker = stack.enter_context(create_instance(self._options(self._name or "worker", remotes=[address])))
-            work = partial(worker.work, concurrency=concurrency, lease=_LEASE, retry=_PAUSES, timeout=_STOP)
+            pauses = Retry(attempts=MOST_ATTEMPTS)  # the table counts the tries
+            work = partial(worker.work, concurrency=concurrency, lease=_LEASE, retry=pauses, timeout=_STOP)
             works = [stack.enter_context(work(self._backend.channel(queue))) for queue in queues]
             pool = stack.enter_context(ThreadPoolExecutor(len(works) * concurrency, "tolliver task"))
             stack.callback(self.stop)

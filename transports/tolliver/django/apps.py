@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from django.apps import AppConfig
+from ._untyped import AppConfig
 
 
 class TolliverConfig(AppConfig):
     """Has the label `tolliver`, under which `manage.py migrate` knows the tables."""
 
-    name = "tolliver.django"
-    label = "tolliver"
+    name: str = "tolliver.django"
+    label: str = "tolliver"
 
     def ready(self) -> None:
         """Called by Django. Has it check the settings of tasks, also of a project that has loaded none yet."""

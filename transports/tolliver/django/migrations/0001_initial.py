@@ -9,29 +9,32 @@ from django.db import DEFAULT_DB_ALIAS, migrations, models
 
 from ..._boxes.databases import DIALECTS
 from ..._boxes.outbox_table import statements
+from .._untyped import Migration as BaseMigration
 
 _OUTBOX = "tolliver_task_outbox"
 
 
+def _statements(editor: Any) -> list[str]:
+    connection = editor.connection
+    return statements(_OUTBOX, DIALECTS[connection.vendor]) if connection.alias == DEFAULT_DB_ALIAS else []
+
+
 def create(_apps: Any, editor: Any) -> None:
     """Create the tables of the outbox."""
-    if editor.connection.alias == DEFAULT_DB_ALIAS:
-        for statement in statements(_OUTBOX, DIALECTS[editor.connection.vendor]):
-            editor.execute(statement)
+    for statement in _statements(editor):
+        editor.execute(statement)
 
 
 def drop(_apps: Any, editor: Any) -> None:
     """Drop them."""
-    if editor.connection.alias == DEFAULT_DB_ALIAS:
-        made = "".join(statements(_OUTBOX, DIALECTS[editor.connection.vendor]))
-        for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", made):
-            editor.execute(f"DROP TABLE IF EXISTS {table}")
+    for table in re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", "".join(_statements(editor))):
+        editor.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-class Migration(migrations.Migration):
+class Migration(BaseMigration):
     """The first one."""
 
-    initial = True
+    initial: bool = True
     dependencies: ClassVar[list[tuple[str, str]]] = []
     operations: ClassVar[list[Any]] = [
         migrations.CreateModel(

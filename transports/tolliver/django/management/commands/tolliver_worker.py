@@ -7,22 +7,20 @@ import signal
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, task_backends
 
 from tolliver_proto import TolliverError
 
 from ..._backend import TolliverBackend
+from ..._untyped import BaseCommand
 from ..._worker import Worker
 
 
 class Command(BaseCommand):
     """Works until SIGTERM or Ctrl-C; tasks that run may end. A second signal ends it at once."""
 
-    help = (
-        "Runs tasks of tolliver.django.TolliverBackend. The worker without a name relays what was enqueued; others of "
-        "the same machine have a name each. It ends at SIGTERM or Ctrl-C, once the tasks that run are done."
-    )
+    help: str = "Runs tasks of tolliver.django.TolliverBackend, and without --name relays what was enqueued."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Called by Django."""
@@ -49,12 +47,10 @@ class Command(BaseCommand):
             signal.signal(number, signal.SIG_DFL)
             worker.stop()
 
-        before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
         self.stdout.write(f"working on {', '.join(queues)}; Ctrl-C ends it")
         try:
             worker.run(queues, concurrency)
         except (TolliverError, OSError, ValueError) as error:
             raise CommandError(f"{error}") from error
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
