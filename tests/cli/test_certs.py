@@ -103,6 +103,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 def test_what_was_made_before_a_refusal_is_shown(tmp_path: Path) -> None:
     tolliver("certs", tmp_path, "alice")
+    (tmp_path / "alice.pem").unlink()
     result = tolliver("certs", tmp_path, "bob", "alice")
     assert result.exit_code == 1
     assert "bob.key" in result.stdout
