@@ -23,7 +23,7 @@ pytestmark = EVERY_LOOP
 
 def run(scene: str, nodes: Nodes, kind: str) -> list[str]:
     command = [sys.executable, "-W", "ignore", "-m", "tests.adapters.embedded", scene, kind, str(nodes.directory)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

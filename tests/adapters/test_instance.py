@@ -269,7 +269,7 @@ def test_without_threads_it_says_so_and_leaves_nothing(nodes: Nodes, kind: str) 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_forked_child_is_told_to_open_its_own(nodes: Nodes, kind: str) -> None:
     command = [sys.executable, "-W", "ignore", "-m", "tests.adapters.fork", kind, str(nodes.directory)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     *said, last = done.stdout.splitlines()
     assert last == "the parent goes on"

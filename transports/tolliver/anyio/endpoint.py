@@ -34,6 +34,7 @@ from .._tls.pump import AnyPump
 from .asyncio_wire import CallbackTransport, can_watch
 from .dialing import accept, dial
 from .ends import asyncio_loop, ends_task, say_asyncio, told_of_cancel
+from .hosting import AsyncioHost, Host, TrioHost
 from .threads import done, loop_caller, off_loop
 from .wire import LoopWakeup, TaskTransport, Wakeup
 
@@ -54,13 +55,11 @@ class Entered(BaseFacade[E]):
 
 
 class Endpoint(LoopEndpoint):
-    """The endpoint of a program. `open` and `close` must be called in the same task, as they enter and leave a task
-    group."""
+    """The endpoint of a program. On trio the task that called `open` must call `close` (see `hosting`)."""
 
     def __init__(self, options: EndpointOptions) -> None:
         super().__init__(options)
         self._time_wakeup, self._idle_wakeup = Wakeup(), Wakeup()
-        self._listening, self._until_due = anyio.CancelScope(), anyio.CancelScope()
         self._ahead = 0.0  # the loop's clock minus `monotonic()`, in seconds
         self._listeners: list[socket.socket] = []
         self._halted = False
@@ -71,12 +70,14 @@ class Endpoint(LoopEndpoint):
         self._loop = asyncio_loop()
         self._call_in_loop = loop_caller()
         self._claim()
+        self._listening, self._until_due = anyio.CancelScope(), anyio.CancelScope()
         try:
             await off_loop(self._prepare)
             if self.options.listen is not None:
                 found = await done(look_ups.ask(*self.options.listen, socket.AI_PASSIVE))
                 await off_loop(partial(self._listen, *self.options.listen, found.result))
-            self._tasks = await anyio.create_task_group().__aenter__()
+            self._host: Host = TrioHost() if self._loop is None else AsyncioHost()
+            self._tasks = await self._host.open()
             try:
                 self._tasks.start_soon(self._serve)
                 self._tasks.start_soon(self._keep_timer)
@@ -91,6 +92,7 @@ class Endpoint(LoopEndpoint):
     async def close(self) -> None:
         if self.is_forked:
             return
+        self._host.check_task(self)
         try:
             self._listening.cancel()
             self._begin_close()
@@ -110,9 +112,8 @@ class Endpoint(LoopEndpoint):
     async def _end_tasks(self) -> None:
         """Cancel all tasks and wait for them. The exception of the `async with` body is not passed to the task group,
         which would wrap it in an exception group."""
-        self._tasks.cancel_scope.cancel()
         try:
-            await self._tasks.__aexit__(None, None, None)
+            await self._host.close()
         finally:
             for wire in [*self.wires.values()]:
                 wire.end(ConnectionClosing("the instance was closed"))
