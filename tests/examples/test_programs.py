@@ -98,8 +98,10 @@ def test_ctrl_c_ends_the_program_without_a_traceback(name: str, tmp_path: Path, 
     assert "Traceback" not in complained, complained
 
 
-def test_the_page_around_fastapi_shows_a_part_of_the_program() -> None:
-    page = (FOLDER.parent / "docs" / "fastapi.md").read_text("utf-8")
-    shown = page.partition("```python\n")[2].partition("```")[0]
-    assert shown
-    assert shown in (FOLDER / "with_fastapi.py").read_text("utf-8")
+def test_the_page_about_web_applications_shows_parts_of_the_programs() -> None:
+    page = (FOLDER.parent / "docs" / "web.md").read_text("utf-8")
+    blocks = page.split("```python\n")[1:4]
+    for block, name in zip(blocks, ("with_fastapi", "web/fastapi_app", "web/django_app"), strict=True):
+        shown = block.partition("```")[0]
+        assert shown
+        assert shown in (FOLDER / f"{name}.py").read_text("utf-8")
