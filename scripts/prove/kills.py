@@ -121,7 +121,7 @@ KINDS = {
         20,
         200,
         0,
-        "local | {instances} instances and {programs} programs killed | {messages:,} calls that returned ({calls}), "
+        "local | {instances} instances and {programs} programs killed | {messages:,} calls that returned, "
         "{lost} lost, {twice} with two effects, {differing} with two places or answers, {unexpected} unexpected, "
         "{nobody} without a recipient, {failed} rounds bad",
     ),

@@ -275,6 +275,13 @@ ROWS = (
         full=("python -m scripts.prove.kills local 200",),
     ),
     Row(
+        "local-hostile",
+        "Hostile programs at the socket of an instance: connections, half frames, drips and floods",
+        "10,000 connections at once, honest programs and peers are served, 192 MiB at most",
+        ("python -m scripts.prove.local_hostile 2000",),
+        full=("python -m scripts.prove.local_hostile 10000",),
+    ),
+    Row(
         "ctrl-c",
         "Ctrl-C during each call on threads is caught, and the same instance or streams go on",
         "3,000 times in each of 33 calls, 0 broken",
