@@ -57,6 +57,7 @@ def entry(layout: Any) -> Iterator[str]:
     yield f"message = {quoted(spec(layout.message, parts))}"
     yield f"ack = {quoted(spec(layout.ack, ()))}"
     yield f"entry = {quoted(spec(layout.entry, parts[:2]))}"
+    yield f"list_prefix = {quoted(getattr(layout, 'list_prefix', b''))}"
     yield f"statuses = {by_code(layout.statuses, statuses)}"
     yield f"acks = {by_code(getattr(layout, 'acks', {Ack: 0}), acks)}"
     yield f"finals = {by_code(layout.finals, {True: 'true', False: 'false'})}"

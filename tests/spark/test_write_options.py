@@ -78,7 +78,7 @@ def test_what_is_not_given() -> None:
         ({"ackTimeout": "soon"}, "the option ackTimeout is 'soon': give a positive"),
         ({"reliable": "yes"}, "the option reliable is 'yes': give true or false"),
         ({"unsubscribed": "keep"}, "the option unsubscribed is 'keep': give error or drop"),
-        ({"revision": "3"}, "the option revision is '3': give 1, 2, go-seed, .* or rust-2026"),
+        ({"revision": "3"}, "the option revision is '3': give 1, 2, go-seed, .* or 2-letter"),
         ({"peer": "bob"}, "the option peer is 'bob': "),
         ({"writeId": ""}, "the option writeId is '': give a text"),
         ({"writeId": "x"}, "the option writeId is for a batch"),

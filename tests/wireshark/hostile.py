@@ -10,7 +10,17 @@ from tests.reactive import vectors as reactive
 from tests.wire.vectors import VECTORS
 from tests.wireshark.captures import OTHER, Pieces, capture, cut, run
 
-LAYOUTS = ("DRAFT_1", "DRAFT_2", "GO_SEED", "GO_D05F89B", "GO_499B76D", "GO_2026", "RUST_2026", "AUTO")
+LAYOUTS = (
+    "DRAFT_1",
+    "DRAFT_2",
+    "GO_SEED",
+    "GO_D05F89B",
+    "GO_499B76D",
+    "GO_2026",
+    "RUST_2026",
+    "DRAFT_2_LETTER",
+    "AUTO",
+)
 STREAMS = "streams"
 NUMBERS = [bytes(8), b"\xff" * 8, b"\0\0\0\1", b"\x7f\xff\xff\xff", b"\0\xff\xff\xff", b"\0\0\x27\x11", b"\x80" * 10]
 AT_ONCE = 2_000

@@ -24,6 +24,8 @@ class Revision(IntEnum):
     GO_499B76D = 5
     GO_2026 = 6
     RUST_2026 = 7
+    DRAFT_2_LETTER = 8
+    """Draft 2 to the letter: an entry of a handshake's list has the code of a subscription in front (T-04)."""
 
 
 class HandshakeStatus(IntEnum):

@@ -83,7 +83,7 @@ class _Scanner:
         if layout.ack is not None:
             self._ack_code, self._ack_size = codes[Ack], layout.ack.size
             self._fixed[codes[Ack]] = layout.ack.size
-        self._entry = layout.entry
+        self._entry, self._prefix_size, self._listed_size = layout.entry, len(layout.list_prefix), layout.listed_size
         self.handshakes: dict[int, Fields] = {
             codes[HandshakeRequest]: layout.request,
             codes[HandshakeResponse]: layout.response,
@@ -144,13 +144,13 @@ class _Scanner:
         if left > _MOST_ENTRIES:
             return None
         while left:
-            reading = entry.read(data, end, available)
+            reading = entry.read(data, end + self._prefix_size, available)
             if not self._is_possible(reading):
                 return None
             left -= 1
             end = reading.end
             if not reading.known or end > available:
-                return end + left * entry.size
+                return end + left * self._listed_size
         return end
 
     def _is_possible(self, reading: Reading) -> bool:

@@ -169,7 +169,7 @@ class Encoder:
     @property
     def entry_overhead(self) -> int:
         """Bytes that a subscription takes in a handshake, without its names."""
-        return self._layout.entry.size
+        return self._layout.listed_size
 
     @property
     def max_sizes(self) -> tuple[int, int, int]:
@@ -322,7 +322,8 @@ class Encoder:
             "instance_id": frame.instance_id.bytes,
             "count": len(frame.subscriptions),
         }
-        return head.pack(more) + b"".join(map(self._entry, frame.subscriptions))
+        prefix = self._layout.list_prefix
+        return head.pack(more) + b"".join([prefix + self._entry(one) for one in frame.subscriptions])
 
     def _entry(self, subscription: Subscription) -> bytes:
         channel, key = _text(subscription[0], "channel"), _text(subscription[1], "key")
@@ -785,7 +786,7 @@ class Decoder:
                 f"{handshake.wanted} subscriptions: the limit is {limits.max_subscriptions} (T-08)",
                 name,
             )
-        if fields.size + handshake.wanted * self._layout.entry.size > limits.max_handshake:
+        if fields.size + handshake.wanted * self._layout.listed_size > limits.max_handshake:
             self._limit("too_long", f"a handshake over {limits.max_handshake} bytes (T-08)", name)
         self._handshake = handshake
         buffer.pos += fields.size
@@ -796,9 +797,12 @@ class Decoder:
         name = "handshake_request" if handshake.kind is HandshakeRequest else "handshake_response"
         read, max_name = _entry_reader(entry), min(limits.max_name, self._layout.max_name)
         is_built = handshake.kind is HandshakeRequest or self.builds_responses
+        prefix = self._layout.list_prefix
         while handshake.count < handshake.wanted:
-            data = buffer.data
-            end, longest, places = read(data, buffer.pos, len(data))
+            data, start = buffer.data, buffer.pos + len(prefix)
+            if not prefix.startswith(begin := data[buffer.pos : start]):
+                self._malformed("bad_entry", f"an entry begins with {begin!r}, and not with {prefix!r} (T-04)", name)
+            end, longest, places = read(data, start, len(data))
             size = end - buffer.pos
             if longest > max_name:
                 self._limit("too_long", f"a name of {longest} bytes: the limit is {max_name} (T-07)", name)

@@ -209,6 +209,9 @@ class Layout:
     acks: Mapping[type[Ack] | type[Refusal], int] = field(default_factory=lambda: {Ack: 0})
     """Status of an ack; any other code is a refusal."""
 
+    list_prefix: bytes = b""
+    """Bytes before each entry of a handshake's list."""
+
     control_count: Fields | None = None
     """Number of entries, after those bytes; None if a control body has one entry and no count."""
 
@@ -233,6 +236,11 @@ class Layout:
     @property
     def has_lists(self) -> bool:
         return "count" in self.request.names
+
+    @property
+    def listed_size(self) -> int:
+        """Bytes of an entry of a handshake's list, without its names."""
+        return len(self.list_prefix) + self.entry.size
 
     @property
     def greatest_id(self) -> int:
@@ -283,6 +291,9 @@ _DRAFT_2 = replace(
     finals=MappingProxyType({True: 1, False: 2}),
     controls=MappingProxyType({Subscribe: b"\x00", Unsubscribe: b"\x01"}),
 )
+
+_DRAFT_2_LETTER = replace(_DRAFT_2, list_prefix=_DRAFT_2.controls[Subscribe])
+"""The entries of a list are in "the same format as for the subscription and unsubscription messages", to the letter."""
 
 _GO_SEED = replace(_DRAFT_2, unreliable_id=2**32 - 1, loses_lists=True)
 
@@ -345,4 +356,5 @@ LAYOUTS: dict[Revision, Layout] = {
     Revision.GO_499B76D: _GO_499B76D,
     Revision.GO_2026: _GO_2026,
     Revision.RUST_2026: _RUST_2026,
+    Revision.DRAFT_2_LETTER: _DRAFT_2_LETTER,
 }

@@ -13,7 +13,7 @@
 -- Layouts.
 
 -- drawn: layouts
-local NAMES = { "DRAFT_1", "DRAFT_2", "GO_SEED", "GO_D05F89B", "GO_499B76D", "GO_2026", "RUST_2026" }
+local NAMES = { "DRAFT_1", "DRAFT_2", "GO_SEED", "GO_D05F89B", "GO_499B76D", "GO_2026", "RUST_2026", "DRAFT_2_LETTER" }
 local LAYOUTS = {
   DRAFT_1 = {
     codes = { [0] = "request", [1] = "response", [2] = "final", [3] = "message", [4] = "ack" },
@@ -23,6 +23,7 @@ local LAYOUTS = {
     message = "B code, I channel, I key, I body, I message_id, *channel, *key, *body",
     ack = "B code, I message_id",
     entry = "I channel, I key, *channel, *key",
+    list_prefix = "",
     statuses = { [0] = "same_version", [1] = "newer_compatible", [2] = "newer_incompatible", [3] = "older" },
     acks = { [0] = "handled" },
     finals = { [0] = true, [1] = false },
@@ -39,6 +40,7 @@ local LAYOUTS = {
     message = "B code, I channel, I key, I body, I message_id, *channel, *key, *body",
     ack = "B code, I message_id",
     entry = "I channel, I key, *channel, *key",
+    list_prefix = "",
     statuses = { [0] = "same_version", [1] = "newer_compatible", [2] = "newer_incompatible", [3] = "older" },
     acks = { [0] = "handled" },
     finals = { [1] = true, [2] = false },
@@ -55,6 +57,7 @@ local LAYOUTS = {
     message = "B code, I channel, I key, I body, I message_id, *channel, *key, *body",
     ack = "B code, I message_id",
     entry = "I channel, I key, *channel, *key",
+    list_prefix = "",
     statuses = { [0] = "same_version", [1] = "newer_compatible", [2] = "newer_incompatible", [3] = "older" },
     acks = { [0] = "handled" },
     finals = { [1] = true, [2] = false },
@@ -71,6 +74,7 @@ local LAYOUTS = {
     message = "B code, I channel, I key, I body, I message_id, *channel, *key, *body",
     ack = "B code, I message_id",
     entry = "I channel, I key, *channel, *key",
+    list_prefix = "",
     statuses = { [0] = "same_version", [1] = "newer_compatible", [2] = "newer_incompatible", [3] = "older" },
     acks = { [0] = "handled" },
     finals = { [1] = true, [2] = false },
@@ -87,6 +91,7 @@ local LAYOUTS = {
     message = "B code, I channel, I key, I body, I message_id, *channel, *key, *body",
     ack = "B code, I message_id",
     entry = "I channel, I key, *channel, *key",
+    list_prefix = "",
     statuses = { [0] = "same_version", [2] = "newer_compatible", [3] = "newer_incompatible", [4] = "older" },
     acks = { [0] = "handled" },
     finals = { [2] = true, [3] = false },
@@ -103,6 +108,7 @@ local LAYOUTS = {
     message = "B code, Q message_id, Q channel, *channel, Q key, *key, Q body, *body",
     ack = "B code, B status, Q message_id",
     entry = "Q channel, *channel, Q key, *key",
+    list_prefix = "",
     statuses = { [0] = "same_version", [1] = "failed", [2] = "newer_compatible", [3] = "newer_incompatible", [4] = "older" },
     acks = { [0] = "handled", [1] = "refused" },
     finals = { [0] = true, [2] = false },
@@ -119,6 +125,7 @@ local LAYOUTS = {
     message = "B code, I message_id, H channel, *channel, H key, *key, H body, *body",
     ack = "",
     entry = "H channel, *channel, H key, *key",
+    list_prefix = "",
     statuses = { [0] = "same_version", [1] = "failed", [2] = "newer_compatible", [3] = "newer_incompatible", [4] = "older" },
     acks = { [0] = "handled" },
     finals = { [0] = true, [2] = false },
@@ -126,6 +133,23 @@ local LAYOUTS = {
     control_count = "",
     unreliable_id = "0",
     final_always = true,
+  },
+  DRAFT_2_LETTER = {
+    codes = { [0] = "request", [1] = "response", [2] = "final", [3] = "message", [4] = "ack" },
+    request = "B code, Q version, 16s instance_id, I count",
+    response = "B code, Q version, 16s instance_id, B status, I count",
+    final = "B code, B final",
+    message = "B code, I channel, I key, I body, I message_id, *channel, *key, *body",
+    ack = "B code, I message_id",
+    entry = "I channel, I key, *channel, *key",
+    list_prefix = "\0",
+    statuses = { [0] = "same_version", [1] = "newer_compatible", [2] = "newer_incompatible", [3] = "older" },
+    acks = { [0] = "handled" },
+    finals = { [1] = true, [2] = false },
+    controls = { subscribe = "\0", unsubscribe = "\1" },
+    control_count = "",
+    unreliable_id = "2147483647",
+    final_always = false,
   },
 }
 -- end
@@ -162,7 +186,7 @@ local function with_items(name, layout)
   local made = { name = name, codes = layout.codes, statuses = layout.statuses, acks = layout.acks, finals = layout.finals }
   made.unreliable, made.final_always = layout.unreliable_id, layout.final_always
   for _, frame in pairs(layout.codes) do made[frame] = items_of(layout[frame]) end
-  made.entry = items_of(layout.entry)
+  made.entry, made.list_prefix = items_of(layout.entry), layout.list_prefix
   made.controls = {}
   for _, kind in ipairs({ "subscribe", "unsubscribe" }) do
     local prefix = layout.controls[kind]
@@ -283,6 +307,7 @@ local e = experts_of(messages, "tolliver.expert.", f.expert, {
   unknown_type = { "MALFORMED", "ERROR", "No frame begins with this byte (T-05)" },
   unknown_status = { "MALFORMED", "ERROR", "The status has no meaning (T-60)" },
   bad_uuid = { "MALFORMED", "ERROR", "The UUID names nobody (T-03)" },
+  bad_list_entry = { "MALFORMED", "ERROR", "An entry that does not begin with the code of a subscription (T-04)" },
   bad_text_in_list = { "MALFORMED", "ERROR", "A subscription that is not UTF-8 (T-10)" },
   too_long = { "MALFORMED", "ERROR", "Longer than the limit (T-06, T-07, T-08)" },
   too_many = { "MALFORMED", "ERROR", "More subscriptions than the limit (T-08)" },
@@ -507,21 +532,24 @@ local read
 -- Entries from the one of number `done` on, which stands at `pos`; those of a handshake are checked as they are read.
 -- What is behind the last one, or nil and what `read` says; and how far it came.
 local function walk(layout, tvb, pos, stop, count, begin, done, list, strict)
+  local prefix = strict and layout.list_prefix or ""
   while done < count do
-    local entry, need, failure = read(layout, layout.entry, tvb, pos, stop)
+    if pos + #prefix > stop then return nil, MORE, nil, pos, done end
+    if raw_at(tvb, pos, #prefix) ~= prefix then return broken(e.bad_list_entry) end
+    local entry, need, failure = read(layout, layout.entry, tvb, pos + #prefix, stop)
     if failure then return nil, nil, failure end
     if not entry then return nil, done + 1 == count and need or MORE, nil, pos, done end
     if strict then
       if not is_text(raw_at(tvb, entry.channel_at, entry.channel)) or not is_text(raw_at(tvb, entry.key_at, entry.key)) then
         return broken(e.bad_text_in_list)
       end
-      if pos + entry.size - begin > messages.prefs.max_handshake then
+      if pos + #prefix + entry.size - begin > messages.prefs.max_handshake then
         return broken(e.too_long, "A handshake over the limit (T-08)")
       end
     end
-    entry.at = pos
+    entry.at = pos + #prefix
     if list then list[#list + 1] = entry end
-    pos = pos + entry.size
+    pos = entry.at + entry.size
     done = done + 1
   end
   return pos
