@@ -292,15 +292,15 @@ def aims(spark: SparkSession, directory: Path, rows: int, repetitions: int) -> b
                 seconds = timed(work)
                 if turn:
                     taken[way].append(seconds)
-                    used[way].append(processor_seconds() - before)
+                    used[way].append(spent(before))
         print(f"aims, {rows} messages recorded {shape}: {size / 2**20:.1f} MiB")
         for way, (_, aim) in ways.items():
             met, words = aim.met(taken, way) if aim is not None else (True, "")
             all_met &= met
             median = statistics.median(taken[way])
             missed = "" if met else "MISSED: "
-            spent = f"{statistics.median(used[way]):>6.2f} s of processors"
-            print(f"  {way:<28} {median:>6.2f} s  {rows / 1e6 / median:>6.2f} M rows/s {spent}  {missed}{words}")
+            busy = f"{statistics.median(used[way]):>6.2f} s of processors"
+            print(f"  {way:<28} {median:>6.2f} s  {rows / 1e6 / median:>6.2f} M rows/s {busy}  {missed}{words}")
     return all_met
 
 
@@ -462,14 +462,22 @@ def staged(spark: SparkSession, stage: Path, rows: int, **more: str) -> DataFram
     return spark.readStream.format("tolliver").schema(CEILING).options(**given, **more).load()
 
 
-def processor_seconds() -> float:
-    """Time that this process and all below it have used, user and system: Spark's, whatever else the machine does."""
+def processor_seconds() -> dict[int, float]:
+    """Time that this process and each one below it have used, user and system, by process: Spark's, whatever else the
+    machine does.
+    """
     own = psutil.Process()
-    found = [own.cpu_times()]
-    for process in own.children(recursive=True):
+    found = {}
+    for process in (own, *own.children(recursive=True)):
         with suppress(psutil.Error):
-            found.append(process.cpu_times())
-    return float(sum(times.user + times.system + times.children_user + times.children_system for times in found))
+            times = process.cpu_times()
+            found[process.pid] = times.user + times.system
+    return found
+
+
+def spent(before: Mapping[int, float]) -> float:
+    """Seconds since then, without those of processes that have ended."""
+    return sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in processor_seconds().items())
 
 
 def timed(work: Callable[[], object]) -> float:
