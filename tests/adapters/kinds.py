@@ -38,7 +38,7 @@ def _params(kinds: Iterable[str], unmarked: Iterable[str]) -> list[Any]:
 
 KINDS = list(_ALL)
 ADAPTERS = _params(KINDS, _EACH)
-"""Each adapter on one loop; on the others where loops are asked for. Who says nothing else has one of them by turns."""
+"""Each adapter on one loop; on the others where loops are asked for."""
 ONE_KIND = pytest.mark.parametrize("kind", _EACH[:1])
 """For what the node decides by itself: the actions that carry it out are tested over every kind elsewhere."""
 EACH_ADAPTER = pytest.mark.parametrize("kind", _EACH)
