@@ -36,6 +36,7 @@ from tolliver.inbox import Inbox
 from tolliver.outbox import Outbox
 
 from tests.boxes.postgres import programs, server
+from tests.lists import append
 from tests.ports import free_address
 from tests.work_kills import kill
 from tolliver_proto import Delivery, Limits, Policy
@@ -100,6 +101,12 @@ class Bank:
         self.directory, self.address, self.other = directory, address, other
         self.outbox = Outbox(self.connect)
         self.inbox = Inbox(self.connect)
+        self.by_key = False  # the name of a transfer is what counts, whatever becomes of ids
+        self.life = 0
+
+    @property
+    def identity(self) -> UUID:
+        return UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0001 + NAMES.index(self.name))
 
     @property
     def store(self) -> Path:
@@ -107,12 +114,13 @@ class Bank:
 
     def connect(self) -> Any:
         if self.is_postgres:
-            return psycopg.connect(self.place, options=f"-c search_path={self.name}")
+            return psycopg.connect(self.place, options=f"-c search_path={self.name}", application_name=self.name)
         return sqlite3.connect(self.place, timeout=30)
 
     def connect_relay(self) -> Any:
         if self.is_postgres:
-            return FusedPostgres.connect(self.place, options=f"-c search_path={self.name}")
+            search = f"-c search_path={self.name}"
+            return FusedPostgres.connect(self.place, options=search, application_name=self.name)
         return sqlite3.connect(self.place, timeout=30, factory=FusedSQLite)
 
     def place_of(self, statement: str) -> str:
@@ -141,7 +149,7 @@ class Bank:
         return InstanceOptions(
             database=self.store,
             plaintext=True,
-            identity=UUID(int=0x0189_0000_0000_7000_8000_0000_0000_0001 + NAMES.index(self.name)),
+            identity=self.identity,
             listen=self.address,
             remotes=[self.other],
             subscriptions=[self.name],
@@ -151,29 +159,31 @@ class Bank:
             limits=Limits(redial_max=0.1),
         )
 
-    def run(self, rng: random.Random, without: bool, is_quiet: bool, is_async: bool) -> None:
-        self.fuse, self.without, self.rng = (NEVER if is_quiet else Fuse(rng, without)), without, rng
+    def run(self, rng: random.Random, without: bool, is_quiet: bool, is_async: bool, is_fused: bool) -> None:
+        self.fuse, self.without, self.rng = (Fuse(rng, without) if is_fused and not is_quiet else NEVER), without, rng
         FusedSQLite.fuse = FusedPostgres.fuse = self.fuse
         if is_async:
             anyio.run(self.run_async, is_quiet)
             return
         with blocking.create_instance(self.options()) as instance:
             instance.relay(Outbox(self.connect_relay))
-            self.trade(is_quiet)
+            self.trade(instance, is_quiet)
 
     async def run_async(self, is_quiet: bool) -> None:
         async with create_instance(self.options()) as instance:
             instance.relay(Outbox(self.connect_relay))
-            await anyio.to_thread.run_sync(self.trade, is_quiet)
+            await anyio.to_thread.run_sync(self.trade, instance, is_quiet)
 
-    def trade(self, is_quiet: bool) -> None:
-        to = NAMES[1 - NAMES.index(self.name)]
+    def trade(self, instance: Any, is_quiet: bool) -> None:
+        to, told = NAMES[1 - NAMES.index(self.name)], set[tuple[str, str]]()
         while True:
+            told |= self.tell({(str(one.kind), one.detail) for one in instance.notices()} - told)
             if is_quiet:
                 time.sleep(1)
                 continue
             with closing(self.connect()) as connection:
-                name, amount = uuid4().hex, self.rng.randint(1, 1000)
+                amount = self.rng.randint(1, 1000)
+                name = f"{uuid4().hex}-{amount}"
                 connection.execute(self.place_of("UPDATE account SET balance = balance - ?"), (amount,))
                 connection.execute(self.place_of("INSERT INTO sent VALUES (?)"), (name,))
                 self.outbox.put(connection, to, "", f"{name} {amount}".encode())
@@ -183,10 +193,17 @@ class Bank:
                     self.fuse.commit(connection, "transfer")
             time.sleep(0.002)
 
+    def tell(self, notices: set[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Write down, and return, what the instance has told in this life."""
+        if notices:
+            with (self.directory / "told").open("ab") as file:
+                append(file.fileno(), [json.dumps([self.life, *notice]).encode() for notice in notices])
+        return notices
+
     def receive(self, delivery: Delivery) -> None:
         name, amount = delivery.body.decode().split()
         with closing(self.connect()) as connection:
-            if self.without or self.inbox.once(connection, delivery):
+            if self.without or self.inbox.once(connection, delivery, key=name if self.by_key else None):
                 connection.execute(self.place_of("UPDATE account SET balance = balance + ?"), (int(amount),))
                 connection.execute(self.place_of("INSERT INTO got VALUES (?)"), (name,))
             self.fuse.commit(connection, "effect")
@@ -206,14 +223,15 @@ class Rig:
             bank.make()
             self.banks.append(bank)
 
-    def start(self, number: int, is_quiet: bool = False) -> int:
+    def start(self, number: int, is_quiet: bool = False, is_fused: bool = True) -> int:
         self.life += 1
+        self.banks[number].life = self.life
         rng = random.Random(self.rng.random())
         pid = os.fork()
         if pid:
             return pid
         try:
-            self.banks[number].run(rng, self.without, is_quiet, self.is_async[number])
+            self.banks[number].run(rng, self.without, is_quiet, self.is_async[number], is_fused)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -228,14 +246,16 @@ class Rig:
         )
 
 
-def deaths(pids: list[int], first: int, seconds: float) -> list[int]:
-    """Wait for a fuse of one of the banks, so long; then kill the first one. Returns who is dead."""
+def deaths(pids: list[int], first: int | None, seconds: float) -> list[int]:
+    """Wait for a fuse of one of the banks, so long; then kill the first one, if there is one. Returns who is dead."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         dead = [number for number, pid in enumerate(pids) if os.waitpid(pid, os.WNOHANG)[0]]
         if dead:
             return dead
         time.sleep(0.01)
+    if first is None:
+        return []
     kill(pids[first])
     return [first]
 

@@ -1,12 +1,13 @@
 """Kills of real processes by SIGKILL, and losses counted.
 
-    python -m scripts.prove.kills messages|work|later|banks|doubles|local|foreign|poison|ctrl-c [KILLS] [--seed N]
+    python -m scripts.prove.kills messages|work|later|banks|doubles|restored|local|foreign|poison|ctrl-c [KILLS] [--seed N]
 
     messages  V7       a sender and a receiver, also in opening and close; restarts, copies, new disks    10,000
     work      work     workers of a queue and their producer                                          1,000
     later     later    a sender whose messages wait, for a time or a subscriber, and their receiver    1,000
     banks     banks    two banks with an outbox and an inbox in their own databases                10,000
     doubles   doubles  the same without `inbox.once`: the rounds must show doubles                     10
+    restored  restored banks whose databases, or those of their instances, are put back from copies     1,000
     local     local    an instance and four local programs that hand over to it                       200
     foreign   foreign  an instance and doubles of other programs, Go and Rust of 2026                   600
     poison    poison   messages whose handlers end the process, on each adapter                        1,000
@@ -33,10 +34,11 @@ Of local programs: each call that returned is handled, each message key has one 
 Of later: no message comes before its time, each for which `send` returned is handled, copies have the id of the first,
 and what a channel keeps comes in order.
 Of banks: each transfer that was committed has its effect once, one that was rolled back has none, and
-the accounts have together what they began with. Of the others: nothing is lost where acks exist, nothing of Rust's
-comes twice, no program dies by itself but Go, and each recording can be read in the layout that it names. After a
-Ctrl-C messages arrive, requests are answered, jobs are done, elements come, and what was being opened or closed can be
-opened.
+the accounts have together what they began with. Where databases are put back from copies, transfers are lost only as
+docs/exactly-once.md says, which is told unless a copy is a young one, and none comes twice.
+Of the others: nothing is lost where acks exist, nothing of Rust's comes twice, no program dies by itself but Go, and
+each recording can be read in the layout that it names. After a Ctrl-C messages arrive, requests are answered, jobs are
+done, elements come, and what was being opened or closed can be opened.
 """
 
 from __future__ import annotations
@@ -115,6 +117,15 @@ KINDS = {
         10,
         0,
         "doubles | {kills} kills of banks without inbox.once | {messages:,} transfers, {twice} twice",
+    ),
+    "restored": Kind(
+        "tests.bank_copies",
+        20,
+        1_000,
+        0,
+        "restored | {kills:,} kills, {instances} databases of instances and {own} of banks restored, {young} from "
+        "young copies | {messages:,} transfers, {gone} gone with what was restored, {told} told, {silent} not told, "
+        "{wrong_alarms} wrong alarms, {lost} lost, {twice} twice, {missing} missing in the accounts",
     ),
     "local": Kind(
         "tests.local_kills",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -111,7 +110,7 @@ def test_a_receiver_that_is_put_back_is_told_at_every_opening_until_somebody_say
             rig.send(bob, count, told=True)
             until(partial(told, bob))
             assert "tolliver_inbox lacks what was committed between" in told(bob)[0]
-            assert re.search("some [34] messages", told(bob)[0])
+            assert "some 3 messages" in told(bob)[0]
             assert f"`tolliver outbox restored {rig.database()}` ends this notice" in told(bob)[0]
     say_restored(rig.database())
     assert rig.life(1) == rig.life(1) == []
@@ -179,6 +178,8 @@ def test_an_outbox_that_is_put_back_is_told_when_its_relay_begins(bank: Bank, tm
 
     life(2)
     put_back = copied(bank, box)
+    life(0)
+    put_back()  # nothing has gone since
     life(3)
     put_back()
     for _ in range(2):

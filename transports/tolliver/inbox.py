@@ -24,11 +24,12 @@ notes, as one busy sender would push out those of all others.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from hashlib import sha256
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
-from weakref import WeakSet
+from weakref import ref
 
 from tolliver_proto import Delivery, LocalProtocolError
 from tolliver_proto.node import check_seconds, check_type, is_derived
@@ -67,7 +68,7 @@ class Inbox:
         check_seconds("keep", keep)
         self._keep = keep
         self._calls = count(1)
-        self._settlers: WeakSet[object] = WeakSet()  # that were told of this inbox
+        self._settler: Callable[[], object] = _none  # the last one that was told of this inbox
 
     def create(self) -> None:
         """Create the table, unless it exists. Raises the errors of the driver."""
@@ -90,9 +91,9 @@ class Inbox:
         database = Database(connection)
         database.check_transaction()
         settler: object = delivery.settler
-        if settler not in self._settlers and isinstance(settler, Watcher):
+        if settler is not self._settler() and isinstance(settler, Watcher):
             settler.watch(self)
-            self._settlers.add(settler)
+            self._settler = ref(settler)  # an inbox keeps no instance alive
         table = self.table
         note = f"INSERT INTO {table} (name, sender, seen_at) VALUES (?, ?, {{now}}) ON CONFLICT (name) DO NOTHING"
         if not database.run(note, name, sender):
@@ -114,6 +115,10 @@ class Inbox:
         heard = f"SELECT MAX(seen_at) FROM {table} WHERE sender = ? AND seen_at < {{now}} - {DAY!r}"
         old = f"SELECT name FROM {table} WHERE sender = ? AND seen_at < ({heard}) - {self._keep!r} LIMIT {_MOST}"
         database.run(f"DELETE FROM {table} WHERE name IN ({old}{database.dialect.skip_locked})", sender, sender)
+
+
+def _none() -> None:
+    """Stands for no object, as a reference to one that is gone."""
 
 
 def statements(table: str, dialect: Dialect) -> list[str]:

@@ -71,7 +71,7 @@ class Marker:
         """Raise the mark if `count` has grown, and tell where commits are gone. Raises the errors of the driver."""
         if not self.must_look(count):
             return
-        marks, step = self._marks, max(1, count - (self._count or 0))
+        marks, step = self._marks, count - (self._count or 0)  # 0 at the first look, which only compares
         try:
             with database.transaction():
                 mark = raised(database, self._table, marks.instance_id, step)
