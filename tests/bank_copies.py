@@ -97,7 +97,7 @@ class Copies:
         self.counts["seconds"] += int(time.monotonic() - copied_at)
         before = set(_names(bank, "sent")), set(_names(bank, "got"))
         self.sent |= before[0]
-        begun = self._begun(bank)
+        begun = self.begun(bank)
         if not self.is_own:
             arrived = set(_names(self.banks[1 - number], "got"))
             waiting = {bytes(body).decode().split()[0] for body in bank.rows(OUTBOX_ROWS)}
@@ -133,7 +133,7 @@ class Copies:
         say_restored(self.banks[number].store)
         self.unsaid[number] = False
 
-    def _begun(self, bank: Bank) -> int:
+    def begun(self, bank: Bank) -> int:
         return len(
             bank.rows("SELECT begun.number FROM tolliver_outbox_begun AS begun JOIN tolliver_outbox USING (number)")
         )
@@ -195,7 +195,7 @@ class Copies:
         return self.sent - self.got().keys() - self.explained
 
     def balance(self, bank: Bank) -> int:
-        """What the bank's account lacks, by what its database says that it has sent and got."""
+        """The account lacks so much, by what the bank's database says that it has sent and got."""
         [found] = bank.rows("SELECT balance FROM account")
         sent, got = (sum(int(name.partition("-")[2]) for name in _names(bank, table)) for table in ("sent", "got"))
         return int(START - sent + got - found)
@@ -223,6 +223,10 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
                 kill(pid)
         got = copies.got()
         alarms = [life for life, excused in copies.excused.items() if not excused and MISSING in str(copies.told(life))]
+        for bank in copies.banks * bool(copies.missing()):  # where they are, for who looks into it
+            waiting = {bytes(body).decode().split()[0] for body in bank.rows(OUTBOX_ROWS)} & copies.missing()
+            lost = copies.missing() & {*_names(bank, "sent")}
+            print(bank.name, len(lost), "lost,", len(waiting), "rows,", copies.begun(bank), "begun", file=sys.stderr)
         bad = {
             "lost": len(copies.missing()),
             "twice": sum(count > 1 for count in got.values()),

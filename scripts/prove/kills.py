@@ -1,6 +1,6 @@
 """Kills of real processes by SIGKILL, and losses counted.
 
-    python -m scripts.prove.kills messages|work|later|banks|doubles|restored|local|foreign|poison|ctrl-c [KILLS] [--seed N]
+    python -m scripts.prove.kills KIND [KILLS] [--seed N]
 
     messages  V7       a sender and a receiver, also in opening and close; restarts, copies, new disks    10,000
     work      work     workers of a queue and their producer                                          1,000
