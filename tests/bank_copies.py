@@ -226,7 +226,7 @@ def run(directory: Path, kills: int, seed: int) -> dict[str, object]:
         for bank in copies.banks * bool(copies.missing()):  # where they are, for who looks into it
             waiting = {bytes(body).decode().split()[0] for body in bank.rows(OUTBOX_ROWS)} & copies.missing()
             lost = copies.missing() & {*_names(bank, "sent")}
-            print(bank.name, len(lost), "lost,", len(waiting), "rows,", copies.begun(bank), "begun", file=sys.stderr)
+            sys.stderr.write(f"{bank.name}: {len(lost)} lost, {len(waiting)} rows, {copies.begun(bank)} begun\n")
         bad = {
             "lost": len(copies.missing()),
             "twice": sum(count > 1 for count in got.values()),

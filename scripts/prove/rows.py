@@ -275,19 +275,18 @@ ROWS = (
         full=("python -m scripts.prove.kills local 200",),
     ),
     Row(
-<<<<<<< HEAD
         "local-hostile",
         "Hostile programs at the socket of an instance: connections, half frames, drips and floods",
         "10,000 connections at once, honest programs and peers are served, 192 MiB at most",
         ("python -m scripts.prove.local_hostile 2000",),
         full=("python -m scripts.prove.local_hostile 10000",),
-=======
+    ),
+    Row(
         "restored",
         "The two banks, whose own databases or those of their instances are restored from copies made while they ran",
         "1,000 kills, 0 twice, 0 lost but with what was restored, 0 losses not told, 0 wrong alarms",
         ("python -m scripts.prove.kills restored 20",),
         full=("python -m scripts.prove.kills restored 1000",),
->>>>>>> 160e68c8 (Kills of banks have a form whose databases are put back from copies)
     ),
     Row(
         "ctrl-c",
