@@ -119,6 +119,7 @@ BESIDE = {
     "codecs/_protobuf.py": (("TemporaryDirectory",), "a fresh directory"),
     "spark/audit/_duckdb.py": (("TemporaryDirectory", "connect"), "a fresh directory, and a database in it"),
     "spark/local.py": (("TemporaryFile",), "a file without a name"),
+    "spark/write/_numbering.py": (("TemporaryFile",), "a file without a name"),
 }
 """Modules that make or change files by other means than `_private`, which, and why that is no danger."""
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from tolliver_proto import ConnectionClosing, NoticeKind, Policy, Receipt, TolliverError
+from tolliver_proto import ConnectionClosing, Node, NoticeKind, Policy, Receipt, TolliverError
 from tolliver_proto.testing import App
 
 from .._driver.pending import PendingCall
@@ -24,8 +24,8 @@ class SimulatedRelay:
     lacks_commits: bool = False
 
     def __init__(self, app: App, outbox: Outbox) -> None:
-        self.node = app.node
-        self.table_marks = TableMarks(None, app.node.instance_id)
+        self.node: Node = app.node
+        self.table_marks: TableMarks = TableMarks(None, app.node.instance_id)
         self.remembers: float = Policy().key_window
         self.notices: list[tuple[NoticeKind, str]] = []
         """Notices that an instance would raise of it."""
