@@ -64,6 +64,11 @@ def unanswered(play: Play) -> list[Action]:
     return play.run()
 
 
+def full(play: Play) -> list[Action]:
+    play.node.notice(KINDS.STORE_ERROR, "the disk is full", now=play.now)
+    return play.run()
+
+
 CAUSES: dict[NoticeKind, Callable[[Play], list[Action]]] = {
     KINDS.PROTOCOL_ERROR: broken,
     KINDS.IDENTITY_MISMATCH: mistaken,
@@ -73,6 +78,7 @@ CAUSES: dict[NoticeKind, Callable[[Play], list[Action]]] = {
     KINDS.CERTIFICATE_REFUSED: refused,
     KINDS.HANDLER_FAILED: failed,
     KINDS.RESPONDER_FAILED: unanswered,
+    KINDS.STORE_ERROR: full,
 }
 
 
