@@ -88,7 +88,7 @@ INSTANCE = (
     Wrong("retained", {}, "after", ("x", 3, ("a",), ("a", 1), ["a", "b"])),
     Wrong("retained", {}, "count", COUNT),
     Wrong("retained", {}, "channel", (3, b"x", [])),
-    Wrong("ask_retained", {}, "channel", NAME),
+    Wrong("ask_retained", {}, "channel", NAME, "name"),
     Wrong("wait_subscribed", {"channel": "c"}, "peers", COUNT),
     Wrong("wait_responder", {"channel": "c"}, "peers", COUNT),
     Wrong("wait_subscribed", {"channel": "c"}, "timeout", TIMEOUT),
