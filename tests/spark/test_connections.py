@@ -140,7 +140,7 @@ def test_how_each_end_of_a_connection_ended(ways: list[Any], ends: list[type]) -
 
 
 def test_what_is_damaged_is_named() -> None:
-    with pytest.raises(DamagedRecording, match="recording 1 of the partition: byte 0: no block begins here"):
+    with pytest.raises(DamagedRecording, match="recording 1 of the partition: byte 0: is no recording"):
         list(partition_connections([block(SAYS), b"x" * 100]))
 
 

@@ -50,7 +50,7 @@ def test_recordings_with_the_header_of_each_frame(listed: list[tuple[Any, list[F
 def test_what_is_damaged_is_named_and_what_is_torn_is_left_out() -> None:
     whole = block([Message("a", "", b"", 1)])
     assert len(list(partition_events([whole + whole[:-1]]))) == 1
-    with pytest.raises(DamagedRecording, match="recording 1 of the partition: byte 0: no block begins here"):
+    with pytest.raises(DamagedRecording, match="recording 1 of the partition: byte 0: is no recording"):
         list(partition_events([whole, b"x" * 100]))
     malformed = encode_block(header(), encode(Ack(1)) + b"\xee")
     with pytest.raises(

@@ -6,8 +6,6 @@ import threading
 import weakref
 from typing import Any
 
-from tolliver_proto import ConnectionClosing
-
 from .._status.snapshot import InstanceStatus
 from .facade import BaseInstance
 from .instance import BaseInstanceCore
@@ -29,15 +27,11 @@ class Snapshots:
     def take(self) -> InstanceStatus | None:
         """The status now; None if the instance is not open, or its loop does not answer within two seconds."""
         core = self._core()
-        if core is None:
+        if core is None or not core.is_open:
             return None
-        try:
+        if threading.get_ident() == self._thread:
             with core.lock:
-                core.check_open()
-                if threading.get_ident() == self._thread:
-                    return core.status()
-        except ConnectionClosing:
-            return None
+                return core.status()
         answered = threading.Event()
         told: list[InstanceStatus] = []
 

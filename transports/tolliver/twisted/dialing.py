@@ -146,7 +146,8 @@ async def listen(reactor: Any, host: str, port: int, factory: Any, tries: int = 
             make = TCP6ServerEndpoint if is_v6 else TCP4ServerEndpoint
             number = ports[0].getHost().port if ports else port
             ports.append(await make(reactor, number, BACKLOG, address).listen(factory))
-            note(ports[-1].socket)
+            if hasattr(ports[-1], "socket"):  # a reactor in memory has none
+                note(ports[-1].socket)
     except (OSError, CannotListenError) as error:
         for one in ports:
             await one.stopListening()
