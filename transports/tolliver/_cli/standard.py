@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import anyio
 
@@ -135,14 +135,9 @@ def words_of_stream(error: OSError) -> str | None:
 
 def _raw(stream: TextIO) -> io.RawIOBase:
     """The stream without Python's locks and buffers. A replacement without a descriptor only has its buffer."""
-    buffer = stream.buffer
-    raw = getattr(buffer, "raw", buffer)
-    if isinstance(raw, _Closed):
-        return raw
-    try:
-        return io.FileIO(stream.fileno(), stream.mode if stream.mode in ("r", "w") else "w", closefd=False)
-    except (OSError, ValueError, AttributeError):
-        return buffer  # type: ignore[return-value]
+    buffer: Any = stream.buffer
+    raw: io.RawIOBase = getattr(buffer, "raw", buffer)
+    return raw
 
 
 async def in_thread(call: Callable[[], T]) -> T:
@@ -214,8 +209,8 @@ class Output:
     """Standard output of a command on a loop. A thread writes, so that a blocked reader does not hold up the loop."""
 
     def __init__(self) -> None:
-        sys.stdout.flush()
         """Raises StreamClosed where there is none."""
+        sys.stdout.flush()
         self._raw, self._encoding = _raw(sys.stdout), sys.stdout.encoding or "utf-8"
         if isinstance(self._raw, _Closed):
             raise StreamClosed("standard output")
