@@ -190,7 +190,7 @@ class Copies:
         while left and time.monotonic() < min(end, last):
             time.sleep(0.1)
             before, left = left, self.missing()
-            if len(left) < len(before):  # what still arrives is late, as on a busy machine, and not lost
+            if len(left) < len(before):  # it is late, as on a busy machine, and not lost
                 end = time.monotonic() + PATIENCE
 
     def got(self) -> Counter[str]:

@@ -35,6 +35,7 @@ from tolliver.spark.stream._options import LIVE_OPTIONS
 from tolliver.status import METRICS
 
 import tolliver_proto
+from tests import zygote
 from tests.certificates import Certificates
 from tolliver_proto import NoticeKind
 from tolliver_proto.node import DialCause, NodeStats, Snapshot
@@ -160,7 +161,7 @@ def serving(directory: Path, code: str, port: int) -> Iterator[None]:
         return
     program = directory / "beside.py"
     program.write_text(code)
-    with subprocess.Popen([sys.executable, "-W", "error", str(program)], cwd=directory, text=True) as server:
+    with zygote.Process([sys.executable, "-W", "error", str(program)], cwd=directory, text=True) as server:
         try:
             wait_until_it_listens(server, port)
             yield
@@ -182,7 +183,7 @@ def test_the_example_runs(example: Example, certs: Certificates, tmp_path: Path)
     program.write_text(textwrap.dedent(code))
     command = [sys.executable, "-W", "error", str(program)]
     with serving(tmp_path, beside, port):
-        done = subprocess.run(
+        done = zygote.run(
             command,
             cwd=tmp_path,
             capture_output=True,

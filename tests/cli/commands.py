@@ -1,4 +1,4 @@
-"""Runs of `tolliver`, within the test or as a process.
+"""Runs of `tolliver`, within the test or as a process, which the zygote forks.
 
 Every wait has a bound, and no process outlives its test.
 """
@@ -24,6 +24,8 @@ import pytest
 from tolliver._cli.commands import app
 from typer.main import get_command
 from typer.testing import CliRunner
+
+from tests import zygote
 
 SECONDS = 60.0
 COMMAND = (sys.executable, "-m", "tolliver.cli")
@@ -79,7 +81,7 @@ def run_process(
 ) -> Result:
     """The command as a process, to its end."""
     env = {**os.environ, **environment}
-    ended = subprocess.run(
+    ended = zygote.run(
         [*command, *map(str, arguments)], input=stdin, capture_output=True, timeout=seconds, check=False, env=env
     )
     return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
@@ -133,7 +135,7 @@ def running(output: Path, *arguments: object, stdin: int = subprocess.DEVNULL) -
     with (
         output.open("wb") as file,
         errors.open("wb") as error_file,
-        subprocess.Popen([*COMMAND, *map(str, arguments)], stdin=stdin, stdout=file, stderr=error_file) as process,
+        zygote.Process([*COMMAND, *map(str, arguments)], stdin=stdin, stdout=file, stderr=error_file) as process,
     ):
         try:
             yield Listener(process, output, errors)

@@ -13,6 +13,7 @@ from tolliver.blocking import TLS, InstanceOptions, create_instance
 from tolliver.certs import make_certificate
 from tolliver.derived import new_prefix
 
+from tests import zygote
 from tests.ports import free_address
 from tolliver_proto.node import is_derived
 
@@ -74,7 +75,7 @@ def test_a_signal_waits_for_acknowledgements_where_nothing_is_kept(who: Who, tmp
     make_certificate(directory, "sender", derive=new_prefix())
     with listener(tmp_path / "out", who("alice"), "--listen", "127.0.0.1:0") as alice:
         words = ("send", "c", "k", "-", "--connect", alice.address, "--certs", directory, "--name", "sender")
-        with subprocess.Popen([*COMMAND, *map(str, words)], stdin=subprocess.PIPE) as sender:
+        with zygote.Process([*COMMAND, *map(str, words)], stdin=subprocess.PIPE) as sender:
             assert sender.stdin is not None
             sender.stdin.write(b"first\n")
             sender.stdin.flush()

@@ -23,6 +23,7 @@ from tolliver._cli.config import KEYS, load
 from tolliver._options.reading import leaves, read
 from tolliver.staging import Position, StageFolder
 
+from tests import zygote
 from tests.cli.commands import COMMAND, SECONDS, Listener, run_process, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
@@ -57,7 +58,7 @@ def config(tmp_path: Path, who: Who, more: str) -> Path:
 @contextmanager
 def started(*command: object, stdout: BinaryIO | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A process that lives no longer than the block."""
-    with subprocess.Popen([*map(str, command)], stdout=stdout) as process:
+    with zygote.Process([*map(str, command)], stdout=stdout) as process:
         try:
             yield process
         finally:
@@ -574,7 +575,7 @@ def test_a_message_that_is_being_handled_may_end_after_sigterm(ends: bool, who: 
     path = config(tmp_path, who, f'deliver.command = {command}\nstop_timeout = "{60 if ends else 0.1}s"')
     with running(tmp_path / "out", "run", path, *(["--trio"] if ends else [])) as service:
         send = ("send", "c", "k", "x", "--connect", service.address, *who("bob", own=True))
-        with subprocess.Popen([*COMMAND, *map(str, send)], stdout=subprocess.DEVNULL) as sender:
+        with zygote.Process([*COMMAND, *map(str, send)], stdout=subprocess.DEVNULL) as sender:
             process = int(until_there(tmp_path / "began"))
             service.process.send_signal(signal.SIGTERM)
             if ends:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import zygote
 from tests.cli.commands import COMMAND, SECONDS, Listener, Result, run_process, running, tolliver
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
@@ -48,7 +49,7 @@ def lines(tmp_path: Path) -> Path:
 def stream(name: str, publisher: Listener, *arguments: object) -> subprocess.CompletedProcess[bytes]:
     """`tolliver stream` to its end, with its output as it is."""
     command = [*COMMAND, "stream", name, "--connect", publisher.address, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    return zygote.run(command, capture_output=True, timeout=SECONDS, check=False)
 
 
 # Files.
@@ -90,7 +91,7 @@ def test_a_file_that_grows_is_followed(tmp_path: Path, publish: Publish) -> None
     output = tmp_path / "out"
     with publish(PLAIN, file, "--as", "log", "--follow") as publisher:
         arguments = ("stream", "log", "--connect", publisher.address, *PLAIN, "--count", "3")
-        with output.open("wb") as out, subprocess.Popen([*COMMAND, *arguments], stdout=out) as taking:
+        with output.open("wb") as out, zygote.Process([*COMMAND, *arguments], stdout=out) as taking:
             publisher.until_said("stream 1 of 'log' begins")
             with file.open("ab") as more:
                 more.write(b"o\nthree\n")
@@ -104,7 +105,7 @@ def test_a_followed_file_that_becomes_shorter_ends_the_stream(tmp_path: Path, pu
     file.write_bytes(b"one\n")
     with publish(PLAIN, file, "--as", "log", "--follow") as publisher:
         command = [*COMMAND, "stream", "log", "--connect", publisher.address, *PLAIN]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as taking:
+        with zygote.Process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as taking:
             assert taking.stdout is not None
             assert taking.stdout.readline() == b"one\n"
             file.write_bytes(b"")
