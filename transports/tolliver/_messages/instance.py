@@ -695,11 +695,10 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self._driver.on_notice(Notice(NoticeKind.STORE_ERROR, None, detail))
 
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None:
-        is_asked = kind is NoticeKind.RESPONDER_FAILED
-        what, end = ("request", "") if is_asked else ("message", ": not acknowledged")
+        what = "request" if kind is NoticeKind.RESPONDER_FAILED else "message"
         detail = (
             f"the handler of {delivery.channel!r:.100} {delivery.key!r:.100}, attempt {delivery.attempt} of peer "
-            f"{delivery.peer_id}'s {what}, {text}{end}"
+            f"{delivery.peer_id}'s {what}, {text}"
         )
         with self.lock:  # may be called on a handler's thread
             self._driver.complain(kind, delivery.peer_id, detail, error, delivery.channel)

@@ -527,7 +527,8 @@ class Mailbox:
         """Settle the delivery as failed, with a notice of this text; `error` is the handler's exception, if it raised
         one.
         """
-        self.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, error)
+        end = "not acknowledged" if self.is_out(delivery) else "it was settled before"
+        self.core.complain(NoticeKind.HANDLER_FAILED, delivery, f"{text}: {end}", error)
         delivery.cause = text if error is None else told(error, _CAUSE)
         self.settle((delivery,), False)
 

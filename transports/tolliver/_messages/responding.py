@@ -84,7 +84,7 @@ def _returned(box: Mailbox, delivery: Delivery, result: Any) -> None:
         except LocalProtocolError as error:
             _raised(box, delivery, error)
         except TolliverError as error:  # no space for the stored reply of a durable request: it is redelivered
-            text = f"has a reply that cannot be stored: {error}"
+            text = f"has a reply that cannot be stored: {error}: not acknowledged"
             box.core.complain(NoticeKind.HANDLER_FAILED, delivery, text, None)
             box.settle((delivery,), None)
         else:

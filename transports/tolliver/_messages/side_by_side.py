@@ -23,17 +23,19 @@ from .._driver.pending import PendingCall
 from .mailbox import Core, Handler, Mailbox, Policy, Turns
 
 OrderedBy = Literal["key"] | None
+Ack = Literal["handled", "received"]
 
 
 class SideBySide(NamedTuple):
-    """Options of a handler: concurrent calls, ordering, the most messages that it may have at once, and what becomes of
-    those that it fails with.
+    """Options of a handler: concurrent calls, ordering, the most messages that it may have at once, what becomes of
+    those that it fails with, and when they are acknowledged.
     """
 
     concurrency: int = 1
     ordered_by: OrderedBy = None
     pending: int | None = None
     retry: Retry | None = None
+    ack: Ack = "handled"
 
     @property
     def is_one(self) -> bool:
@@ -46,12 +48,36 @@ class SideBySide(NamedTuple):
         is_ordered = self.ordered_by is not None
         return Policy(name, self.retry, self.pending, places, is_ordered, ends_by_settling=False)
 
+    def function(self, core: Core, handler: Handler) -> Handler:
+        """The function to call for each message: the handler, after the acknowledgement if that is for receipt."""
+        return handler if self.ack == "handled" else _acknowledging(core, handler)
+
+
+def _acknowledging(core: Core, handler: Handler) -> Handler:
+    """The handler, before which the message is acknowledged (T-45).
+
+    As its call begins, not as it comes: what waits for the handler takes its sender's credit, as ever, so memory stays
+    bounded. The acknowledgement is written at once, as a plain function stops its loop until it returns.
+    """
+
+    def acknowledge(delivery: Delivery) -> object:
+        with core.lock:
+            delivery.ack()
+            core.run_actions()
+        return handler(delivery)
+
+    return acknowledge
+
 
 def chosen(
-    concurrency: int = 1, ordered_by: OrderedBy = None, pending: int | None = None, retry: Retry | None = None
+    concurrency: int = 1,
+    ordered_by: OrderedBy = None,
+    pending: int | None = None,
+    retry: Retry | None = None,
+    ack: Ack = "handled",
 ) -> SideBySide:
     """Options of a handler, validated: `concurrency` calls at a time, their order, at most `pending` unsettled
-    messages, and `retry` of what fails. Raises ValueError, TypeError.
+    messages, `retry` of what fails, and when to acknowledge. Raises ValueError, TypeError.
     """
     if isinstance(concurrency, bool) or not isinstance(concurrency, int):
         raise TypeError(f"concurrency={concurrency!r:.100}: give the number of calls at once")
@@ -59,7 +85,14 @@ def chosen(
         raise ValueError(f"concurrency={concurrency}: give the number of calls at once, at least 1")
     if ordered_by not in (None, "key"):
         raise ValueError(f'ordered_by={ordered_by!r:.100}: give "key", or None')
-    return SideBySide(concurrency, ordered_by, pending, checked_retry(retry))
+    if ack not in ("handled", "received"):
+        raise ValueError(f'ack={ack!r:.100}: give "handled", or "received"')
+    if retry is not None and ack == "received":
+        raise ValueError(
+            'retry and ack="received" are given: what is acknowledged before its handler is called is not tried again. '
+            "Leave one out"
+        )
+    return SideBySide(concurrency, ordered_by, pending, checked_retry(retry), ack)
 
 
 def checked_retry(retry: Retry | None) -> Retry | None:
@@ -70,12 +103,12 @@ def checked_retry(retry: Retry | None) -> Retry | None:
 
 
 def chosen_with(
-    handler: object, concurrency: int, ordered_by: OrderedBy, pending: int | None, retry: Retry | None
+    handler: object, concurrency: int, ordered_by: OrderedBy, pending: int | None, retry: Retry | None, ack: Ack
 ) -> SideBySide:
     """Like `chosen`, for calls whose handler is optional. Raises TypeError for options without a handler."""
-    how = chosen(concurrency, ordered_by, pending, retry)
+    how = chosen(concurrency, ordered_by, pending, retry, ack)
     if handler is None and how != SideBySide():
-        raise TypeError("concurrency, ordered_by, pending and retry are choices of a handler: give one")
+        raise TypeError("concurrency, ordered_by, pending, retry and ack are choices of a handler: give one")
     return how
 
 

@@ -79,7 +79,9 @@ class Opening(Generic[T]):
         try:
             return self._open(delivery)
         except BodyNotDecoded as error:
-            self._core.complain(NoticeKind.HANDLER_FAILED, delivery, f"did not get it: {error}", error)
+            self._core.complain(
+                NoticeKind.HANDLER_FAILED, delivery, f"did not get it: {error}: not acknowledged", error
+            )
             delivery.fail()
             return None
 

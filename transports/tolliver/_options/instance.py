@@ -36,7 +36,7 @@ RespondingTo = tuple[str, str, Callable[..., object]] | tuple[str, str, Callable
 """Channel, key and handler of requests; optionally a dict of options of `respond`."""
 
 _A_REVISION = f"give one of {', '.join(f'Revision.{revision.name}' for revision in Revision)}"
-_OF_A_HANDLER = frozenset({"concurrency", "ordered_by", "pending", "retry"})
+_OF_A_HANDLER = frozenset({"ack", "concurrency", "ordered_by", "pending", "retry"})
 _OF_A_RESPONDER = frozenset({"concurrency"})
 _NO_UUIDS = (UUID(int=0), UUID(int=2**128 - 1))
 

@@ -26,7 +26,7 @@ from .._messages.iterators import Messages, Registration, Runs
 from .._messages.mailbox import Handler
 from .._messages.queues import BaseQueue, Named, Work, numbers_of
 from .._messages.responding import CONCURRENCY, Responder, Responding
-from .._messages.side_by_side import OrderedBy, chosen, chosen_with
+from .._messages.side_by_side import Ack, OrderedBy, chosen, chosen_with
 from .._messages.typed import TypedMessages, TypedRuns, TypedWork
 from .._options.instance import Remote
 from ..codecs._bodies import TypedHandler
@@ -108,6 +108,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
     ) -> None:
         """Subscribe to a channel and key at every peer, now and after a restart; "" is a wildcard (T-24).
 
@@ -116,7 +117,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         """
         await self._core.wait(
             self._core.subscribe_with(
-                channel, key, handler, chosen_with(handler, concurrency, ordered_by, pending, retry)
+                channel, key, handler, chosen_with(handler, concurrency, ordered_by, pending, retry, ack)
             )
         )
 
@@ -218,6 +219,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
     ) -> Registration:
         """Call `handler(delivery)`, plain or async, for matching messages; "" is a wildcard. Does not subscribe (T-57).
 
@@ -228,8 +230,9 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         - `ordered_by`: "key" makes the calls of each key one after the other (P-20, P-21).
         - `pending`: most unsettled messages of this handler; above it, reading from their senders pauses (P-24).
         - `retry`: tries and pauses of what it fails with; None leaves both to the senders (T-50).
+        - `ack`: "received" acknowledges a message as its call begins: what fails is told, and not resent (T-45).
         """
-        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending, retry))
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending, retry, ack))
 
     def messages(self, channel: str, key: str = "", *, subscribe: bool = True) -> Messages:
         """Iterate over matching messages: `async for delivery in instance.messages(...)`.
@@ -393,6 +396,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
     ) -> None:
         """Like `Instance.subscribe`; deliveries have a decoded `value`. A body that does not decode counts as
         failed."""
@@ -404,6 +408,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             ordered_by=ordered_by,
             pending=pending,
             retry=retry,
+            ack=ack,
         )
 
     async def unsubscribe(self, key: str = "") -> None:
@@ -485,6 +490,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
     ) -> Registration:
         """Like `Instance.register_callback`. A body that does not decode counts as a failure of the handler."""
         return self._instance.register_callback(
@@ -495,6 +501,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             ordered_by=ordered_by,
             pending=pending,
             retry=retry,
+            ack=ack,
         )
 
     def messages(self, key: str = "", *, subscribe: bool = True) -> TypedMessages[T]:

@@ -134,8 +134,8 @@ class Registration(Receiver):
     senders."""
 
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
-        policy = how.policy(name_of(handler))
-        self._mailbox = ThreadCalls(core, channel, key, checked_plain(handler), policy).mailbox
+        called, policy = how.function(core, checked_plain(handler)), how.policy(name_of(handler))
+        self._mailbox = ThreadCalls(core, channel, key, called, policy).mailbox
 
     def close(self) -> None:
         """Stop calling the handler. Calls in progress go on, but their results are ignored. The subscription stays."""

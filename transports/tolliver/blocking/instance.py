@@ -23,7 +23,7 @@ from .._messages.instance import Item, RequestTerms, To
 from .._messages.mailbox import Handler
 from .._messages.queues import BaseQueue, Named, numbers_of
 from .._messages.responding import Responder, Responding
-from .._messages.side_by_side import OrderedBy, chosen, chosen_with
+from .._messages.side_by_side import Ack, OrderedBy, chosen, chosen_with
 from .._options.instance import Remote
 from ..codecs._bodies import TypedHandler
 from ..codecs._codec import BYTES, AnyCodec
@@ -109,6 +109,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
         timeout: float | None = None,
     ) -> None:
         """Subscribe to a channel and key at every peer, now and after a restart; "" is a wildcard (T-24).
@@ -122,7 +123,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
                 channel,
                 key,
                 handler,
-                chosen_with(handler, concurrency, ordered_by, pending, retry),
+                chosen_with(handler, concurrency, ordered_by, pending, retry, ack),
             ),
             timeout,
         )
@@ -247,6 +248,7 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
     ) -> Registration:
         """Call `handler(delivery)` for matching messages; "" is a wildcard. Does not subscribe (T-57).
 
@@ -257,8 +259,9 @@ class Instance(Entered[InstanceCore], BaseInstance[InstanceCore]):
         - `ordered_by`: "key" makes the calls of each key one after the other (P-20, P-21).
         - `pending`: most unsettled messages of this handler; above it, reading from their senders pauses (P-24).
         - `retry`: tries and pauses of what it fails with; None leaves both to the senders (T-50).
+        - `ack`: "received" acknowledges a message as its call begins: what fails is told, and not resent (T-45).
         """
-        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending, retry))
+        return self._core.handle(channel, key, handler, chosen(concurrency, ordered_by, pending, retry, ack))
 
     def messages(
         self, channel: str, key: str = "", *, subscribe: bool = True, timeout: float | None = None
@@ -433,6 +436,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
         timeout: float | None = None,
     ) -> None:
         """Like `Instance.subscribe`; deliveries have a decoded `value`. A body that does not decode counts as
@@ -445,6 +449,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             ordered_by=ordered_by,
             pending=pending,
             retry=retry,
+            ack=ack,
             timeout=timeout,
         )
 
@@ -537,6 +542,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
         ordered_by: OrderedBy = None,
         pending: int | None = None,
         retry: Retry | None = None,
+        ack: Ack = "handled",
     ) -> Registration:
         """Like `Instance.register_callback`. A body that does not decode counts as a failure of the handler."""
         return self._instance.register_callback(
@@ -547,6 +553,7 @@ class Channel(BaseChannel[T, R], Generic[T, R]):
             ordered_by=ordered_by,
             pending=pending,
             retry=retry,
+            ack=ack,
         )
 
     def messages(self, key: str = "", *, subscribe: bool = True, timeout: float | None = None) -> TypedMessages[T]:
