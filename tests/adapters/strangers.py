@@ -10,8 +10,9 @@ import selectors
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
 from .facade import PATIENCE
 
@@ -58,6 +59,43 @@ class Stranger:
 
     def close(self) -> None:
         self.sock.close()
+
+
+class Slow(Stranger):
+    """A stranger that gives its ClientHello in pieces, by `drip`, and goes on with TLS when it is told to `finish`."""
+
+    def __init__(self, port: int, address: str, context: ssl.SSLContext) -> None:
+        super().__init__(port, address)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
+        with suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+
+    def drip(self, size: int = -1) -> None:
+        """Send so many bytes of what is left of the ClientHello; all by default."""
+        with suppress(ConnectionError):
+            self.sock.sendall(self._outgoing.read(size))
+
+    def finish(self, first: bytes) -> bytes:
+        """Finish TLS, say `first`, and return what the other side says to it. Raises OSError if it has closed."""
+        self._go_on(self._tls.do_handshake)
+        self._tls.write(first)
+        said: bytes = self._go_on(self._tls.read)
+        return said
+
+    def _go_on(self, step: Callable[[], Any]) -> Any:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                done = step()
+            except ssl.SSLWantReadError:
+                self.sock.sendall(self._outgoing.read())
+                data = self.sock.recv(65536)
+                self._incoming.write(data) if data else self._incoming.write_eof()
+            else:
+                self.sock.sendall(self._outgoing.read())
+                return done
+        raise TimeoutError
 
 
 class Watch:

@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 from tolliver._tls.policy import client_context
 
-from tolliver_proto import Limits, NoticeKind
+from tolliver_proto import HandshakeRequest, Limits, NoticeKind, Revision, encode
 from tolliver_proto import reactive as rs
 
 from .facade import until
+from .kinds import EVERY_LOOP
 from .nodes import Nodes, address, connected, noticed
 from .scenarios import siege, siege_of_streams
-from .strangers import Stranger, Watch, missing_sources, source
+from .strangers import Slow, Stranger, Watch, missing_sources, source
 from .streams import Stage
 
 pytestmark = pytest.mark.skipif(bool(missing_sources()), reason=missing_sources() or "there are many addresses")
@@ -68,6 +71,32 @@ def test_when_all_places_are_taken_a_good_peer_waits_for_the_limit_at_most(nodes
         assert "in all" in noticed(right, NoticeKind.TOO_MANY_HANDSHAKES)[0]
         until(lambda: right.stats()["connections"] == 1)
         assert connected(left) == 1
+
+
+@EVERY_LOOP
+def test_a_client_hello_has_two_seconds_and_the_rest_of_tls_its_own_time(nodes: Nodes, stage: Stage) -> None:
+    """D-7, in both protocols. The patient ones come first, and are served when the others have been closed."""
+    context = client_context(nodes.certs.tls("mallory"))
+    request = encode(HandshakeRequest(1, nodes.certs.uuid("mallory"), ()), Revision.DRAFT_2)
+    greetings = (request, rs.encode(rs.ClientHello(0, ())))
+    with nodes.open("right") as right, Watch() as watch, ExitStack() as closing:
+        ports = [port for port in (right.port, stage.open(tls="right").port) if port is not None]
+        patient = [Slow(port, source(0), context) for port in ports]
+        for one in patient:
+            closing.callback(one.close)
+        for one in patient:
+            one.drip(100)
+            one.drip()
+        drippers = [Slow(port, source(1), context) for port in ports]
+        for stranger in (*drippers, *(Stranger(port, source(2)) for port in ports)):
+            watch.add(stranger)
+        for _ in range(int(LATE / 0.1)):
+            for one in drippers:
+                one.drip(1)
+            watch.look(0.1)
+        assert all(SOON < (one.shut or LATE) < LATE for one in drippers)
+        assert [bool(one.finish(first)) for one, first in zip(patient, greetings, strict=True)] == [True, True]
+        assert right.stats()["handshakes_timed_out"] == 2
 
 
 def test_streams_are_held_up_by_nobody_either(stage: Stage) -> None:

@@ -47,6 +47,18 @@ def test_no_hello_in_time(role: Role) -> None:
     assert wires.hub.next_timeout() is None
 
 
+def test_a_strangers_client_hello_has_less_time() -> None:
+    """D-7."""
+    wires = Wires()
+    cids = [cid for _ in range(2) if (cid := wires.hub.new_cid(0.0)) is not None]
+    for cid in cids:
+        wires.hub.shaking(cid, False, 0.0)
+    wires.hub.shaking(cids[1], True, 1.0)
+    assert wires.wait(1.9) == []
+    assert wires.wait(0.1) == [Abort(cids[0])]
+    assert wires.hub.next_timeout() == 10.0
+
+
 def test_tls_has_its_time_and_hello_has_its_own() -> None:
     wires = Wires()
     cid = wires.hub.connect("there", 0.0)

@@ -22,6 +22,8 @@ from .transport import Abort, Dial, PauseReading, Remote, ResumeReading, Role, S
 L = TypeVar("L", bound=BaseLink)
 A = TypeVar("A")
 
+HELLO_TIMEOUT = 2.0  # seconds from the cid until the first message of a stranger's TLS is whole (D-7)
+
 
 class TableState(Generic[L, A]):
     """State of a table, shared with the parts of the machine: time, timers, actions to hand out, connections."""
@@ -97,6 +99,16 @@ class ConnectionTable(Generic[L, A]):
         link = self._new_link(Role.SERVER, None)
         self._limiter.add(link.cid, address, self._state.now)
         return link.cid
+
+    def shaking(self, cid: int, greeted: bool, now: float | None = None) -> None:
+        """Notes that the accepted connection `cid` is in its TLS handshake. `greeted`: the peer's first message, the
+        ClientHello, is whole. Until then the connection has HELLO_TIMEOUT, after it the rest of its handshake timeout.
+        """
+        self._state.tick(now)
+        since = self._limiter.since(cid)
+        if since is not None and self._links[cid].connection is None:
+            most = self._handshake_timeout if greeted else min(HELLO_TIMEOUT, self._handshake_timeout)
+            self._timers.set(cid, since + most)
 
     def _least_advanced(self, full: str, address: str) -> int | None:
         """Returns the cid of the connection that makes room for one of this address, None if each keeps its place."""

@@ -52,6 +52,10 @@ class HandshakeLimiter:
         if cid in self._since:
             self._heard.add(cid)
 
+    def since(self, cid: int) -> float | None:
+        """Returns when the connection `cid` came; None if it is not counted, or no longer."""
+        return self._since.get(cid)
+
     def silent(self, address: str, now: float) -> int | None:
         """Returns the cid of the address's oldest connection that has sent nothing for a second, or None."""
         old = (cid for cid in self.old(now) if cid not in self._heard)

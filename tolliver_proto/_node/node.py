@@ -658,6 +658,12 @@ class Node:
         """
         return self._links.new_cid(now, address)
 
+    def shaking(self, cid: int, greeted: bool, now: float | None = None) -> None:
+        """Reports that TLS of an accepted connection waits for the peer; `greeted`: its first message, the ClientHello,
+        is whole. Until then the connection has 2 s, after it the rest of the time for TLS (D-7). Needless without TLS.
+        """
+        self._links.shaking(cid, greeted, now)
+
     def receive_data(self, cid: int, data: bytes, now: float | None = None) -> None:
         """Takes bytes that the socket of the connection `cid` has read."""
         self._links.receive_data(cid, data, now)

@@ -221,6 +221,36 @@ def test_time_limits(step: str) -> None:
     assert play.node.stats()["connections"] == 0
 
 
+def test_a_strangers_client_hello_is_whole_within_two_seconds() -> None:
+    """D-7: from when it came, whatever drips in; with it, TLS has the rest of its ten seconds."""
+    play = Play()
+    dripping, greeted = play.new_cid(), play.new_cid()
+    for cid in (dripping, greeted):
+        play.node.shaking(cid, False, play.now)
+    assert play.wait(1.9) == []
+    play.node.shaking(dripping, False, play.now)
+    play.node.shaking(greeted, True, play.now)
+    actions = play.wait(0.2)
+    assert aborted(actions) == [dripping]
+    assert "ClientHello within 2 s" in only(actions, Notice).detail
+    play.node.shaking(dripping, False, play.now)
+    assert aborted(play.wait(7.7)) == []
+    assert aborted(play.wait(0.3)) == [greeted]
+
+
+def test_what_is_told_of_tls_too_late_changes_nothing() -> None:
+    play = Play()
+    wire = play.accepted()
+    play.node.shaking(wire.cid, False, play.now)
+    assert play.wait(9.9) == []
+
+
+def test_a_dial_has_all_of_its_time_for_tls() -> None:
+    play = Play()
+    play.node.shaking(only(play.call("connect", "there"), Dial).cid, False, play.now)
+    assert play.wait(9.9) == []
+
+
 def test_a_dial_that_hangs_is_given_up_and_tried_again() -> None:
     """T-68, T-73."""
     play = Play()

@@ -174,7 +174,9 @@ def test_a_handshake_that_times_out_is_told_once_a_minute(stands: bool) -> None:
             play.node.new_cid(play.now, "10.0.0.9")
         seen += told(play.wait(11.0), NoticeKind.HANDSHAKE_TIMEOUT)
     where = str(LOW) if stands else "10.0.0.9"
-    assert seen == [f"1 connections did not finish their handshake within 10 s, the last one from {where} (T-68)"]
+    (text,) = seen
+    assert text.startswith("1 connections did not finish their handshake within 10 s")
+    assert text.endswith(f"the last one from {where} (T-68)")
     assert play.node.stats()["handshakes_timed_out"] == 2
     (rest,) = told(play.wait(61.0), NoticeKind.HANDSHAKE_TIMEOUT)
     assert rest.startswith("1 connections")

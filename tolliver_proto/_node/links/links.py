@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from ..._common.base_link import LinkSignal, LinkState
-from ..._common.connection_table import ConnectionTable
+from ..._common.connection_table import HELLO_TIMEOUT, ConnectionTable
 from ..._common.derived_ids import is_derived, prefix_of
 from ..._common.dial_causes import DialCause
 from ..._common.errors import (
@@ -572,8 +572,8 @@ class Links(ConnectionTable[Link, Action]):
                 NoticeKind.HANDSHAKE_TIMEOUT,
                 None,
                 1,
-                f"connections did not finish their handshake within {self._limits.handshake_timeout:g} s, the last one "
-                f"from {where} (T-68){look_of(link)}",
+                f"connections did not finish their handshake within {self._limits.handshake_timeout:g} s, or their "
+                f"ClientHello within {HELLO_TIMEOUT:g} s, the last one from {where} (T-68){look_of(link)}",
                 self._context.now,
             )
 

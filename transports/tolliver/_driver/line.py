@@ -85,6 +85,9 @@ class Line(SocketSession):
     def machine(self) -> Self:
         return self
 
+    def shaking(self, cid: int, greeted: bool, now: float | None = None) -> None:
+        """Does nothing: how long the handshake may take is the program's own business."""
+
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None:
         """Does nothing: `has_output` starts to ask the connection once the session is open."""
 

@@ -28,6 +28,8 @@ from .sockets import SELF_CONNECTED, is_self_connected, peer_of, tune
 class SessionMachine(Protocol):
     """Inputs of a machine that a session calls."""
 
+    def shaking(self, cid: int, greeted: bool, now: float | None = None) -> None: ...
+
     def opened(self, cid: int, role: Role, identity: PeerIdentity, now: float | None = None) -> None: ...
 
     def receive_eof(self, cid: int, now: float | None = None) -> None: ...
@@ -184,6 +186,8 @@ class Session(ABC):
             self._opened = True
             identity = self._pump.identity(self._address)
             self._driver.machine.opened(self.cid, self._role, identity, time.monotonic())
+        elif self._role is Role.SERVER:
+            self._driver.machine.shaking(self.cid, self._pump.answered, time.monotonic())
         self.write_soon()
         return done
 

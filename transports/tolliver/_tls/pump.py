@@ -86,6 +86,8 @@ class Pump:
         self._ciphertext: list[bytes] = []
         self.wait: bool = False
         """True once a byte of application data has arrived, which proves that the peer accepts our certificate."""
+        self.answered: bool = False
+        """True once the handshake has made output. A server's first output answers a whole ClientHello."""
         self._no_more = False  # True after `receive_eof`
         self._write_closed = False
         self._closed_by_peer = False
@@ -171,6 +173,7 @@ class Pump:
             self._tls.do_handshake()
             self._identity = self._check_peer()
         except ssl.SSLWantReadError:
+            self.answered = self.answered or bool(self._outgoing.pending)
             return False
         except ssl.SSLError as error:
             self._fail(error)
@@ -316,6 +319,7 @@ class PlainPump:
 
     # Plain TCP has no close_notify.
     truncated: Final = False
+    answered: Final = True
     failed: Final = False
     application_protocol: Final = None
     certificate: Final = None
