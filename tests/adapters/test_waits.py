@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tolliver._driver.pending import PendingCall
@@ -16,8 +17,8 @@ from tests.raw import RawPeer
 from tolliver_proto import Acl, Action, ConnectionLost, Dial, Limits, Policy, Rights, Subscribe, Unsubscribe
 from tolliver_proto.node import Answered, Asked
 
-from .facade import until
-from .nodes import Nodes, subscribed
+from .facade import Facade, until
+from .nodes import Nodes, address, silent_port, subscribed
 
 REQUESTS = "tolliver.request/sums"
 NAMES = ("news", REQUESTS, "")
@@ -177,3 +178,44 @@ def test_a_peer_that_went_without_a_word_comes_back_and_wants_more(nodes: Nodes,
         until(lambda: alice.stats().connections == 2)
         new.establish()
         assert [call.wait() for call in calls] == [1, 1, 1]
+
+
+# Texts of calls that wait.
+
+
+def too_late(node: Facade, name: str, *args: Any, **options: Any) -> str:
+    with pytest.raises(TimeoutError) as late:
+        node.start(name, *args, timeout=0.001, **options).wait()
+    return str(late.value)
+
+
+def test_whoever_waits_for_a_subscriber_hears_what_has_been_seen(nodes: Nodes) -> None:
+    with nodes.open("right", listen="127.0.0.1:0") as right, nodes.open("left") as left:
+        told = too_late(left, "wait_subscribed", "orders", "k")
+        assert told.startswith("after 0.001 s fewer than 1 peers subscribe to 'orders' 'k': no peer is known yet: ")
+        left.new_connection(address(right))
+        peer = right.instance_id
+        assert f"peer {peer} is connected and subscribes to nothing. Have" in too_late(
+            left, "wait_subscribed", "orders"
+        )
+        for channel in ("a\x1b", "b", "c", "d", "e"):
+            right.subscribe(channel)
+        subscribed(left, 5)
+        told = too_late(left, "wait_subscribed", "orders")
+        assert rf"peer {peer} is connected and subscribes to 'a\x1b' '', 'b' '', 'c' '', 2 others. Have a peer" in told
+        right.subscribe("", "k")
+        subscribed(left, 6)
+        told = too_late(left, "wait_subscribed", "orders", "k", peers=2)
+        assert f"fewer than 2 peers subscribe to 'orders' 'k': peer {peer} is connected and subscribes to it. " in told
+        told = too_late(left, "wait_responder", "orders", "k")
+        assert "fewer than 1 connected peers respond to 'orders' 'k', by calling `respond`: 1 are connected" in told
+        right.close()
+        until(lambda: not left.stats()["peers_up"])
+        told = too_late(left, "wait_subscribed", "orders", "k", connected=True)
+        assert f"peer {peer} is not connected and subscribes to it; not connected: {address(right)} (" in told
+
+
+def test_whoever_waits_for_a_connection_hears_that_nothing_answers(nodes: Nodes) -> None:
+    with nodes.open("left") as left, silent_port() as remote:
+        told = too_late(left, "new_connection", remote)
+        assert f"there is no connection to {remote} yet (no answer so far; tried once): it is dialled until" in told

@@ -36,6 +36,7 @@ from tolliver_proto.node import (
     NodeStats,
     PeerInfo,
     RemoteInfo,
+    RemoteState,
     Reply,
     Requests,
     RetainedValue,
@@ -70,8 +71,8 @@ from .queues import QueueCalls
 from .relaying import Relay
 from .responding import Responding
 from .side_by_side import SideBySide, chosen
-from .unconnected import MOST_NAMED, unconnected, words_of
-from .waits import Condition, Connected, Responded, Subscribed
+from .unconnected import MOST_NAMED, seen, unconnected, words_of
+from .waits import Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
     from .._boxes.outbox_table import Row
@@ -200,21 +201,21 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         self.check_open()
         check_count("peers", peers)
         who = "connected peers" if connected else "peers"
-        return self._when_there(
-            Subscribed(channel, key, peers, connected), f"{peers} {who} subscribe to {channel!r:.100} {key!r:.100}"
+        call = self._driver.waits.of(Subscribed(channel, key, peers, connected))
+        call.late = lambda: (
+            f"fewer than {peers} {who} subscribe to {channel!r:.100} {key!r:.100}: "
+            f"{seen(self.peers(), channel, key)}{self._not_connected()}. Have a peer subscribe to it, or wait longer"
         )
+        return call
 
     def wait_responder(self, channel: str, key: str, peers: int) -> PendingCall[int]:
         self.check_open()
         check_count("peers", peers)
-        return self._when_there(
-            Responded(channel, key, peers),
-            f"{peers} connected peers respond to {channel!r:.100} {key!r:.100}, by calling `respond`",
+        call = self._driver.waits.of(Responded(channel, key, peers))
+        call.late = lambda: (
+            f"fewer than {peers} connected peers respond to {channel!r:.100} {key!r:.100}, by calling `respond`: "
+            f"{self.stats().peers_up} are connected{self._not_connected()}"
         )
-
-    def _when_there(self, condition: Condition, what: str) -> PendingCall[int]:
-        call = self._driver.waits.of(condition)
-        call.late = lambda: f"fewer than {what}: see instance.peers(){self._not_connected()}"
         return call
 
     def subscriptions(self) -> list[Subscription]:
@@ -529,7 +530,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
 
     def _unconnected(self, remote: Remote) -> str:
         """TimeoutError text for a call that waits for a connection to this remote."""
-        why = "".join(f" ({words_of(one)})" for one in self.remotes() if one.remote == remote and one.error)
+        why = "".join(
+            f" ({words_of(one)})"
+            for one in self.remotes()
+            if one.remote == remote and one.state is not RemoteState.CONNECTED
+        )
         return f"there is no connection to {remote} yet{why}: it is dialled until remove_connection({str(remote)!r})"
 
     def _unacked(self, receipt: Receipt) -> str:
