@@ -1,4 +1,4 @@
-"""Texts about remotes and peers that calls wait for: what has been seen of them."""
+"""Texts about remotes and peers that calls wait for."""
 
 from __future__ import annotations
 
