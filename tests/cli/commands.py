@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +85,16 @@ def run_process(
     ended = zygote.run(
         [*command, *map(str, arguments)], input=stdin, capture_output=True, timeout=seconds, check=False, env=env
     )
+    return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+def on_a_read_only_disk(directory: Path, *arguments: object) -> Result:
+    """The command as a process that has this directory read-only; root, who may write everything, cannot there."""
+    made = ("unshare", "-rm", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"')
+    if shutil.which("unshare") is None or subprocess.run((*made, directory, "true"), check=False).returncode:
+        pytest.skip("this machine gives a process no mounts of its own")
+    command = (*made, directory, *COMMAND, *map(str, arguments))
+    ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)  # no fork of the zygote's
     return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 

@@ -13,7 +13,7 @@ from cryptography import x509
 from tolliver._options.instance import TLS
 from tolliver._tls.policy import Pumps
 
-from tests.cli.commands import tolliver
+from tests.cli.commands import on_a_read_only_disk, tolliver
 from tests.wire.vectors import ONE
 from tolliver_proto.store import VALUES
 
@@ -98,6 +98,21 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith(f"tolliver: {tmp_path / 'alice.key'}: File exists: nothing is overwritten")
     assert len(result.stderr.splitlines()) == 1
+    assert contents(tmp_path) == before
+
+
+def test_a_read_only_disk_is_told_with_the_file_and_what_to_do(tmp_path: Path) -> None:
+    tolliver("certs", tmp_path, "alice")
+    before = contents(tmp_path)
+    for arguments, file in (
+        (("certs", tmp_path, "bob"), tmp_path / "bob.key"),
+        (("init", tmp_path / "demo"), tmp_path / "demo"),
+    ):
+        result = on_a_read_only_disk(tmp_path, *arguments)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(
+            f"tolliver: {file}: Read-only file system: nothing can be written there, choose"
+        )
     assert contents(tmp_path) == before
 
 

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from tolliver.anyio import InstanceOptions, create_instance
 
-from tests.cli.commands import tolliver
+from tests.cli.commands import on_a_read_only_disk, tolliver
 from tests.store.given import OTHER, PEER, open_store, storing
 from tolliver_proto import Subscription
 from tolliver_proto.store import ANSWERED, VALUES, AddDeadLetter, AddPeerSubscription, DeadLetter, ParkDelivery
@@ -47,6 +47,18 @@ def test_nothing_is_wrong_with_a_good_one(database: Path) -> None:
     with left_as_it_is(database):
         assert tolliver("check", database) == (0, "nothing is wrong\n", "")
         assert tolliver("check", database, "--json") == (0, "", "")
+
+
+def test_on_a_read_only_disk_it_says_what_to_do(database: Path) -> None:
+    (database.parent / f"{database.name}.lock").unlink()
+    with left_as_it_is(database):
+        result = on_a_read_only_disk(database.parent, "check", database)
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert f"Read-only file system: '{database}.lock'" in line
+    assert line.endswith(
+        "copy alice.db, alice.db-wal, alice.db.mark, as far as they are there, elsewhere and check the copy"
+    )
 
 
 def test_every_finding_is_a_line_each_time(database: Path) -> None:

@@ -8,6 +8,7 @@ never overwritten, as a lost key cannot be restored. Needs `cryptography` (the [
 from __future__ import annotations
 
 import datetime
+import errno
 import ipaddress
 import os
 import re
@@ -58,6 +59,11 @@ _SKEW = datetime.timedelta(hours=1)  # certificates start earlier, for machines 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _NOBODY = (UUID(int=0), UUID(int=2**128 - 1))  # no peer has them (RFC 9562, 5.9 and 5.10)
 _CA = "ca"
+_FORBIDDEN = "nothing can be written there, choose a directory of another disk, or have this one made writable"
+_REMEDIES = {
+    errno.EEXIST: "nothing is overwritten, choose another name or directory, or move the old pair away",
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _FORBIDDEN),
+}
 
 
 @define(frozen=True)
@@ -321,9 +327,5 @@ def _write_pair(cert_path: Path, cert: x509.Certificate, key_path: Path, key: ec
     except OSError as error:
         for path in written:
             path.unlink()
-        remedy = (
-            "nothing is overwritten, choose another name or directory, or move the old pair away"
-            if isinstance(error, FileExistsError)
-            else "make room for it or choose another directory"
-        )
+        remedy = _REMEDIES.get(error.errno or 0, "make room for it or choose another directory")
         raise CertificateError(f"{error.filename or cert_path.parent}: {error.strerror}: {remedy}") from error

@@ -47,8 +47,15 @@ def inspect(path: Path) -> list[str]:
     with failing("open", str(whole)):
         probe(str(whole))
     with ExitStack() as ending:
-        lock = ending.enter_context(closing(Lock(str(whole))))
-        lock.take_file()
+        try:
+            lock = ending.enter_context(closing(Lock(str(whole))))
+            lock.take_file()
+        except OSError as error:
+            raise StoreError(
+                f"{path} cannot be kept from other programs meanwhile: {error}. Make it and its directory writable, or "
+                f"copy {', '.join(f'{path.name}{one}' for one in _WITH_IT)}, as far as they are there, elsewhere and "
+                "check the copy"
+            ) from error
         try:
             copy = _copied(whole, Path(ending.enter_context(TemporaryDirectory(prefix="tolliver-check-"))))
         except OSError as error:
