@@ -91,9 +91,9 @@ def run_process(
 def on_a_read_only_disk(directory: Path, *arguments: object) -> Result:
     """The command as a process that has this directory read-only; root, who may write everything, cannot there."""
     made = ("unshare", "-rm", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"')
-    if shutil.which("unshare") is None or subprocess.run((*made, directory, "true"), check=False).returncode:
+    if shutil.which("unshare") is None or subprocess.run((*made, str(directory), "true"), check=False).returncode:
         pytest.skip("this machine gives a process no mounts of its own")
-    command = (*made, directory, *COMMAND, *map(str, arguments))
+    command = (*made, str(directory), *COMMAND, *map(str, arguments))
     ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)  # no fork of the zygote's
     return Result(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
