@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SEED = "10"  # its first ten kills have every trouble between them
 KILLS = int(os.environ.get("TOLLIVER_KILLS", "10"))
-WORK_KILLS = 20
+WORK_KILLS = 8
 FOREIGN_KILLS = 3
 BANK_KILLS = 5
 LOCAL_KILLS = 6

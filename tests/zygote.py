@@ -28,7 +28,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -56,9 +56,10 @@ class _Zygote:
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
         atexit.register(self._end)
 
-    def fork(self, command: Sequence[str], cwd: str | None, environment: Mapping[str, str], fds: Sequence[int]) -> int:
-        """Run the command with this standard input, output and error; returns the pid of a child of this process."""
-        request = json.dumps([[*map(os.fspath, command)], os.fspath(cwd or os.getcwd()), dict(environment)])
+    def fork(self, wanted: Sequence[object], fds: Sequence[int]) -> int:
+        """Run arguments in a directory with an environment, in a session of their own or not, with this standard
+        input, output and error; returns the pid of a child of this process."""
+        request = json.dumps(wanted, default=os.fspath)
         with self._lock:
             self._prctl(_SUBREAPER, 1, 0, 0, 0)
             try:
@@ -87,12 +88,14 @@ else:
         """A child that the zygote forked."""
 
         def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *rest: Any) -> None:
-            _, pass_fds, cwd, env, _, _, shell, *pipes = rest[:13]
+            _, pass_fds, cwd, env, _, _, shell, *pipes, _, _, _, _, _, new_session, _ = rest
             assert args[0] == sys.executable
             assert (executable, preexec_fn, pass_fds, shell) == (None, None, (), False), "a process for `subprocess`"
             fds = [ours if fd < 0 else fd for ours, fd in enumerate((pipes[0], pipes[3], pipes[5]))]
             try:
-                self.pid = _zygote().fork(args[1:], cwd, os.environ if env is None else env, fds)
+                self.pid = _zygote().fork(
+                    [args[1:], cwd or os.getcwd(), dict(os.environ if env is None else env), new_session], fds
+                )
             finally:
                 self._close_pipe_fds(*pipes)  # as the method in its place does
             self._child_created = True
@@ -115,7 +118,7 @@ else:
         return done
 
 
-def _next_request(there: socket.socket) -> tuple[list[str], str, dict[str, str]]:
+def _next_request(there: socket.socket) -> tuple[list[str], str, dict[str, str], bool]:
     """Serve, as the zygote, and return in each process that it forks, with standard streams and a parent."""
     while True:
         request, fds, _, _ = socket.recv_fds(there, _REQUEST, 3)
@@ -143,12 +146,14 @@ def _next_request(there: socket.socket) -> tuple[list[str], str, dict[str, str]]
     sys.stdout = open(1, "w", newline="\n", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", newline="\n", closefd=False)  # noqa: SIM115
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
-    arguments, cwd, environment = json.loads(request)
-    return arguments, cwd, environment
+    arguments, cwd, environment, new_session = json.loads(request)
+    return arguments, cwd, environment, new_session
 
 
-def _become(arguments: list[str], cwd: str, environment: dict[str, str]) -> None:
+def _become(arguments: list[str], cwd: str, environment: dict[str, str], new_session: bool) -> None:
     """Run the program in this process."""
+    if new_session:
+        os.setsid()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

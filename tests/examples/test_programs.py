@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import zygote
 from tests.certificates import Certificates
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -47,7 +48,7 @@ def test_every_program_is_listed_and_short() -> None:
 def run(command: list[str], folder: Path) -> tuple[int, str, str]:
     """Its exit code and what it said; nothing that it started outlives it, also where it comes to no end."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+    with zygote.Process(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         try:
             said, complained = process.communicate(timeout=PATIENCE)
         finally:

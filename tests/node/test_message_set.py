@@ -82,7 +82,7 @@ class _Machine(RuleBasedStateMachine):
 
 
 TestMessageSet = pytest.mark.search(_Machine.TestCase)
-TestMessageSet.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestMessageSet.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 
 
 def test_sets_are_equal_if_they_have_the_same_in_the_same_order() -> None:

@@ -22,7 +22,7 @@ from tolliver_proto._testing.simnet import WORLDS
 from tolliver_proto.store import RemoveDeliveries, RemoveMessages, StoredMessage
 from tolliver_proto.testing import MemoryStore, Report, SimFailure, SimNet, Weather, shrink
 
-RUNS, SEEDS = 1, 25  # as many as a core does in some seconds; `make simulate SCHEDULES=n` does more
+RUNS, SEEDS = 1, 12  # as many as a core does in two seconds; `make simulate SCHEDULES=n` does more
 
 
 def run(seed: int) -> Report:
@@ -110,6 +110,7 @@ def _forgetful(transmission: Transmission, runs: Iterable[tuple[Recipients, Sequ
                 transmission._context.sendable[peer.link] = None
 
 
+@pytest.mark.thorough
 def test_a_failure_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that loses messages: the story that shows it has few nodes, and few lines."""
     assert shrink(1) is None, "what does not fail is not made short"

