@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         KeepUnsubscribe,
         Loaded,
         LoadedPeer,
+        NamePeer,
         Operation,
         ParkDelivery,
         PinPeer,
@@ -62,9 +63,10 @@ else:
             "tolliver_proto._node.store": (
                 "AddDeadLetter, AddDeliveries, AddOwnSubscription, AddPeerSubscription, CorruptMessage, DUE, "
                 "DeadLetter, Due, ForgetPeer, ForgetUnsubscribe, Found, KILLED_ITS_PROCESS, KeepUnsubscribe, Loaded, "
-                "LoadedPeer, Operation, ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, RemoveDeliveries, "
-                "RemoveMessages, RemoveOwnSubscription, RemovePeerSubscription, ReplacePeerSubscriptions, ReserveIds, "
-                "Row, STORING, Store, StoreMessages, StoredMessage, UnparkDeliveries, UnpinPeer, bytes_of"
+                "LoadedPeer, NamePeer, Operation, ParkDelivery, PinPeer, RememberHandled, RemoveDeadLetters, "
+                "RemoveDeliveries, RemoveMessages, RemoveOwnSubscription, RemovePeerSubscription, "
+                "ReplacePeerSubscriptions, ReserveIds, Row, STORING, Store, StoreMessages, StoredMessage, "
+                "UnparkDeliveries, UnpinPeer, bytes_of"
             ),
         },
     )
@@ -91,6 +93,7 @@ __all__ = [
     "KeepUnsubscribe",
     "Loaded",
     "LoadedPeer",
+    "NamePeer",
     "Operation",
     "ParkDelivery",
     "PinPeer",

@@ -74,6 +74,14 @@ def test_a_port_that_is_taken_is_told_at_the_opening(nodes: Nodes) -> None:
 # Numbers.
 
 
+def test_names_of_peers_are_known_again_before_they_connect(nodes: Nodes) -> None:
+    with nodes.open("left") as left:
+        nodes.visit(left)
+    with nodes.open("left") as left:
+        (peer,) = left.status().peers
+        assert (peer.name, peer.connected) == ("right", False)
+
+
 @EACH_ADAPTER
 def test_numbers_of_both_ends(nodes: Nodes) -> None:
     with nodes.pair(left=STATUS) as (left, right, inbox):

@@ -114,7 +114,7 @@ def test_version() -> None:
     assert result.stdout.splitlines() == [
         f"tolliver {__version__}",
         "wire: layout 2, and 1, go-seed, go-d05f89b, go-499b76d, go-2026, rust-2026, 2-letter",
-        "database: layout 2, and 1",
+        "database: layout 3, and 1, 2",
         "stage: layout 2, and 1",
         "recordings: layout 2, and 1",
     ]

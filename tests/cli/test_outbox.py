@@ -23,6 +23,7 @@ from tolliver_proto.store import (
     AddDeadLetter,
     DeadLetter,
     Loaded,
+    NamePeer,
     ParkDelivery,
     PinPeer,
     ReplacePeerSubscriptions,
@@ -46,6 +47,7 @@ def database(tmp_path: Path) -> Path:
                 ReplacePeerSubscriptions(PEER, (NASTY,)),
                 ReplacePeerSubscriptions(OTHER, (Subscription("a", ""), Subscription("b", "c"))),
                 PinPeer(OTHER, b"\xab" * 32),
+                NamePeer(OTHER, "bob"),
             ]
         )
         store.commit([storing([seq], (PEER, OTHER) if seq % 2 else (PEER,)) for seq in PARKED])
@@ -115,21 +117,23 @@ def check_peers(database: Path) -> None:
     peer, other = objects("peers", database)
     assert peer == {
         "peer": str(PEER),
+        "name": None,
         "subscriptions": [{"channel": NASTY.channel, "key": NASTY.key}],
         "waiting": MANY + len(WAITING),
         "pinned_key": None,
     }
     assert other == {
         "peer": str(OTHER),
+        "name": "bob",
         "subscriptions": [{"channel": "a", "key": ""}, {"channel": "b", "key": "c"}],
         "waiting": MANY // 2 + len(WAITING),
         "pinned_key": "ab" * 32,
     }
     head, nasty, plain = shown("peers", database).splitlines()
-    assert head.split() == ["peer", "subscriptions", "waiting", "pinned_key"]
+    assert head.split() == ["peer", "name", "subscriptions", "waiting", "pinned_key"]
     assert r"'\x1b[2J\n[red]' 'k\u202e'" in nasty
     assert nasty.replace("\t", " ").isprintable()
-    assert plain.split() == [str(OTHER), "'a'", "'',", "'b'", "'c'", str(MANY // 2 + len(WAITING)), "ab" * 32]
+    assert plain.split() == [str(OTHER), "'bob'", "'a'", "'',", "'b'", "'c'", str(MANY // 2 + len(WAITING)), "ab" * 32]
 
 
 def test_a_database_at_rest_is_shown_and_left_as_it_is(database: Path) -> None:

@@ -37,6 +37,7 @@ from tolliver_proto.store import (
     ForgetUnsubscribe,
     KeepUnsubscribe,
     LoadedPeer,
+    NamePeer,
     Operation,
     ParkDelivery,
     PinPeer,
@@ -97,6 +98,7 @@ class Model:
     lacking: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     unsaid: dict[UUID, set[Subscription]] = field(default_factory=lambda: {peer: set() for peer in PEERS})
     pins: dict[UUID, bytes] = field(default_factory=dict)
+    names: dict[UUID, str] = field(default_factory=dict)
     own: set[Subscription] = field(default_factory=set)
     id_spans: list[tuple[int, int]] = field(default_factory=list)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
@@ -139,6 +141,7 @@ class Model:
                 self.queues[peer] = {}
                 self.lists[peer], self.lacking[peer], self.unsaid[peer] = set(), set(), set()
                 self.pins.pop(peer, None)
+                self.names.pop(peer, None)
                 self.handled = [one for one in self.handled if one[1][0] != peer]
             case UnpinPeer(peer):
                 self.pins.pop(peer, None)
@@ -174,6 +177,8 @@ class Model:
                 self.own.discard(subscription)
             case PinPeer(peer, spki_sha256):
                 self.pins[peer] = spki_sha256
+            case NamePeer(peer, name):
+                self.names[peer] = name
             case ReserveIds(first, count, keep):
                 if self.id_spans and self.id_spans[-1][0] == first:
                     self.id_spans[-1] = (first, count)
@@ -206,6 +211,7 @@ class Model:
             held=dict.fromkeys(self.lacking[peer], 0.0),
             unsaid=dict.fromkeys(self.unsaid[peer], 0.0),
             first_seq=min((message.seq for message in pending), default=0),
+            name=self.names.get(peer, ""),
         )
 
     def holds(self, peer: UUID, message: StoredMessage) -> bool:
@@ -408,6 +414,10 @@ class StoreContract(RuleBasedStateMachine):
     @rule(peer=peers, digest=st.binary(min_size=32, max_size=32))
     def pin_peer(self, peer: UUID, digest: bytes) -> None:
         self.do(PinPeer(peer, digest))
+
+    @rule(peer=peers, name=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=64))
+    def name_peer(self, peer: UUID, name: str) -> None:
+        self.do(NamePeer(peer, name))
 
     @rule(first=st.integers(1, 3) | st.sampled_from((LAST_ID, 2**63, 2**64 - 1)), count=st.integers(0, 2**40))
     def reserve_ids(self, first: int, count: int) -> None:

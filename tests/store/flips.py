@@ -24,6 +24,7 @@ from tolliver_proto.store import (
     AddOwnSubscription,
     CorruptMessage,
     DeadLetter,
+    NamePeer,
     ParkDelivery,
     PinPeer,
     RememberHandled,
@@ -50,7 +51,7 @@ def fill(store: SQLiteStore) -> None:
     store.commit([storing([COUNT], body=LARGE)])
     for peer, names in ((PEER, "abc"), (OTHER, "xyz")):
         store.commit([ReplacePeerSubscriptions(peer, [Subscription(name, "key") for name in names])])
-        store.commit([PinPeer(peer, names.encode() * 10 + b"\0\0")])
+        store.commit([PinPeer(peer, names.encode() * 10 + b"\0\0"), NamePeer(peer, names)])
     store.commit([AddOwnSubscription(Subscription(f"own {number}", "")) for number in range(20)])
     store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"letter %d" % n, 70 + n, 20)) for n in range(20)])
     store.commit([RememberHandled([(OTHER, 5000 + number, number * 40503001) for number in range(100)], 1000)])

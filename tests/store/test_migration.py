@@ -20,12 +20,14 @@ from tolliver_proto.store import (
     LATER,
     AddOwnSubscription,
     Due,
+    ForgetPeer,
+    NamePeer,
     RemoveDeliveries,
     RemoveMessages,
     StoreMessages,
 )
 
-from .given import everything, message, open_store, storing
+from .given import PEER, everything, message, open_store, storing
 
 BEFORE = 0x546F6C6C  # the application id of versions before the first release
 
@@ -89,7 +91,7 @@ def test_layout_1_is_brought_up_and_keeps_messages_for_later(scratch: Path) -> N
     path = scratch / "node.db"
     with closing(open_store(path)) as store:
         store.commit([storing([1, 2])])
-    marked(path, "DROP TABLE later", "PRAGMA user_version = 1")
+    marked(path, "DROP TABLE later", "DROP TABLE peer_name", "PRAGMA user_version = 1")
     soon, late = Due(0.0, 1.0), Due(0.0, 2.0**40)
     with closing(open_store(path)) as store:
         assert everything(store) == [message(1), message(2)]
@@ -98,6 +100,23 @@ def test_layout_1_is_brought_up_and_keeps_messages_for_later(scratch: Path) -> N
         assert [one.seq for one in store.fetch(LATER, DUE, 10, 10_000)] == [4]
         store.commit([RemoveDeliveries(LATER, [(4, 4)]), RemoveMessages([(4, 4)])])
         assert [one.seq for one in store.later(10)] == [3]
+
+
+def test_layout_2_is_brought_up_and_keeps_names_of_peers(scratch: Path) -> None:
+    path = scratch / "node.db"
+    with closing(open_store(path)) as store:
+        store.commit([storing([1, 2])])
+    marked(path, "DROP TABLE peer_name", "PRAGMA user_version = 2")
+    for name in ("", "alice"):
+        with closing(open_store(path)) as store:
+            assert everything(store) == [message(1), message(2)]
+            assert store.load().peers[PEER].name == name
+            store.commit([NamePeer(PEER, "alice")])
+    with closing(open_store(path)) as store:
+        store.commit([ForgetPeer(PEER)])
+        assert PEER not in store.load().peers
+        store.commit([storing([3])])
+        assert store.load().peers[PEER].name == ""
 
 
 def opened(path: Path) -> None:

@@ -88,10 +88,11 @@ class PeerSubscriptions:
 class PeerStanding:
     """Identity, pinned key and suspected clones of a peer: the record that the part `links` keeps in each Peer."""
 
-    __slots__ = ("duel", "forgotten", "identity", "repins", "spki_sha256")
+    __slots__ = ("duel", "forgotten", "identity", "name", "repins", "spki_sha256")
 
     def __init__(self, loaded: LoadedPeer) -> None:
-        self.identity: PeerIdentity = PeerIdentity()  # as proved last
+        self.name: str = loaded.name  # as stored
+        self.identity: PeerIdentity = PeerIdentity(name=loaded.name)  # as proved last
         self.spki_sha256: bytes | None = loaded.spki_sha256
         self.duel: Duel[Link] = Duel()
         self.forgotten: list[Receipt] = []  # receipts that wait for the purge; the peer may not return before (T-77)

@@ -199,8 +199,17 @@ class UnpinPeer:
 
 
 @record
+class NamePeer:
+    """Stores the name in the peer's certificate, which people know it by, in place of the earlier one (D-14)."""
+
+    peer: UUID
+    name: str
+
+
+@record
 class ForgetPeer:
-    """Remove the peer's deliveries, subscriptions, pin, and messages of RememberHandled (T-77). Dead letters stay."""
+    """Remove the peer's deliveries, subscriptions, pin, name, and messages of RememberHandled (T-77). Dead letters
+    stay."""
 
     peer: UUID
 
@@ -298,6 +307,7 @@ Operation = (
     | PinPeer
     | UnparkDeliveries
     | UnpinPeer
+    | NamePeer
     | ForgetPeer
     | AddDeadLetter
     | RemoveDeadLetters
@@ -334,6 +344,7 @@ class LoadedPeer:
     held: Mapping[Subscription, float] = field(default_factory=dict)
     unsaid: Mapping[Subscription, float] = field(default_factory=dict)
     first_seq: int = 0
+    name: str = ""
 
 
 @frozen

@@ -35,6 +35,7 @@ from .._node.store import (
     KeepUnsubscribe,
     Loaded,
     LoadedPeer,
+    NamePeer,
     Operation,
     ParkDelivery,
     PinPeer,
@@ -57,8 +58,8 @@ from .._wire.events import Subscription
 
 
 class _Peer:
-    """Rows of the store about one peer: the seqs that it is owed, in order, the parked ones, its subscriptions and its
-    pinned key.
+    """Rows of the store about one peer: the seqs that it is owed, in order, the parked ones, its subscriptions, its
+    pinned key and its name.
     """
 
     def __init__(self) -> None:
@@ -68,6 +69,7 @@ class _Peer:
         self.held: dict[Subscription, float] = {}
         self.unsaid: dict[Subscription, float] = {}
         self.spki_sha256: bytes | None = None
+        self.name = ""
 
     def copy(self) -> _Peer:
         other = _Peer()
@@ -77,6 +79,7 @@ class _Peer:
         other.held = dict(self.held)
         other.unsaid = dict(self.unsaid)
         other.spki_sha256 = self.spki_sha256
+        other.name = self.name
         return other
 
     def holds(self, message: StoredMessage) -> bool:
@@ -144,6 +147,7 @@ class MemoryStore:
             PinPeer: self._pin,
             UnparkDeliveries: self._unpark,
             UnpinPeer: self._unpin,
+            NamePeer: self._name,
             ForgetPeer: self._forget_peer,
             AddDeadLetter: self._add_letter,
             RemoveDeadLetters: self._remove_letters,
@@ -348,6 +352,7 @@ class MemoryStore:
             {one: self.age - since for one, since in peer.held.items()},
             {one: self.age - since for one, since in peer.unsaid.items()},
             seqs[0] if seqs else 0,
+            peer.name,
         )
 
     def _store_messages(self, operation: StoreMessages) -> None:
@@ -395,6 +400,9 @@ class MemoryStore:
 
     def _unpin(self, operation: UnpinPeer) -> None:
         self._peer(operation.peer).spki_sha256 = None
+
+    def _name(self, operation: NamePeer) -> None:
+        self._peer(operation.peer).name = operation.name
 
     def _forget_peer(self, operation: ForgetPeer) -> None:
         self._peers.pop(operation.peer, None)

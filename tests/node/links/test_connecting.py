@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, pairwise
 from uuid import UUID
 
@@ -463,6 +464,38 @@ def test_a_pin_that_was_not_stored_does_not_hold() -> None:
     play.fail()
     play.hold_commits = False
     assert every(play.accepted(LOW, PeerIdentity(spki_sha256=b"2" * 32)).request(), PeerUp)
+
+
+def test_names_in_certificates_are_known_after_a_restart() -> None:
+    play = Play()
+    key = PeerIdentity(spki_sha256=b"1" * 32)
+    for name, stored in (("alice", "alice"), ("", "alice"), ("a" * 1000, "a" * 64)):
+        assert every(play.accepted(LOW, replace(key, name=name)).request(), PeerUp)
+        assert play.node.identity_of(LOW).name == name
+        play = play.restart()
+        assert play.node.identity_of(LOW) == PeerIdentity(name=stored)
+        assert play.node.identity_of(LOW).name == stored
+
+
+def test_a_name_is_stored_beside_a_connection_that_stands() -> None:
+    """A full disk keeps nobody out for it: the next connection tries again."""
+    play = Play()
+    known = PeerIdentity(spki_sha256=b"1" * 32)
+    play.accepted(LOW, known).request()
+    for works in (False, True):
+        play.hold_commits = True
+        assert every(play.accepted(LOW, replace(known, name="alice")).request(), PeerUp)
+        (play.finish if works else play.fail)()
+        play.hold_commits = False
+    assert play.restart().node.identity_of(LOW).name == "alice"
+
+
+def test_a_forgotten_peer_has_no_name() -> None:
+    play = Play()
+    play.accepted(LOW, PeerIdentity(spki_sha256=b"1" * 32, name="alice")).request()
+    play.call("forget_peer", LOW)
+    play.accepted(LOW, PeerIdentity(spki_sha256=b"1" * 32)).request()
+    assert play.restart().node.identity_of(LOW).name == ""
 
 
 def test_an_impostor_at_the_address_we_dial_ends_the_dial() -> None:

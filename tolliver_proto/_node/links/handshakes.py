@@ -51,11 +51,12 @@ from ..outboxes.connect_wait import ConnectWait
 from ..outboxes.ledger import Ledger
 from ..outboxes.routing import Routing
 from ..outboxes.transmission import Transmission
-from ..store import ForgetPeer, Found, LoadedPeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
+from ..store import ForgetPeer, Found, LoadedPeer, NamePeer, PinPeer, ReplacePeerSubscriptions, UnpinPeer
 from .duels import ANSWER_WITHIN
 from .links import Links
 
 _PIN_SIZE = 32
+_NAME_KEPT = 64  # characters of a certificate's name that are stored
 _A_PIN = "the SHA-256 of a key, 32 bytes, or None for the key that it shows next"
 
 
@@ -202,6 +203,7 @@ class Handshakes:
         if not peer.outbox.takes_reliable:
             self._note_list(link, peer, listed)
             return
+        self._name(peer, link.identity)
         if self._is_stored(peer, link, wanted):
             self._peer_lists.set_told(link, frozenset(wanted))
             self._peer_lists.look_for_wildcard(link)
@@ -225,6 +227,7 @@ class Handshakes:
         self._peer_lists.look_for_wildcard(link)
         self._peer_lists.want_while_connected(peer)
         self._pin(peer, link.identity)
+        self._name(peer, link.identity)
         self._on_list_stored(link, None)
 
     def _store_list_later(
@@ -285,6 +288,16 @@ class Handshakes:
         )
         self._commits.batch.operations.append(UnpinPeer(peer.uuid) if key is None else PinPeer(peer.uuid, key))
         peer.links.spki_sha256 = key
+
+    def _name(self, peer: Peer, proved: PeerIdentity) -> None:
+        """Has the name in the peer's certificate stored, for people after a restart (D-14). No connection waits for
+        that, so a full disk does not matter."""
+        name, known = proved.name[:_NAME_KEPT], peer.links.name
+        if name in ("", known):
+            return
+        self._commits.batch.undo.setdefault(("name", peer), partial(setattr, peer.links, "name", known))
+        self._commits.batch.operations.append(NamePeer(peer.uuid, name))
+        peer.links.name = name
 
     def _on_list_stored(self, link: Link, error: TolliverError | None) -> None:
         link.release(Hold.LIST)

@@ -100,12 +100,15 @@ def _older(text: str) -> float:
 
 
 def print_peers(database: Path, as_json: bool) -> None:
-    """Print a row for each peer, with `as_json` as JSON lines: UUID, subscriptions, waiting messages, pinned key."""
+    """Print a row for each peer, with `as_json` as JSON lines: UUID, name in its last certificate, subscriptions,
+    waiting messages, pinned key.
+    """
     with scan(database) as outbox:
         known = outbox.known()
     rows: list[dict[str, Any]] = [
         {
             "peer": str(one.peer),
+            "name": (one.name if as_json else words.name(one.name)) if one.name else None,
             "subscriptions": [{"channel": channel, "key": key} for channel, key in one.subscriptions]
             if as_json
             else ", ".join(f"{words.name(channel)} {words.name(key)}" for channel, key in one.subscriptions),

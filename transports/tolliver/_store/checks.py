@@ -89,6 +89,7 @@ _COLUMNS = {
     "peer_subscription": ("peer", "channel", "key"),
     "held_subscription": ("peer", "channel", "key", "since"),
     "unsaid": ("peer", "channel", "key", "since"),
+    "peer_name": ("peer", "name"),
 }
 _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "expiry": "row_check({}, {})",
@@ -108,6 +109,7 @@ _FORMULAS = {  # exact in 64 bits up to seq 2**42
     "peer_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB))",
     "held_subscription": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {})",
     "unsaid": "row_check({}, CAST({} AS BLOB), CAST({} AS BLOB), {}, 1)",
+    "peer_name": "row_check({}, CAST({} AS BLOB))",
 }
 
 
@@ -123,6 +125,7 @@ GOOD = {table: f"IFNULL(crc = {check_of(table)}, 0)" for table in _COLUMNS}
 
 SEALED = (
     "peer",
+    "peer_name",
     "owed",
     "handled",
     "id_span",
@@ -173,6 +176,7 @@ _THEN = {
     "own_subscription": "subscribe to it again if it is wanted",
     "held_subscription": "messages that were held for it are sent to that peer (T-61)",
     "unsaid": "that peer is not told again that it is wanted no more (T-61)",
+    "peer_name": "that peer is called by its UUID alone until it connects",
     "peer_subscription": "messages for it are not kept for that peer until it connects and says its list again (T-30)",
 }
 _SHOWN = 3
@@ -191,7 +195,7 @@ def damage(connection: sqlite3.Connection, table: str, sealed: dict[str, list[in
         shown = ", ".join(repr(row)[:200] for row in bad) + (" and others" if count > len(bad) else "")
         yield f"{count} rows of table {table} have a wrong checksum and are left out, {shown}: {_THEN[table]}"
         _leave_out(connection, table)
-    if table in ("owed", "peer_subscription", "held_subscription", "unsaid", "handled"):
+    if table in ("owed", "peer_name", "peer_subscription", "held_subscription", "unsaid", "handled"):
         query = (
             f"SELECT peer, COUNT(*) FROM {table} WHERE peer > 0 GROUP BY peer HAVING peer NOT IN (SELECT id FROM peer)"
         )

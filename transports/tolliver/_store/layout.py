@@ -11,11 +11,11 @@ import os
 
 from tolliver_proto import StoreError
 
-from .migration import BY_KEY, LATER, STEPS, STRICT
+from .migration import BY_KEY, LATER, PEER_NAME, STEPS, STRICT
 
 APPLICATION_ID = 0x746F6C6C  # "toll" in the file's header
 _BEFORE = 0x546F6C6C  # "Toll": by versions before the first release
-LAYOUT = 2
+LAYOUT = 3
 _BY_ROWID = ", ".join(STRICT)
 # `crc` is a checksum of all other columns, except those of a batch that have their own: see checks.py.
 TABLES = {
@@ -26,6 +26,7 @@ TABLES = {
     "peer": f"""CREATE TABLE peer(
         id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, spki_sha256 BLOB, crc INTEGER NOT NULL
     ) {_BY_ROWID}""",
+    "peer_name": PEER_NAME,
     "batch": f"""CREATE TABLE batch(
         first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL, crc INTEGER NOT NULL,
         directory BLOB NOT NULL, bodies BLOB NOT NULL, number INTEGER NOT NULL

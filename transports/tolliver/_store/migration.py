@@ -17,13 +17,22 @@ LATER = f"""CREATE TABLE later(
         PRIMARY KEY(by_wall, due, first_seq)
     ) {BY_KEY}"""
 
+PEER_NAME = f"""CREATE TABLE peer_name(
+        peer INTEGER PRIMARY KEY, name TEXT NOT NULL, crc INTEGER NOT NULL
+    ) {", ".join(STRICT)}"""
+
 
 def _add_later(connection: sqlite3.Connection) -> None:
     """Layout 2 has the times of messages that are sent later, which layout 1 would not wait for."""
     connection.execute(LATER)
 
 
-STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_later}
+def _add_names(connection: sqlite3.Connection) -> None:
+    """Layout 3 has the names of peers."""
+    connection.execute(PEER_NAME)
+
+
+STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_later, 2: _add_names}
 """By older layout: the function that changes it into the next one."""
 
 

@@ -57,6 +57,7 @@ class Known:
     """A peer that the database of an instance knows, as `scan` finds it."""
 
     peer: UUID
+    name: str
     pin: bytes | None
     subscriptions: tuple[Subscription, ...]
     waiting: int
@@ -101,8 +102,15 @@ class DatabaseScan:
         ):
             lists[peer].append(Subscription(channel.decode(), key.decode()))
         pins = dict(self._connection.execute("SELECT id, spki_sha256 FROM peer"))
+        names = dict(self._connection.execute("SELECT peer, name FROM peer_name"))
         return [
-            Known(uuid, pins[number], tuple(lists[number]), sum(one.messages for one in self._waiting(number, uuid)))
+            Known(
+                uuid,
+                _shown(names.get(number, b"")),
+                pins[number],
+                tuple(lists[number]),
+                sum(one.messages for one in self._waiting(number, uuid)),
+            )
             for number, uuid in self.peers().items()
         ]
 

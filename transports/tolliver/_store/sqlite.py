@@ -41,6 +41,7 @@ from tolliver_proto.store import (
     KeepUnsubscribe,
     Loaded,
     LoadedPeer,
+    NamePeer,
     Operation,
     ParkDelivery,
     PinPeer,
@@ -100,6 +101,7 @@ _NEW_SPAN = f"""
     FROM (SELECT IFNULL(MAX(number), 0) + 1 AS new FROM id_span)
     WHERE NOT EXISTS (SELECT 1 FROM id_span WHERE {_NEWEST_SPAN})"""
 _NEW_PEER = "INSERT INTO peer VALUES (:number, :uuid, NULL, row_check(:number, :uuid, NULL))"
+_NAME = f"INSERT OR REPLACE INTO peer_name VALUES (:peer, :name, {check_of('peer_name', ':peer', ':name')})"
 _PIN = "UPDATE peer SET spki_sha256 = :pin, crc = row_check(id, uuid, :pin) WHERE id = :peer"
 _CORRECTION = "SELECT correction FROM clock"
 _CORRECT = f"INSERT OR REPLACE INTO clock VALUES (1, :correction, {check_of('clock', ':correction')})"
@@ -316,12 +318,14 @@ class SQLiteStore:
             for peer, channel, key in connection.execute("SELECT peer, channel, key FROM peer_subscription"):
                 lists.setdefault(peer, []).append(Subscription(channel.decode(), key.decode()))
             held, unsaid = self._ages("held_subscription"), self._ages("unsaid")
+            names = dict(connection.execute("SELECT peer, name FROM peer_name"))
             peers = {
                 UUID(bytes=uuid): replace(
                     LoadedPeer(frozenset(lists.get(number, ())), pin, *totals.peers.get(number, ())),
                     held=held.get(number, {}),
                     unsaid=unsaid.get(number, {}),
                     first_seq=totals.firsts.get(number, 0),
+                    name=names.get(number, b"").decode(),
                 )
                 for number, uuid, pin in connection.execute("SELECT id, uuid, spki_sha256 FROM peer")
             }
@@ -684,13 +688,17 @@ class SQLiteStore:
         for op in run:
             self._execute(_PIN, {"pin": None, "peer": self._peers.get(op.peer, 0)})
 
+    def _name_peers(self, run: list[NamePeer]) -> None:
+        for op in run:
+            self._execute(_NAME, {"peer": self._number(op.peer), "name": op.name})
+
     def _forget_peers(self, run: list[ForgetPeer]) -> None:
         """Forget the peers that this run of operations names. The row of a peer that dead letters name stays, without
         its pinned key.
         """
         numbers = {op.peer: self._peers.pop(op.peer) for op in run if op.peer in self._peers}
         spans = [(number, number) for number in numbers.values()]  # together, as each statement scans `handled`
-        for table in ("owed", "peer_subscription", "held_subscription", "unsaid", "handled"):
+        for table in ("owed", "peer_name", "peer_subscription", "held_subscription", "unsaid", "handled"):
             self._delete(f"DELETE FROM {table} WHERE peer", spans)
         self._delete("DELETE FROM peer WHERE id NOT IN (SELECT peer FROM dead_letter) AND id", spans)
         for peer, number in numbers.items():
@@ -749,6 +757,7 @@ class SQLiteStore:
         PinPeer: _pin_peers,
         UnparkDeliveries: _unpark,
         UnpinPeer: _unpin_peers,
+        NamePeer: _name_peers,
         ForgetPeer: _forget_peers,
         AddDeadLetter: _add_dead_letters,
         RemoveDeadLetters: _remove_dead_letters,
