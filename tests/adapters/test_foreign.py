@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tolliver._options.instance import InstanceOptions, Remote
 
@@ -131,7 +131,6 @@ def written_by_go(frame: Any, revision: Revision) -> bytes:
 
 
 @pytest.mark.parametrize("revision", [GO, Revision.GO_SEED, Revision.GO_499B76D, Revision.GO_D05F89B])
-@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_we_write_what_go_writes(data: st.DataObject, revision: Revision) -> None:
     frame = data.draw(frames(revision))
@@ -140,7 +139,6 @@ def test_we_write_what_go_writes(data: st.DataObject, revision: Revision) -> Non
     assert encode(frame, revision) == written_by_go(frame, revision)
 
 
-@settings(max_examples=100, deadline=None)
 @given(channel=channel, key=name, body=st.binary(max_size=300), peer=instance_id)
 def test_we_write_and_read_what_rust_writes(channel: str, key: str, body: bytes, peer: uuid.UUID) -> None:
     written = regular(channel, key, body, 0)

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tolliver._messages.recorder import Recorder
 from tolliver._options.instance import InstanceOptions
@@ -75,7 +75,6 @@ def runs(directory: Path) -> list[Block]:
     return [block for block in found if isinstance(block, Block)]
 
 
-@settings(max_examples=40)
 @given(st.lists(traffic(D2), max_size=10), sizes)
 def test_whole_frames_of_both_directions_however_they_are_cut(drawn: list[Any], steps: list[int]) -> None:
     frames = [encode(frame, D2) for frame in drawn]

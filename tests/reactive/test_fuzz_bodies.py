@@ -24,7 +24,7 @@ SEEDS: dict[Callable[..., object], list[bytes]] = {
     hub_bodies.operations: hub_bodies.operations_seeds(),
 }
 each = pytest.mark.parametrize("body", SEEDS, ids=lambda body: body.__name__)
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @each

@@ -62,7 +62,7 @@ class MemoryContract(StoreContract):
 
 
 TestSQLite = SQLiteContract.TestCase
-TestSQLite.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSQLite.settings = settings(stateful_step_count=40, deadline=None)
 
 TestMemory = MemoryContract.TestCase
-TestMemory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMemory.settings = settings(stateful_step_count=40, deadline=None)

@@ -14,7 +14,7 @@ from fuzz import bodies
 
 BODIES = [bodies.decoder, bodies.connection]
 each = pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
