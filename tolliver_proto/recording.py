@@ -44,6 +44,7 @@ __all__ = [
     "INDEX_SUFFIX",
     "MAGIC",
     "MAX_LENGTH",
+    "STREAMS",
     "SUFFIX",
     "Block",
     "BlockHeader",
@@ -104,6 +105,9 @@ INDEX = Fields("4s magic, H layout, Q length, I first_header_crc32, I count")
 
 INDEX_ENTRY = Fields("Q offset, Q ordinal, Q first_time_ns, Q time_ns")
 
+STREAMS = 0
+"""In place of a revision: bytes of the Reactive Streams protocol, of which a run is counted as a frame."""
+
 _TIMELESS_ENTRY = Fields("Q offset, Q ordinal")  # an entry of an index in layout 1
 _INDEX_LAYOUT = 2
 
@@ -132,7 +136,8 @@ class BlockHeader(NamedTuple):
     `time_ns` is the wall clock in nanoseconds since 1970 at which the last frame was complete (IN) or was given to the
     connection (OUT); `first_time_ns` is that time of the first frame. In a group these are the latest and the earliest
     time. `peer` is the UUID that the peer's handshake claimed, None before the handshake. `cid` tells the connections
-    of one run of the instance apart. `frames` is the number of frames that the writer counted.
+    of one run of the instance apart. `frames` is the number of frames that the writer counted. With `streams`, which a
+    reader must ask for, the bytes are of the other protocol, cut anywhere, and `revision` means nothing.
     """
 
     time_ns: int
@@ -143,6 +148,7 @@ class BlockHeader(NamedTuple):
     revision: Revision
     frames: int
     since_ns: int | None = None
+    streams: bool = False
 
     @property
     def first_time_ns(self) -> int:
@@ -194,6 +200,7 @@ def encode_block(header: BlockHeader, payload: bytes) -> bytes:
         "layout": LAYOUT_VERSION,
         "length": len(payload),
         "payload_crc32": crc32(payload),
+        "revision": STREAMS if header.streams else header.revision,
         "local": header.local.bytes,
         "peer": (header.peer or _NOBODY).bytes,
         "header_crc32": 0,
@@ -208,7 +215,7 @@ class Gathered(NamedTuple):
     cid: int
     peer: UUID | None
     direction: Direction
-    revision: Revision
+    revision: Revision | None  # None: bytes of streams
     sizes: Sequence[int]
     runs: Runs
     payload: bytes
@@ -232,7 +239,7 @@ def encode_group(local: UUID, blocks: Sequence[Gathered], *, base: int = 0, code
                 "cid": block.cid,
                 "peer": (block.peer or _NOBODY).bytes,
                 "direction": block.direction,
-                "revision": block.revision,
+                "revision": STREAMS if block.revision is None else block.revision,
                 "codec": used,
                 "frames": len(block.sizes),
                 "runs": len(block.runs.times),
@@ -293,8 +300,12 @@ def _uuid(data: bytes) -> UUID | None:
     return UUID(bytes=data) if any(data) else None
 
 
-def _header_of(values: dict[str, Any], local: bytes) -> BlockHeader | str:
-    """Returns the header of a block, from the values of a header or of a table's row, or the text of a fault."""
+def _header_of(values: dict[str, Any], local: bytes, streams: bool = False) -> BlockHeader | str:
+    """Returns the header of a block, from the values of a header or of a table's row, or the text of a fault; a block
+    of streams is one unless `streams` are asked for."""
+    is_streams = values["revision"] == STREAMS
+    if is_streams and not streams:
+        return "bytes of streams, and no messages: `tolliver decode` shows them"
     try:
         return BlockHeader(
             time_ns=values["time_ns"],
@@ -302,9 +313,10 @@ def _header_of(values: dict[str, Any], local: bytes) -> BlockHeader | str:
             peer=_uuid(values["peer"]),
             cid=values["cid"],
             direction=Direction(values["direction"]),
-            revision=Revision(values["revision"]),
+            revision=Revision.DRAFT_2 if is_streams else Revision(values["revision"]),
             frames=values["frames"],
             since_ns=values.get("first_time_ns"),
+            streams=is_streams,
         )
     except ValueError as error:
         return f"{error}: read it with a later tolliver"
@@ -315,7 +327,7 @@ def _all(_header: BlockHeader) -> bool:
 
 
 def _items_of(
-    head: _Head, offset: int, read: Callable[[int, int], bytes], takes: Takes = _all
+    head: _Head, offset: int, read: Callable[[int, int], bytes], takes: Takes = _all, streams: bool = False
 ) -> Iterator[Block | Damage]:
     """Yields the block behind a good header at `offset`, or the blocks of its group, if `takes` takes them.
 
@@ -323,9 +335,9 @@ def _items_of(
     """
     end = offset + BLOCK.size + head.length
     if head.values["layout"] == GROUP_LAYOUT:
-        yield from _items_of_group(head, offset, read, takes)
+        yield from _items_of_group(head, offset, read, takes, streams)
         return
-    header = _header_of(head.values, head.values["local"])
+    header = _header_of(head.values, head.values["local"], streams)
     if isinstance(header, BlockHeader) and not takes(header):
         return
     data = read(0, head.length)
@@ -338,7 +350,7 @@ def _items_of(
 
 
 def _items_of_group(
-    head: _Head, offset: int, read: Callable[[int, int], bytes], takes: Takes
+    head: _Head, offset: int, read: Callable[[int, int], bytes], takes: Takes, streams: bool
 ) -> Iterator[Block | Damage]:
     begin, end = offset + BLOCK.size, offset + BLOCK.size + head.length
     rows = _read_table(head, read(0, min(head.values["blocks"] * GROUPED.size, head.length)))
@@ -348,7 +360,7 @@ def _items_of_group(
     at = len(rows) * GROUPED.size
     for row in rows:
         place, at = at, at + row["stored"]
-        header = _header_of(row, head.values["local"])
+        header = _header_of(row, head.values["local"], streams)
         if isinstance(header, BlockHeader):
             if not takes(header):
                 continue
@@ -414,8 +426,10 @@ def _part(data: bytes, at: int, size: int) -> bytes:
 class Blocks:
     """Bytes of a recording in, cut anywhere, blocks out. The reader holds one group at most, and the fed bytes."""
 
-    def __init__(self, offset: int = 0, *, max_length: int = MAX_LENGTH) -> None:
-        """`offset` is the place of the first byte in the file: 0, or the offset of an `Entry`."""
+    def __init__(self, offset: int = 0, *, max_length: int = MAX_LENGTH, streams: bool = False) -> None:
+        """`offset` is the place of the first byte in the file: 0, or the offset of an `Entry`. Blocks of streams are
+        damage to who does not ask for `streams`."""
+        self._streams = streams
         self._buffer = Buffer()
         self._buffer.base = offset
         self._max_length = max_length
@@ -446,7 +460,7 @@ class Blocks:
                 return None
             offset, start = buffer.offset, buffer.pos
             data = buffer.data[start + BLOCK.size : start + size]
-            self._items = _items_of(self._head, offset, partial(_part, data))
+            self._items = _items_of(self._head, offset, partial(_part, data), streams=self._streams)
             self._head = None
             buffer.move_to(start + size)
         return item
@@ -465,12 +479,16 @@ def _torn(offset: int, size: int) -> Damage:
 
 
 def read_blocks(
-    chunks: Iterable[bytes | bytearray | memoryview], offset: int = 0, *, max_length: int = MAX_LENGTH
+    chunks: Iterable[bytes | bytearray | memoryview],
+    offset: int = 0,
+    *,
+    max_length: int = MAX_LENGTH,
+    streams: bool = False,
 ) -> Iterator[Block | Damage]:
     """Yields all blocks of a recording in order, and damage in its place, as `Blocks` does. The bytes begin at `offset`
     of the file; a longer block than `max_length` bytes is damage.
     """
-    blocks = Blocks(offset, max_length=max_length)
+    blocks = Blocks(offset, max_length=max_length, streams=streams)
     for chunk in chunks:
         blocks.feed(chunk)
         while (block := blocks.next_block()) is not None:

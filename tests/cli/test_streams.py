@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import pty
 import re
@@ -12,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +23,8 @@ from tests.cli.commands import COMMAND, SECONDS, Listener, Result, run_process, 
 from tests.cli.conftest import Who
 from tests.cli.test_errors import the_line
 from tests.ports import free_address
+from tolliver_proto import Revision
+from tolliver_proto.recording import BlockHeader, Direction, encode_block
 
 LINES = [b"line %d \xc3\xa9" % number for number in range(2000)] + [b"", b"\xff\x00\x1b[2J no text", b"the last"]
 PLAIN = ("--plaintext",)
@@ -83,6 +88,43 @@ def test_records_and_the_ways_to_write_them(tmp_path: Path, publish: Publish) ->
         assert done.returncode == 0
         assert "3 elements of 48 bytes in " in done.stderr.decode()
         publisher.until_said("stream 2 of 'records' ends after 3 elements: its subscriber has left")
+
+
+def test_both_sides_record_and_decode_shows_the_frames(tmp_path: Path, publish: Publish) -> None:
+    file, given, taken = tmp_path / "log", tmp_path / "given", tmp_path / "taken"
+    file.write_bytes(b"one\n\x1b[2J\n" + bytes(300_000) + b"\n")
+    with publish(PLAIN, file, "--as", "log", "--record", given) as publisher:
+        for _ in range(2):
+            assert stream("log", publisher, *PLAIN, "--record", taken).returncode == 0
+        publisher.until_said(" is gone", 2)
+        assert publisher.interrupt() == 0
+    recorded = {}
+    for directory in (given, taken):
+        shown = [tolliver("decode", one, "--json") for one in sorted(directory.glob("*.rec"))]
+        assert {(one.exit_code, one.stderr) for one in shown} == {(0, "")}
+        recorded[directory] = [json.loads(line) for one in shown for line in one.stdout.splitlines()]
+    for directory, outward, inward in ((given, "in", "out"), (taken, "out", "in")):
+        ways = [(row["direction"], row["frame"]) for row in recorded[directory] if row["frame"] != "request"]
+        once = [(outward, "client_hello"), (inward, "server_hello"), (outward, "subscribe"), (inward, "subscribed")]
+        assert ways[:8] == [*once, *[(inward, "on_next")] * 3, (inward, "on_complete")]
+        assert ways.count((inward, "on_complete")) == 2
+    elements = [row["element"] for row in recorded[given] if row["frame"] == "on_next"]
+    assert [*map(base64.b64decode, elements)] == [b"one", b"\x1b[2J", bytes(300_000)] * 2
+    table = tolliver("decode", given, "--direction", "in").stdout
+    assert "\tsubscribe\t'log'\t\t1\tinitial_demand 256\n" in table
+    assert "on_next" not in table
+    refused = tolliver("recordings", "export", given, "--pcapng", tmp_path / "capture")
+    assert (refused.exit_code, "bytes of streams, and no messages" in refused.stderr) == (1, True)
+
+
+def test_a_cut_recording_of_streams_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "cut.rec"
+    header = BlockHeader(0, UUID(int=0), None, 3, Direction.IN, Revision.DRAFT_2, 1, streams=True)
+    path.write_bytes(b"".join(encode_block(header, data) for data in (b"\x01\x00\x00", b"\x7f\x00", b"\x7f")))
+    result = tolliver("decode", path)
+    assert (result.exit_code, "client_hello" in result.stdout) == (1, True)
+    (line,) = result.stderr.splitlines()
+    assert "connection 3, in: " in line
 
 
 def test_a_file_that_grows_is_followed(tmp_path: Path, publish: Publish) -> None:

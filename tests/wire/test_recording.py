@@ -83,6 +83,7 @@ headers = st.builds(
     st.sampled_from(Revision),
     st.integers(0, 2**32 - 1),
     st.none(),
+    st.just(False),
 )
 recordings = st.lists(st.tuples(headers, st.binary(max_size=80)), max_size=5)
 

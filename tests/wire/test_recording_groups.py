@@ -165,6 +165,22 @@ def test_a_run_that_makes_nothing_whole_is_no_piece() -> None:
     assert [(one.ordinal, one.time_ns, one.frames) for one in found.columns.pieces()] == [(900, 2, 1), (1200, 4, 1)]
 
 
+def test_bytes_of_streams_are_for_those_who_ask() -> None:
+    runs = Runs([3, 2], [3, 5], [NOW, NOW + 1])
+    group = encode_group(ONE, [Gathered(7, None, IN, None, [3, 2], runs, b"abcde")])
+    single = encode_block(BlockHeader(NOW + 2, ONE, None, 8, OUT, D2, 1, streams=True), b"f")
+    found = [item for item in in_order(read_blocks([group + single], streams=True)) if isinstance(item, Block)]
+    assert [(one.header.time_ns, one.header.cid, one.payload) for one in found] == [
+        (NOW, 7, b"abc"),
+        (NOW + 1, 7, b"de"),
+        (NOW + 2, 8, b"f"),
+    ]
+    assert all(one.header.streams for one in found)
+    refused = list(read_blocks([group + single]))
+    assert all(isinstance(one, Damage) and one.detail.startswith("bytes of streams") for one in refused)
+    assert [one.resumes for one in refused if isinstance(one, Damage)] == [len(group), len(group + single)]
+
+
 def test_single_blocks_are_in_order_as_they_stand() -> None:
     data = b"".join(encode_block(BlockHeader(9 - number, ONE, TWO, 1, IN, D2, 1), ACK) for number in range(3))
     assert list(in_order(read(data))) == read(data)

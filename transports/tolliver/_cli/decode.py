@@ -36,8 +36,9 @@ from tolliver_proto import (
     Unsubscribe,
     encode,
 )
-from tolliver_proto.layouts import Decoded, Refusal, SubscribeMany, UnsubscribeMany
-from tolliver_proto.recording import Block, BlockHeader, Damage, in_order
+from tolliver_proto import reactive as rs
+from tolliver_proto.layouts import Refusal, SubscribeMany, UnsubscribeMany
+from tolliver_proto.recording import Block, BlockHeader, Damage, Direction, in_order
 
 from . import words
 from .recordings import Filter, blocks_in, in_words, is_recording
@@ -55,7 +56,21 @@ KINDS: dict[type, str] = {
     SubscribeMany: "subscribe",
     UnsubscribeMany: "unsubscribe",
     Ignored: "ignored",
+    rs.ClientHello: "client_hello",
+    rs.ServerHello: "server_hello",
+    rs.Subscribe: "subscribe",
+    rs.Request: "request",
+    rs.Cancel: "cancel",
+    rs.Subscribed: "subscribed",
+    rs.OnNext: "on_next",
+    rs.OnComplete: "on_complete",
+    rs.OnError: "on_error",
+    rs.OnNextPacked: "on_next_packed",
+    rs.Goodbye: "goodbye",
+    **{form.frame: form.frame.__name__.lower() for form in rs.SIGN_OF_LIFE.forms},
 }
+_STREAMS = rs.DRAFT.extended(rs.SIGN_OF_LIFE.forms)
+_IN_CELLS = {"channel", "key", "name", "message_id", "subscriber_id"}
 _CHUNK = 2**20  # bytes read at once
 _BODY = 60  # most characters of a body in the table
 _LISTED = 5  # most subscriptions of a handshake in the table
@@ -85,7 +100,7 @@ class Placed(NamedTuple):
 
     offset: int
     size: int
-    frame: Decoded
+    frame: Any  # Decoded, or a frame of streams
     header: BlockHeader | None = None
 
 
@@ -118,7 +133,7 @@ def frames_in(
     Raises ValueError if the filter needs a recording, and the file is a stream.
     """
     if is_recording(file, path):
-        rows = _recorded_frames(in_order(blocks_in(file, path)), wanted, failures)
+        rows = _recorded_frames(in_order(blocks_in(file, path, streams=True)), wanted, failures)
     elif wanted.asks_headers:
         raise ValueError(f"{path} is no recording: times, peers and directions are not in it")
     else:
@@ -127,14 +142,37 @@ def frames_in(
 
 
 def _recorded_frames(blocks: Iterator[Block | Damage], wanted: Filter, failures: list[str]) -> Iterator[Placed]:
+    decoders: dict[tuple[int, Direction], rs.Decoder] = {}
     for block in blocks:
         if isinstance(block, Damage):
             failures.append(in_words(block))
+        elif block.header.streams:
+            yield from _frames_of_streams(block, decoders, wanted, failures)
         elif wanted.takes_block(block.header):
             start = block.payload_offset
             frames = placed_frames(BytesIO(block.payload), block.header.revision)
             for row in _until_error(frames, start, failures):
                 yield Placed(start + row.offset, row.size, row.frame, block.header)
+
+
+def _frames_of_streams(
+    block: Block, decoders: dict[tuple[int, Direction], rs.Decoder], wanted: Filter, failures: list[str]
+) -> Iterator[Placed]:
+    """Frames that a run of bytes completes. Their offsets count the bytes of their direction of the connection."""
+    way = block.header.cid, block.header.direction
+    decoder = decoders.setdefault(way, rs.Decoder({}, layout=_STREAMS))
+    decoder.feed(block.payload)
+    try:
+        while True:
+            offset = decoder.offset
+            if (frame := decoder.next_frame()) is None:
+                return
+            if wanted.takes_block(block.header):
+                yield Placed(offset, decoder.offset - offset, frame, block.header)
+    except RemoteProtocolError as error:
+        text = f"connection {way[0]}, {way[1].name.lower()}: {error.detail} [{error.code}]"
+        if text not in failures:
+            failures.append(text)
 
 
 def _until_error(rows: Iterator[Placed], start: int, failures: list[str]) -> Iterator[Placed]:
@@ -187,7 +225,7 @@ def _when(header: BlockHeader) -> datetime:
     return datetime.fromtimestamp(header.time_ns / 10**9).astimezone()
 
 
-def json_of(frame: Decoded) -> dict[str, Any]:
+def json_of(frame: Any) -> dict[str, Any]:
     """A frame in JSON types."""
     values = {field.name: _json_value(getattr(frame, field.name)) for field in dataclasses.fields(frame)}
     return {"frame": KINDS[type(frame)], **values}
@@ -200,8 +238,10 @@ def _json_value(value: Any) -> Any:
         return str(value)
     if isinstance(value, IntEnum):
         return int(value)
+    if isinstance(value, Subscription):
+        return value._asdict()
     if isinstance(value, tuple):
-        return [subscription._asdict() for subscription in value]
+        return [*map(_json_value, value)]
     return value
 
 
@@ -221,7 +261,9 @@ def _print_table(rows: Iterator[Placed], title: str) -> None:
 def _cells(row: Placed) -> list[str]:
     frame = row.frame
     names = [words.name(getattr(frame, part)) if hasattr(frame, part) else "" for part in ("channel", "key")]
-    message_id = getattr(frame, "message_id", "")
+    if hasattr(frame, "name"):
+        names[0] = words.name(frame.name)
+    message_id = getattr(frame, "message_id", getattr(frame, "subscriber_id", ""))
     return [
         *_cells_of_header(row.header),
         str(row.offset),
@@ -246,7 +288,7 @@ def _listed(subscriptions: tuple[Subscription, ...]) -> str:
     return f"{words.count(len(subscriptions), 'subscription')}{': ' if listed else ''}{listed}{more}"
 
 
-def _content(frame: Decoded) -> str:
+def _content(frame: Any) -> str:
     match frame:
         case Message():
             return words.body(frame.body, _BODY)
@@ -259,5 +301,12 @@ def _content(frame: Decoded) -> str:
             return "compatible" if frame.compatible else "not compatible"
         case Ignored():
             return f"not understood: {frame.reason}"
+        case rs.OnNext():
+            return words.body(frame.element, _BODY)
+        case rs.OnNextPacked():
+            return words.count(len(frame.elements), "element")
+        case _ if type(frame) in _STREAMS.by_frame:
+            shown = (one.name for one in dataclasses.fields(frame) if one.name not in _IN_CELLS)
+            return ", ".join(f"{name} {words.line(str(getattr(frame, name)))}" for name in shown)
         case _:
             return ""

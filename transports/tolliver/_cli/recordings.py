@@ -104,16 +104,16 @@ def is_recording(file: BufferedReader, path: Path) -> bool:
     return path.suffix == SUFFIX or file.peek(1)[:1] == MAGIC[:1]
 
 
-def blocks_in(file: BufferedReader, path: Path) -> Iterator[Block | Damage]:
-    """Blocks of an open recording, and damage, in order. After a damaged header it continues at the next entry of the
-    file's index.
+def blocks_in(file: BufferedReader, path: Path, *, streams: bool = False) -> Iterator[Block | Damage]:
+    """Blocks of an open recording, and damage, in order; those of streams if they are asked for. After a damaged header
+    it continues at the next entry of the file's index.
     """
     offset: int | None = 0
     while offset is not None:
         if offset:
             file.seek(offset)
         start, offset = offset, None
-        for block in read_blocks(iter(partial(file.read, _CHUNK), b""), start):
+        for block in read_blocks(iter(partial(file.read, _CHUNK), b""), start, streams=streams):
             if isinstance(block, Damage) and block.resumes is None and not block.torn:
                 offset = _next_entry(file, path, block.offset)
                 block = block._replace(resumes=offset)

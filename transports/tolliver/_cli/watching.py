@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import anyio
 
@@ -19,13 +20,13 @@ from .connecting import Meeting
 PATIENCE = 30.0  # seconds for a dialled peer to connect
 
 
-def options_of(meeting: Meeting, default_listen: str | None = None) -> StreamsOptions:
+def options_of(meeting: Meeting, default_listen: str | None = None, *, record: Path | None = None) -> StreamsOptions:
     """Options of the streams. Raises ValueError if something is missing or given twice, and OSError.
 
     `default_listen`: address to listen on if no other is given.
     """
     usual = {"listen": default_listen} if not (meeting.listen or meeting.connect) else {}
-    options = StreamsOptions(**meeting.common() | usual)
+    options = StreamsOptions(**meeting.common() | usual, record=record)
     for remote in remotes_of(meeting):
         options.remote(remote)
     return options

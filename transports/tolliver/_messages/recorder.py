@@ -43,6 +43,7 @@ _MIB = 2**20
 _GROUP_BYTES = _MIB  # bytes that wait before a group is written
 _GROUP_SECONDS = 1.0  # most seconds that bytes wait
 _STEP = 256  # chunks after which other threads get the interpreter
+_ENDLESS = 2**62  # bytes: a file of streams must begin with its connections
 _OBJECT = 128  # overhead of a part in bytes, so that many small parts count
 
 _Chunk = tuple[int, Direction | Revision | None, int, Sequence[bytes], int, int]
@@ -65,7 +66,7 @@ class Recorder:
         self,
         directory: Path,
         local: UUID,
-        revision: Revision,
+        revision: Revision | None,
         on_problem: Callable[[str], None],
         *,
         revisions: Mapping[UUID, Revision] = MappingProxyType({}),
@@ -76,6 +77,7 @@ class Recorder:
     ) -> None:
         """Create the directory (mode 0700) and the first file (0600). Blocks: run off the loop.
 
+        - `revision`: None records streams: runs of bytes instead of frames, in one file.
         - `revisions`: by UUID, revisions of peers that dial us, if they differ from `revision` (C6).
         - `file_bytes`: a file that would become larger ends, and another begins.
         - `group_bytes`: about the number of bytes written at once.
@@ -90,12 +92,13 @@ class Recorder:
         self._told_full = self._told_failed = self._closed = False
         try:
             make_directory(directory)
-            files = _Files(directory, local, file_bytes)
+            files = _Files(directory, local, _ENDLESS if revision is None else file_bytes)
         except OSError as error:
             raise StoreError(
                 f"{directory} takes no recordings: {error.strerror}. Give a directory that we may write to"
             ) from error
-        self._writer = _Writer(files, local, _Revisions(revision, revisions), codec, group_bytes)
+        kinds = None if revision is None else _Revisions(revision, revisions)
+        self._writer = _Writer(files, local, kinds, codec, group_bytes)
         try:
             start(self._writer)
         except BaseException:  # OutOfThreads, or Ctrl-C
@@ -215,6 +218,12 @@ class _Stream:
         _cut(runs, found.end)
         return _Taken(data[: found.end], sizes, runs)
 
+    def take_all(self) -> _Taken:
+        """Remove and return all bytes, with the sizes of their runs."""
+        taken = _Taken(self.data(), [*self.runs.lengths], self.runs)
+        self.parts, self.size, self.runs = [], 0, Runs([], [], [])
+        return taken
+
     def keep(self) -> None:
         """Merge the remaining bytes, an incomplete frame, into one run with the time of the last."""
         if self.parts:
@@ -286,7 +295,9 @@ class _Revisions:
 class _Writer(threading.Thread):
     """The thread that writes. `done` counts the bytes that no longer wait; `failure` is set if it failed."""
 
-    def __init__(self, files: _Files, local: UUID, revisions: _Revisions, codec: Codec, group_bytes: int) -> None:
+    def __init__(
+        self, files: _Files, local: UUID, revisions: _Revisions | None, codec: Codec, group_bytes: int
+    ) -> None:
         super().__init__(name="tolliver-recorder", daemon=True)
         self.done = 0
         self.failure: str | None = None
@@ -365,7 +376,8 @@ class _Writer(threading.Thread):
     def _mark(self, cid: int, revision: Revision | None) -> None:
         """Process a mark for the connection `cid`: its revision, or its end for None."""
         if revision is not None:
-            self._revisions.by_cid[cid] = revision
+            if self._revisions is not None:
+                self._revisions.by_cid[cid] = revision
             return
         self._gone.append(cid)
         found = (self._streams.pop((cid, direction), None) for direction in Direction)
@@ -377,6 +389,11 @@ class _Writer(threading.Thread):
         blocks: list[Gathered] = []
         # Inbound streams first: they identify the peer, and so the revision of both directions.
         for stream in sorted((*self._ended, *self._streams.values()), key=lambda stream: stream.direction):
+            if self._revisions is None:
+                payload, sizes, runs = stream.take_all()
+                if payload:
+                    blocks.append(Gathered(stream.cid, None, stream.direction, None, sizes, runs, payload))
+                continue
             revision = self._revisions.of(stream) if stream.is_enough else None
             if revision is None:
                 stream.keep()
@@ -388,8 +405,9 @@ class _Writer(threading.Thread):
                 blocks.append(Gathered(stream.cid, peer, stream.direction, revision, sizes, runs, payload))
         if blocks:
             self._files.write(lambda base: encode_group(self._local, blocks, base=base, codec=self._codec), begin)
-        for cid in self._gone:
-            self._revisions.forget(cid)
+        if self._revisions is not None:
+            for cid in self._gone:
+                self._revisions.forget(cid)
         self._ended, self._gone = [], []
         self.done = self._taken - sum(stream.size for stream in self._streams.values())
 

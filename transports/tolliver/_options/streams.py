@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import define, field, validators
+from attrs import converters, define, field, validators
 
 from tolliver_proto import Acl
 from tolliver_proto.reactive import DEFAULT_PORT, Extension, Hub, Limits
@@ -44,6 +45,7 @@ class StreamsOptions(EndpointOptions):
     - `max_feeds`: on threads, most sources read at a time, each on a thread; further subscriptions are refused (R-14).
       Sources that have not returned since their streams ended count apart, up to the same number.
       A blocking source keeps its thread after a cancel, until it returns.
+    - `record`: a directory for recordings of all traffic, which `tolliver decode` shows. They are plaintext on disk.
 
     Raises TypeError or ValueError, and LocalProtocolError for extensions that cannot be announced together.
     """
@@ -59,6 +61,7 @@ class StreamsOptions(EndpointOptions):
         default=None, validator=validators.optional(validators.is_callable())
     )
     max_feeds: int = field(default=256, validator=[validators.instance_of(int), validators.ge(1)])
+    record: Path | None = field(default=None, converter=converters.optional(Path))
 
     def __attrs_post_init__(self) -> None:
         self.check_security(self.listen)

@@ -9,10 +9,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import closing
 from time import monotonic
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from uuid import UUID
 
-from tolliver_proto import ConnectionLost, PeerIdentity, RemoteProtocolError, Rights, Subscription, TolliverError
+from tolliver_proto import (
+    ConnectionLost,
+    PeerIdentity,
+    RemoteProtocolError,
+    Rights,
+    Subscription,
+    TolliverError,
+    Transmit,
+)
 from tolliver_proto.errors import AccessDenied
 from tolliver_proto.node import DialCause, check_type
 from tolliver_proto.reactive import (
@@ -35,8 +45,8 @@ from tolliver_proto.reactive import (
 )
 
 from .._driver import logs
-from .._driver.adapter import Wakeup
-from .._driver.driver import Driver
+from .._driver.adapter import LoopAdapter, Transport, Wakeup
+from .._driver.driver import Driver, Machine
 from .._driver.endpoint import BaseEndpoint
 from .._driver.ends import is_interrupt
 from .._driver.events import OnEvent
@@ -51,9 +61,30 @@ from .publishing import Catalogue, OutboundStream, Publication, check_name
 from .stats import StreamsStats
 from .subscribing import InboundStream
 
+if TYPE_CHECKING:
+    from .._messages.recorder import Recorder
+
+_NOBODY = UUID(int=0)
 P = TypeVar("P", bound=BasePeer)
 Key = tuple[int, int]
 """(cid, subscriber id): the connection of a stream, and the stream's number on it."""
+
+
+class RecordingDriver(Driver):
+    """Driver that records the bytes of every connection."""
+
+    def __init__(self, machine: Machine, world: LoopAdapter, recorder: Recorder) -> None:
+        super().__init__(machine, world)
+        self._recorder = recorder
+        self.register_handlers({Transmit: self._on_wire(self._transmit)})
+
+    def received(self, cid: int, plaintext: bytes) -> None:
+        self._recorder.received(cid, plaintext)
+        super().received(cid, plaintext)
+
+    def _transmit(self, wire: Transport, action: Transmit) -> None:
+        self._recorder.sent(action.cid, action.units)
+        wire.transmit(action.units)
 
 
 class BaseStreamsCore(BaseEndpoint, Generic[P]):
@@ -70,6 +101,7 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
     def __init__(self, options: StreamsOptions) -> None:
         super().__init__(options)
         self._catalogue = Catalogue()
+        self._recorder: Recorder | None = None
         self._peers: dict[int, P] = {}
         self._outbound: dict[Key, OutboundStream] = {}
         self._inbound: dict[Key, InboundStream] = {}
@@ -299,7 +331,10 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
         self._pumps = Pumps(self.options.tls, alpn=ALPN)
         self.hub = Hub(extensions=self.options.extensions, limits=self.options.limits, now=monotonic())
         self._machine = self.hub
-        self._driver = Driver(self.hub, self)
+        self._recorder = self._open_recorder()
+        self._driver = (
+            Driver(self.hub, self) if self._recorder is None else RecordingDriver(self.hub, self, self._recorder)
+        )
         self._watch_certificate()
         self._driver.register_handlers(
             {
@@ -310,6 +345,21 @@ class BaseStreamsCore(BaseEndpoint, Generic[P]):
                 CertificateExpires: self._on_certificate_expires,
             }
         )
+
+    def _open_recorder(self) -> Recorder | None:
+        if self.options.record is None:
+            return None
+        from .._messages.recorder import Recorder  # imported late: most programs never need it
+
+        uuids = self._pumps.identity.uuids
+        local = next(iter(uuids)) if len(uuids) == 1 else _NOBODY
+        recorder = Recorder(self.options.record, local, None, lambda text: logs.streams.warning("%s", text))
+        return self._opened.enter_context(closing(recorder))
+
+    def _lost(self, cid: int, error: TolliverError | None) -> None:
+        if self._recorder is not None:
+            self._recorder.ended(cid)
+        super()._lost(cid, error)
 
     def _start_work(self) -> None:
         if self.options.on_event is not None:

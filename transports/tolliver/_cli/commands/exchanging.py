@@ -278,6 +278,7 @@ def publish(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="At the end of the file, wait for what is added.")] = False,
     meeting: Meeting,
+    record: Record = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON line for each stream that ends.")] = False,
     trio: Trio = False,
 ) -> None:
@@ -290,7 +291,7 @@ def publish(
     with interruptible(in_order=True):
         content = publishing.Content(file=None if file == "-" else Path(file), record_size=record_size, follow=follow)
         content.check()
-        options = options_of(meeting, publishing.LISTEN)
+        options = options_of(meeting, publishing.LISTEN, record=record)
         run(partial(publishing.publish, options, remotes_of(meeting), stream_name, content, json), trio)
 
 
@@ -308,6 +309,7 @@ def stream(
     as_hex: Annotated[bool, typer.Option("--hex", help="Write each as a line of hexadecimal digits.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Write each as a JSON line, in base64.")] = False,
     meeting: Meeting,
+    record: Record = None,
     trio: Trio = False,
 ) -> None:
     """Subscribe to a stream of a peer and write its elements as lines. With --listen in place of --connect it is the
@@ -322,6 +324,6 @@ def stream(
         if (meeting.listen is not None) + len(meeting.connect) != 1:
             raise ValueError("which peer has it? Give one --connect HOST:PORT, or --listen HOST:PORT for it to come")
         written = streaming.written_as(raw=raw, as_hex=as_hex, as_json=json)
-        options, remotes = options_of(meeting), remotes_of(meeting)
+        options, remotes = options_of(meeting, record=record), remotes_of(meeting)
         job = streaming.Job(name=stream_name, demand=demand, count=count, written=written)
         streaming.stream_and_report(job, options, remotes, partial(run, trio=trio))
