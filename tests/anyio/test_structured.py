@@ -8,7 +8,7 @@ import pytest
 from tolliver._driver import socket_session
 
 from tests.anyio.nodes import Nodes, address, until
-from tolliver_proto import ConnectionClosing, Delivery
+from tolliver_proto import ConnectionClosing, Delivery, Limits
 
 pytestmark = pytest.mark.anyio
 AGAIN = {"retry_interval": 0.05}
@@ -111,6 +111,38 @@ async def test_closing_cancels_the_coroutine_that_is_handling(nodes: Nodes, how:
 
 
 # Cancel scopes around calls.
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_a_close_that_waits_for_handlers_says_for_which(
+    nodes: Nodes, concurrency: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler that shields its work from the cancellation is waited for, and named meanwhile."""
+    begun, free = anyio.Event(), anyio.Event()
+
+    async def slow_one(_delivery: Delivery) -> None:
+        begun.set()
+        with anyio.CancelScope(shield=True):
+            await free.wait()
+
+    def named() -> bool:
+        return "it waits for 1 call of " in caplog.text and "slow_one for 'news' '', which were can" in caplog.text
+
+    async with nodes.open("left") as left, anyio.create_task_group() as tasks:
+        async with nodes.open("right", limits=Limits(close_timeout=0.05)) as right:
+            await right.subscribe("news", handler=slow_one, concurrency=concurrency)
+            await left.new_connection(address(right))
+            await left.wait_subscribed("news")
+            await left.send("news", "", b"x")
+            await begun.wait()
+
+            async def let_go() -> None:
+                await until(named)
+                free.set()
+
+            tasks.start_soon(let_go)
+        assert named()
+    assert caplog.text.count("takes long") == 1
 
 
 async def test_every_wait_can_be_cancelled_and_begun_again(nodes: Nodes) -> None:

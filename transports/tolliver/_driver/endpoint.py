@@ -180,6 +180,10 @@ class BaseEndpoint(ABC):
         self._end_work()
         self.run_actions()
 
+    def waits_for(self) -> str:
+        """Text that names the cancelled calls that a close still waits for; "" if there are none."""
+        return ""
+
     def _leave_nobody_waiting(self) -> None:
         """Fail all pending calls and end all event listeners. Called on the loop after a close or a failure."""
         self._driver.give_up()

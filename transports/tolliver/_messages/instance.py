@@ -71,7 +71,7 @@ from .queues import QueueCalls
 from .relaying import Relay
 from .responding import Responding
 from .side_by_side import SideBySide, chosen
-from .unconnected import MOST_NAMED, seen, unconnected, words_of
+from .unconnected import MOST_NAMED, seen, unconnected, with_others, words_of
 from .waits import Connected, Responded, Subscribed
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     def __init__(self, options: InstanceOptions) -> None:
         super().__init__(options)
         self.mailboxes: set[Mailbox] = set()
+        self._ended: list[Mailbox] = []  # by the close
         self.begun: Begun | None = None
         self.relays: set[Relay] = set()
         self.inboxes: Inboxes = Inboxes(self)
@@ -667,7 +668,13 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         for remote in self.options.remotes:
             self._connect(remote, keep_trying=True)
 
+    def waits_for(self) -> str:
+        waited = [box for box in self._ended if box.awaited]
+        said = [f"{box.awaited} call{'s' if box.awaited > 1 else ''} of {box}" for box in waited[:MOST_NAMED]]
+        return with_others(said, len(waited), ", ")
+
     def _end_work(self) -> None:
+        self._ended = [*self.mailboxes]
         self._store.end()
         if self._desk is not None:
             self._desk.end()

@@ -223,6 +223,7 @@ class _HandlerCalls:
         """
         began = monotonic()
         self.mailbox.begin((delivery,))
+        self.mailbox.awaited += 1
         try:
             outcome = await result
         except BaseException as error:
@@ -237,6 +238,7 @@ class _HandlerCalls:
         return False
 
     def _ended(self, delivery: Delivery, began: float) -> None:
+        self.mailbox.awaited -= 1
         self.mailbox.end((delivery,))
         self.mailbox.took(monotonic() - began, 1)
 

@@ -224,6 +224,7 @@ class Mailbox:
         self.key = key
         self.wakeup = wakeup
         self.closed: bool = True  # until `open`
+        self.awaited: int = 0  # calls on a loop whose results are awaited, after `close`, too
         self.policy = policy
         self._timed = policy.timed
         self._turns = policy.turns

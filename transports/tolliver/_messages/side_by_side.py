@@ -238,6 +238,7 @@ class SideBySideCalls:
         """Await the handler's result. Returns True after a GeneratorExit: Python may be closing this coroutine, so it
         must not await again."""
         is_closed = False
+        self.mailbox.awaited += 1
         try:
             result = await call.result
         except BaseException as error:
@@ -247,6 +248,8 @@ class SideBySideCalls:
             is_closed = isinstance(error, GeneratorExit)
         else:
             self.mailbox.returned(call.delivery, result)
+        finally:
+            self.mailbox.awaited -= 1
         self._ended(call.delivery, call.at)
         return is_closed
 

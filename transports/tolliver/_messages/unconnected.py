@@ -21,7 +21,7 @@ def unconnected(node: Node, now: float) -> str:
     """Text that lists the remotes whose last dial failed, with its error; "" if there are none."""
     missing = [one for one in node.remotes(now) if one.error]
     said = [f"{one.remote} ({words_of(one)})" for one in missing[:MOST_NAMED]]
-    return f"; not connected: {_with_others(said, len(missing), ', ')}" if said else ""
+    return f"; not connected: {with_others(said, len(missing), ', ')}" if said else ""
 
 
 def seen(peers: Sequence[PeerInfo], channel: str, key: str) -> str:
@@ -31,7 +31,7 @@ def seen(peers: Sequence[PeerInfo], channel: str, key: str) -> str:
     if not peers:
         return "no peer is known yet: dial one, or let one dial"
     said = [_words_of_peer(one, channel, key) for one in sorted(peers, key=lambda one: not one.connected)[:MOST_NAMED]]
-    return _with_others(said, len(peers), "; ")
+    return with_others(said, len(peers), "; ")
 
 
 def _words_of_peer(peer: PeerInfo, channel: str, key: str) -> str:
@@ -41,14 +41,14 @@ def _words_of_peer(peer: PeerInfo, channel: str, key: str) -> str:
     if any(_matches(one, channel, key) for one in peer.held):
         return f"{where} and does not say any more that it subscribes to it (T-61)"
     said = [f"{one.channel!r:.100} {one.key!r:.100}" for one in peer.subscriptions[:MOST_NAMED]]
-    return f"{where} and subscribes to {_with_others(said, len(peer.subscriptions), ', ') or 'nothing'}"
+    return f"{where} and subscribes to {with_others(said, len(peer.subscriptions), ', ') or 'nothing'}"
 
 
 def _matches(one: Subscription, channel: str, key: str) -> bool:
     return one.channel in ("", channel) and one.key in ("", key)
 
 
-def _with_others(said: Sequence[str], count: int, between: str) -> str:
+def with_others(said: Sequence[str], count: int, between: str) -> str:
     """The texts in a row, and how many more there are of the `count` in all."""
     others = [f"{count - len(said)} others"] if count > len(said) else []
     return between.join([*said, *others])

@@ -23,6 +23,7 @@ from tolliver_proto import ConnectionClosing, Role
 from tolliver_proto.errors import OutOfThreads
 from tolliver_proto.node import check_timeout
 
+from .._driver import logs
 from .._driver.endpoint import EndpointOptions
 from .._driver.facade import BaseFacade
 from .._driver.lookups import look_ups
@@ -113,10 +114,20 @@ class Endpoint(LoopEndpoint):
         """Cancel all tasks and wait for them. The exception of the `async with` body is not passed to the task group,
         which would wrap it in an exception group."""
         try:
-            await self._host.close()
+            await self._host.close(self.options.limits.close_timeout, self._tell_who_is_awaited)
         finally:
             for wire in [*self.wires.values()]:
                 wire.end(ConnectionClosing("the instance was closed"))
+
+    def _tell_who_is_awaited(self) -> None:
+        if awaited := self.waits_for():
+            logs.messages.warning(
+                "closing %s takes long, as it waits for %s, which were cancelled %g s ago: let them end when they are "
+                "cancelled, or shield less of them",
+                self,
+                awaited,
+                self.options.limits.close_timeout,
+            )
 
     async def _close_files(self) -> None:
         with suppress(OutOfThreads), anyio.CancelScope(shield=True):

@@ -12,6 +12,7 @@ error ends up in one. A host would be a system task of trio, whose errors crash 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -28,8 +29,10 @@ class Host(Protocol):
     def check_task(self, whose: object) -> None:
         """Raises LocalProtocolError where the current task cannot close. `whose` is shown as the owner."""
 
-    async def close(self) -> None:
-        """Cancel all tasks and wait for them. Raises their errors, as an exception group."""
+    async def close(self, seconds: float, tell: Callable[[], object]) -> None:
+        """Cancel all tasks and wait for them; calls `tell` if they have not ended after so many seconds. Raises their
+        errors, as an exception group.
+        """
 
 
 class AsyncioHost:
@@ -60,10 +63,12 @@ class AsyncioHost:
     def check_task(self, whose: object) -> None:
         pass
 
-    async def close(self) -> None:
+    async def close(self, seconds: float, tell: Callable[[], object]) -> None:
         self._is_closing = True
         self._begun.result().cancel_scope.cancel()
+        timer = asyncio.get_running_loop().call_later(seconds, tell)
         cancelled = await self._wait()
+        timer.cancel()
         opener = self._opener
         if self._has_cancelled and opener is not None and opener is asyncio.current_task():
             opener.uncancel()
@@ -108,6 +113,19 @@ class TrioHost:
                 "one: let that task wait for an event, and set it; on asyncio any task may close",
             )
 
-    async def close(self) -> None:
+    async def close(self, seconds: float, tell: Callable[[], object]) -> None:
+        import trio  # installed, as it is running
+
+        late = trio.CancelScope()
+
+        async def wait() -> None:
+            with late:
+                await trio.sleep(seconds)
+                tell()
+
         self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
+        trio.lowlevel.spawn_system_task(wait)  # outside the group, whose tasks are cancelled
+        try:
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            late.cancel()
