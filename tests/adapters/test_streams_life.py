@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,13 +30,16 @@ from tolliver_proto.reactive import (
     OnNext,
     ServerHello,
     StreamError,
+    Subscribe,
     Subscribed,
     VersionMismatch,
+    decode,
     encode,
 )
+from tolliver_proto.recording import Block, Direction, in_order, read_blocks
 
 from .facade import PATIENCE, Cancelled, until
-from .kinds import EVERY_LOOP
+from .kinds import EACH_ADAPTER, EVERY_LOOP
 from .nodes import silent_port
 from .streams import Stage, StreamsFacade
 
@@ -68,6 +72,23 @@ def test_over_tls(stage: Stage) -> None:
     stranger = stage.open(tls="stranger", listen=None)
     assert isinstance(outcome(stranger, publisher.address), CertificateError)
     assert [one.itself.identity.uuids for one in publisher.peers()] == [{stage.certs.uuid("alice")}]
+
+
+@EACH_ADAPTER
+def test_what_crosses_the_wire_is_recorded(stage: Stage, tmp_path: Path) -> None:
+    publisher = stage.open(tls="bob", record=tmp_path)
+    publisher.publish("numbers", [b"x" * 10_000] * 100)
+    assert len(list(stage.open(tls="alice", listen=None).connect(publisher).subscribe("numbers"))) == 100
+    publisher.close()
+    (file,) = tmp_path.glob("*.rec")
+    ways: dict[Direction, bytes] = dict.fromkeys(Direction, b"")
+    for block in in_order(read_blocks([file.read_bytes()], streams=True)):
+        assert isinstance(block, Block)
+        assert (block.header.local, block.header.streams) == (stage.certs.uuid("bob"), True)
+        ways[block.header.direction] += block.payload
+    out = decode(ways[Direction.OUT])
+    assert [one.element for one in out if isinstance(one, OnNext)] == [b"x" * 10_000] * 100
+    assert Subscribe in map(type, decode(ways[Direction.IN]))
 
 
 def test_streams_say_what_they_are(stage: Stage) -> None:
