@@ -146,6 +146,23 @@ proof: $(VENV)/.ready java tshark
 # A wheel and a source archive in dist, built twice, checked and tried, with a bill of materials. AGAINST=COMMIT compares
 # the public interface with that commit, else with the last release. Without [tool.tolliver] repository in pyproject.toml
 # it is a candidate alone.
+# The way of a message, compiled from the same sources, into build/compiled: a wheel, and a copy of everything to run tests in.
+# It takes a C compiler and some five minutes of a core. `make compiled-test` builds it and runs on it what must be alike:
+# vectors, the core's tests, traces of simulated networks, and one adapter's calls of every day.
+.PHONY: compiled compiled-test
+COMPILED_TESTS = tests/wire tests/node tests/patterns
+compiled: $(VENV)/.build
+	$(BIN)/python -m scripts.compiled
+
+compiled-test: compiled $(VENV)/.ready
+	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=.:transports $(abspath $(BIN))/python -m pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' $(COMPILED_TESTS)
+	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=.:transports $(abspath $(BIN))/python -m pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
+	cd build/compiled/tree && PYTHONPATH=.:transports $(abspath $(BIN))/python -m pytest -q tests/test_compiled.py
+
+$(VENV)/.build: pyproject.toml | $(VENV)/.pip
+	$(PIP_INSTALL) --editable '.[build]'
+	@touch $@
+
 .PHONY: release changelog versions docs docs-serve
 release: $(VENV)/.release
 	$(BIN)/python -m scripts.release $(if $(AGAINST),--against $(AGAINST))

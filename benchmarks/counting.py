@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = ("unreliable", "send_many", "send")
+KINDS = ("unreliable", "send_many", "send", "one", "round_trip")
 LOT = 100  # messages between two looks at the clock
 BODY = bytes(100)
 
@@ -31,11 +31,16 @@ async def messages(kind: str, seconds: float) -> tuple[int, float]:
     """Number of messages that came, and the processor time for them."""
     from tolliver.anyio import InstanceOptions, create_instance
 
-    came = 0
+    came, back = 0, asyncio.Event()
 
     def handle(_delivery: object) -> None:
         nonlocal came
         came += 1
+        if kind == "round_trip":
+            right.unreliable_send("back", "", BODY)
+
+    def answered(_delivery: object) -> None:
+        back.set()
 
     base: dict[str, Any] = {"database": ":memory:", "plaintext": True}
     async with (
@@ -45,6 +50,8 @@ async def messages(kind: str, seconds: float) -> tuple[int, float]:
         await right.subscribe("c", "", handle)
         await left.new_connection(f"127.0.0.1:{right.port}")
         await left.wait_subscribed("c")
+        await left.subscribe("back", "", answered)
+        await right.wait_subscribed("back")
         items = [("c", "k", BODY)] * LOT
 
         async def lot() -> None:
@@ -54,6 +61,12 @@ async def messages(kind: str, seconds: float) -> tuple[int, float]:
                 await asyncio.sleep(0)
             elif kind == "send_many":
                 await left.wait_acked(await left.send_many(items))
+            elif kind == "one":
+                await left.wait_acked(await left.send("c", "k", BODY))
+            elif kind == "round_trip":
+                back.clear()
+                left.unreliable_send("c", "k", BODY)
+                await back.wait()
             else:
                 await asyncio.gather(*(left.send("c", "k", BODY) for _ in range(LOT)))
 

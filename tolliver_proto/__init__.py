@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._common.builds import choose
 from ._common.lazy_names import lazy_names
 
 __version__ = "0.1.0rc1"
 """Version of the distribution, and of all packages in it: nowhere else is it written."""
 
+choose()
+
 if TYPE_CHECKING:
+    from ._common.build_info import BuildInfo, build_info
     from ._common.errors import (
         ConnectionClosing,
         ConnectionLost,
@@ -81,6 +85,7 @@ else:
         __name__,
         globals(),
         {
+            "._common.build_info": "BuildInfo, build_info",
             "._common.errors": (
                 "ConnectionClosing, ConnectionLost, HandshakeRejected, IdentityConflict, LimitExceeded, "
                 "LocalProtocolError, MalformedFrame, OutboxFull, OwnLimitExceeded, ProtocolError, "
@@ -111,6 +116,7 @@ __all__ = [
     "Ack",
     "Acl",
     "Action",
+    "BuildInfo",
     "Closed",
     "Commit",
     "Connection",
@@ -165,6 +171,7 @@ __all__ = [
     "UnexpectedEOF",
     "UnexpectedFrame",
     "Unsubscribe",
+    "build_info",
     "decode",
     "encode",
 ]

@@ -13,7 +13,7 @@ from tolliver.certs import make_ca, make_certificate
 
 from tests.cli.commands import SECONDS, Result, listener, tolliver
 from tests.cli.conftest import Who
-from tolliver_proto import ReservedChannel, __version__
+from tolliver_proto import ReservedChannel, __version__, build_info
 
 
 def the_line(result: Result) -> str:
@@ -113,6 +113,7 @@ def test_version() -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         f"tolliver {__version__}",
+        "build: compiled" if build_info().compiled else "build: pure Python",
         "wire: layout 2, and 1, go-seed, go-d05f89b, go-499b76d, go-2026, rust-2026, 2-letter",
         "database: layout 3, and 1, 2",
         "stage: layout 2, and 1",

@@ -9,7 +9,7 @@ came are still handed out.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from .errors import TolliverError
 from .transport import PeerIdentity, Remote, Role
@@ -88,12 +88,15 @@ class Connection(Protocol):
     def handle_timeout(self, now: float | None = None) -> None: ...
 
 
-class BaseLink:
+C_co = TypeVar("C_co", bound=Connection, covariant=True)
+
+
+class BaseLink(Generic[C_co]):
     """Record of one connection, from the moment that it has a cid: its transport, its machine, and its state."""
 
     __slots__ = ("cid", "connection", "error", "first", "identity", "in_transit", "paused", "remote", "role", "state")
 
-    connection: Connection | None
+    connection: C_co | None
 
     def __init__(self, cid: int, role: Role, remote: Remote | None) -> None:
         self.cid: int = cid

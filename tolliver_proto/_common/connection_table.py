@@ -12,14 +12,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
-from .base_link import HANDING_OUT, SHUTTABLE, BaseLink, LinkSignal, LinkState
+from .base_link import HANDING_OUT, SHUTTABLE, BaseLink, Connection, LinkSignal, LinkState
 from .dial_causes import FIRST_BYTES, DialCause
 from .errors import ConnectionLost, TolliverError
 from .handshake_limiter import ALL, HandshakeLimiter
 from .timers import Timers
 from .transport import Abort, Dial, PauseReading, Remote, ResumeReading, Role, ShutdownWrite, Transmit, TransportAction
 
-L = TypeVar("L", bound=BaseLink)
+L = TypeVar("L", bound=BaseLink[Connection])
 A = TypeVar("A")
 
 HELLO_TIMEOUT = 2.0  # seconds from the cid until the first message of a stranger's TLS is whole (D-7)

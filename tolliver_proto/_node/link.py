@@ -206,7 +206,7 @@ class LinkInbox:
         self.overrun: bool = False  # ended with more messages than the credit takes: the peer resends the rest (D-9)
 
 
-class Link(BaseLink):
+class Link(BaseLink[Connection]):
     """One connection of the node, from its cid on. Each part has a record; the other attributes belong to the links."""
 
     __slots__ = (
@@ -223,8 +223,6 @@ class Link(BaseLink):
         "up_since",
         "version",
     )
-
-    connection: Connection | None
 
     def __init__(self, cid: int, role: Role, remote: Remote | None, control_per_second: int) -> None:
         super().__init__(cid, role, remote)

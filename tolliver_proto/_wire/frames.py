@@ -702,7 +702,7 @@ class Decoder:
                 break
         given_id = self._checked_id(reading.values["message_id"])
         buffer.pos = reading.end
-        channel, key, body = (data[slice(*reading.places[part])] for part in _USUAL_PARTS)
+        channel, key, body = [data[start:end] for start, end in map(reading.places.__getitem__, _USUAL_PARTS)]
         return self._made(channel, key, body, given_id)
 
     def _too_long(self, name: str, length: int, maximum: int) -> NoReturn:

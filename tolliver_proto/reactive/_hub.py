@@ -42,14 +42,12 @@ ELEMENT_COST = 128
 """Bytes that an element costs in addition to its own: a flood of empty elements is bounded too."""
 
 
-class _Link(BaseLink):
+class _Link(BaseLink[Connection]):
     """Record of one connection of a hub: its transport, its machine, and the elements that its application has not
     taken.
     """
 
     __slots__ = ("above_high_water", "full", "reason", "share", "told", "unread", "up")
-
-    connection: Connection | None
 
     def __init__(self, cid: int, role: Role, remote: Remote | None, share: int) -> None:
         super().__init__(cid, role, remote)

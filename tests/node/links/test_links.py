@@ -13,6 +13,7 @@ from tolliver_proto._common.base_link import (
     SHUTTABLE,
     TRANSITIONS,
     BaseLink,
+    Connection,
     LinkSignal,
     LinkState,
 )
@@ -53,7 +54,7 @@ def test_no_signal_leads_back() -> None:
     ],
 )
 def test_what_cannot_happen_raises(signals: list[LinkSignal], wrong: LinkSignal) -> None:
-    link = BaseLink(1, Role.SERVER, None)
+    link: BaseLink[Connection] = BaseLink(1, Role.SERVER, None)
     for signal in signals:
         link.move(signal)
     before = link.state

@@ -104,7 +104,7 @@ class PeerLists:
         if always:
             # With the holds: the store would take the announced list alone as complete.
             self._commits.batch.lists[peer] = None
-        ended = (before - held.keys()) - subscriptions
+        ended = before.difference(held) - subscriptions
         peer.lists.subscriptions = subscriptions
         self.hold(peer, dict(sorted(held.items(), key=lambda one: one[1])))
         if ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tolliver_proto import Revision, __version__
+from tolliver_proto import Revision, __version__, build_info
 from tolliver_proto.recording import GROUP_LAYOUT, LAYOUT_VERSION
 
 from .._options.kinds import LAYOUTS
@@ -15,6 +15,7 @@ from .._store.migration import STEPS
 def lines() -> Iterator[str]:
     """One line for each format, the layout that is written first. Where there can be no stage, it has no line."""
     yield f"tolliver {__version__}"
+    yield f"build: {'compiled' if build_info().compiled else 'pure Python'}"
     usual = next(name for name, revision in LAYOUTS.items() if revision is Revision.DRAFT_2)
     yield f"wire: layout {_first(usual, *LAYOUTS)}"
     yield f"database: layout {_first(LAYOUT, *STEPS)}"

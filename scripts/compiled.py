@@ -1,0 +1,84 @@
+"""A build with compiled modules, from the same sources: `make compiled`.
+
+    python -m scripts.compiled [--optimize 1]
+
+mypyc compiles the modules that `[tool.tolliver] compiled` in pyproject.toml names: in a copy of the files that git has,
+build/compiled/tree, where tests can run on it, and into a wheel beside it. The wheel has all that the pure one has, and
+the compiled modules beside their sources, so that TOLLIVER_PURE=1 can choose the sources. Needs the extra `build` and a
+C compiler. Every module is a library of its own, as C compilers need hours for one of them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+from scripts.release.__main__ import ROOT, copied, run
+
+OUT = ROOT / "build" / "compiled"
+TREE = OUT / "tree"
+_PACKAGES = {"tolliver_proto": "tolliver_proto", "tolliver": "transports/tolliver"}
+_SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+def modules(root: Path = ROOT) -> list[str]:
+    """Files of the modules to compile, from the root."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["tolliver"]
+    return [str(path.relative_to(root)) for pattern in settings["compiled"] for path in sorted(root.glob(pattern))]
+
+
+def compile_here(optimize: str) -> None:
+    """Compiles in the current folder, beside the sources."""
+    from mypyc.build import mypycify
+    from setuptools import setup
+
+    shutil.rmtree(".mypy_cache", ignore_errors=True)  # with the one of another build mypyc fails
+    made = mypycify([*modules(Path.cwd())], opt_level=optimize, debug_level="0", separate=True)
+    jobs = str(os.cpu_count() or 1)
+    setup(name="tolliver", ext_modules=made, package_dir=_PACKAGES, packages=[],
+          script_args=["--quiet", "build_ext", "--inplace", "--parallel", jobs])  # fmt: skip
+
+
+def wheel(tree: Path, out: Path) -> Path:
+    """The pure wheel of these sources, with the compiled modules of the tree, and the tag of this Python."""
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out / "pure", cwd=tree)
+    [pure] = (out / "pure").glob("*.whl")
+    run(sys.executable, "-m", "wheel", "unpack", "--dest", out, pure)
+    [unpacked] = out.glob("tolliver_proto-*/")
+    for package, folder in _PACKAGES.items():
+        for path in (tree / folder).rglob(f"*{_SUFFIX}"):
+            shutil.copyfile(path, unpacked / package / path.relative_to(tree / folder))
+    [told] = unpacked.glob("*.dist-info/WHEEL")
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+    text = told.read_text("utf-8").replace("Root-Is-Purelib: true", "Root-Is-Purelib: false")
+    told.write_text(re.sub(r"^Tag: .*$", f"Tag: {python}-{python}-{platform}", text, flags=re.M), "utf-8")
+    run(sys.executable, "-m", "wheel", "pack", "--dest-dir", out, unpacked)
+    [made] = out.glob("*.whl")
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--optimize", choices="0123", default="1", help="of the C compiler")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        compile_here(options.optimize)
+        return
+    shutil.rmtree(OUT, ignore_errors=True)
+    copied(TREE)
+    command = [sys.executable, "-m", "scripts.compiled", "--here", "--optimize", options.optimize]
+    subprocess.run(command, cwd=TREE, check=True, env={**os.environ, "PYTHONPATH": str(TREE)})
+    print(wheel(TREE, OUT))
+
+
+if __name__ == "__main__":
+    main()
