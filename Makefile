@@ -155,9 +155,9 @@ compiled: $(VENV)/.build
 	$(BIN)/python -m scripts.compiled
 
 compiled-test: compiled $(VENV)/.ready
-	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=.:transports $(abspath $(BIN))/python -m pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' $(COMPILED_TESTS)
-	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=.:transports $(abspath $(BIN))/python -m pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
-	cd build/compiled/tree && PYTHONPATH=.:transports $(abspath $(BIN))/python -m pytest -q tests/test_compiled.py
+	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' $(COMPILED_TESTS)
+	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
+	$(BIN)/python -m scripts.prove.traces build/compiled/tree --seeds 100
 
 $(VENV)/.build: pyproject.toml | $(VENV)/.pip
 	$(PIP_INSTALL) --editable '.[build]'
