@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tolliver._store.clock import STEP, StoreClock
+from tolliver._store.scan import scan
 
 from tolliver_proto.store import AddDeadLetter, DeadLetter
 
@@ -79,6 +80,18 @@ def test_a_dead_letter_is_dated_by_the_same_clock(tmp_path: Path, machine: Machi
         store.commit([AddDeadLetter(DeadLetter(PEER, "c", "k", b"", 1, 20, number=1))])
         [letter] = store.dead_letters(0, 1)
         assert letter.failed_at == DAWN
+
+
+def test_who_reads_a_database_sees_times_of_the_wall_clock_as_it_is_set(tmp_path: Path, machine: Machine) -> None:
+    with machine.store(tmp_path / "node.db") as store:
+        store.commit([storing([1]), AddDeadLetter(DeadLetter(PEER, "c", "k", b"", 1, 20, number=1))])
+        machine.passes(10.0)
+        machine.wall += 2 * DAY
+        store.commit([storing([2])])
+    with scan(tmp_path / "node.db") as found:
+        assert [one.stored_at and machine.wall - one.stored_at for one in found.messages(PEER)] == [10.0, 0.0]
+        assert [(one.oldest, one.newest) for one in found.waiting()] == [(machine.wall - 10.0, machine.wall)]
+        assert [machine.wall - letter.failed_at for letter in found.letters()] == [10.0]
 
 
 @pytest.mark.parametrize("up", [0.0, 1000.0], ids=["at once", "when it lasts longer than the one before"])

@@ -29,7 +29,9 @@ Body = bytes
 
 @dataclass(slots=True)
 class Waiting:
-    """Messages that wait for a peer, or are parked for it. Times are in seconds since 1970, None if damaged."""
+    """Messages that wait for a peer, or are parked for it. Times are in seconds since 1970 by the wall clock as it is
+    set now, None if damaged.
+    """
 
     peer: UUID
     parked: bool
@@ -85,6 +87,10 @@ class DatabaseScan:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._deliveries = Deliveries(connection, lambda: 0)
+        steps = connection.execute("SELECT correction FROM clock").fetchone()
+        self._steps: int = (
+            steps[0] if steps else 0
+        )  # seconds that the wall clock was set ahead, which no row has (D-10)
 
     def peers(self) -> dict[int, UUID]:
         """Peers by number, without the owners of retained messages and others that wait for no peer."""
@@ -121,7 +127,7 @@ class DatabaseScan:
             if body is not None and crc != letter_check(row[:5], cause, channel, key, body):
                 body = None
             names, why = (_shown(channel), _shown(key)), _shown(cause)
-            yield Letter(number, UUID(bytes=uuid), *names, size, wire_id, attempts, failed_at, why, body)
+            yield Letter(number, UUID(bytes=uuid), *names, size, wire_id, attempts, failed_at + self._steps, why, body)
 
     def waiting(self) -> list[Waiting]:
         """Waiting and parked messages of each peer that has any, and those that wait for their time."""
@@ -135,7 +141,8 @@ class DatabaseScan:
                 for _, _, wire_id, size, parked, stored_at, (channel, key) in self._deliveries.listed(number, 0, 0):
                     if uuid == LATER:
                         key = key.split(" ", 3)[-1]  # without its terms
-                    yield Undelivered(uuid, wire_id, channel, key, size, stored_at or None, parked)
+                    at = stored_at + self._steps if stored_at else None
+                    yield Undelivered(uuid, wire_id, channel, key, size, at, parked)
 
     def _waiting(self, number: int, uuid: UUID) -> list[Waiting]:
         both = [Waiting(uuid, False), Waiting(uuid, True)]
@@ -152,7 +159,7 @@ class DatabaseScan:
 
     def _stored_at(self, first_seq: int | None) -> int | None:
         directory = None if first_seq is None else self._deliveries.directory(first_seq)
-        return None if directory is None else directory.stored_at
+        return None if directory is None else directory.stored_at + self._steps
 
 
 def must_be_there(database: Path) -> None:
