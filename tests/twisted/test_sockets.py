@@ -59,6 +59,8 @@ class Machine:
 
     def promise(self) -> None: ...
 
+    def shaking(self, *_: object) -> None: ...
+
     def next_action(self) -> object:
         return self._actions.popleft() if self._actions else None
 
