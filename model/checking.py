@@ -22,7 +22,7 @@ class ModelError(Exception):
 
 
 class Outcome(NamedTuple):
-    """What TLC found: distinct states, whether these are all, the promise that breaks, and what it printed."""
+    """Outcome of a run of TLC: distinct states, whether these are all, the promise that breaks, and what it printed."""
 
     distinct: int
     is_whole: bool
