@@ -43,14 +43,17 @@ def model() -> str:
     return (HERE / "Tolliver.tla").read_text()
 
 
-def check(text: str, troubles: int = TROUBLES, *, workers: int = 2) -> Outcome:
-    """Let TLC exhaust this text of the model, or find the first promise that breaks. Raises ModelError."""
+def check(text: str, troubles: int = TROUBLES, *, keys: str = "", workers: int = 2) -> Outcome:
+    """Let TLC exhaust this text of the model, or find the first promise that breaks. `keys` are those of the calls, in
+    place of MC.tla's. Raises ModelError.
+    """
     if shutil.which("java") is None:
         raise ModelError("TLC runs on Java, and none was found: on Debian, apt-get install openjdk-17-jre-headless")
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "Tolliver.tla").write_text(text)
-        (directory / "MC.tla").write_text((HERE / "MC.tla").read_text())
+        named = (HERE / "MC.tla").read_text()
+        (directory / "MC.tla").write_text(re.sub(r"Keys == .*", f"Keys == {keys}", named) if keys else named)
         constants = re.sub(r"Troubles = \d+", f"Troubles = {troubles}", (HERE / "MC.cfg").read_text())
         (directory / "MC.cfg").write_text(constants)
         command = ["java", "-XX:+UseParallelGC", "-cp", str(tools()), "tlc2.TLC", "-deadlock", "-workers", str(workers)]

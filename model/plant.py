@@ -24,7 +24,7 @@ def mistaken(plant: Plant) -> str:
 
 def is_refused(plant: Plant) -> bool:
     """True if TLC refuses the model with this mistake, by the promise that was named. Raises ModelError."""
-    violated = check(mistaken(plant), _TROUBLES).violated
+    violated = check(mistaken(plant), _TROUBLES, keys=plant.keys).violated
     found = violated in plant.invariant.split()
     said = f"{violated} does not hold" if violated else "nothing breaks"
     print(f"{'refused' if found else 'NOT REFUSED AS IT SHOULD BE'}: {plant.name}: {said}", flush=True)

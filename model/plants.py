@@ -12,6 +12,7 @@ class Plant(NamedTuple):
     text: str
     by: str
     invariant: str  # or several, of which TLC may meet any first
+    keys: str = ""  # of the calls, where those of MC.tla do not come to the mistake
 
 
 PLANTS = [
@@ -151,6 +152,7 @@ PLANTS = [
         "KeyInBatch(m) == IsKeyed(m) /\\",
         "KeyInBatch(m) == FALSE /\\",
         "KeysAreOne",
+        keys="<<1, 1, 0, 0>>",  # both calls in one commit, which has no id for a third
     ),
     Plant(
         "a second send is answered before the commit of the first",
