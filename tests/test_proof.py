@@ -26,6 +26,10 @@ def test_every_row_of_the_list_is_there_once() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_every_row_says_what_a_failure_would_be() -> None:
+    assert [row.name for row in ROWS if not row.fails] == []
+
+
 def test_the_commands_are_files_of_the_project() -> None:
     for row in ROWS:
         for command in (*row.commands, *row.full):

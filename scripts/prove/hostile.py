@@ -132,8 +132,8 @@ def bombs(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
             wrong += _bombs(of, nodes, target, islice(cycle(attacks.values()), size))
         after = target.usage().memory
     print(f"{of}: {size} bombs of {len(attacks)} sorts, {watched.cpu * 1000 / size:.2f} ms of CPU each with their TLS")
-    yield Figure(f"{of}: not refused as they should be", wrong, 0, "bombs")
-    yield Figure(f"{of}: memory at most beyond before", watched.peak / MIB, 8.0, "MiB")
+    yield Figure(f"{of}: let past", wrong, 0, "bombs")
+    yield Figure(f"{of}: memory grew by at most", watched.peak / MIB, 8.0, "MiB")
     yield Figure(f"{of}: memory kept", (after - before) / MIB, 8.0, "MiB")
 
 
@@ -245,7 +245,7 @@ def abused(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
             )
             wrong += outcome != attack.outcome
             memory, worst, busy = max(memory, seen.peak), max(worst, *beside.times), max(busy, *beside.cpu)
-        yield Figure(f"{of}: with another outcome", wrong, 0, f"of {len(SIDES[of].ABUSES)} attacks")
+        yield Figure(f"{of}: unexpected outcomes", wrong, 0, f"of {len(SIDES[of].ABUSES)} attacks")
         yield Figure(f"{of}: memory at most", memory / MIB, MEMORY, "MiB")
         print(f"  {of}: a good peer's worst round trip: {worst:.3f} s, with all else that the machine did")
         yield Figure(f"{of}: CPU of the victim in a good peer's worst round trip", busy, BUSY)
@@ -261,8 +261,9 @@ def slowloris(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
     seen = besiege(nodes, size, limits)
     held = [shut for shut in (*seen.silent, *seen.only_tls) if shut > limits.handshake_timeout - 1]
     print(f"{of}: {2 * size} strangers of {ADDRESSES} addresses, all but {len(held)} refused at once (D-7)")
-    yield Figure(f"{of}: let in", len(held), ADDRESSES * limits.max_handshakes_per_address, "connections")
-    yield Figure(f"{of}: a good peer connects in", seen.joined, 1.0)
+    yield Figure(f"{of}: a good peer connects beside them in", seen.joined, 1.0)
+    most = ADDRESSES * limits.max_handshakes_per_address
+    yield Figure(f"{of}: strangers that are not refused at once", len(held), most, f"of {2 * size:,}")
     yield Figure(f"{of}: the last is closed after", max(held), limits.handshake_timeout + 1)
 
     limits = replace(limits, max_handshakes=3 * size, max_handshakes_per_address=3 * size)
@@ -325,7 +326,7 @@ def slow_reader(nodes: Nodes, size: int, of: Of) -> Iterator[Figure]:
     seen = slowness(nodes, size, body, 2000)
     print(f"messages: a peer that reads nothing, {size} of {body // KIB} KiB for it, 2,000 round trips of others")
     yield Figure("messages: held in memory", seen.held / KIB, (MIB + body + 100) / KIB, "KiB")
-    yield Figure("messages: not on disk", size - seen.waiting, 0, "messages")
+    yield Figure("messages: missing on disk", size - seen.waiting, 0, f"of {size}")
     yield _others(of, seen)
 
 

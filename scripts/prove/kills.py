@@ -92,7 +92,7 @@ KINDS = {
         1_000,
         0,
         "work | {workers} workers and {producers} producers killed | {jobs} jobs, {lost} lost, {unexpected} "
-        "unexpected, {twice} done twice | {calls} calls, {unanswered} without an answer, {differing} with two | "
+        "unexpected, {twice} done twice, {calls} calls, {unanswered} without an answer, {differing} with two, "
         "{failed} rounds bad",
     ),
     "later": Kind(

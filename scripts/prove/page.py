@@ -44,8 +44,9 @@ class Quoted(NamedTuple):
 
 HEAD = """# Promises, and how they are proved
 
-Each row is a promise, and what came out when it was last tried. The reference of the site has every row in full, out of
-`docs/proof.json`: the size that a release asks for, all figures, the command, the day and the commit.
+Each row is a promise, what came out when it was last tried, and what a failure would be. The reference of the site has
+every row in full, out of `docs/proof.json`: the size that a release asks for, all figures, the command, the day and the
+commit.
 
 - `make proof` runs all rows, in about an hour on two cores.
 - `make proof ROWS="V7 V8"` runs some of them.
@@ -77,7 +78,7 @@ _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 
 def page(outcomes: Mapping[str, Outcome]) -> str:
     """docs/proof.md, but for the links to rulings."""
-    lines = [HEAD, "| row | promise | tried with | result | |", "|---|---|---|---|---|"]
+    lines = [HEAD, "| row | promise | tried with | result | a failure would be | |", "|---|---|---|---|---|---|"]
     lines += [_line(row, outcomes.get(row.name)) for row in ROWS]
     return "\n".join(lines) + "\n"
 
@@ -117,9 +118,9 @@ def _table(outcomes: Mapping[str, Outcome]) -> str:
 
 def _line(row: Row, outcome: Outcome | None) -> str:
     if outcome is None:
-        return f"| {row.name} | {row.what} | not run | | |"
+        return f"| {row.name} | {row.what} | not run | | {row.fails} | |"
     verdict = "holds" if outcome["passed"] else "**FAILED**"
-    return f"| {row.name} | {row.what} | {_size(outcome)} | {_short(outcome)} | {verdict} |"
+    return f"| {row.name} | {row.what} | {_size(outcome)} | {_short(outcome)} | {row.fails} | {verdict} |"
 
 
 def _size(outcome: Outcome) -> str:
@@ -150,7 +151,7 @@ def _first(text: str, count: int) -> str:
 
 def _details(row: Row, outcome: Outcome | None) -> Iterator[str]:
     yield f"## {row.name}: {row.what}\n"
-    yield f"- Asked for: {row.asked}."
+    yield f"- Asked for: {row.asked}. A failure would be {row.fails}."
     if row.full and (outcome is None or tuple(outcome["commands"]) != row.full):
         yield f"- In that size: {_commands(row.full)}."
     if outcome is None:

@@ -132,8 +132,8 @@ def of_power(synchronous: str, size: int) -> Proof:
         "V8",
         size,
         partial(power, synchronous),
-        f"{{size:,}} images, synchronous {synchronous} | {{lost:,}} messages lost in {{losing:,}} images, {{torn:,}} "
-        "images not whole, {back:,} messages back that had been removed",
+        f"{{size:,}} images, synchronous {synchronous} | {{losing:,}} images lost a message, {{lost:,}} messages lost, "
+        "{torn:,} images not whole, {back:,} messages back that had been removed",
         subjects=uses,
         obstacle=lambda: "" if compiler() else "there is no C compiler: cc or gcc, for the library beside the store",
         loses=synchronous != "FULL",

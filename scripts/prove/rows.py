@@ -15,6 +15,7 @@ KINDS = ("asyncio", "trio", "twisted", "blocking")
 class Row(NamedTuple):
     """One thing that must hold. `asked` is the size of a release and the figure that passes.
 
+    `fails`: what a failure would be, in words of a reader.
     `full`: the commands in the size that is asked for, where the others are smaller.
     `waits`: its commands mostly wait, for the system to give a connection up, so they run side by side.
     `beside`: it takes long and leaves the machine to the others: it runs while they do.
@@ -27,6 +28,7 @@ class Row(NamedTuple):
     full: tuple[str, ...] = ()
     waits: bool = False
     beside: bool = False
+    fails: str = ""
 
 
 def _hostile(command: str, *options: str) -> tuple[str, ...]:
@@ -41,12 +43,14 @@ ROWS = (
         "every golden vector x every 2-way split, byte by byte, every 3-way split, every ordered pair; every other "
         "case of vectors/ whole and byte by byte",
         ("python -m scripts.prove.counted V1",),
+        fails="a cut after which a frame gives other events, named with its bytes",
     ),
     Row(
         "V2",
         "Encoded frames decode to themselves",
         "1,000,000 frames for each protocol",
         ("python -m scripts.prove.proofs frames",),
+        fails="a stream that differs after decoding, named with its seed",
     ),
     Row(
         "V3",
@@ -54,12 +58,14 @@ ROWS = (
         "24 core-hours or 100,000,000 inputs",
         ("python -m scripts.prove.fuzz 3",),
         full=("python -m scripts.prove.fuzz 720",),
+        fails="an input that raises an undocumented error, kept as a file of its bytes",
     ),
     Row(
         "V4",
         "The tests see every line and branch of the core, and bugs that are planted",
         "100 % statement and branch; every planted bug caught",
         ("python scripts/coverage_core.py", "python -m scripts.prove.counted V4", "python -m scripts.planted"),
+        fails="a line or branch that no test reaches, or a planted bug that no test sees",
     ),
     Row(
         "V5",
@@ -67,20 +73,23 @@ ROWS = (
         "1,000,000 schedules, 0 failures, same seed same trace",
         ("python -m scripts.prove.simulate 2000", "python -m scripts.prove.simulate --reactive 2000"),
         full=("python -m scripts.prove.simulate 1000000", "python -m scripts.prove.simulate --reactive 1000000"),
+        fails="a seed whose history breaks a promise, shrunk to a short story",
     ),
     Row(
         "V6",
         "A crash before and after every store call, on both nodes, and every pair of them",
         "every point and every pair, 0 lost",
         ("python -m scripts.prove.proofs crash",),
+        fails="a crash point after which a message is missing, or the outbox does not drain",
     ),
     Row(
         "V7",
         "kill -9 of real senders and receivers, with SQLite and TLS, also in opening and close; orderly restarts, "
-        " copies put back, other databases and new disks",
+        "copies put back, other databases and new disks",
         "10,000 kills, 1,000,000 messages or more, 0 lost, 0 overtaken",
         ("python -m scripts.prove.kills messages 1000",),
         full=("python -m scripts.prove.kills messages 10000",),
+        fails="a message whose send returned and that no receiver handled: `1 lost`",
     ),
     Row(
         "V8",
@@ -91,68 +100,92 @@ ROWS = (
             "python -m scripts.prove.proofs power-normal",
             "python -m scripts.prove.proofs power-off",
         ),
+        fails="an image of the disk that lacks a message whose send had returned",
     ),
     Row(
         "V9",
         "Bits that flip in the store are never silent",
         "10,000 flips, 0 silent",
         ("python -m scripts.prove.proofs flips",),
+        fails="a flip after which the store gives other content and says nothing: `1 silent`",
     ),
     Row(
         "V10",
         "A store that is full, busy, failing or no database",
         "send raises StoreError, nothing half-written, connections live, it recovers",
         ("python -m scripts.prove.store_errors",),
+        fails="a send that returns and is not stored, or a store that does not recover",
     ),
     Row(
         "V11",
         "Sizes that nobody has: 4 GiB bodies and names, 2^32-1 subscriptions, 2^63 packed elements",
         "closed at the header, under 64 KiB each; under 8 MiB for 1,000",
         _hostile("bombs"),
+        fails="a head that is not refused at once, or more than 8 MiB of memory",
     ),
     Row(
         "V12",
         "A large frame in small pieces takes linear time",
         "16 MiB byte by byte: time(2n) ≤ 2.3 time(n)",
         ("python -m scripts.prove.linear", *_hostile("linear")),
+        fails="twice the size takes more than 2.3 times as long",
     ),
     Row(
         "V13",
         "Silent strangers",
         "1,000 silent TCP and 1,000 TLS-only: a good peer connects within 1 s, closed at 2 ± 1 s and 10 ± 1 s",
         _hostile("slowloris"),
+        fails="a good peer waits for more than 1 s, or a stranger outlives its time limit by more than 1 s",
     ),
-    Row("V14", "Half-open connections", "noticed within 60 s, 0 lost after return", _hostile("half-open"), waits=True),
+    Row(
+        "V14",
+        "Half-open connections",
+        "noticed within 60 s, 0 lost after return",
+        _hostile("half-open"),
+        waits=True,
+        fails="a dead line that is not noticed within 60 s, or a message that is missing afterwards",
+    ),
     Row(
         "V15",
         "Crossing dials leave one connection",
         "10,000 pairs, 0 lost",
         ("python -m scripts.prove.proofs cross 10000",),
+        fails="two connections, or none, or a lost message",
     ),
     Row(
         "V16",
         "A peer that reads nothing",
         "its buffer ≤ 1 MiB + 1 frame; the others' p99 under twice",
         _hostile("slow-reader"),
+        fails="more than one buffer and one frame in memory, or others that wait twice as long",
     ),
     Row(
         "V17",
         "Message ids begin again while some are outstanding",
         "5,000 messages over the wrap, 0 lost",
         ("python -m scripts.prove.proofs wrap 20",),
+        fails="an id that two messages have at once, or a lost message",
     ),
     Row(
         "V18",
         "TLS that must not work: certificates missing, wrong, expired, not bound; plaintext either way",
         "4 adapters x 2 roles, 100 % the right error",
         ("python -m scripts.prove.counted V18",),
+        fails="a cell that connects, or that ends with another error",
     ),
-    Row("V19", "Many connections", "2,000 over TLS at ≤ 100 KiB each; 10,000 in memory", _hostile("many")),
+    Row(
+        "V19",
+        "Many connections",
+        "2,000 over TLS at ≤ 100 KiB each; 10,000 in memory",
+        _hostile("many"),
+        fails="more than 100 KiB for each peer, or a message that takes more than 10 s",
+    ),
     Row(
         "V20",
         "Clocks that jump, stand still or go back; ages over kills, closes and boots while the wall clock is set",
         "10,000 runs; 300 stories of 5 kills",
         ("python -m scripts.prove.proofs clocks 10000", "python -m scripts.prove.proofs ages 300"),
+        fails="a message that is given up too early, or one that is lost",
     ),
     Row(
         "V21",
@@ -160,12 +193,14 @@ ROWS = (
         "100,000 runs",
         ("python -m scripts.prove.proofs converge 20000",),
         full=("python -m scripts.prove.proofs converge 100000",),
+        fails="two sides that know different subscriptions when all is quiet",
     ),
     Row(
         "V22",
         "A peer that behaves as the Go program does",
         "handshake, subscribe, send, ack both ways",
         ("python -m scripts.prove.counted V22",),
+        fails="a case in which the double of the Go peer gets other bytes than it expects",
     ),
     Row(
         "V23",
@@ -174,12 +209,14 @@ ROWS = (
         ("python -m scripts.prove.endurance 2400",),
         full=("python -m scripts.prove.endurance 86400",),
         beside=True,
+        fails="memory that grows by 1 MiB an hour or more, or a descriptor more",
     ),
     Row(
         "V24",
         "The rules of Reactive Streams on the wire, on three layers",
         "59 + 20, all",
         ("python -m scripts.prove.tck",),
+        fails="a rule whose test fails on one layer",
     ),
     Row(
         "V25",
@@ -195,6 +232,7 @@ ROWS = (
             "python -m scripts.prove.spark_soak 5 100000 --external",
             "python -m scripts.prove.spark_soak 5 100000 --streams",
         ),
+        fails="a row that is missing in the table, or is there twice",
     ),
     Row(
         "model",
@@ -202,6 +240,7 @@ ROWS = (
         "1,000,000 distinct states; each planted mistake refused",
         ("python -m model.check", "python -m model.plant"),
         beside=True,
+        fails="a state that breaks a promise, with the steps to it, or a planted mistake that is not refused",
     ),
     Row(
         "copies",
@@ -209,6 +248,7 @@ ROWS = (
         "20 kills, 100,000 messages, 0 unread, 0 times told without reason",
         ("python -m scripts.prove.spark_soak 6 30000 --copies",),
         full=("python -m scripts.prove.spark_soak 20 100000 --copies",),
+        fails="a message that stands in the stage and in no table: `1 unread`",
     ),
     Row(
         "shapes",
@@ -216,6 +256,7 @@ ROWS = (
         "20 kills, 1,000,000 rows, 0 lost; none twice with `stable` (batches) and `idColumn` (streams)",
         tuple(f"python -m scripts.prove.spark_shapes {how} 3 60000" for how in ("any", "stable", "ids")),
         full=tuple(f"python -m scripts.prove.spark_shapes {how} 20 1000000" for how in ("any", "stable", "ids")),
+        fails="a row that no receiver handled: `1 lost`, or one twice where each counts once",
     ),
     Row(
         "handlers",
@@ -224,12 +265,14 @@ ROWS = (
         "over reconnects too; 0 lost",
         _hostile("handlers"),
         waits=True,
+        fails="a stuck handler that is not reported, or another channel that waits twice as long",
     ),
     Row(
         "held",
         "A peer that comes back with an empty list, and what waits for it is held",
         "1,000,000 messages of 1 kB: no body is read, 64 MiB at most",
         ("python -m scripts.prove.backlog 1000000 --held",),
+        fails="a held body that is read, or more than 64 MiB of memory",
     ),
     Row(
         "abuse",
@@ -237,6 +280,7 @@ ROWS = (
         "bounded memory and time, a good peer goes on",
         _hostile("abuse"),
         waits=True,
+        fails="an attack with another outcome, or a good peer that waits for the victim",
     ),
     Row(
         "relays",
@@ -244,12 +288,14 @@ ROWS = (
         "100,000 on each adapter, no stream, thread or descriptor left; of memory ≤ 1 MiB",
         _hostile("relays", "--size 20000"),
         full=_hostile("relays"),
+        fails="a stream, a thread or a descriptor that is left",
     ),
     Row(
         "work",
         "Work queues and calls: workers and their producer killed again and again",
         "1,000 kills, 0 jobs lost, the queue drains, each call has one answer",
         ("python -m scripts.prove.kills work 1000",),
+        fails="a job that no worker has finished: `1 lost`, or a call with no answer, or with two",
     ),
     Row(
         "later",
@@ -257,6 +303,7 @@ ROWS = (
         "1,000 kills, 0 early, 0 lost, 0 stored twice, 0 overtaken; 1,000,000 messages in 64 MiB at most",
         ("python -m scripts.prove.kills later 40", "python -m scripts.prove.later 100000"),
         full=("python -m scripts.prove.kills later 1000", "python -m scripts.prove.later 1000000"),
+        fails="a message before its time: `1 early`, or one that is lost, or stored twice",
     ),
     Row(
         "poison",
@@ -264,6 +311,7 @@ ROWS = (
         "1,000 deaths on four adapters, 0 lost, each poison a dead letter after five tries at most",
         ("python -m scripts.prove.kills poison 240",),
         full=("python -m scripts.prove.kills poison 1000",),
+        fails="a good message that is lost, or a bad one that ends more than five processes",
     ),
     Row(
         "banks",
@@ -272,6 +320,7 @@ ROWS = (
         "`inbox.once` there are doubles",
         ("python -m scripts.prove.kills banks 40", "python -m scripts.prove.kills doubles 10"),
         full=("python -m scripts.prove.kills banks 10000", "python -m scripts.prove.kills doubles 10"),
+        fails="money that is missing, or there twice: the balances do not match the transfers",
     ),
     Row(
         "local",
@@ -280,6 +329,7 @@ ROWS = (
         "200 kills, each call that returned is handled, each message key has one effect",
         ("python -m scripts.prove.kills local 20",),
         full=("python -m scripts.prove.kills local 200",),
+        fails="a call that returned and had no effect, or a key with two effects",
     ),
     Row(
         "local-hostile",
@@ -287,6 +337,7 @@ ROWS = (
         "10,000 connections at once, honest programs and peers are served, 192 MiB at most",
         ("python -m scripts.prove.local_hostile 2000",),
         full=("python -m scripts.prove.local_hostile 10000",),
+        fails="an honest send that is not handled, or more than 192 MiB of memory",
     ),
     Row(
         "restored",
@@ -294,6 +345,7 @@ ROWS = (
         "1,000 kills, 0 twice, 0 lost but with what was restored, 0 losses not told, 0 wrong alarms",
         ("python -m scripts.prove.kills restored 20",),
         full=("python -m scripts.prove.kills restored 1000",),
+        fails="a loss after a restored copy that no notice names: `1 not told`",
     ),
     Row(
         "ctrl-c",
@@ -301,6 +353,7 @@ ROWS = (
         "3,000 times in each of 33 calls, 0 broken",
         ("python -m scripts.prove.kills ctrl-c 3300",),
         full=("python -m scripts.prove.kills ctrl-c 99000",),
+        fails="an instance that hangs, or fails, after the interrupt was caught: `1 broken`",
     ),
     Row(
         "rotations",
@@ -308,6 +361,7 @@ ROWS = (
         "100 rotations of three instances, 0 lost",
         ("python -m scripts.prove.rotations",),
         waits=True,
+        fails="a lost message, or a connection that a rotation ends for good",
     ),
     Row(
         "foreign",
@@ -315,6 +369,7 @@ ROWS = (
         "600 kills with Go and Rust of 2026, 0 lost where acks exist; 10,000 schedules, 0 failures",
         ("python -m scripts.prove.kills foreign 240", "python -m scripts.prove.simulate --revision GO_2026 500"),
         full=("python -m scripts.prove.kills foreign 600", "python -m scripts.prove.simulate --revision GO_2026 10000"),
+        fails="a message that is lost although the other side acknowledges",
     ),
     Row(
         "matrix",
@@ -322,30 +377,35 @@ ROWS = (
         "every ordered pair in five scenarios, 0 failed",
         ("python -m interop.matrix --write",),
         full=("python -m interop.matrix --write --kills 50",),
+        fails="a pair of endpoints and a scenario that fails",
     ),
     Row(
         "pyodide",
         "The core in WebAssembly: its tests, its traces, and a node over the TLS sockets of Node.js",
         "the tests that `make core` watches, 20 seeds of 4 kinds, both roles",
         ("python -m scripts.prove.counted pyodide",),
+        fails="a test of the core, or a trace, with another result than in CPython",
     ),
     Row(
         "conform",
         "`tolliver conform` holds against each adapter in both roles, and finds the planted faults of a peer",
         "every case, every fault",
         ("python -m scripts.prove.counted conform -n 2",),
+        fails="a case that an adapter does not pass, or a planted fault that no case finds",
     ),
     Row(
         "dissector",
         "Wireshark's dissector reads anything, in every layout",
         "100,000 hostile inputs, no error of the script",
         ("python -m scripts.prove.proofs dissector",),
+        fails="an error of the script, shown in Wireshark's column",
     ),
     Row(
         "scale",
         "1,000 nodes and 10,000 subscriptions converge",
         "every list right; cost per node does not grow with their number",
         ("python -m scripts.prove.scale",),
+        fails="a list that is wrong, or a cost for each node that grows with their number",
     ),
     Row(
         "run",
@@ -353,6 +413,7 @@ ROWS = (
         "100 of them, 0 lost, none twice in the stage; 300 kills of three writers, 0 lines lost",
         ("python -m scripts.prove.run_proof 30",),
         full=("python -m scripts.prove.run_proof 100",),
+        fails="a message that is in none of the files, or a line that is torn",
     ),
     Row(
         "upgrade",
@@ -360,11 +421,13 @@ ROWS = (
         "refuses the other's database, untouched, and the one that wrote it delivers what waits",
         "0 lost, no database touched",
         ("python -m scripts.prove.upgrade",),
+        fails="a message that is missing on the other side, or a foreign database that was changed",
     ),
     Row(
         "pages",
         "The walk-throughs of the documentation, on two machines with names of their own",
         "each step as its page says",
         ("python -m scripts.prove.walk",),
+        fails="a step that does not end as its page says",
     ),
 )
