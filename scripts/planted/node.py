@@ -154,8 +154,8 @@ BUGS = (
     Bug(
         "each UUID that is claimed takes memory",
         "tolliver_proto/_node/notices.py",
-        "_place",
-        "peer in known or len(known) < PEERS_KNOWN",
+        "_of_peer",
+        "place in known or len(known) < PEERS_KNOWN",
         "True",
         ("tests/node/test_throttled.py::test_who_claims_ever_new_uuids_takes_a_bounded_share_of_memory",),
     ),

@@ -85,7 +85,7 @@ BUGS = (
         "idle sockets keep a good peer out",
         "tolliver_proto/_common/connection_table.py",
         "new_cid",
-        "full is not None and (silent := self._limiter.silent(address, self._state.now)) is not None",
+        "full is not None and (least := self._least_advanced(full, address)) is not None",
         "False",
         ("tests/node/links/test_access.py::test_the_oldest_silent_one_of_an_address_makes_room",),
     ),

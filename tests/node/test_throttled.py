@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tolliver_proto import Acl, Action, HandshakeRequest, Notice, NoticeKind, PeerIdentity, Rights
 from tolliver_proto._common.timers import Timers
-from tolliver_proto._node.notices import EVERY, PEERS_KNOWN, THROTTLED, NoticeTally
+from tolliver_proto._node.notices import EVERY, PEERS_KNOWN, TEXTS, THROTTLED, NoticeTally
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto.errors import CertificateError
 
@@ -103,6 +103,47 @@ def test_the_first_is_told_at_once_and_then_the_sum(kind: NoticeKind) -> None:
     assert told(CAUSES[kind](play), kind) == seen
 
 
+def store_errors(play: Play, *details: str) -> list[str]:
+    for detail in details:
+        play.node.notice(KINDS.STORE_ERROR, detail, now=play.now)
+    return [notice.detail for notice in told(play.run(), KINDS.STORE_ERROR)]
+
+
+def sums_of_store_errors(play: Play) -> list[str]:
+    return [notice.detail for notice in told(play.wait(EVERY), KINDS.STORE_ERROR)]
+
+
+def test_each_text_of_a_store_error_is_told_once_within_a_minute() -> None:
+    play = Play()
+    full, damaged = "the disk is full", "an index is damaged"
+    assert store_errors(play, full, damaged, full) == [full, damaged]
+    assert sums_of_store_errors(play) == [f"1 more like it within a minute; the last one: {full}"]
+    assert store_errors(play, full, damaged) == [damaged]
+    assert sums_of_store_errors(play) == [f"1 more like it within a minute; the last one: {full}"]
+    assert sums_of_store_errors(play) == []
+    assert play.node.stats().notices[KINDS.STORE_ERROR] == 5, "each is counted"
+
+
+def test_texts_of_a_store_error_without_end_are_a_few_notices_and_a_sum() -> None:
+    play, most = Play(), TEXTS[KINDS.STORE_ERROR]
+    details = [f"page {number} is damaged" for number in range(most + 501)]
+    assert store_errors(play, *details, details[0]) == details[: most + 1]
+    assert sums_of_store_errors(play) == [
+        f"1 more like it within a minute; the last one: {details[0]}",
+        f"500 more in other words within a minute; the last one: {details[-1]}",
+    ]
+
+
+def test_texts_of_store_errors_at_peers_without_end_take_a_bounded_share_of_memory() -> None:
+    play = Play()
+    for number in range(PEERS_KNOWN + 500):
+        peer = UUID(int=LOW.int + (number // 3 << 16))
+        play.node.notice(KINDS.STORE_ERROR, f"row {number} is damaged", peer, now=play.now)
+    assert len(told(play.run(), KINDS.STORE_ERROR)) == PEERS_KNOWN + 1
+    (rest,) = told(play.wait(EVERY), KINDS.STORE_ERROR)
+    assert (rest.peer, rest.detail.partition(" ")[0]) == (None, "499")
+
+
 def test_peers_are_told_apart() -> None:
     play = Play()
     for peer in (LOW, HIGH):
@@ -132,8 +173,9 @@ def test_who_claims_ever_new_uuids_takes_a_bounded_share_of_memory() -> None:
 
 happenings = st.lists(
     st.tuples(
-        st.sampled_from([KINDS.PROTOCOL_ERROR, KINDS.UNSUBSCRIBED]),
+        st.sampled_from([KINDS.PROTOCOL_ERROR, KINDS.STORE_ERROR, KINDS.UNSUBSCRIBED]),
         st.sampled_from([LOW, HIGH, None]),
+        st.sampled_from("abcde"),
         st.floats(0.0, 70.0),
     ),
     max_size=30,
@@ -142,17 +184,20 @@ happenings = st.lists(
 
 @given(happenings)
 def test_nothing_is_lost_and_nothing_is_told_twice_within_a_minute(
-    series: list[tuple[NoticeKind, UUID | None, float]],
+    series: list[tuple[NoticeKind, UUID | None, str, float]],
 ) -> None:
     timers, sums = Timers(), Counter[tuple[NoticeKind, UUID | None]]()
-    at: dict[tuple[NoticeKind, UUID | None], list[float]] = {}
+    at: dict[tuple[NoticeKind, UUID | None, str], list[float]] = {}
     now = 0.0
 
-    def say(kind: NoticeKind, peer: UUID | None, count: int) -> None:
+    def say(kind: NoticeKind, peer: UUID | None, count: int, text: str = "") -> None:
         sums[kind, peer] += count
-        at.setdefault((kind, peer), []).append(now)
+        at.setdefault((kind, peer, text if kind in TEXTS else ""), []).append(now)
 
-    tally = NoticeTally(timers, lambda kind, peer, detail: say(kind, peer, int(detail.partition(" ")[0])))
+    def say_sum(kind: NoticeKind, peer: UUID | None, detail: str) -> None:
+        say(kind, peer, int(detail.partition(" ")[0]), detail.rpartition(" ")[2])
+
+    tally = NoticeTally(timers, say_sum)
 
     def pass_time(until: float) -> None:
         nonlocal now
@@ -163,14 +208,14 @@ def test_nothing_is_lost_and_nothing_is_told_twice_within_a_minute(
             tally.fall_due(key[1], now)
         now = until
 
-    for kind, peer, pause in series:
+    for kind, peer, text, pause in series:
         pass_time(now + pause)
         if kind not in THROTTLED:
             tally.add(kind, peer, 1, "of them", now)
-        elif tally.is_first(kind, peer, "this one", now):
-            say(kind, peer, 1)
+        elif tally.is_first(kind, peer, text, now):
+            say(kind, peer, 1, text)
     pass_time(now + 2 * EVERY)
-    assert sums == Counter((kind, peer) for kind, peer, _ in series)
+    assert sums == Counter((kind, peer) for kind, peer, *_ in series)
     for times in at.values():
         assert all(after - before >= EVERY - 1e-6 for before, after in pairwise(times))
     assert timers.earliest() is None

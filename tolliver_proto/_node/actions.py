@@ -336,7 +336,7 @@ class NoticeKind(StrEnum):
     DUPLICATE_IDENTITY = "duplicate_identity"  # T-70: two live instances have one UUID
     DUPLICATE_CLOSED = "duplicate_closed"  # T-70
     PROTOCOL_ERROR = "protocol_error"  # a peer broke the rules
-    STORE_ERROR = "store_error"  # throttled, with a count
+    STORE_ERROR = "store_error"  # throttled for each text, with a count
     CORRUPT_MESSAGE = "corrupt_message"  # V9: parked
     DIAL_FAILED = "dial_failed"  # T-73: at the first failure, and at each new cause
     DIAL_GAVE_UP = "dial_gave_up"  # T-73: not dialled again; the caller gets the error

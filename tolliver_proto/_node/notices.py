@@ -35,59 +35,76 @@ PEERS_KNOWN = 100
 """Peers that are told apart in one kind within a minute. Those beyond are one, without a name: a peer may claim UUIDs
 without end, and `notices()` keeps 1,000."""
 
+TEXTS = {NoticeKind.STORE_ERROR: 5}
+"""Kinds whose texts are told apart, and how many of one peer within a minute: a damaged index says nothing of a disk
+that is full. Those beyond are one. Texts of other kinds name addresses and attempts, so no two are the same."""
+
 Subject = tuple[NoticeKind, UUID | None]
+Place = tuple[UUID | None, str]
+"""Subject of a count: a peer, and the text where texts are told apart."""
 
 
 class NoticeTally:
-    """Rate limit of notices: counts events by kind and peer since the last notice of them. `tell` hands the notice of a
-    sum to the application."""
+    """Rate limit of notices: counts events by kind and place since the last notice of them. `tell` hands the notice of
+    a sum to the application."""
 
     def __init__(self, timers: Timers, tell: Callable[[NoticeKind, UUID | None, str], None]) -> None:
         self._timers = timers
         self._tell = tell
-        self._untold: defaultdict[NoticeKind, dict[UUID | None, tuple[int, str]]] = defaultdict(dict)
+        self._untold: defaultdict[NoticeKind, dict[Place, tuple[int, str]]] = defaultdict(dict)
 
     def add(self, kind: NoticeKind, peer: UUID | None, count: int, text: str, now: float) -> None:
         """Counts `count` events of this kind at a peer; reports the first ones at once. `text` is the notice's text
         after the count.
         """
-        if self._is_first(kind, peer, count, text):
-            self._say(kind, self._place(kind, peer), count, text, now)
+        place = self._of_peer(kind, peer)
+        if self._is_first(kind, place, count, text):
+            self._say(kind, place, count, text, now)
 
     def is_first(self, kind: NoticeKind, peer: UUID | None, detail: str, now: float) -> bool:
         """True if this event is to be reported now, in these words; counts it within the minute after."""
-        is_first = self._is_first(kind, peer, 1, f"more like it within a minute; the last one: {detail}")
+        place = self._of_text(kind, peer, detail) if kind in TEXTS else self._of_peer(kind, peer)
+        like_it = "like it" if kind not in TEXTS or place[1] else "in other words"
+        is_first = self._is_first(kind, place, 1, f"more {like_it} within a minute; the last one: {detail}")
         if is_first:
-            self._begin(kind, self._place(kind, peer), "", now)
+            self._begin(kind, place, "", now)
         return is_first
 
-    def fall_due(self, subject: Subject, now: float) -> None:
-        """Called by the timer of `subject`, the (kind, peer) whose minute has ended: reports the events counted in
+    def fall_due(self, subject: tuple[NoticeKind, Place], now: float) -> None:
+        """Called by the timer of `subject`, the kind and place whose minute has ended: reports the events counted in
         it."""
-        kind, peer = subject
-        count, text = self._untold[kind].pop(peer)
+        kind, place = subject
+        count, text = self._untold[kind].pop(place)
         if count:
-            self._say(kind, peer, count, text, now)
+            self._say(kind, place, count, text, now)
 
-    def _place(self, kind: NoticeKind, peer: UUID | None) -> UUID | None:
-        """The peer under whom an event is counted, None if too many peers are counted already."""
+    def _of_peer(self, kind: NoticeKind, peer: UUID | None) -> Place:
+        """The place of a peer's events, that of nobody if too many peers are counted already."""
+        known, place = self._untold[kind], (peer, "")
+        return place if place in known or len(known) < PEERS_KNOWN else (None, "")
+
+    def _of_text(self, kind: NoticeKind, peer: UUID | None, text: str) -> Place:
+        """The place of a peer's events with this text, that of the peer if too many texts are counted already."""
+        known, place = self._untold[kind], (peer, text)
+        if place in known:
+            return place
+        is_one_more = sum(one == peer for one, _ in known) < TEXTS[kind] and len(known) < PEERS_KNOWN
+        return place if is_one_more else self._of_peer(kind, peer)
+
+    def _is_first(self, kind: NoticeKind, place: Place, count: int, text: str) -> bool:
         known = self._untold[kind]
-        return peer if peer in known or len(known) < PEERS_KNOWN else None
-
-    def _is_first(self, kind: NoticeKind, peer: UUID | None, count: int, text: str) -> bool:
-        known, place = self._untold[kind], self._place(kind, peer)
         if place in known:
             known[place] = known[place][0] + count, text
             return False
         return True
 
-    def _say(self, kind: NoticeKind, peer: UUID | None, count: int, text: str, now: float) -> None:
-        self._tell(kind, peer, f"{count} {text}")
-        self._begin(kind, peer, text, now)
+    def _say(self, kind: NoticeKind, place: Place, count: int, text: str, now: float) -> None:
+        self._tell(kind, place[0], f"{count} {text}")
+        self._begin(kind, place, text, now)
 
-    def _begin(self, kind: NoticeKind, peer: UUID | None, text: str, now: float) -> None:
-        self._untold[kind][peer] = 0, text
-        self._timers.set(("tally", (kind, peer)), now + EVERY)
+    def _begin(self, kind: NoticeKind, place: Place, text: str, now: float) -> None:
+        self._untold[kind][place] = 0, text
+        self._timers.set(("tally", (kind, place)), now + EVERY)
 
 
 _NAMED = 20  # channels that are counted by name
