@@ -52,7 +52,8 @@ commit.
 - `make proof ROWS="V7 V8"` runs some of them.
 - `make test` runs the short form of each.
 
-A row that fails says so here until it is run again. No figure on this page is written by hand.
+A row that fails says so here until it is run again. No figure on this page is written by hand. [Our own bugs](bugs.md)
+has what was wrong once, and how it was found.
 """
 DETAILS = """# Proofs in full
 
