@@ -21,7 +21,7 @@ from .._wire.limits import Limits
 from .access import Acl
 from .actions import Action, Deliver, Notice, NoticeKind
 from .link import Hold, Link, Peer
-from .notices import THROTTLED, Drops, NoticeTally, Subject
+from .notices import THROTTLED, Drops, NoticeTally, Place, Subject
 from .outboxes.ids import Randomness
 from .pattern import Hooks, Judgement, Pattern
 from .policy import Policy
@@ -101,7 +101,7 @@ class Context(TableState[Link, Action]):
         self.counts[f"notices_{kind}"] += kind not in THROTTLED  # else each was counted as it came
         self.actions.append(Notice(kind, peer, detail))
 
-    def _on_tally_timeout(self, subject: Subject) -> None:
+    def _on_tally_timeout(self, subject: tuple[NoticeKind, Place]) -> None:
         self.tally.fall_due(subject, self.now)
 
     def _on_drops_timeout(self, subject: Subject) -> None:

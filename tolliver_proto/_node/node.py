@@ -305,6 +305,16 @@ class Node:
         return not (busy or any(pattern.busy() for pattern in self._hooks.busy)) and self._commits.batch.empty
 
     @property
+    def committing(self) -> Sequence[Receipt] | None:
+        """The receipts that the running commit answers; None if no commit runs."""
+        return None if self._commits.running is None else self._commits.running[1].tokens
+
+    @property
+    def uncommitted(self) -> bool:
+        """True if changes wait for the next commit."""
+        return not self._commits.batch.empty
+
+    @property
     def gathers(self) -> bool:
         """True if a commit runs and there is nothing else to do: `next_action` returns None until the commit is
         reported, and calls until then go into one commit."""

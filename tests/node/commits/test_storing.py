@@ -30,6 +30,7 @@ def test_what_waits_while_a_commit_runs_goes_into_the_next() -> None:
     play.hold_commits = True
     receipts = [play.send("c", "k", b"%d" % n) for n in range(10)]
     assert len(play.held) == 1
+    assert ([*(play.node.committing or ())], play.node.uncommitted) == (receipts[:1], True)
     play.call("subscribe", "own", "")
     assert only(play.finish(), Stored).tokens == receipts[:1]
     (second,) = play.held
@@ -37,6 +38,7 @@ def test_what_waits_while_a_commit_runs_goes_into_the_next() -> None:
     assert stored == list(range(2, 11))
     assert only(play.finish(), Stored).tokens[:9] == receipts[1:]
     assert len(play.commits) == 2
+    assert (play.node.committing, play.node.uncommitted) == (None, False)
     assert wire.bodies() == [b"%d" % n for n in range(10)]
 
 

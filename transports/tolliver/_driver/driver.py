@@ -86,8 +86,9 @@ class Driver:
     def register_handlers(self, apply: Mapping[type, Apply]) -> None:
         self._apply.update(apply)
 
-    def give_up(self) -> None:
-        """Fail every pending call, because the endpoint is closed."""
+    def give_up(self, waits_for_commit: bool = False) -> None:
+        """Fail every pending call, because the endpoint is closed; `waits_for_commit`: but those that a running commit
+        answers."""
         self.calls.give_up()
 
     def run_actions(self) -> None:

@@ -23,10 +23,12 @@ from .._options.instance import TLS, Remote
 from .._options.unix import is_unix
 from .._tls.policy import Pumps
 from .._tls.pump import AnyPump, PlainPump
+from . import logs
 from .driver import Driver, Machine
 from .events import EventFeed
 from .threads import check_interpreter
 
+_CLOSE_MARGIN = 1.0  # seconds that a close waits for the machine beyond `Limits.close_timeout`
 _NO_LOCK = nullcontext()
 _this_process = os.getpid()  # cached: every send checks it, and getpid() is a system call
 
@@ -180,14 +182,38 @@ class BaseEndpoint(ABC):
         self._end_work()
         self.run_actions()
 
+    @property
+    def _close_seconds(self) -> float:
+        """Seconds that the machine has to become idle in a close."""
+        return self.options.limits.close_timeout + _CLOSE_MARGIN
+
+    def unwritten(self) -> str:
+        """Text that says what of the database is not done, and what becomes of it; "" if all is done."""
+        return ""
+
     def waits_for(self) -> str:
         """Text that names the cancelled calls that a close still waits for; "" if there are none."""
         return ""
 
-    def _leave_nobody_waiting(self) -> None:
-        """Fail all pending calls and end all event listeners. Called on the loop after a close or a failure."""
-        self._driver.give_up()
+    def _leave_nobody_waiting(self, waits_for_commit: bool = False) -> None:
+        """Fail all pending calls and end all event listeners. Called on the loop after a close or a failure.
+
+        With `waits_for_commit`, in a close, calls that the running commit answers wait on: `_finish` waits for it, and
+        the driver then fails those that are left.
+        """
+        self._driver.give_up(waits_for_commit)
         self.feed.close()
+
+    def _tell_what_is_cut(self) -> None:
+        """Log what a close leaves undone as its time is over. Called on the loop."""
+        if cut := self.unwritten():
+            logs.store.warning(
+                "closing %s takes long: %s. See what holds the database up for more than %g s: the disk, or another "
+                "program's lock",
+                self,
+                cut,
+                self._close_seconds,
+            )
 
     def _finish(self) -> None:
         """Close all resources, as the last step, off the loop. Works after a failed opening too; a second call does

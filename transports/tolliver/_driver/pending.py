@@ -6,7 +6,7 @@ waiter leaves a callback that wakes it in its loop's or thread's own way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from tolliver_proto import TolliverError
@@ -116,10 +116,11 @@ class PendingCalls:
         """Remove the call with this name, without an answer: it has no waiters any more."""
         self._calls.pop(name, None)
 
-    def give_up(self) -> None:
-        """Fail all calls with AlreadyClosed, because the endpoint is closed."""
-        for name in list(self._calls):
-            self.settle(name, None, closed())
+    def give_up(self, but: Collection[Hashable] = ()) -> None:
+        """Fail all calls with AlreadyClosed, because the endpoint is closed; but not those with these names."""
+        for name in [*self._calls]:
+            if name not in but:
+                self.settle(name, None, closed())
 
 
 def closed() -> AlreadyClosed:

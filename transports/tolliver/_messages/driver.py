@@ -102,6 +102,7 @@ class NodeDriver(Driver):
         jobs = StoreJobs(node, store, world.store, news, synced)
         self.commits = jobs.counts
         self.try_store_again = jobs.try_again
+        self._end_commits = jobs.end
         self.register_handlers(
             {
                 Dial: self._dial,
@@ -211,8 +212,10 @@ class NodeDriver(Driver):
         self._answered.drop(asked)
         pattern.cancel_request(asked, time.monotonic())
 
-    def give_up(self) -> None:
-        for calls in (self._stored, self._acked, self._answered, self.waits):
+    def give_up(self, waits_for_commit: bool = False) -> None:
+        self._end_commits()
+        self._stored.give_up((waits_for_commit and self.node.committing) or ())
+        for calls in (self._acked, self._answered, self.waits):
             calls.give_up()
         super().give_up()
 

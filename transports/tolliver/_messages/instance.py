@@ -87,6 +87,13 @@ if TYPE_CHECKING:
 _GOES_ON = "it is not withdrawn, and may still be stored"
 _SENT_LATE = f"the message is not on disk yet: {_GOES_ON}"
 _READ_LATE = "the database has not answered: ask again"
+_COMMITTING = (
+    "a commit has not ended. The close waits for it, as do the calls whose messages it stores; calls of later ones "
+    "raise AlreadyClosed, and nothing of these is stored"
+)
+_REFUSED = (
+    "the last changes are not written. What peers have acknowledged since is sent again when the database is opened"
+)
 Item = tuple[str, str, bytes]
 T = TypeVar("T")
 To = UUID | Collection[UUID] | None
@@ -672,6 +679,11 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
         waited = [box for box in self._ended if box.awaited]
         said = [f"{box.awaited} call{'s' if box.awaited > 1 else ''} of {box}" for box in waited[:MOST_NAMED]]
         return with_others(said, len(waited), ", ")
+
+    def unwritten(self) -> str:
+        if self.node.committing is not None:
+            return _COMMITTING
+        return _REFUSED if self.node.uncommitted else ""
 
     def _end_work(self) -> None:
         self._ended = [*self.mailboxes]

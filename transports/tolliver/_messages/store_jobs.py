@@ -83,6 +83,11 @@ class StoreJobs:
         self._run = run
         self._news = news
         self._tries_after = 0.0
+        self._has_ended = False
+
+    def end(self) -> None:
+        """Begin no further commit: calls that wait for one are told that nothing of them is stored."""
+        self._has_ended = True
 
     def try_again(self, try_it: Job) -> None:
         """Probe a failed store with an empty commit. An instance whose store failed is not ready, so it may get no
@@ -100,6 +105,8 @@ class StoreJobs:
         self._run(try_it, done)
 
     def commit(self, action: Commit) -> None:
+        if self._has_ended:
+            return
         took: list[float] = []
 
         def work() -> None:

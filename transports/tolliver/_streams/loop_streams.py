@@ -50,8 +50,8 @@ class LoopStreamsCore(LoopEndpoint, BaseStreamsCore[P]):
                 self.call_at_end(self)
                 return
 
-    def _leave_nobody_waiting(self) -> None:
-        super()._leave_nobody_waiting()
+    def _leave_nobody_waiting(self, waits_for_commit: bool = False) -> None:
+        super()._leave_nobody_waiting(waits_for_commit)
         for running in [*self._outbound.values()]:
             running.cancelled()
         for stream in [*self._begun]:

@@ -40,9 +40,10 @@ class InstanceCore(Endpoint, BaseInstanceCore):
         self._call_in_loop(partial(self._tell, result, error, done))
 
     def _tell(self, result: Any, error: TolliverError | None, done: Done) -> None:
-        if not self._halted:
-            done(result, error)
-            self.run_actions()
+        if self._open and self._halted:  # the loop ends
+            return
+        done(result, error)
+        self.run_actions()
 
     async def _run(self, job: Job, done: Done) -> None:
         result, error = None, None

@@ -97,12 +97,17 @@ class Endpoint(LoopEndpoint):
         try:
             self._listening.cancel()
             self._begin_close()
-            with anyio.move_on_after(self.options.limits.close_timeout + 1, shield=True):
+            with anyio.move_on_after(self._close_seconds, shield=True) as closing:
                 while not (self._machine.idle or self._halted):
                     await self._idle_wakeup.wait()
+            if closing.cancelled_caught:
+                self._tell_what_is_cut()
         finally:
-            self._leave_nobody_waiting()
-            await self._release()
+            self._leave_nobody_waiting(waits_for_commit=True)
+            try:
+                await self._release()
+            finally:
+                self._driver.give_up()
 
     async def _release(self) -> None:
         try:

@@ -14,6 +14,7 @@ from _thread import LockType
 from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import closing
+from time import monotonic
 from typing import Protocol, Self, TypeVar
 
 from tolliver_proto import ConnectionClosing, Role, TolliverError
@@ -152,11 +153,16 @@ class Endpoint(BaseEndpoint):
                         self._begin_close()
                 self._loop.soon(lambda: self._listeners.close(self._loop.close_socket))
                 self._loop.attend()
-                wait(self._idle, self.options.limits.close_timeout + 1)
+                until = monotonic() + self._close_seconds
+                if not wait(self._idle, self._close_seconds) and monotonic() >= until:  # else interrupted
+                    with self._lock:
+                        self._tell_what_is_cut()
             finally:
                 with self._lock:
-                    self._leave_nobody_waiting()
+                    self._leave_nobody_waiting(waits_for_commit=True)
                 self._stop()
+                with self._lock:
+                    self._driver.give_up()
 
     def _stop(self) -> None:
         """Stop all threads and close all sockets, also after a failed opening."""

@@ -121,12 +121,17 @@ class Endpoint(LoopEndpoint):
     async def _close(self) -> None:
         stopped = self._stop_listening()
         self._begin_close()
-        with suppress(TimeoutError):
-            await self.wait(self._idle, self.options.limits.close_timeout + 1)
-        self._leave_nobody_waiting()
+        try:
+            await self.wait(self._idle, self._close_seconds)
+        except TimeoutError:
+            self._tell_what_is_cut()
+        self._leave_nobody_waiting(waits_for_commit=True)
         await DeferredList([*self._sources])
         await stopped
-        await self._release()
+        try:
+            await self._release()
+        finally:
+            self._driver.give_up()
 
     def _on_shutdown(self) -> Deferred[None]:
         self._trigger = None  # the trigger has fired
