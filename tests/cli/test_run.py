@@ -599,6 +599,23 @@ def test_a_command_with_a_slash_is_relative_to_the_file(tmp_path: Path) -> None:
     assert found.command == (str(program), "x")
 
 
+def test_the_database_that_no_key_names_is_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every path; one that an earlier version made in the current directory is not left behind without a word."""
+    (tmp_path / "there").mkdir()
+    path = tmp_path / "there" / "a.toml"
+    path.write_text("plaintext = true\n")
+    monkeypatch.chdir(tmp_path)
+    assert load(Path("there/a.toml")).options().database == Path("there/node.db")
+    (tmp_path / "node.db").touch()
+    with pytest.raises(ValueError, match=r"there/a\.toml: database: .*/node\.db is in the current directory, .* the file's"):
+        load(path)
+    path.write_text('plaintext = true\ndatabase = "../node.db"\n')
+    assert load(path).options().database == path.parent / "../node.db"
+    path.write_text("plaintext = true\n")
+    (path.parent / "node.db").touch()
+    assert load(path).options().database == path.parent / "node.db"
+
+
 def test_what_is_subscribed_to_follows_from_the_tables(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(

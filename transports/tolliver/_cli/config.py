@@ -150,7 +150,10 @@ def load(path: Path, in_use: Path | None = None) -> Config:
         given = dict(leaves(document, KEYS)) | {KEY: tables} if tables else dict(leaves(document, KEYS))
         _check_trusted(path, tables)
         found = destinations([read({KEY: one}, KEYS, path.parent) for one in tables], path.parent)
-        config = Config(path, given, read(document, KEYS, path.parent), found)
+        values = read(document, KEYS, path.parent)
+        if "database" not in values:
+            values["database"] = _beside(path)
+        config = Config(path, given, values, found)
         if found and not config.subscriptions and not config.value("bridge.subscribe"):
             raise ValueError(
                 "nothing is subscribed to, so nothing would come: give each [[deliver]] its channel, or "
@@ -164,6 +167,17 @@ def load(path: Path, in_use: Path | None = None) -> Config:
     except RecursionError:
         raise ValueError(f"{path}: lists or tables are nested too deeply to be read") from None
     return config
+
+
+def _beside(path: Path) -> Path:
+    """The database of a file that names none. Raises ValueError where one in the current directory would be left."""
+    beside, left = path.parent / TABLE["database"].default, Path.cwd() / TABLE["database"].default
+    if left.exists() and not beside.exists():
+        raise ValueError(
+            f"database: {left} is in the current directory, and the one meant is in the file's, {beside}: give "
+            "database = PATH, which is relative to the file, or move it there"
+        )
+    return beside
 
 
 def _check_trusted(path: Path, tables: Sequence[object]) -> None:
@@ -182,7 +196,7 @@ def _check_written(config: Config, in_use: Path | None) -> None:
     read_only = {key for key, entry in KEYS.items() if entry.takes in ("FILE", "RULES")} - {"database", "tls.keylog"}
     taken = {config.path: "this file itself"}
     taken |= {config.values[key]: f"{key}, too" for key in read_only if key in config.values}
-    for database in {config.values.get("database", TABLE["database"].default), in_use} - {None, Path(IN_MEMORY)}:
+    for database in {config.values["database"], in_use} - {None, Path(IN_MEMORY)}:
         real = os.path.realpath(database)
         taken |= {Path(f"{real}{more}"): f"a part of the database {database}" for more in ("", *BESIDE)}
     for key, file in written:
