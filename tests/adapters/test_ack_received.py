@@ -11,7 +11,7 @@ from tolliver_proto import Delivery, NoticeKind
 from tolliver_proto.node import Retry
 
 from .facade import until
-from .kinds import EVERY_LOOP, ONE_KIND
+from .kinds import EACH_ADAPTER, EVERY_LOOP, ONE_KIND
 from .member import Member
 from .nodes import AGAIN, Inbox, Nodes, noticed, subscribed
 
@@ -85,12 +85,36 @@ def test_what_fails_is_told_and_does_not_come_again(nodes: Nodes, concurrency: i
         for body in bodies:
             left.wait_acked(left.send("news", "", body))
             until(lambda body=body: body in calls)  # type: ignore[misc]
-        raised = "raised ValueError: no such customer: it was settled before"
+        raised = "raised ValueError: no such customer: acknowledged on receipt"
         until(lambda: any(told.endswith(raised) for told in noticed(right, NoticeKind.HANDLER_FAILED)))
         left.wait_acked(left.send("news", "", b"last"))
         until(lambda: b"last" in calls)
         assert calls == [*bodies, b"last"]
         assert right.dead_letters() == []
+
+
+@SIDE_BY_SIDE
+@EACH_ADAPTER
+def test_what_fails_counts_as_failed_and_what_is_well_as_handled(nodes: Nodes, concurrency: int) -> None:
+    with nodes.pair((), left=AGAIN) as (left, right, _):
+
+        def handler(delivery: Delivery) -> bool:
+            if delivery.body == b"raises":
+                raise ValueError("no such customer")
+            if delivery.body == b"fails":
+                delivery.fail()
+            return delivery.body != b"false"
+
+        right.register_callback("news", "", handler, concurrency=concurrency, **RECEIVED)
+        right.subscribe("news")
+        subscribed(left)
+        bodies = [b"raises", b"false", b"fails", b"good", b"good"]
+        for body in bodies:
+            left.wait_acked(left.send("news", "", body))
+        until(lambda: right.stats()["handled"] + right.stats()["failed"] == len(bodies))
+        assert (right.stats()["handled"], right.stats()["failed"]) == (2, 3)
+        (news,) = right.status().channels
+        assert (news.queued, news.handled, news.failed) == (0, 2, 3)
 
 
 @ONE_KIND

@@ -621,10 +621,15 @@ class Node:
         removed."""
         return self._letters.replay(letters)
 
-    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
+    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None, is_judged: bool = True) -> None:
         """Acknowledges messages that all matching handlers handled (T-45); skips settled ones. For a lost connection
-        only the copies that came on other connections are acknowledged (T-49)."""
-        self._settling.acknowledge(deliveries, now)
+        only the copies that came on other connections are acknowledged (T-49). With `is_judged=False`, on receipt:
+        `judge` then says of each how its handler has ended."""
+        self._settling.acknowledge(deliveries, now, is_judged)
+
+    def judge(self, is_well: bool) -> None:
+        """Counts a message that was acknowledged on receipt as handled or failed."""
+        self._settling.judge(is_well)
 
     def fail(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
         """Records a failed try: no ack, so that the peer resends the message (T-45); the last allowed try makes a dead

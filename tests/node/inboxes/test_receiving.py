@@ -96,6 +96,20 @@ def test_attempts_count_failures() -> None:
     assert deliveries(wire.send(message(7)))[0].attempt == 1
 
 
+def test_what_is_acknowledged_on_receipt_counts_when_its_handler_has_ended() -> None:
+    play = subscriber()
+    wire = play.peer()
+    handed = deliveries(wire.send(message(1), message(2)))
+    for one in handed:
+        play.node.acknowledge([one], is_judged=False)
+    play.run()
+    assert wire.acks() == [1, 2]
+    assert (play.node.stats().handled, play.node.stats().failed) == (0, 0)
+    play.node.judge(True)
+    play.node.judge(False)
+    assert (play.node.stats().handled, play.node.stats().failed) == (1, 1)
+
+
 def test_every_copy_is_handed_out_and_acknowledged() -> None:
     """T-48."""
     play = subscriber()

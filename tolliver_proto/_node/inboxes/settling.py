@@ -65,8 +65,13 @@ class Settling:
             self._context.now,
         )
 
-    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None) -> None:
-        """Acknowledges messages that all matching handlers handled (T-45)."""
+    def judge(self, is_well: bool) -> None:
+        """Counts a message that was acknowledged on receipt, now that its handler has ended (T-45)."""
+        self._counts["handled" if is_well else "failed"] += 1
+
+    def acknowledge(self, deliveries: Iterable[Delivery], now: float | None = None, is_judged: bool = True) -> None:
+        """Acknowledges messages that all matching handlers handled (T-45); those that are not judged yet are counted
+        by `judge`."""
         self._context.tick(now)
         for pattern in self._hooks.acknowledges:
             deliveries = pattern.acknowledges(deliveries)
@@ -105,7 +110,8 @@ class Settling:
                 acks.setdefault(link, []).append(message_id)
             for waiting, count in self._credit.take_copies(delivery, inbox) if inbox.waiting else ():
                 acks.setdefault(waiting, []).extend([message_id] * count)
-        self._counts["handled"] += handled
+        if is_judged:
+            self._counts["handled"] += handled
         if whose is not None and (whose[0].exhausted or self._credit.left_inboxes):
             self._credit.give_back_credit(*whose)
         for acked, message_ids in acks.items() if not is_durable else ():

@@ -171,7 +171,8 @@ def load(path: Path, in_use: Path | None = None) -> Config:
 
 def _beside(path: Path) -> Path:
     """The database of a file that names none. Raises ValueError where one in the current directory would be left."""
-    beside, left = path.parent / TABLE["database"].default, Path.cwd() / TABLE["database"].default
+    name: Path = TABLE["database"].default
+    beside, left = path.parent / name, Path.cwd() / name
     if left.exists() and not beside.exists():
         raise ValueError(
             f"database: {left} is in the current directory, and the one meant is in the file's, {beside}: give "

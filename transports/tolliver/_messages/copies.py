@@ -43,6 +43,11 @@ def copies(deliveries: Sequence[Delivery], handlers: int) -> list[list[Delivery]
     return [[_Copy(one) for one in shared] for _ in range(handlers)]
 
 
+def is_copy(delivery: Delivery) -> bool:
+    """True if other handlers have copies of the delivery, too."""
+    return isinstance(delivery, _Copy)
+
+
 def originals(deliveries: Sequence[Delivery]) -> Sequence[Delivery]:
     """The node's own delivery of each copy; a delivery that is no copy is returned as it is."""
     return [one.shared.delivery if isinstance(one, _Copy) else one for one in deliveries]

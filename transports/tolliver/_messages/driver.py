@@ -55,7 +55,7 @@ from .._driver import logs
 from .._driver.adapter import Done, Job, StoringAdapter
 from .._driver.driver import Driver
 from .._driver.pending import PendingCall, PendingCalls, as_it_is
-from .copies import copies, decided, originals
+from .copies import copies, decided, is_copy, originals
 from .events import Event
 from .mailbox import Mailbox
 from .store_jobs import News, StoreJobs
@@ -147,6 +147,20 @@ class NodeDriver(Driver):
                 say = node.let_go if final is None else node.acknowledge if final else node.fail
                 say(known, now)
         self._schedule_run()
+
+    def receive(self, delivery: Delivery) -> None:
+        """Report that a message is acknowledged before its handler ends. Of several handlers, the node counts what all
+        say together."""
+        if is_copy(delivery):
+            self.settle((delivery,), True)
+        else:
+            self.node.acknowledge((delivery,), time.monotonic(), is_judged=False)
+            self._schedule_run()
+
+    def judge(self, delivery: Delivery, is_well: bool) -> None:
+        """Report how the handler of a message that `receive` acknowledged has ended."""
+        if not is_copy(delivery):
+            self.node.judge(is_well)
 
     def begin(self, mailbox: Mailbox, deliveries: Sequence[Delivery]) -> None:
         if self.node.begin(mailbox, originals(deliveries), time.monotonic()):

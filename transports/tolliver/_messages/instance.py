@@ -124,6 +124,8 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
     leave: Callable[[Mailbox, Delivery], None]
     take_up: Callable[[Mailbox], None]
     settle: Callable[[Sequence[Delivery], Verdict], None]
+    receive: Callable[[Delivery], None]
+    judge: Callable[[Delivery, bool], None]
     _driver: NodeDriver
     _store: SQLiteStore
     _recorder: Recorder | None
@@ -595,6 +597,7 @@ class BaseInstanceCore(BaseEndpoint, QueueCalls):
             self._store.sync_seconds,
         )
         self.begin, self.end, self.settle = self._driver.begin, self._driver.end, self._driver.settle
+        self.receive, self.judge = self._driver.receive, self._driver.judge
         self.leave, self.take_up = self._driver.leave, self._driver.take_up
         self._watch_certificate()
         if is_in_memory(self.options.database):

@@ -253,7 +253,7 @@ class Registration(Receiver):
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
         calls = _HandlerCalls if how.is_one else SideBySideCalls
-        self._calls = calls(core, channel, key, how.function(core, handler), how.policy(name_of(handler)))
+        self._calls = calls(core, channel, key, how.function(handler), how.policy(name_of(handler)))
         self._mailbox = self._calls.mailbox
 
     def close(self) -> None:

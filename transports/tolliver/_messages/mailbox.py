@@ -129,6 +129,14 @@ class Core(Protocol):
     def settle(self) -> Callable[[Sequence[Delivery], Verdict], None]:
         """Reports the verdict on these deliveries."""
 
+    @property
+    def receive(self) -> Callable[[Delivery], None]:
+        """Reports that this delivery is acknowledged on receipt."""
+
+    @property
+    def judge(self) -> Callable[[Delivery, bool], None]:
+        """Reports whether the handler of a delivery that was acknowledged on receipt has ended well."""
+
     def complain(self, kind: NoticeKind, delivery: Delivery, text: str, error: BaseException | None) -> None: ...
 
 
@@ -236,6 +244,7 @@ class Mailbox:
         self._notes = core.begun  # None: nothing is noted
         self._noted: dict[Delivery, _Note] = {}
         self._out: dict[Delivery, bool] = {}  # handed out and not settled
+        self._received: dict[Delivery, bool] = {}  # acknowledged on receipt, and its handler has not ended
         self._gathers = False  # True while verdicts are collected until the end of the turn
         self._well: list[Delivery] = []  # acknowledged, to be reported
         self._begun: list[Delivery] = []  # and not told
@@ -456,6 +465,8 @@ class Mailbox:
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
         """Settle these deliveries with this verdict. Those that are settled already are left out."""
         with self.core.lock:
+            if self._received:
+                self._judge(deliveries, verdict is True)
             fresh = [one for one in deliveries if self._out.pop(one, False)]
             if verdict is True and self._turns is not None and (self._gathers or self._gather()):
                 self._well += fresh
@@ -466,6 +477,25 @@ class Mailbox:
                         self._say((one,), _after_failure(self.policy.retry, one))
                 else:
                     self._say(fresh, verdict)
+
+    def receive(self, delivery: Delivery) -> None:
+        """Acknowledge the delivery, which is handed out, at once (T-45): its verdict is only counted."""
+        with self.core.lock:
+            if self._out.pop(delivery, False):
+                self._received[delivery] = True
+                self._counts.queued -= 1
+                if self._noted and self._notes is not None:
+                    self._end_notes(self._notes, (delivery,))
+                self.core.receive(delivery)
+                self.core.run_actions()
+
+    def _judge(self, deliveries: Collection[Delivery], is_well: bool) -> None:
+        """Count those of the deliveries that were acknowledged on receipt."""
+        for one in deliveries:
+            if self._received.pop(one, False):
+                self._counts.handled += is_well
+                self._counts.failed += not is_well
+                self.core.judge(one, is_well)
 
     def _gather(self) -> bool:
         """Collect verdicts from now to the end of this turn of the loop. False if no end of turn is scheduled yet."""
@@ -528,7 +558,8 @@ class Mailbox:
         """Settle the delivery as failed, with a notice of this text; `error` is the handler's exception, if it raised
         one.
         """
-        end = "not acknowledged" if self.is_out(delivery) else "it was settled before"
+        settled = "acknowledged on receipt" if delivery in self._received else "it was settled before"
+        end = "not acknowledged" if self.is_out(delivery) else settled
         self.core.complain(NoticeKind.HANDLER_FAILED, delivery, f"{text}: {end}", error)
         delivery.cause = text if error is None else told(error, _CAUSE)
         self.settle((delivery,), False)
@@ -560,6 +591,7 @@ class Mailbox:
             self.policy.unregister(self, is_over)
             out, self._out = [*self._out], {}
             left = self._take_out(lambda _one: True)
+            self._judge([*self._received], False)
             self._say(out, False)
             self._say(left, None if self.policy.lets_go else False)
             if self._left:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from tolliver_proto import Delivery
 from tolliver_proto.node import Retry
@@ -48,12 +48,12 @@ class SideBySide(NamedTuple):
         is_ordered = self.ordered_by is not None
         return Policy(name, self.retry, self.pending, places, is_ordered, ends_by_settling=False)
 
-    def function(self, core: Core, handler: Handler) -> Handler:
+    def function(self, handler: Handler) -> Handler:
         """The function to call for each message: the handler, after the acknowledgement if that is for receipt."""
-        return handler if self.ack == "handled" else _acknowledging(core, handler)
+        return handler if self.ack == "handled" else _acknowledging(handler)
 
 
-def _acknowledging(core: Core, handler: Handler) -> Handler:
+def _acknowledging(handler: Handler) -> Handler:
     """The handler, before which the message is acknowledged (T-45).
 
     As its call begins, not as it comes: what waits for the handler takes its sender's credit, as ever, so memory stays
@@ -61,9 +61,7 @@ def _acknowledging(core: Core, handler: Handler) -> Handler:
     """
 
     def acknowledge(delivery: Delivery) -> object:
-        with core.lock:
-            delivery.ack()
-            core.run_actions()
+        cast(Mailbox, delivery.settler).receive(delivery)
         return handler(delivery)
 
     return acknowledge

@@ -134,7 +134,7 @@ class Registration(Receiver):
     senders."""
 
     def __init__(self, core: ThreadCore, channel: str, key: str, handler: Handler, how: SideBySide) -> None:
-        called, policy = how.function(core, checked_plain(handler)), how.policy(name_of(handler))
+        called, policy = how.function(checked_plain(handler)), how.policy(name_of(handler))
         self._mailbox = ThreadCalls(core, channel, key, called, policy).mailbox
 
     def close(self) -> None:
