@@ -141,6 +141,7 @@ fuzz: $(VENV)/.ready
 
 # Everything that must hold, or ROWS="V7 V8" of it, in an hour or so; writes docs/proof.md.
 proof: $(VENV)/.ready java tshark
+	$(PIP_INSTALL) --group mutation
 	$(BIN)/python -m scripts.prove $(ROWS)
 
 # A wheel and a source archive in dist, built twice, checked and tried, with a bill of materials. AGAINST=COMMIT compares

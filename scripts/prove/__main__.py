@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 RECORD = ROOT / "docs" / "proof.json"
 PAGE = ROOT / "docs" / "proof.md"
+MUTANTS = ROOT / "docs" / "mutation.json"
 README, FRONT = ROOT / "README.md", ROOT / "docs" / "index.md"
 RESULT = re.compile(r"^result: (?P<row>[^|]+?) \| (?P<size>[^|]+?) \| (?P<figures>.+)$")
 LONGEST = 5400.0  # seconds for one command, if not in full
@@ -120,7 +121,8 @@ def load() -> dict[str, Outcome]:
 
 def page(outcomes: Mapping[str, Outcome]) -> str:
     """docs/proof.md."""
-    return linked(drawn(outcomes), PAGE.name)
+    alive = json.loads(MUTANTS.read_text("utf-8"))["survived"].values() if MUTANTS.exists() else ()
+    return linked(drawn(outcomes, alive), PAGE.name)
 
 
 def save(outcomes: Mapping[str, Outcome]) -> None:

@@ -6,7 +6,7 @@ Everything in them is drawn from docs/proof.json; nothing is written by hand.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple, NotRequired, TypedDict
 
@@ -34,6 +34,15 @@ class Outcome(TypedDict):
     seconds: int
 
 
+class Survivor(TypedDict):
+    """Mutant that no test kills: lines of a file, and in words why."""
+
+    file: str
+    before: str
+    after: str
+    said: str
+
+
 class Quoted(NamedTuple):
     """Row of the proof that README.md quotes: the trouble, and how many of its figures."""
 
@@ -54,6 +63,12 @@ commit.
 
 A row that fails says so here until it is run again. No figure on this page is written by hand. [Our own bugs](bugs.md)
 has what was wrong once, and how it was found.
+"""
+MUTANTS = """
+## Mutants that survive
+
+Each of these changes of the source passes the tests that were chosen for it (`python -m scripts.mutation`). One that
+has no effect that anybody can see is equivalent.
 """
 DETAILS = """# Proofs in full
 
@@ -77,11 +92,18 @@ _ADAPTER = re.compile(rf"(?<= )(?:{'|'.join(KINDS)})(?= |$)")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?")
 
 
-def page(outcomes: Mapping[str, Outcome]) -> str:
+def page(outcomes: Mapping[str, Outcome], alive: Collection[Survivor] = ()) -> str:
     """docs/proof.md, but for the links to rulings."""
     lines = [HEAD, "| row | promise | tried with | result | a failure would be | |", "|---|---|---|---|---|---|"]
     lines += [_line(row, outcomes.get(row.name)) for row in ROWS]
+    lines += [MUTANTS, "| file | before | after | why it survives |", "|---|---|---|---|"] if alive else []
+    lines += sorted("| {file} | {before} | {after} | {said} |".format(**_cells(one)) for one in alive)
     return "\n".join(lines) + "\n"
+
+
+def _cells(alive: Survivor) -> dict[str, str]:
+    code = {name: f"`{alive[name].replace('|', chr(92) + '|')}`" for name in ("file", "before", "after")}
+    return {**code, "said": alive["said"] or "not looked at yet"}
 
 
 def details(outcomes: Mapping[str, Outcome]) -> str:

@@ -243,6 +243,14 @@ ROWS = (
         fails="a state that breaks a promise, with the steps to it, or a planted mistake that is not refused",
     ),
     Row(
+        "mutation",
+        "The tests of the core see a small change of the wire, the node, the patterns and the codec of the store",
+        "a seeded sample of 1,500 mutants, each killed, or with a reason",
+        ("python -m scripts.mutation 100",),
+        full=("python -m scripts.mutation 1500",),
+        fails="a mutant that no test kills, and nobody has said why",
+    ),
+    Row(
         "copies",
         "A stage restored from a copy, between kills: Spark reads all that stands in it then, or says so",
         "20 kills, 100,000 messages, 0 unread, 0 times told without reason",

@@ -242,6 +242,7 @@ def test_marks_that_lie_close_are_one() -> None:
 def test_the_round_trip_is_that_of_one_message_at_a_time() -> None:
     play = Play()
     wire = play.peer(LOW, WANTED)
+    play.wait(1.0)
     assert of(play).round_trip is None
     play.send("c", "k", b"1")
     play.wait(0.2)

@@ -27,6 +27,7 @@ from tolliver_proto._patterns.message_keys import KEEPERS
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import DiskFull, TooFewRecipients, UndeliveredReason
 from tolliver_proto.node import Acked, ForLater, QuotaPolicy, SendState
+from tolliver_proto.store import StoreMessages
 
 from .play import HIGH, LOW, Wire, every
 from .play import Play as PatternsPlay
@@ -117,6 +118,16 @@ def test_what_is_due_goes_in_the_order_of_the_times() -> None:
     play.wait(40)
     wire = comes(play, LOW, ("c", ""))
     assert heard(wire) == [b"0", b"1", b"2", b"2b", b"3"]
+
+
+def test_what_is_due_moves_in_commits_of_a_bounded_size() -> None:
+    play, wire = subscribed_play()
+    play.after(10, *[bytes(3 * 2**20)] * 3)
+    del play.commits[:]
+    play.wait(11)
+    moved = [one for commit in play.commits for one in commit.operations if isinstance(one, StoreMessages)]
+    assert [len(one.messages) for one in moved] == [1, 1, 1]
+    assert len(heard(wire)) == 2, "as much as the window of a connection takes"
 
 
 def test_a_channel_keeps_for_its_first_subscriber() -> None:

@@ -511,12 +511,13 @@ def test_who_was_cut_off_begins_no_more() -> None:
     assert node_of(net, "one").stats().notices[NoticeKind.LEASE_OVER] == 1
 
 
-def test_leases_begin_anew_with_the_queue() -> None:
-    """A worker that had jobs and does not come back loses them after a restart of the producer, too."""
+@pytest.mark.parametrize(("lease", "given_back"), [(10.0, {b"x"}), (10_000.0, set())])
+def test_leases_begin_anew_with_the_queue(lease: float, given_back: set[bytes]) -> None:
+    """A worker that had jobs and does not come back loses them after a restart of the producer, too, and not before."""
 
     def boss(app: App) -> None:
         app.disk["lives"] = app.disk.get("lives", 0) + 1
-        queue = app.work_queue("jobs", lease=10.0)
+        queue = app.work_queue("jobs", lease=lease)
         if app.disk["lives"] == 1:
             app.later(1.0, queue.put, b"x")
 
@@ -528,7 +529,7 @@ def test_leases_begin_anew_with_the_queue() -> None:
     net._actor("one").remotes = ()
     net._at(0.5, lambda: net.connect(net._actor("one").app, "boss"))  # type: ignore[arg-type]  # it lives
     net.run()
-    assert actor.store.owed(queue_id("jobs")) == {b"x"}
+    assert actor.store.owed(queue_id("jobs")) == given_back
 
 
 def test_jobs_of_an_earlier_life_are_counted_before_more_are_given() -> None:
@@ -831,6 +832,14 @@ def beside_a_job(*bodies: bytes, lease: float = 100.0, **options: Any) -> Play:
     for body in bodies:
         play.send("news", "k", body)
     return play
+
+
+@pytest.mark.parametrize(("worker", "jobs"), [(LOW, [1]), (HIGH, [])])
+def test_the_number_of_jobs_that_were_taken_from_a_worker_is_told(worker: UUID, jobs: list[int]) -> None:
+    play = beside_a_job(b"1")
+    receipt = play.queues.reassign("jobs", worker, play.now)
+    play.run()
+    assert receipt.counts == jobs
 
 
 def owed(play: Play) -> list[bytes]:
