@@ -251,6 +251,25 @@ ROWS = (
         fails="a mutant that no test kills, and nobody has said why",
     ),
     Row(
+        "loop",
+        "The real asyncio adapter under a seeded loop: two programs in simulated time, threads and network, cut at any "
+        "moment in sends, handlers, requests and closings",
+        "20,000 histories, 0 broken; one seed is one trace",
+        ("python -m scripts.prove.loop 300",),
+        full=("python -m scripts.prove.loop 20000",),
+        beside=True,
+        fails="a seed that hangs, leaves a task or a socket, loses what `send` called stored, or has it handled twice: "
+        "`seed 7 is broken`",
+    ),
+    Row(
+        "stagers",
+        "Many stagers, one table: kills of stagers, drivers and executors, while one more stager joins",
+        "20 kills, 1,000,000 rows, 0 lost, none twice",
+        ("python -m scripts.prove.spark_stages 4 40000 --stagers 2",),
+        full=("python -m scripts.prove.spark_stages 20 1000000",),
+        fails="a row that is missing in the table, or is there twice",
+    ),
+    Row(
         "copies",
         "A stage restored from a copy, between kills: Spark reads all that stands in it then, or says so",
         "20 kills, 100,000 messages, 0 unread, 0 times told without reason",

@@ -1,0 +1,188 @@
+"""Many stagers, one table: kills of stagers, drivers and executors, while a fifth stager joins.
+
+    python -m scripts.prove.spark_stages [KILLS] [ROWS] [--stagers 4] [--seed N]      20 kills, 1,000,000 rows
+
+Two senders for each stager, each message a number, over mutual TLS. A query reads all stages as named sources, with
+executors that are processes (`local-cluster`), and writes the numbers into Parquet. Every process that is killed is
+started again, and the query goes on from its checkpoint. After half of the kills one more stager joins with senders of
+its own: the query is killed and started again with one source more. In the end each number must stand in the table,
+once. Exit status 1 if one is missing, or is there twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tolliver.spark.local import local_session
+
+from tests.certificates import Certificates
+from tests.ports import free_port
+from tests.spark.quick import SOURCES
+from tests.spark.rig import Program
+from tests.spark.senders import Sender
+
+from .spark_soak import PATIENCE, wait_for
+
+DRIVER = Path(__file__).resolve().parents[2] / "tests" / "spark" / "driver.py"
+SENDERS = 2  # of each stager
+APART = 10**8  # between the numbers of two senders
+CLUSTER = "local-cluster[2,1,1024]"
+
+
+class Staged:
+    """One stager, a process of its own, with its senders."""
+
+    def __init__(self, number: int, directory: Path, certs: Certificates, each: int) -> None:
+        self.directory, self.port = directory / f"stage{number}", free_port()
+        self._tls = certs.tls(f"stager{number}")
+        self._process: subprocess.Popen[bytes] | None = None
+        names = [f"sender{number}-{one}" for one in range(SENDERS)]
+        firsts = [(number * SENDERS + one) * APART + 1 for one in range(SENDERS)]
+        self.senders = [
+            Sender(directory / f"{name}.db", self.port, certs.tls(name), first, each, 200)
+            for name, first in zip(names, firsts, strict=True)
+        ]
+
+    def start(self) -> None:
+        """Also after a kill, at the same address."""
+        files: list[Any] = ["--cert", self._tls.cert, "--key-file", self._tls.key, "--ca", self._tls.ca]
+        words = ["stage", self.directory, "--listen", f"127.0.0.1:{self.port}", "--channel", "readings", *files]
+        command = [sys.executable, "-m", "tolliver.cli", *map(str, words)]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": SOURCES}, **quiet)  # type: ignore[call-overload]
+        wait_for((self.directory / "stage.json").exists)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Query:
+    """A driver with its executors, over all stages that there are."""
+
+    def __init__(self, directory: Path) -> None:
+        self.output, self.checkpoint = directory / "output", directory / "checkpoint"
+        self._program: Program | None = None
+
+    def start(self, stages: list[Staged]) -> None:
+        given = [{"stagingDir": str(stage.directory), "staging": "external"} for stage in stages]
+        self._program = Program(DRIVER, json.dumps(given), str(self.output), str(self.checkpoint), CLUSTER)
+        self._program.go()
+
+    def batches(self) -> int:
+        return len([*self.checkpoint.glob("commits/[0-9]*")])
+
+    def executors(self) -> list[psutil.Process]:
+        assert self._program is not None
+        below = psutil.Process(self._program.process.pid).children(recursive=True)
+        return [one for one in below if any("CoarseGrainedExecutorBackend" in word for word in one.cmdline())]
+
+    def kill(self) -> None:
+        if self._program is not None:
+            executors = self.executors() if self._program.process.poll() is None else []
+            self._program.kill()
+            for one in executors:
+                one.kill()
+
+
+def run(directory: Path, kills: int, rows: int, stagers: int, rng: random.Random) -> tuple[int, int]:
+    """Rows that are lost, and those that are there more than once."""
+    (made := directory / "certificates").mkdir()
+    certs = Certificates(made)
+    each = rows // (SENDERS * (stagers + 1))
+    everyone = [Staged(number, directory, certs, each) for number in range(stagers + 1)]
+    stages, query = everyone[:-1], Query(directory)
+    with ExitStack() as stack:
+        stack.callback(query.kill)
+
+        def join(stage: Staged) -> None:
+            stack.callback(stage.kill)
+            stage.start()
+            for sender in stage.senders:
+                sender.allowed = 0
+                stack.enter_context(sender)
+
+        for stage in stages:
+            join(stage)
+        query.start(stages)
+        for number in range(1, kills + 1):
+            for stage in stages:
+                for sender in stage.senders:
+                    sender.allowed = number * each / (kills + 1)
+            before = query.batches()
+            wait_for(lambda before=before: query.batches() > before)  # type: ignore[misc]
+            time.sleep(rng.uniform(0, 1.0))
+            joins = number == (kills + 1) // 2
+            victim = "driver" if joins else rng.choice(("driver", "executor", "stager", "stager"))
+            executors = query.executors()
+            print(f"kill {number}: {victim}, after {query.batches()} batches of {len(stages)} stages", flush=True)
+            if joins:
+                join(everyone[-1])
+                stages = everyone
+            if victim == "driver":
+                query.kill()
+                query.start(stages)
+            elif victim == "executor" and executors:
+                rng.choice(executors).kill()
+            else:
+                hit = rng.choice(stages)
+                hit.kill()
+                hit.start()
+        for stage in stages:
+            for sender in stage.senders:
+                sender.allowed = float("inf")
+        for stage in stages:
+            assert all(sender.drained(PATIENCE) for sender in stage.senders), "senders still wait for acknowledgements"
+        expected = sum(sender.sent for stage in stages for sender in stage.senders)
+        assert expected == each * SENDERS * len(stages)
+        return _counted(query, expected)
+
+
+def _counted(query: Query, expected: int) -> tuple[int, int]:
+    """Counts the table once the query has read all; a query that stands still for long has lost the rest."""
+    with local_session() as spark:
+        count, since = -1, time.monotonic()
+        while time.monotonic() - since < 60.0:
+            numbers = spark.read.parquet(str(query.output)).select("number")
+            if (now := numbers.count()) >= expected:
+                break
+            count, since = now, since if now == count else time.monotonic()
+            time.sleep(1.0)
+        time.sleep(5.0)  # for what may come twice
+        numbers = spark.read.parquet(str(query.output)).select("number")
+        count, distinct = numbers.count(), numbers.distinct().count()
+        return expected - distinct, count - distinct
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kills", type=int, nargs="?", default=20)
+    parser.add_argument("rows", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--stagers", type=int, default=4, help="at the start; one more joins")
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    given = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    print(f"seed {given.seed}", flush=True)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        lost, twice = run(Path(name), given.kills, given.rows, given.stagers, random.Random(given.seed))
+    size = f"{given.stagers} stagers and one that joins, {given.kills} kills"
+    print(f"{time.monotonic() - begun:.0f} s")
+    print(f"result: stagers | {size} | {given.rows:,} rows, {lost} lost, {twice} twice")
+    return 1 if lost or twice else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
