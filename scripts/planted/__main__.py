@@ -4,6 +4,7 @@ python -m scripts.planted [WORD ...]: all, or those with a word in name or file
 
     --jobs N          at the same time; by default as many as there are cores
     --simulate RUNS   not the tests but that many simulated networks, which also say what they see of each
+    --traces RUNS     not the tests but traces of that many, without their own checks, which the model refuses or not
 
 Each bug is planted in a copy of the project of its own, and the tests that are to see it are run there until the first
 fails; they are few, and nothing else is loaded, so the whole list takes minutes. First the same tests are run with
@@ -25,12 +26,24 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from . import traced
 from .bug import Bug
 from .bugs import BUGS
 from .place import planted
 
 _PROJECT = Path(__file__).resolve().parents[2]
-_COPIED = ("tolliver_proto", "transports", "tests", "vectors", "fuzz", "scripts", "docs", "pyproject.toml", "README.md")
+_COPIED = (
+    "tolliver_proto",
+    "transports",
+    "tests",
+    "vectors",
+    "fuzz",
+    "scripts",
+    "model",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+)
 _TIME = 300.0  # seconds for the tests of one bug
 _ALL = 3600.0  # seconds for those of all, one after the other
 _PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
@@ -119,6 +132,12 @@ def by_simulation(runs: int, project: Path, bug: Bug) -> str | None:
     return found[1][:150] if found else None
 
 
+def by_traces(runs: int, project: Path, _bug: Bug) -> str | None:
+    """What the model says to the first trace that it refuses, of simulated networks whose own checks are silent."""
+    done = _python(project, ["-m", "model.trace", "--judge", str(runs)])
+    return done.stdout.strip()[:150] or None
+
+
 def healthy(bugs: Sequence[Bug]) -> None:
     """Raises SystemExit if a test fails with nothing planted: then it proves nothing."""
     with tempfile.TemporaryDirectory() as directory:
@@ -134,19 +153,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--simulate", type=int, metavar="RUNS")
+    parser.add_argument("--traces", type=int, metavar="RUNS")
     options = parser.parse_args(arguments)
-    bugs = [bug for bug in BUGS if not options.words or any(word in f"{bug.name} {bug.file}" for word in options.words)]
+    listed = (*traced.BUGS, *(bug for bug in BUGS if bug.file.startswith(traced.FILES))) if options.traces else BUGS
+    bugs = [
+        bug for bug in listed if not options.words or any(word in f"{bug.name} {bug.file}" for word in options.words)
+    ]
     if not bugs:
         raise SystemExit(f"no planted bug has one of these words in its name or its file: {' '.join(options.words)}")
     see: See = by_tests
     if options.simulate:
         bugs = [bug for bug in bugs if bug.file.startswith("tolliver_proto/")]
         see = partial(by_simulation, options.simulate)
+    elif options.traces:
+        see = partial(by_traces, options.traces)
     began = time.monotonic()
     width = max(len(bug.name) for bug in bugs)
     missed = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        whole = None if options.simulate else pool.submit(healthy, bugs)
+        whole = None if see is not by_tests else pool.submit(healthy, bugs)
         for bug, (is_caught, what) in zip(bugs, pool.map(partial(outcome, see), bugs), strict=True):
             missed += [] if is_caught else [bug.name]
             print(f"{bug.name:{width}}  {what}", flush=True)
@@ -154,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             whole.result()
     seconds = time.monotonic() - began
     row = f"V4 by {options.simulate} simulated networks each" if options.simulate else "V4"
+    row = f"V4 by traces of {options.traces} schedules each" if options.traces else row
     figures = f"{len(bugs) - len(missed)} caught, {seconds:.0f} s on {options.jobs} cores"
     print(f"result: {row} | {len(bugs)} bugs | {'; '.join((figures, *(f'not caught: {name}' for name in missed)))}")
     return 1 if missed else 0

@@ -270,6 +270,13 @@ ROWS = (
         fails="a row that is missing in the table, or is there twice",
     ),
     Row(
+        "traces-model",
+        "Traces of simulated nodes are held to the model's actions, and those of planted bugs are refused by traces alone",
+        "20,000 schedules accepted; 40 planted bugs of the outbox, ids, acks, dedupe and holds refused",
+        ("python -m model.trace --schedules 20000", "python -m scripts.planted --traces 100"),
+        beside=True,
+    ),
+    Row(
         "copies",
         "A stage restored from a copy, between kills: Spark reads all that stands in it then, or says so",
         "20 kills, 100,000 messages, 0 unread, 0 times told without reason",

@@ -22,6 +22,7 @@ from .inspection import inside
 from .invariants import AnyWitness, audit, check_memory
 from .memory_store import MemoryStore
 from .randomness import Dice
+from .steps import NO_STEPS, Steps
 from .virtual_clock import VirtualClock
 
 StoreJob = Commit | Fetch | Find
@@ -140,6 +141,7 @@ class AdapterLoop(VirtualClock, Generic[H]):
         self._split_until = 0.0
         self._calm = False
         self._hosts: list[H] = []
+        self._writer: Steps = NO_STEPS
 
     def _everybody(self) -> list[H]:
         return self._hosts
@@ -155,6 +157,7 @@ class AdapterLoop(VirtualClock, Generic[H]):
         Returns the method's result."""
         assert host.node is not None
         called = host.node if of is None else host.node.use(of)
+        self._writer.called(host, name, arguments)
         result = getattr(called, name)(*arguments, now=host.time(self.now))
         if self._chance(self._weather.late_drain):
             if not host.draining:
@@ -171,6 +174,7 @@ class AdapterLoop(VirtualClock, Generic[H]):
         host.draining = False
         while (action := node.next_action()) is not None:
             self._trace(f"{host.name} {_line(action)}")
+            self._writer.acted(host, action)
             act = self._do.get(type(action))
             if act is not None:
                 act(host, action)

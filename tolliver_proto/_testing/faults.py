@@ -51,6 +51,7 @@ class Faults(Network[H]):
     def _halt(self, host: H) -> None:
         """Crashes a host. A commit that runs at that moment is applied or not, at random."""
         self._trace(f"{host.name} is gone")
+        self._writer.ended(host)
         host.node = None
         host.born += 1
         host.jobs.clear()

@@ -84,6 +84,7 @@ class Network(AdapterLoop[H]):
         near.other, far.other = far, near
         host.ends[cid], target.ends[server_cid] = near, far
         self.counts["connections"] += 1
+        self._writer.joined(near, far)
         for end, role in ((near, Role.CLIENT), (far, Role.SERVER)):
             self._at(self._delay(), self._open, end, role)
 
@@ -219,10 +220,12 @@ class Network(AdapterLoop[H]):
             host.store.fail_next_commit = error
             try:
                 host.store.commit(job.operations)
+                self._writer.stores(host, job, False)
                 host.apply(job.operations, self.now)
             except StoreError as raised:
                 check(raised is error or isinstance(raised, DiskFull), f"the store refused a commit: {raised}")
                 error = raised
+                self._writer.stores(host, job, True)
                 host.not_applied(job.operations)
         elif isinstance(job, Find):
             result = [] if error else job.ask(host.store)

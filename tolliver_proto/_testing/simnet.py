@@ -49,6 +49,7 @@ from .handlers import Handlers
 from .inspection import inside
 from .invariants import Sent, SimFailure, WireWitness, audit, check
 from .randomness import BeginAt, Dice
+from .steps import Step, StepWriter
 from .value_checks import CHANNEL, ValueLedger
 from .virtual_clock import Report
 from .world import RETRY_INTERVAL, Copy, Host
@@ -72,7 +73,7 @@ class Simulation(Handlers):
     which the applications do `operations` random operations. `never` names operations that do not happen ("crash",
     "break", "close", "corrupt", "restore", "clone", "cut", "fill", "exhaust", "split", "jump", "stop_clock",
     "disconnect" ...) and chances of the weather that are 0. With `trace` all lines are kept in `lines`, else the last
-    few. All nodes speak `revision`.
+    few. All nodes speak `revision`. `steps` is called with each step of a node (`Steps`).
     """
 
     def __init__(
@@ -89,9 +90,12 @@ class Simulation(Handlers):
         never: Collection[str] = (),
         trace: bool = False,
         revision: Revision = Revision.DRAFT_2,
+        steps: Callable[[Step], object] | None = None,
     ) -> None:
         super().__init__(seed, dice, nodes, limits, weather, policy, never, trace)
         self._revision = revision
+        if steps is not None:
+            self._writer = StepWriter(steps, lambda: self.now, lambda: self._revision)
         self._seconds = seconds
         self._operations = operations
         self._patience = 300.0  # seconds after the faults in which all messages must be settled
@@ -222,6 +226,7 @@ class Simulation(Handlers):
             now=host.time(self.now),
         )
         self._trace(f"{host.name} starts, life {host.born}, {host.node.stats()['pending']} pending")
+        self._writer.began(host, host.limits.subscription_grace if given is None else 0.0, RETRY_INTERVAL, self._policy)
         self._store_given(host, host.node)
         if late:
             self._at(self._rng.random() * _LATEST, self._register_late, host, host.born)
@@ -240,8 +245,11 @@ class Simulation(Handlers):
         """Stores the given subscriptions before the first connection, as adapters do."""
         while (action := node.next_action()) is not None:
             if isinstance(action, Commit):
+                self._writer.acted(host, action)
                 host.store.commit(action.operations)
+                self._writer.stores(host, action, False)
                 host.apply(action.operations, self.now)
+                self._writer.called(host, "committed", (action.batch_id,))
                 node.committed(action.batch_id)
 
     def _register_late(self, host: Host, born: int) -> None:
@@ -362,6 +370,7 @@ class Simulation(Handlers):
             self.counts["outbox_full"] += 1
             return
         host.ledger.receipts[receipt] = batch
+        self._writer.sends(host, receipt, items)
         for sent in batch:
             sent.waits = bool(inside(host.node).sender.blocked)
         self._trace(f"{host.name} sends {', '.join(f'{s.channel}/{s.key} {s.index}' for s in batch)}: {receipt}")
@@ -436,6 +445,7 @@ class Simulation(Handlers):
             return
         self.counts["retained"] += 1
         host.ledger.receipts[receipt] = []
+        self._writer.sends(host, None, [] if body is None else [(*name, body)])
         self._trace(f"{host.name} retains {name}: {body!r}")
         self._call(host, "handle_timeout")
 
@@ -523,6 +533,7 @@ class Simulation(Handlers):
     def _put_back(self, host: Host, copy: Copy) -> None:
         """Replaces a store by a copy (D-13): messages missing in the copy are lost, and those in it are sent again."""
         before, host.store = host.store, copy.store.snapshot()
+        self._writer.put_back(host)
         host.ledger.rolled_back = True
         host.ledger.said_gone.clear()
         host.ledger.holds(host.store, self.now)
@@ -632,6 +643,7 @@ class Simulation(Handlers):
             for host in self._hosts:
                 self._at(retry * 80.0, self._op_retry, host)
         self._run_until(end, self._is_drained)
+        self._writer.over()
         if not self._is_drained():
             raise SimFailure(f"not drained in {self._patience:g} s: " + "; ".join(self._unfinished()))
         for host in self._hosts:
