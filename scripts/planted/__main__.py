@@ -133,7 +133,7 @@ def by_simulation(runs: int, project: Path, bug: Bug) -> str | None:
 
 
 def by_traces(runs: int, project: Path, _bug: Bug) -> str | None:
-    """What the model says to the first trace that it refuses, of simulated networks whose own checks are silent."""
+    """The first refusal by the model, of traces of networks whose own checks are silent."""
     done = _python(project, ["-m", "model.trace", "--judge", str(runs)])
     return done.stdout.strip()[:150] or None
 

@@ -23,7 +23,7 @@ FILES = (
     f"{_NODE}/message_set.py",
     f"{_NODE}/node.py",
 )
-"""Where the bugs of these five lie."""
+"""Files and folders in which the bugs of these five lie."""
 
 
 def _bug(name: str, file: str, function: str, good: str, bad: str) -> Bug:

@@ -271,10 +271,11 @@ ROWS = (
     ),
     Row(
         "traces-model",
-        "Traces of simulated nodes are held to the model's actions, and those of planted bugs are refused by traces alone",
+        "Traces of simulated nodes are held to the model's actions, and refuse planted bugs",
         "20,000 schedules accepted; 40 planted bugs of the outbox, ids, acks, dedupe and holds refused",
         ("python -m model.trace --schedules 20000", "python -m scripts.planted --traces 100"),
         beside=True,
+        fails="a step that no action of the model allows, or planted bugs that no trace tells of",
     ),
     Row(
         "copies",

@@ -1,8 +1,8 @@
-"""Steps of simulated nodes, written for a checker that is no part of the product.
+"""Steps of simulated nodes, for a checker outside of the product.
 
 A step is a dict of plain values, so that a trace is a file of JSON lines: who did what, on which connection, with which
-id. A message is named by its checksum. What the nodes know of themselves is not in a trace: only calls, frames,
-commits of the store, and starts and ends of processes.
+id. A message is named by its checksum. A trace has calls, frames, commits of the store, and starts and ends of
+processes; it has nothing that a node says of itself.
 
 Invariant: a step is written before the node or the store learns of it, so that a check of the simulator that fails
 leaves a trace with the step that made it fail. Without a writer nothing is looked at (`NO_STEPS`).
