@@ -106,7 +106,7 @@ class Node:
         self.acked: set[tuple[str, int]] = set()
         self.inbox: Counter[Key] = Counter()
         self.handed: dict[Key, float] = {}
-        self.begun: set[Key] = set()  # handed out since their sender was forgotten last
+        self.begun: set[tuple[int, Key]] = set()  # handed out since their sender was forgotten last
         self.known: set[Key] = set(self.database.notes)
         self.handled: set[Key] = set()
         self.left: set[Entry] = set()  # entries that the program does not want any more
@@ -483,12 +483,12 @@ def HandOut(_state: State, node: Node, step: Step) -> None:
     need(link.came.get(step["id"], (None,))[0] == step["message"], "Receive", f"id {step['id']} has not come")
     if node.opening["dedupe"]:
         need(key not in node.known, "EffectsHappenOnce", f"id {step['id']} was handled before")
-    if node.inbox[key] and key in node.begun:
+    if node.inbox[key] and any(one[1] == key for one in node.begun):
         is_overdue = step["clock"] >= node.handed[key] + (node.opening["timeout"] or float("inf")) - SLACK
         need(is_overdue, "EffectsHappenOnce", f"id {step['id']} is being handled")
     node.inbox[key] += 1
     node.handed[key] = step["clock"]
-    node.begun.add(key)
+    node.begun.add((step["cid"], key))
 
 
 def Handle(state: State, node: Node, step: Step) -> None:
@@ -496,7 +496,7 @@ def Handle(state: State, node: Node, step: Step) -> None:
     need(node.inbox[key] > 0, "Handle", f"no handler has id {step['id']}")
     node.inbox[key] -= 1
     node.handled.add(key)
-    if key in node.begun:
+    if (step["cid"], key) in node.begun:
         node.known.add(key)
     state.settled.add((node.uuid, step["peer"], step["message"]))
 
@@ -544,7 +544,7 @@ def Forget(node: Node, peer: str) -> None:
 def Forgets(_state: State, node: Node, step: Step) -> None:
     node.forgotten.add(step["peer"])
     node.known = {key for key in node.known if key[0] != step["peer"]}
-    node.begun = {key for key in node.begun if key[0] != step["peer"]}
+    node.begun = {one for one in node.begun if one[1][0] != step["peer"]}
 
 
 def Drops(_state: State, node: Node, step: Step) -> None:
