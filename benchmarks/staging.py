@@ -1,12 +1,16 @@
 """Cost of staging to a receiver, against an instance without a stage.
 
-    python benchmarks/staging.py [--messages 30000] [--body 100] [--repetitions 5] [--directory DIR]
+    python benchmarks/staging.py [--messages 30000] [--body 100] [--repetitions 5] [--directory DIR] [--stagers N ...]
 
 A sender in another process stores messages in batches, over mutual TLS, until all are acknowledged by a stager or by
 the same instance that keeps nothing. The time measured has the sender's own commits in it, so the two receivers take
 turns, and the ratio is that of the same round. Beside it, the writer alone: messages of one sender, in runs of 256,
 added and synced 1 MiB at a time, against a file to which the encoded messages are written with the same syncs. All
 figures are medians. Give a directory on the disk that is meant: syncing is most of what differs.
+
+With `--stagers 1 2 4` so many stagers run beside each other, each a process with a sender of its own, and nothing else
+is measured. They share nothing, so what each adds is bounded by what a message costs it in CPU time: "with a core each"
+is that bound, and the last column how it grows. The rate measured is that of this machine with its cores.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,8 +26,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from tolliver.blocking import TLS, InstanceOptions, create_instance
@@ -93,6 +99,61 @@ def through(receiver: Callable[[Path], AbstractContextManager[int]], directory: 
     return count / float(said)
 
 
+# Many stagers.
+
+
+def stage(directory: Path) -> None:
+    """One of the processes: prints its port, and at the end of its input the CPU seconds since then."""
+    with staging(directory) as port:
+        print(port, flush=True)
+        begun = time.process_time()
+        sys.stdin.read()
+        print(time.process_time() - begun, flush=True)
+
+
+def beside_each_other(directory: Path, certificates: Path, stagers: int, count: int, size: int) -> tuple[float, float]:
+    """Messages a second of all together, and CPU seconds of a message in its stager."""
+    places = [directory / str(number) for number in range(stagers)]
+    for place in places:
+        shutil.copytree(certificates, place)
+    command = [sys.executable, __file__, "--messages", str(count), "--body", str(size)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(subprocess.Popen([*command, "--stage", "--directory", str(place)], **pipes))
+            for place in places
+        ]
+        addresses = [f"{HOST}:{stager.stdout.readline().strip()}" for stager in running if stager.stdout]
+        sending = [
+            stack.enter_context(subprocess.Popen([*command, "--send", to, "--directory", str(place)], **pipes))
+            for place, to in zip(places, addresses, strict=True)
+        ]
+        seconds = max(float(sender.communicate()[0]) for sender in sending)
+        cpu = sum(float(stager.communicate()[0]) for stager in running)
+    return stagers * count / seconds, cpu / (stagers * count)
+
+
+def measure_many(directory: Path, numbers: list[int], count: int, size: int, repetitions: int) -> None:
+    certificates = directory / "certificates"
+    make_certificates(certificates)
+    print("| stagers | messages/s here | CPU us a message | with a core each | of one |")
+    print("|---|---|---|---|---|")
+    alone = 0.0
+    for stagers in numbers:
+        places = [directory / f"{stagers}-{number}" for number in range(repetitions)]
+        rounds = [beside_each_other(place, certificates, stagers, count, size) for place in places]
+        rate, cpu = (statistics.median(found) for found in zip(*rounds, strict=True))
+        alone = alone or 1 / cpu
+        print(f"| {stagers} | {rate:,.0f} | {cpu * 1e6:.1f} | {stagers / cpu:,.0f} | {stagers / cpu / alone:.2f} |")
+
+
+def make_certificates(directory: Path) -> None:
+    directory.mkdir(exist_ok=True)
+    make_ca(directory)
+    for name in ("sender", "receiver"):
+        make_certificate(directory, name)
+
+
 # The writer alone.
 
 
@@ -132,9 +193,7 @@ def show(title: str, ours: list[float], baseline: list[float], against: str) -> 
 
 
 def measure(directory: Path, count: int, size: int, repetitions: int) -> None:
-    make_ca(directory)
-    for name in ("sender", "receiver"):
-        make_certificate(directory, name)
+    make_certificates(directory)
     print(f"{count:,} messages of {size} bytes; Python {platform.python_version()}, {os.cpu_count()} cores")
     staged, acknowledged, alone, file = [], [], [], []
     for number in range(repetitions):
@@ -156,9 +215,17 @@ if __name__ == "__main__":
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--directory", type=Path, help="where the stages and databases go (default: a temporary one)")
     parser.add_argument("--send", metavar="ADDRESS", help=argparse.SUPPRESS)
+    parser.add_argument("--stage", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--stagers", type=int, nargs="+", help="so many beside each other, and nothing else")
     given = parser.parse_args()
     if given.send:
         send(given.directory, given.send, given.messages, given.body)
+    elif given.stage:
+        stage(given.directory)
     else:
         with tempfile.TemporaryDirectory(dir=given.directory) as name:
-            measure(Path(name), given.messages - given.messages % BATCH, given.body, given.repetitions)
+            whole = given.messages - given.messages % BATCH
+            if given.stagers:
+                measure_many(Path(name), given.stagers, whole, given.body, given.repetitions)
+            else:
+                measure(Path(name), whole, given.body, given.repetitions)

@@ -37,6 +37,7 @@ def fill(stage: Path, *numbers: int) -> None:
     writer.close()
 
 
+@pytest.mark.thorough  # each query starts Python processes of Spark for each of its sources
 def test_a_stage_joins_and_one_leaves_from_the_same_checkpoint(named: SparkSession, tmp_path: Path) -> None:
     program = PAGE.read_text().partition("```python\n")[2].partition("```")[0].partition("\n\n\nstages =")[0]
     page: dict[str, object] = {}
