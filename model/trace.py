@@ -19,11 +19,13 @@ from typing import Any
 
 from model.machine import Refused, Step, accept
 from tolliver_proto import Policy
-from tolliver_proto.testing import SimFailure, SimNet
+from tolliver_proto.testing import SimFailure, SimNet, Weather
 
 SHORT = {"nodes": 2, "seconds": 10.0, "operations": 30}
 NOTED = {**SHORT, "policy": Policy(dedupe=1000, dedupe_durable=True)}
 HELD = {**SHORT, "policy": Policy(dedupe=1000, unsubscribed_hold=4.0), "seconds": 20.0, "operations": 60}
+STUCK = {**SHORT, "policy": Policy(stuck_after=2.0, handling_timeout=8.0), "weather": Weather(handler_hangs=0.2)}
+SCENARIOS = (SHORT, NOTED, HELD, STUCK)
 IN_FULL = 50  # of so many schedules one is of the simulator's usual size
 _RUN = 50  # schedules that a process takes at a time
 
@@ -40,8 +42,7 @@ def written(seed: int, scenario: dict[str, Any]) -> tuple[list[Step], str]:
 
 def refusal(seed: int) -> tuple[int, str, str]:
     """Of a schedule: number of its steps, why its trace is refused, and what the simulator itself says."""
-    scenarios = (SHORT, SHORT, NOTED, HELD)
-    steps, said = written(seed, scenarios[seed // 8 % 4] if seed % IN_FULL else {})
+    steps, said = written(seed, SCENARIOS[seed // 8 % len(SCENARIOS)] if seed % IN_FULL else {})
     try:
         return accept(steps, whole=not said), "", said
     except Refused as refused:

@@ -17,17 +17,18 @@ from scripts.planted.__main__ import by_tests, seen
 from scripts.planted.bug import Bug
 from scripts.planted.bugs import BUGS
 from scripts.planted.place import planted
+from scripts.planted.traced import BUGS as TRACED
 
 pytestmark = pytest.mark.thorough
 ROOT = Path(__file__).parent.parent
 
 
 def test_names_are_told_apart() -> None:
-    names = [bug.name for bug in BUGS]
+    names = [bug.name for bug in (*BUGS, *TRACED)]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [*BUGS, *TRACED], ids=lambda bug: bug.name)
 def test_every_place_is_there_once_and_what_is_planted_is_another_program(bug: Bug) -> None:
     path, text = planted(bug, ROOT)
     assert text != ast.unparse(ast.parse(path.read_text("utf-8")))

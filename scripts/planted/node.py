@@ -119,7 +119,8 @@ BUGS = (
         "self._commits.begin(batch)",
         """
         self._commits.begin(batch)
-        self._transmission.on_stored(batch.runs)
+        if batch.runs:
+            self._transmission.on_stored(batch.runs)
         """,
         ("tests/node/test_promises.py::test_i1_neither_stored_nor_a_byte_before_the_commit",),
     ),
