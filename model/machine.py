@@ -97,7 +97,9 @@ class Node:
     def begin(self, opening: Step) -> None:
         """Forget what goes with a process."""
         self.opening = opening
-        self.since = {hold: (at, float("inf")) for hold, (at, _) in self.since.items()}  # its clock begins anew
+        self.since = {
+            hold: (at, opening.get("clock", at)) for hold, (at, _) in self.since.items()
+        }  # its clock begins anew
         self.batch: dict[int, list[Row]] = {}
         self.links: dict[int, Link] = {}
         self.calls: dict[int, list[int]] = {}
@@ -380,6 +382,8 @@ def Restore(_state: State, node: Node, step: Step) -> None:
     node.restored = step["database"]
     node.database = Database(step["database"])
     node.history, node.given = dict(node.database.rows), {}
+    long_ago = float("-inf"), float("-inf")
+    node.since = {(peer, one): long_ago for peer, (_, held) in node.database.lists.items() for one in held}
 
 
 def RRestore(_state: State, node: Node, _step: Step) -> None:
@@ -521,6 +525,8 @@ def Settle(state: State, node: Node, step: Step) -> None:
     notes = node.database.notes if node.opening["durable"] else node.known
     if key in node.database.letters or key in (notes if node.opening["dedupe"] else node.handled):
         return
+    if link.peer in node.forgotten and key in node.handled:
+        return  # it was asked to forget that, and may not have done so yet
     GraceEnds(node, step["clock"], number, entry)
     state.settled.add((node.uuid, str(link.peer), message))
 
