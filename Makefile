@@ -144,26 +144,38 @@ proof: $(VENV)/.ready java tshark
 	$(PIP_INSTALL) --group mutation
 	$(BIN)/python -m scripts.prove $(ROWS)
 
-# A wheel and a source archive in dist, built twice, checked and tried, with a bill of materials. AGAINST=COMMIT compares
-# the public interface with that commit, else with the last release. Without [tool.tolliver] repository in pyproject.toml
-# it is a candidate alone.
 # The way of a message, compiled from the same sources, into build/compiled: a wheel, and a copy of everything to run tests in.
-# It takes a C compiler and some five minutes of a core. `make compiled-test` builds it and runs on it what must be alike:
-# vectors, the core's tests, traces of simulated networks, and one adapter's calls of every day.
-.PHONY: compiled compiled-test
-COMPILED_TESTS = tests/wire tests/node tests/patterns
-compiled: $(VENV)/.build
+# It takes a C compiler and two minutes of a core. `make compiled-test` builds it and runs on it what must be alike: the
+# core's tests, the vectors among them, asyncio's tests of the calls of every day, and traces of simulated networks.
+# `make compiled-fuzz` fuzzes the build that is there, each target for a minute; a crash is kept in its fuzz/crashes.
+.PHONY: compiled compiled-test compiled-fuzz compiled-bench compiler
+ON_COMPILED = cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m
+compiled: $(VENV)/.build compiler
 	$(BIN)/python -m scripts.compiled
 
 compiled-test: compiled $(VENV)/.ready
-	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' $(COMPILED_TESTS)
-	cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
-	$(BIN)/python -m scripts.prove.traces build/compiled/tree --seeds 100
+	$(ON_COMPILED) pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' tests/wire tests/node tests/patterns tests/reactive
+	$(ON_COMPILED) pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
+	$(BIN)/python -m scripts.prove.traces build/compiled/tree --seeds 20
 
-$(VENV)/.build: pyproject.toml | $(VENV)/.pip
-	$(PIP_INSTALL) --editable '.[build]'
-	@touch $@
+compiled-fuzz: MINUTES = 8
+compiled-fuzz: $(VENV)/.ready
+	$(ON_COMPILED) scripts.prove.fuzz $(MINUTES)
 
+# Both builds in turns, beside others: benchmarks/builds.py.
+compiled-bench: $(VENV)/.ready
+	cd build/compiled/tree && PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python benchmarks/builds.py
+
+# A C compiler and Python's headers, for `make compiled` alone. Installed in the same way as a browser is.
+HAS_COMPILER = command -v cc >/dev/null && test -e "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"
+compiler: $(BIN)/python
+	@$(HAS_COMPILER) && exit 0; \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev python3-dev >/dev/null && $(HAS_COMPILER); } \
+	  || { echo "No C compiler, or no headers of this Python, for the compiled build: on Debian, apt-get install gcc libc6-dev python3-dev. All else works without."; exit 1; }
+
+# A wheel and a source archive in dist, built twice, checked and tried, with a bill of materials. AGAINST=COMMIT compares
+# the public interface with that commit, else with the last release. Without [tool.tolliver] repository in pyproject.toml
+# it is a candidate alone.
 .PHONY: release changelog versions docs docs-serve
 release: $(VENV)/.release
 	$(BIN)/python -m scripts.release $(if $(AGAINST),--against $(AGAINST))

@@ -5,7 +5,8 @@
 mypyc compiles the modules that `[tool.tolliver] compiled` in pyproject.toml names: in a copy of the files that git has,
 build/compiled/tree, where tests can run on it, and into a wheel beside it. The wheel has all that the pure one has, and
 the compiled modules beside their sources, so that TOLLIVER_PURE=1 can choose the sources. Needs the extra `build` and a
-C compiler. Every module is a library of its own, as C compilers need hours for one of them all.
+C compiler. All modules are one library, with a C file for each: as one C file they take a C compiler hours, and as
+libraries of their own each would compile mypyc's runtime again, which took two thirds of the time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from scripts.release.__main__ import ROOT, copied, run
@@ -25,6 +27,7 @@ from scripts.release.__main__ import ROOT, copied, run
 OUT = ROOT / "build" / "compiled"
 TREE = OUT / "tree"
 _PACKAGES = {"tolliver_proto": "tolliver_proto", "tolliver": "transports/tolliver"}
+_LIBRARY = "tolliver_proto"  # the file has another name: mypyc finds the modules' files from the folder it is in
 _SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
@@ -37,13 +40,28 @@ def modules(root: Path = ROOT) -> list[str]:
 def compile_here(optimize: str) -> None:
     """Compiles in the current folder, beside the sources."""
     from mypyc.build import mypycify
-    from setuptools import setup
+    from setuptools import Extension, setup
+    from setuptools.command.build_ext import build_ext
+
+    class Compile(build_ext):  # type: ignore[misc]  # mypy does not follow it: see pyproject.toml
+        """Compiles the C files of the library side by side: setuptools does so with libraries alone."""
+
+        def build_extension(self, extension: Extension) -> None:
+            options = {
+                "output_dir": self.build_temp,
+                "include_dirs": extension.include_dirs,
+                "extra_postargs": extension.extra_compile_args,
+            }
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                made = list(pool.map(lambda file: self.compiler.compile([file], **options), extension.sources))
+            extension.sources, extension.extra_objects = [], [one for objects in made for one in objects]
+            super().build_extension(extension)
 
     shutil.rmtree(".mypy_cache", ignore_errors=True)  # with the one of another build mypyc fails
-    made = mypycify([*modules(Path.cwd())], opt_level=optimize, debug_level="0", separate=True)
-    jobs = str(os.cpu_count() or 1)
-    setup(name="tolliver", ext_modules=made, package_dir=_PACKAGES, packages=[],
-          script_args=["--quiet", "build_ext", "--inplace", "--parallel", jobs])  # fmt: skip
+    files = modules(Path.cwd())
+    made = mypycify(files, opt_level=optimize, debug_level="0", multi_file=True, separate=[(files, _LIBRARY)])
+    setup(name="tolliver", ext_modules=made, package_dir=_PACKAGES, packages=[], cmdclass={"build_ext": Compile},
+          script_args=["--quiet", "build_ext", "--inplace"])  # fmt: skip
 
 
 def wheel(tree: Path, out: Path) -> Path:
@@ -52,9 +70,11 @@ def wheel(tree: Path, out: Path) -> Path:
     [pure] = (out / "pure").glob("*.whl")
     run(sys.executable, "-m", "wheel", "unpack", "--dest", out, pure)
     [unpacked] = out.glob("tolliver_proto-*/")
+    for file in tree.glob(f"*{_SUFFIX}"):
+        shutil.copyfile(file, unpacked / file.name)
     for package, folder in _PACKAGES.items():
-        for path in (tree / folder).rglob(f"*{_SUFFIX}"):
-            shutil.copyfile(path, unpacked / package / path.relative_to(tree / folder))
+        for file in (tree / folder).rglob(f"*{_SUFFIX}"):
+            shutil.copyfile(file, unpacked / package / file.relative_to(tree / folder))
     [told] = unpacked.glob("*.dist-info/WHEEL")
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = re.sub(r"[-.]", "_", sysconfig.get_platform())

@@ -22,6 +22,7 @@ from tolliver_proto import (
     StoreError,
     Subscribe,
     Subscription,
+    build_info,
     encode,
 )
 from tolliver_proto._node.inboxes.dedupe import DedupeCache
@@ -446,6 +447,9 @@ def test_a_hard_life_at_the_quota(seed: int) -> None:
     assert report.counts["messages"]
 
 
+@pytest.mark.skipif(
+    build_info().compiled, reason="it plants a fault in a function that compiled callers do not look up"
+)
 def test_a_life_that_fails_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shrink(1) is None
     monkeypatch.setattr(Transmission, "_fetch", lambda *_: None)  # nothing is read back

@@ -17,6 +17,9 @@ from .owner_ids import is_owner
 
 MOST = 2**63 - 1
 """The largest number that a store takes."""
+Unchecked = Any
+"""An argument as a program gave it, for a function that refuses what is wrong itself. A compiled function refuses a str
+or bytes or number that is declared as such before its first line, and with less to say."""
 _LONGEST = 2.0**53  # seconds
 
 T = TypeVar("T")

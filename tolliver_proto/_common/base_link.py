@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Generic, Protocol, TypeVar
 
+from .compiling import mypyc_attr
 from .errors import TolliverError
 from .transport import PeerIdentity, Remote, Role
 
@@ -91,6 +92,7 @@ class Connection(Protocol):
 C_co = TypeVar("C_co", bound=Connection, covariant=True)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BaseLink(Generic[C_co]):
     """Record of one connection, from the moment that it has a cid: its transport, its machine, and its state."""
 

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import ClassVar, Generic, TypeVar
 
 from .base_link import HANDING_OUT, SHUTTABLE, BaseLink, Connection, LinkSignal, LinkState
+from .compiling import mypyc_attr
 from .dial_causes import FIRST_BYTES, DialCause
 from .errors import ConnectionLost, TolliverError
 from .handshake_limiter import ALL, HandshakeLimiter
@@ -44,6 +45,7 @@ class TableState(Generic[L, A]):
             self.now = now
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionTable(Generic[L, A]):
     """Connections and their transports. Every input takes `now`, monotonic seconds; None means the last time seen.
 

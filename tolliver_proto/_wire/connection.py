@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
+from .._common.arguments import Unchecked
 from .._common.dial_causes import DialCause
 from .._common.empty_queue import EMPTY
 from .._common.errors import (
@@ -599,9 +600,10 @@ class Connection:
         if isinstance(frame, Message):
             self._check_message(frame)
         elif isinstance(frame, Subscribe | Unsubscribe):
-            self._check_names(frame.channel, frame.key)
+            self._check_entry(frame)
         elif isinstance(frame, SubscribeMany | UnsubscribeMany):
-            self._check_names(*(name for one in frame.subscriptions for name in one))
+            for one in frame.subscriptions:
+                self._check_names(*one)
         self.send_encoded(self.encoder.encode(frame))
 
     def send_acks(self, message_ids: Sequence[int], now: float | None = None) -> None:
@@ -668,12 +670,12 @@ class Connection:
         """Bytes that are received and not yet part of a parsed frame."""
         return self._decoder.buffered
 
-    def _check_message(self, frame: Message) -> None:
+    def _check_message(self, frame: Unchecked) -> None:
         if frame.reliable and not self._layout.has_acks:
             raise LocalProtocolError(
                 "not_expressible", "this revision has no acks, so no message is reliable in it: pass message_id=None"
             )
-        self._check_names(frame.channel, frame.key)
+        self._check_entry(frame)
         if isinstance(frame.body, bytes) and len(frame.body) > self.limits.max_body:
             raise OwnLimitExceeded(
                 "too_long",
@@ -681,7 +683,10 @@ class Connection:
                 "Limits.max_body here and at the peers",
             )
 
-    def _check_names(self, *names: str) -> None:
+    def _check_entry(self, frame: Unchecked) -> None:
+        self._check_names(frame.channel, frame.key)
+
+    def _check_names(self, *names: Unchecked) -> None:
         for name in names:
             if isinstance(name, str) and len(name) * 4 > self.limits.max_name:
                 size = len(name.encode(errors="surrogatepass"))

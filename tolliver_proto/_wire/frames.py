@@ -26,6 +26,7 @@ from struct import Struct
 from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
+from .._common.arguments import Unchecked
 from .._common.buffer import Buffer
 from .._common.errors import (
     LimitExceeded,
@@ -207,11 +208,11 @@ class Encoder:
             raise LocalProtocolError("not_expressible", f"this revision has no {kind.__name__}: send none")
         return ack, head
 
-    def final(self, frame: HandshakeFinal) -> bytes:
+    def final(self, frame: Unchecked) -> bytes:
         final = _code(self._layout.finals, frame.compatible, "compatible")
         return self._layout.final.pack({"code": self._codes[HandshakeFinal], "final": final})
 
-    def _message(self, frame: Message) -> bytes:
+    def _message(self, frame: Unchecked) -> bytes:
         if frame.channel == RESERVED_CHANNEL:
             raise ReservedChannel(
                 "reserved_channel",
@@ -222,18 +223,18 @@ class Encoder:
             raise LocalProtocolError("not_bytes", f"a body must be bytes, not {type(body).__name__}: encode it first")
         return self.message(frame.channel, frame.key, body, frame.message_id)
 
-    def _control(self, frame: Subscribe | Unsubscribe) -> bytes:
+    def _control(self, frame: Unchecked) -> bytes:
         subscription = Subscription(frame.channel, frame.key)
         return self._control_message(type(frame), frame, (subscription,))
 
-    def _controls(self, frame: SubscribeMany | UnsubscribeMany) -> bytes:
+    def _controls(self, frame: Unchecked) -> bytes:
         kind = next(one for one, many in MANY.items() if type(frame) is many)
         return self._control_message(kind, frame, frame.subscriptions)
 
     def _control_message(
         self,
         kind: ControlType,
-        frame: Subscribe | Unsubscribe | SubscribeMany | UnsubscribeMany,
+        frame: Unchecked,
         entries: Sequence[Subscription],
     ) -> bytes:
         prefix, count = self._layout.controls.get(kind), self._layout.control_count
@@ -249,7 +250,7 @@ class Encoder:
         parts += map(self._entry, entries)
         return self.message(RESERVED_CHANNEL, "", b"".join(parts), frame.message_id)
 
-    def message(self, channel: str, key: str, body: bytes, message_id: int | None) -> bytes:
+    def message(self, channel: Unchecked, key: Unchecked, body: bytes, message_id: Unchecked) -> bytes:
         """Returns the bytes of a message; a `message_id` of None makes it unreliable. The caller has checked the limits
         of the names (T-07).
         """
@@ -294,19 +295,19 @@ class Encoder:
                 pieces += parts if in_order is None else in_order(parts)
         return b"".join(pieces)
 
-    def _ack(self, frame: Ack | Refusal) -> bytes:
+    def _ack(self, frame: Unchecked) -> bytes:
         ack, head = self._ack_head(type(frame))
         _number(frame.message_id, ack.maximum("message_id"), "message_id")
         return ack.pack({**dict(zip(ack.names, head, strict=True)), "message_id": frame.message_id})
 
-    def _request(self, frame: HandshakeRequest) -> bytes:
+    def _request(self, frame: Unchecked) -> bytes:
         return self._handshake(self._layout.request, frame, {})
 
-    def _response(self, frame: HandshakeResponse) -> bytes:
+    def _response(self, frame: Unchecked) -> bytes:
         status = _code(self._layout.statuses, frame.status, "status")
         return self._handshake(self._layout.response, frame, {"status": status})
 
-    def _handshake(self, head: Fields, frame: HandshakeRequest | HandshakeResponse, more: dict[str, Any]) -> bytes:
+    def _handshake(self, head: Fields, frame: Unchecked, more: dict[str, Any]) -> bytes:
         _number(frame.version, head.maximum("version"), "version")
         if self._layout.has_lists:
             _number(len(frame.subscriptions), head.maximum("count"), "number of subscriptions")
@@ -325,7 +326,7 @@ class Encoder:
         prefix = self._layout.list_prefix
         return head.pack(more) + b"".join([prefix + self._entry(one) for one in frame.subscriptions])
 
-    def _entry(self, subscription: Subscription) -> bytes:
+    def _entry(self, subscription: Unchecked) -> bytes:
         channel, key = _text(subscription[0], "channel"), _text(subscription[1], "key")
         entry = self._layout.entry
         if len(channel) > entry.maximum("channel") or len(key) > entry.maximum("key"):
@@ -444,11 +445,12 @@ def _control_entries(form: ControlForm, body: bytes, most: int) -> list[Subscrip
     return entries if at == len(body) else None
 
 
-def _text(text: str, what: str) -> bytes:
+def _text(text: Unchecked, what: str) -> bytes:
     try:
-        return text.encode()
+        raw: bytes = text.encode()
     except (UnicodeEncodeError, AttributeError):
         raise LocalProtocolError("bad_text", f"{what} {text!r:.100} is not text that UTF-8 can carry (T-11)") from None
+    return raw
 
 
 def _code(codes: Mapping[Any, int], value: object, what: str) -> int:
@@ -457,7 +459,7 @@ def _code(codes: Mapping[Any, int], value: object, what: str) -> int:
     return codes[value]
 
 
-def _number(value: int, maximum: int, what: str) -> None:
+def _number(value: Unchecked, maximum: int, what: str) -> None:
     if not isinstance(value, int) or not 0 <= value <= maximum:
         raise LocalProtocolError("bad_number", f"{what} {value!r:.100} is not a whole number from 0 to {maximum}")
 

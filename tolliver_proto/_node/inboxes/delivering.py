@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from ..._common.arguments import Unchecked
 from ..._common.base_link import LinkState
 from ..._wire.events import PROBE_CHANNEL, Ignored, Message, Subscription
 from ..actions import Deliver, Delivery, Handler, NoticeKind
@@ -118,7 +119,7 @@ class Delivering:
     def _may_have_each(self, copy: Message) -> bool:
         return self._once.isdisjoint(self.handlers.match(copy.channel, copy.key))
 
-    def register(self, channel: str, key: str, handler: Handler, pending: int | None = None) -> None:
+    def register(self, channel: Unchecked, key: Unchecked, handler: Handler, pending: Unchecked = None) -> None:
         """Delivers matching messages to this handler, at most `pending` unsettled ones (None: the credit alone is the
         bound).
         """
@@ -132,7 +133,7 @@ class Delivering:
             if any(overlap(one, subscription) for one in peer.inbox.withheld):
                 self._ask_soon(peer)
 
-    def unregister(self, channel: str, key: str, handler: Handler) -> None:
+    def unregister(self, channel: Unchecked, key: Unchecked, handler: Handler) -> None:
         """Removes the handler. Messages that it holds must still be settled."""
         self.handlers.discard(self._sizes.checked(channel, key), handler)
         self._once.discard(handler)

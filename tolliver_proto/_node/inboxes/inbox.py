@@ -17,7 +17,7 @@ from enum import Enum
 from math import inf
 from uuid import UUID
 
-from ..._common.arguments import check_count
+from ..._common.arguments import Unchecked, check_count
 from ..._wire.events import Message, Subscription
 from ..._wire.limits import Limits
 from ..actions import Delivery, Handler
@@ -252,7 +252,7 @@ class Bound:
 
     __slots__ = ("count", "handler", "most", "waiting")
 
-    def __init__(self, handler: Handler, most: int) -> None:
+    def __init__(self, handler: Handler, most: Unchecked) -> None:
         """Raises TypeError, and ValueError for a bound below 1."""
         check_count("pending", most, 1)
         self.handler: Handler = handler

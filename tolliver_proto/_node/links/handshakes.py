@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
-from ..._common.arguments import check_peer, check_type
+from ..._common.arguments import Unchecked, check_peer, check_type
 from ..._common.base_link import LinkState
 from ..._common.derived_ids import is_derived
 from ..._common.errors import ConnectionLost, IdentityConflict, TolliverError, UndeliveredReason, UnexpectedFrame
@@ -510,7 +510,7 @@ class Handshakes:
 
         self._commits.searches.begin(peer.uuid, take, purged)
 
-    def repin(self, uuid: UUID, spki_sha256: bytes | None = None, now: float | None = None) -> Receipt:
+    def repin(self, uuid: UUID, spki_sha256: Unchecked = None, now: float | None = None) -> Receipt:
         """Pins this key to the peer, or, if None, the key that it presents next (D-3)."""
         self._context.tick(now)
         check_peer("peer", uuid)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from ..._common.arguments import Unchecked
 from ..._common.derived_ids import is_derived
 from ..._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError
 from ..._wire.connection import Connection
@@ -121,7 +122,7 @@ class OwnList:
         assert link.lists.control is not None
         link.lists.control.insist(peer.lists.unsaid)
 
-    def subscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+    def subscribe(self, channel: Unchecked, key: Unchecked, now: float | None = None) -> Receipt:
         """Subscribes to this channel and key at all peers, across restarts (T-31). `Stored` names the receipt."""
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
@@ -150,7 +151,7 @@ class OwnList:
                 f"{self._limits.max_handshake} bytes (T-19). Use wildcards",
             )
 
-    def unsubscribe(self, channel: str, key: str, now: float | None = None) -> Receipt:
+    def unsubscribe(self, channel: Unchecked, key: Unchecked, now: float | None = None) -> Receipt:
         """Removes exactly this subscription (T-26); a missing one is no error. `Stored` names the receipt."""
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)

@@ -21,7 +21,7 @@ from itertools import count, groupby
 from typing import NamedTuple
 from uuid import UUID
 
-from ..._common.arguments import check_count, check_seconds
+from ..._common.arguments import Unchecked, check_count, check_seconds
 from ..._common.errors import (
     ConnectionClosing,
     LocalProtocolError,
@@ -59,7 +59,7 @@ class Terms(NamedTuple):
     expire_after: float | None = None
 
 
-def terms_of(required: int, to: To, expire_after: float | None) -> Terms:
+def terms_of(required: Unchecked, to: To, expire_after: Unchecked) -> Terms:
     """Checks the arguments of a send, `required` recipients among them, and returns them as Terms; `expire_after` is in
     seconds. Raises TypeError and ValueError.
     """
@@ -112,14 +112,14 @@ class Sender:
 
     def send(
         self,
-        channel: str,
-        key: str,
-        body: bytes,
+        channel: Unchecked,
+        key: Unchecked,
+        body: Unchecked,
         now: float | None = None,
         *,
-        require_recipients: int = 0,
+        require_recipients: Unchecked = 0,
         to: To = None,
-        expire_after: float | None = None,
+        expire_after: Unchecked = None,
     ) -> Receipt:
         """Stores one message for every subscriber; the arguments are those of `send_many`, which gets one item."""
         self._context.tick(now)
@@ -161,9 +161,9 @@ class Sender:
         items: Iterable[Item],
         now: float | None = None,
         *,
-        require_recipients: int = 0,
+        require_recipients: Unchecked = 0,
         to: To = None,
-        expire_after: float | None = None,
+        expire_after: Unchecked = None,
         receipt: Receipt | None = None,
     ) -> Receipt:
         """Stores messages, all or none, each for every subscriber. `Stored` names the receipt, a new one or `receipt`.
@@ -197,7 +197,9 @@ class Sender:
             self.blocked.append((items, receipt, terms))
         return receipt
 
-    def unreliable_send(self, channel: str, key: str, body: bytes, now: float | None = None, *, to: To = None) -> int:
+    def unreliable_send(
+        self, channel: Unchecked, key: Unchecked, body: Unchecked, now: float | None = None, *, to: To = None
+    ) -> int:
         """Sends to the connected subscribers without storing; returns their number.
 
         A message is dropped for a peer whose buffer is above high water (T-55). `to` is as in `send_many`. Raises
