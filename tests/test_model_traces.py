@@ -15,6 +15,7 @@ import pytest
 from model import machine
 from model.checking import model
 from model.machine import STEPS, Refused, Step, accept
+from model.paths import walked
 from model.trace import SHORT, refusal, written
 
 SEED = 28  # with commits, acks, a crash and copies
@@ -106,6 +107,19 @@ def test_a_file_is_written_and_taken(tmp_path: Path) -> None:
     status, said = called(path)
     assert status == 1
     assert said.startswith("refused: step ")
+
+
+def test_every_move_from_every_state_is_made_on_real_nodes() -> None:
+    states, transitions, made = walked(1, 0)
+    assert 30 < states < transitions
+    assert made.keys() == {
+        *("Connect", "Send", "Write Sync", "Return", "Receive", "Handle", "RSync", "Settle", "GetAck"),
+    }
+
+
+@pytest.mark.thorough
+def test_every_trouble_comes_in_every_state() -> None:
+    assert walked(1, 1)[2].keys() >= {"Kill", "RKill", "Open", "ROpen", "Cut", "Fail", "Refuse", "RRefuse"}
 
 
 def test_every_step_has_an_action() -> None:
