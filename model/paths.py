@@ -1,7 +1,7 @@
 """Paths of moves over two real nodes with their stores: each move from each state, and each trace held to the model.
 
 python -m model.paths             one message, one trouble
-python -m model.paths 2 1         two messages, one trouble
+python -m model.paths 1 2         one message, two troubles
 
 A move is an action of the model, or what an adapter must do for one: give bytes, commit, report. From the start each
 move that is possible is made, then each from where that led, until no state is new; a state is what can be seen from
