@@ -7,7 +7,7 @@ operators can do to the wire, the patterns, the node and the codec of the store 
 annotations alone are none. The sample is the `SAMPLE` with the least hash of a mutant's own text and place, so it stays
 the same as other lines change, and outcomes in docs/mutation.json stay from run to run.
 
-Coverage with contexts says which tests reach the changed lines, those that reach least of the source first. They run in
+Coverage with contexts says which tests reach the changed lines: first those that reach least of the source. They run in
 a forked process that loads the mutant in place of the file, until the first fails; without the change that test must
 pass. A mutant that does not end, or takes all memory, is killed, too. One that outlives `TESTS` of them survives, and
 somebody says why in docs/mutation.json, or writes a test and removes its entry there, so that it is run again.
@@ -45,7 +45,7 @@ from scripts.coverage_core import ROOT
 from scripts.coverage_core import TESTS as CORE
 
 SAMPLE = 1500
-TESTS = 300  # for one mutant
+TESTS, NEAR = 300, 100  # for one mutant, and of these the nearest
 SECONDS = 120  # of CPU, for all tests of one mutant
 MEMORY = 4 * 2**30
 FOLDERS = ("tolliver_proto/_wire", "tolliver_proto/_node", "tolliver_proto/_patterns")
@@ -144,7 +144,7 @@ def watch() -> None:
 
 
 class Reach:
-    """Tests that reach a line, those that reach least of the source first."""
+    """Tests that reach a line: the nearest ones, which reach least of the source, then some of each file in turn."""
 
     def __init__(self) -> None:
         data = CoverageData(str(COVERAGE))
@@ -163,7 +163,12 @@ class Reach:
         """For a line that only runs when its module is loaded: those that reach any line of the file."""
         lines = self._tests[mutant.file]
         found = lines.get(mutant.line) or chain.from_iterable(lines.values())
-        return sorted({*found}, key=lambda test: (self._size[test], test))[:TESTS]
+        tests = sorted({*found}, key=lambda test: (self._size[test], test))
+        turns, places = list[tuple[int, str]](), Counter[str]()
+        for test in tests[NEAR:]:
+            places[file := test.partition("::")[0]] += 1
+            turns.append((places[file], test))
+        return tests[:NEAR] + [test for _, test in sorted(turns)][: TESTS - NEAR]
 
 
 # One mutant.
@@ -216,7 +221,10 @@ def _tested(text: str, path: Path, tests: list[str], said: int) -> int:
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-profile=planted", "--tb=no", "-m", ""]
-    return int(pytest.main([*options, *tests]))
+    for some in filter(None, (tests[:NEAR], tests[NEAR:])):
+        if status := pytest.main([*options, *some]):
+            return int(status)
+    return 0
 
 
 def outcomes(wanted: Iterable[tuple[Mutant, str]], reach: Reach, jobs: int) -> Iterator[tuple[Run, str | None]]:

@@ -153,6 +153,7 @@ def test_the_first_frame_of_a_server_must_be_a_request() -> None:
         server = connection(Role.SERVER)
         [closed] = feed(server, frame)
         assert isinstance(error_of(closed), error)
+        assert shutting(server), "nothing is to be written before that"
         assert server.data_to_send() == []
 
 

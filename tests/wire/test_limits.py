@@ -179,6 +179,8 @@ def test_the_defaults_are_those_of_the_rulings() -> None:
     assert (limits.max_body, limits.max_name) == (16 * MIB, 4096)
     assert (limits.max_subscriptions, limits.max_handshake) == (10_000, MIB)
     assert (limits.handshake_timeout, limits.unexpected_per_minute, limits.handshake_burst) == (10.0, 16, 3)
+    assert (limits.inbox_messages, limits.inbox_bytes) == (1024, 16 * MIB)
+    assert (limits.window_messages, limits.window_bytes) == (256, 8 * MIB)
 
 
 @pytest.mark.parametrize(

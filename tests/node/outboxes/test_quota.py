@@ -429,6 +429,13 @@ def test_a_smaller_one_finds_room_in_bytes() -> None:
     sound(play)
 
 
+def test_messages_of_one_send_take_room_from_each_other() -> None:
+    play = stage(SKIP, size=200)
+    receipt, _ = send(play, b"x" * 100, b"y" * 100, b"z")
+    assert list(receipt.counts) == [1, 0, 1]
+    sound(play)
+
+
 def test_what_was_skipped_is_not_given_when_it_connects() -> None:
     """T-62: messages are kept for whoever connects, and this one is known and full."""
     play = stage(SKIP, LOW, HIGH, messages=2)
