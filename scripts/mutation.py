@@ -111,23 +111,11 @@ def _program(source: str) -> str:
     return ast.dump(tree)
 
 
-def sample(known: Container[str], count: int) -> Iterator[tuple[Mutant, str | None]]:
-    """The sample, until so many are new: mutants, and the text of those that are not known."""
-    new = 0
-    for mutant in islice(_real(known), SAMPLE):
-        if mutant[1] is not None:
-            new += 1
-            if new > count:
-                return
-        yield mutant
-
-
-def _real(known: Container[str]) -> Iterator[tuple[Mutant, str | None]]:
-    for mutant in mutants():
-        if mutant.key in known:
-            yield mutant, None
-        elif (text := mutated(mutant)) is not None:
-            yield mutant, text
+def sample(every: Iterable[Mutant], known: Container[str], count: int) -> Iterator[tuple[Mutant, str]]:
+    """So many of the sample that are not known, with their texts."""
+    real = ((one, None if one.key in known else mutated(one)) for one in every)
+    some = islice((one for one in real if one[1] is not None or one[0].key in known), SAMPLE)
+    return islice(((mutant, text) for mutant, text in some if text is not None), count)
 
 
 # Tests.
@@ -260,17 +248,10 @@ def main() -> int:
     options = parser.parse_args()
     record: dict[str, Any] = json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {name: {} for name in NAMES}
     newest = max((ROOT / file).stat().st_mtime for file in (*files(), *CORE))
-    if not COVERAGE.exists() or COVERAGE.stat().st_mtime < newest:
+    if options.count and (not COVERAGE.exists() or COVERAGE.stat().st_mtime < newest):
         watch()
-    seen = list[str]()
-
-    def new() -> Iterator[tuple[Mutant, str]]:
-        for mutant, text in sample(record["killed"] | record["survived"], options.count):
-            seen.append(mutant.key)
-            if text is not None:
-                yield mutant, text
-
-    for run, test in outcomes(new(), Reach(), options.jobs):
+    every, known = mutants(), record["killed"] | record["survived"]
+    for run, test in outcomes(sample(every, known, options.count), Reach(), options.jobs) if options.count else ():
         where = change(run.mutant, run.text)
         if test is None:
             record["survived"][run.mutant.key] = {**where, "said": ""}
@@ -281,7 +262,7 @@ def main() -> int:
             continue
         print(*where.values(), test or "SURVIVES", sep=": ", flush=True)
         RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
-    killed, alive = ([key for key in seen if key in record[name]] for name in NAMES)
+    killed, alive = ([mutant.key for mutant in every if mutant.key in record[name]] for name in NAMES)
     silent = sum(not record["survived"][key]["said"] for key in alive)
     score = 100 * len(killed) / max(1, len(killed) + len(alive))
     print(

@@ -9,7 +9,20 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import Action, Fetch, Limits, Notice, NoticeKind, OutboxFull, Policy, Receipt, Stored, StoreError
+from tolliver_proto import (
+    Action,
+    Fetch,
+    Limits,
+    Message,
+    Notice,
+    NoticeKind,
+    OutboxFull,
+    Policy,
+    Receipt,
+    Stored,
+    StoreError,
+    encode,
+)
 from tolliver_proto._testing.invariants import Ledger, Sent, SimFailure, audit
 from tolliver_proto._testing.world import LOSSY, TIGHT
 from tolliver_proto.errors import Blocked
@@ -72,6 +85,14 @@ def test_the_oldest_go_in_the_commit_that_stores_the_newest() -> None:
     assert play.node.stats().dropped_oldest == 2
     assert not play.fetches, "no body is read for that"
     sound(play)
+
+
+@pytest.mark.parametrize(("channel", "key"), [("c", ""), ("c", "key"), ("c/longer", "k")])
+def test_a_message_takes_as_many_bytes_as_its_frame(channel: str, key: str) -> None:
+    play = Play()
+    play.peer(LOW, ("", "")).lose()
+    play.send(channel, key, b"body")
+    assert play.node.peers()[0].pending_bytes == len(encode(Message(channel, key, b"body", 1)))
 
 
 def test_as_many_go_as_make_room_in_bytes() -> None:
