@@ -187,7 +187,7 @@ def test_making_a_reader_opens_nothing(tmp_path: Path) -> None:
         ({"maxStagedBytes": "1000"}, "maxStagedBytes is 1000, and an element of each publisher may take"),
         ({"syncInterval": "x"}, "syncInterval"),
         ({"channels": "a"}, "no option 'channels'"),
-        ({"startingOffsets": "now"}, "earliest or latest"),
+        ({"startingOffsets": "now"}, "give earliest, latest, a time"),
     ],
 )
 def test_what_is_wrong_is_said_on_the_driver(options: dict[str, str | None], says: str) -> None:
@@ -215,6 +215,8 @@ def test_options_reach_who_they_are_for() -> None:
         "maxStagedBytes": "100000",
         "syncBytes": "5",
         "syncInterval": "20",
+        "minRowsPerTrigger": "5",
+        "maxTriggerDelay": "3",
         "maxRowsPerTrigger": "10",
         "maxBytesPerTrigger": "1000",
         "failOnDataLoss": "false",
@@ -231,7 +233,8 @@ def test_options_reach_who_they_are_for() -> None:
     assert (stage.window, stage.streams.limits.max_element, stage.remote.port) == (7, 100, 7012)
     assert str(stage.remote.identity) == more["peer"]
     assert (stage.folder.max_staged_bytes, stage.folder.sync_bytes, stage.folder.sync_interval) == (100_000, 5, 0.02)
-    assert (stream.max_rows, stream.max_bytes, stream.fail_on_data_loss, stream.earliest) == (10, 1000, False, False)
+    assert (stream.max_rows, stream.max_bytes, stream.fail_on_data_loss, stream.start) == (10, 1000, False, "latest")
+    assert (stream.min_rows, stream.max_delay) == (5, 3.0)
     assert (stream.read.min_partitions, stream.read.rows_per_batch) == (3, 50)
     assert stream.live is not None
     assert not stream.live.delete_consumed

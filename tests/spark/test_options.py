@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 
-from tolliver.spark._options import MOST, Table, parse
+from tolliver.spark._options import KAFKA, MOST, Table, parse
 from tolliver.spark.demand._options import BATCH
 from tolliver.spark.demand._stream import STREAM
 from tolliver.spark.read._options import OPTIONS as READING
@@ -63,9 +63,44 @@ def test_an_option_without_a_value_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_an_unknown_option_is_told_with_those_that_there_are(kind: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{kind} has no option 'Topic': it knows {', '.join(TABLES[kind])}$"):
-        parse({"Topic": "a"}, TABLES[kind], kind)
+    with pytest.raises(ValueError, match=rf"^{kind} has no option 'Tipoc': it knows {', '.join(TABLES[kind])}$"):
+        parse({"Tipoc": "a"}, TABLES[kind], kind)
     assert parse({"checkpointLocation": "x", "queryname": "y"}, TABLES[kind], kind) == {}, "these are Spark's own"
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("theirs", [*KAFKA, "kafka.ssl.keystore.location", "kafka.acks", "SUBSCRIBE"])
+def test_options_of_kafka_are_answered_with_ours(kind: str, theirs: str) -> None:
+    table = TABLES[kind]
+    if theirs in table:
+        return
+    with pytest.raises(
+        ValueError, match=rf"^{kind} has no option {re.escape(repr(theirs))}: that is Kafka's; "
+    ) as told:
+        parse({theirs: "a"}, table, kind)
+    advice = str(told.value).partition("; ")[2]
+    if advice.startswith("give "):
+        assert {*advice.removeprefix("give ").split(" or ")} <= {*table}
+    else:
+        assert advice.endswith("leave it out") or "column" in advice or "load()" in advice
+
+
+def test_some_options_of_kafka_and_ours() -> None:
+    for theirs, kind, ours in (
+        ("subscribe", "live", "give channels"),
+        ("subscribePattern", "reading", "give channelPattern"),
+        ("subscribe", "stream", "give publishers"),
+        ("topic", "sink", "each row has its channel in a column of this name"),
+        ("maxOffsetsPerTrigger", "live", "give maxRowsPerTrigger"),
+        ("startingTimestamp", "live", "give startingOffsets or timeFrom"),
+        ("startingTimestamp", "reading", "give timeFrom"),
+        ("kafka.bootstrap.servers", "live", "give listen or connect"),
+        ("kafka.bootstrap.servers", "sink", "give connect"),
+        ("kafka.ssl.truststore.location", "sink", "give tls.cert or tls.key or tls.ca"),
+        ("kafka.max.poll.records", "live", "there is no broker to ask, leave it out"),
+    ):
+        with pytest.raises(ValueError, match=f"that is Kafka's; {ours}$"):
+            parse({theirs: "a"}, TABLES[kind], kind)
 
 
 def test_paths_and_names_stay_as_they_are() -> None:

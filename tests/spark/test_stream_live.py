@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,8 +19,12 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import StructType
 from tolliver.spark import DamagedRecording
+from tolliver.spark.read._options import nanoseconds
+from tolliver.spark.source import TolliverSource
 from tolliver.spark.stream._offsets import read_place
 from tolliver.staging import FolderOptions, StageFolder, StageLost, StageWriter, UnknownStage
 
@@ -84,6 +91,79 @@ def test_everything_once_in_order_and_where_it_began(stage: Filled) -> None:
     assert query.reader.reportLatestOffset() == json.loads(query.checkpoint or "")
 
 
+def test_where_a_query_begins(stage: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    noon = nanoseconds(datetime(2026, 11, 21, 12))
+    for minute in range(30):
+        monkeypatch.setattr(time, "time_ns", lambda now=noon + minute * 60 * 10**9: now)
+        stage.add(10)
+    assert len(stage.segments) > 2
+
+    def read(start: str) -> list[bytes]:
+        query = stage.query(startingOffsets=start, deleteConsumed=False)
+        query.drain()
+        return query.bodies
+
+    for minute in range(0, 31, 3):
+        assert read(f"2026-11-21T12:{minute:02}:00") == numbers(minute * 10 + 1, 300 - minute * 10)
+    assert read("2026-11-21T12:07:30") == numbers(81, 220)
+    half = stage.query(maxRowsPerTrigger=50, deleteConsumed=False)
+    half.step()
+    assert read(half.checkpoint or "") == numbers(51, 250)
+    with pytest.raises(StageLost, match="failOnDataLoss"):
+        read(json.dumps(json.loads(half.checkpoint or "") | {"frames": 51, "pos": 1}))
+
+
+def test_a_stage_at_rest_is_a_directory_of_recordings(stage: Filled) -> None:
+    stage.add(*30 * [10])
+    source = TolliverSource(CaseInsensitiveDict({"path": str(stage.directory / "segments")}))
+    reader: Any = source.reader(StructType().add("body", "binary"))
+    rows = [row["body"] for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    assert rows == numbers(1, 300)
+
+
+def test_a_batch_of_so_many_rows_or_after_a_delay(stage: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    query = stage.query(minRowsPerTrigger=25, maxTriggerDelay=60)
+    assert not query.step()
+    stage.add(10)
+    assert not query.step()
+    now += 59
+    assert not query.step()
+    stage.add(14)
+    assert not query.step()
+    stage.add(1)
+    assert query.step()
+    stage.add(10)
+    assert not query.step()  # it waits anew
+    now += 59
+    assert not query.step()
+    now += 1
+    assert query.step()
+    stage.add(10)
+    assert not query.step()
+    assert query.step(EVERYTHING)
+    stage.add(10)
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.step()
+    assert query.batches == [25, 10, 10, 10]
+
+
+def test_channels_by_a_pattern(stage: Filled) -> None:
+    stage.writer.add(
+        ALICE, 1, Revision.DRAFT_2, [Message(name, "", name.encode(), at) for at, name in enumerate(NAMES)]
+    )
+    assert stage.writer.sync()
+
+    def read(**options: str) -> list[str]:
+        return [body.decode() for (body,) in stage.query(deleteConsumed=False, **options).drain()]
+
+    for pattern in ("sensors[.].*", "sensors", "s|e", "ü", ".", "(?i)SENSORS", "nothing"):
+        assert read(channelPattern=pattern) == [name for name in NAMES if re.fullmatch(pattern, name)]
+    assert read(channelPattern="sensors.*", channels="sensors,e") == ["sensors"]
+
+
+NAMES = ("sensors", "sensors.a", "sensors.b", "xsensors.c", "s", "e", "ü", "sensors\n")
 STEPS = st.one_of(
     st.tuples(st.just("add"), st.lists(st.integers(1, 30), min_size=1, max_size=5)),
     st.tuples(st.just("batch"), st.sampled_from([None, ReadMaxRows(1), ReadMaxRows(40), EVERYTHING])),

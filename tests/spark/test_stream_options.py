@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tolliver-proto[spark]'")
 
 from pyspark.sql.datasource import CaseInsensitiveDict
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 from pyspark.sql.types import StructType
 from tolliver._options.instance import TLS, Remote
 from tolliver.spark import lag
@@ -32,9 +33,10 @@ from tolliver.spark.stream._offsets import (
     read_files,
     read_place,
 )
-from tolliver.spark.stream._options import INLINE_BYTES, Staging, StreamOptions, stream_options
+from tolliver.spark.stream._options import INLINE_BYTES, Begin, Staging, StreamOptions, stream_options
 from tolliver.spark.stream._reader import StreamReader
 
+ROOT = Path(__file__).parents[2]
 LIVE = {"listen": "127.0.0.1:7011", "plaintext": "true", "stagingDir": "/stage"}
 OUTSIDE = {"staging": "external", "stagingDir": "/stage"}
 STAGE = UUID("01890000-0000-4000-8000-000000000009")
@@ -58,6 +60,9 @@ def test_all_options_of_a_live_stream_in_any_case() -> None:
             "channels": "readings,alarms",
             "keys": "cpu*",
             "startingoffsets": "LATEST",
+            "minRowsPerTrigger": "10",
+            "maxTriggerDelay": "2.5",
+            "channelPattern": "sensors[.].*",
             "maxRowsPerTrigger": "1000",
             "maxBytesPerTrigger": "2000000",
             "failOnDataLoss": "false",
@@ -82,7 +87,9 @@ def test_all_options_of_a_live_stream_in_any_case() -> None:
     assert (live.directory, live.staging, live.delete_consumed) == (Path("/mnt/a stage"), Staging.INLINE, False)
     assert (live.max_staged_bytes, live.sync_bytes, live.sync_interval) == (10**10, 65536, 0.005)
     assert (live.unreliable, live.dedupe, live.record) == ("drop", 0, Path("/mnt/seen"))
-    assert (made.earliest, made.max_rows, made.max_bytes, made.fail_on_data_loss) == (False, 1000, 2_000_000, False)
+    assert (made.start, made.max_rows, made.max_bytes) == (Begin.LATEST, 1000, 2_000_000)
+    assert (made.min_rows, made.max_delay, made.fail_on_data_loss) == (10, 2.5, False)
+    assert read.channel_pattern == "sensors[.].*"
     assert (read.channels, read.keys, read.mode) == (("readings", "alarms"), ("cpu*",), Mode.DROPMALFORMED)
     assert (read.include_metadata, read.rows_per_batch, read.min_partitions) == (True, 500, 4)
     assert pickle.loads(pickle.dumps(made)) == made
@@ -94,7 +101,8 @@ def test_what_is_not_given() -> None:
     assert (made.live.staging, made.live.delete_consumed, made.live.tls) == (Staging.SHARED, True, None)
     assert (made.live.unreliable, made.live.max_staged_bytes, made.live.dedupe) == (None, None, None)
     assert made.live.record is None
-    assert (made.earliest, made.max_rows, made.max_bytes, made.fail_on_data_loss) == (True, None, None, True)
+    assert (made.start, made.max_rows, made.max_bytes, made.fail_on_data_loss) == (Begin.EARLIEST, None, None, True)
+    assert (made.min_rows, made.max_delay) == (None, 900.0)
     assert options(LIVE | {"staging": "inline"}).max_bytes == INLINE_BYTES
 
 
@@ -113,8 +121,8 @@ REFUSED = {
     "recordings and peers": (LIVE | {"path": "/r"}, "a path reads recordings, and stagingDir receives"),
     "recordings and a stage": ({"mode": "files"} | OUTSIDE, "mode=files reads recordings, and stagingDir"),
     "unknown": (
-        LIVE | {"topic": "a"},
-        "a live stream of format(\"tolliver\") has no option 'topic': it knows stagingDir, ",
+        LIVE | {"tipoc": "a"},
+        "a live stream of format(\"tolliver\") has no option 'tipoc': it knows stagingDir, ",
     ),
     "of live streams": ({"path": "/r", "deleteConsumed": "true"}, "a path reads recordings, and deleteConsumed"),
     "of recordings": (LIVE | {"direction": "both"}, "has no option 'direction'"),
@@ -131,7 +139,23 @@ REFUSED = {
     "a wrong port": (LIVE | {"listen": "127.0.0.1:x"}, "option listen is '127.0.0.1:x': the port of"),
     "a wrong remote": (LIVE | {"connect": "a,,b"}, "option connect is 'a,,b': "),
     "a wrong staging": (LIVE | {"staging": "kafka"}, "option staging is 'kafka': give shared, external or inline"),
-    "a wrong start": (LIVE | {"startingOffsets": "5"}, "give earliest or latest"),
+    "a wrong start": (LIVE | {"startingOffsets": "5"}, "give earliest, latest, a time such as 2026-"),
+    "a start of Kafka": (LIVE | {"startingOffsets": '{"topic": {"0": 5}}'}, "or an offset of such a stream, as JSON"),
+    "a start in files": (LIVE | {"startingOffsets": '{"v": 2, "files": {}}'}, "or an offset of such a stream"),
+    "a start of no JSON": (LIVE | {"startingOffsets": "{"}, "or an offset of such a stream"),
+    "a start that is a list": ({"path": "/r", "startingOffsets": "[]"}, "give earliest, latest, or an offset of such"),
+    "a start in time, of files": ({"path": "/r", "startingOffsets": "2026-11-21"}, "give earliest, latest, or an off"),
+    "an end": (LIVE | {"endingOffsets": "latest"}, "a stream has no end; Trigger.AvailableNow ends with what is"),
+    "an end in time": ({"path": "/r", "endingTimestamp": "1"}, "a stream has no end; Trigger.AvailableNow ends"),
+    "no least of rows": (LIVE | {"minRowsPerTrigger": "0"}, "give a whole number from 1 on"),
+    "more than the most": (
+        LIVE | {"minRowsPerTrigger": "6", "maxRowsPerTrigger": "5"},
+        "takes no more than 5: give less",
+    ),
+    "no delay": (LIVE | {"minRowsPerTrigger": "6", "maxTriggerDelay": "5m"}, "give a positive number of seconds"),
+    "a delay of nothing": (LIVE | {"maxTriggerDelay": "5"}, "is how long minRowsPerTrigger may wait: give that too"),
+    "least rows of files": ({"path": "/r", "minRowsPerTrigger": "5"}, "a path reads recordings, and minRowsPerTrigger"),
+    "a wrong pattern": (LIVE | {"channelPattern": "a)|(b"}, "give a regular expression (RE2) of whole names"),
     "no rows": (LIVE | {"maxRowsPerTrigger": "0"}, "give a whole number from 1 on"),
     "no room for a second segment": (
         LIVE | {"maxStagedBytes": "1"},
@@ -157,11 +181,23 @@ def test_refused(case: str) -> None:
 def test_the_columns_say_the_options_and_wrong_ones_are_told_at_once() -> None:
     assert "received_at" in TolliverSource(CaseInsensitiveDict(LIVE | {"includeMetadata": "true"})).schema()
     assert "received_at" not in TolliverSource(CaseInsensitiveDict({"path": "/r", "mode": "files"})).schema()
-    with pytest.raises(ValueError, match="has no option 'topic'"):
-        TolliverSource(CaseInsensitiveDict(LIVE | {"topic": "a"})).schema()
+    with pytest.raises(ValueError, match="has no option 'tipoc'"):
+        TolliverSource(CaseInsensitiveDict(LIVE | {"tipoc": "a"})).schema()
     source = TolliverSource(CaseInsensitiveDict(LIVE))
     with pytest.raises(ValueError, match="there is no column nonsense"):
         source.streamReader(StructType().add("nonsense", "string"))
+
+
+def test_a_batch_has_no_offsets() -> None:
+    source = TolliverSource(CaseInsensitiveDict({"path": "/r", "endingOffsets": "latest"}))
+    with pytest.raises(ValueError, match="'endingoffsets': recordings have no offsets, give timeFrom and timeTo"):
+        source.schema()
+
+
+def test_a_start_as_a_checkpoint_has_it() -> None:
+    for source, offset in ((LIVE, at(3)), ({"path": "/r"}, files_offset({"a.rec": At(5, 7)}))):
+        assert options(source | {"startingOffsets": f" {json.dumps(offset)}"}).start == offset
+    assert options(LIVE | {"startingOffsets": "1970-01-01T00:00:02Z"}).start == 2_000_000_000
 
 
 def test_a_reader_opens_nothing_and_travels() -> None:
@@ -179,6 +215,8 @@ def test_a_reader_opens_nothing_and_travels() -> None:
         ({"maxBytesPerTrigger": "6"}, ReadMaxBytes(6)),
         ({"maxRowsPerTrigger": "5", "maxBytesPerTrigger": "6"}, ReadMaxRows(5)),
         ({"staging": "inline"}, ReadMaxBytes(INLINE_BYTES)),
+        ({"minRowsPerTrigger": "5"}, ReadMinRows(5)),
+        ({"minRowsPerTrigger": "5", "maxRowsPerTrigger": "6"}, ReadMaxRows(6)),
     ],
 )
 def test_limits_as_spark_asks_for_them(given: dict[str, str], limit: object) -> None:
@@ -271,7 +309,7 @@ def test_lag_of_each_live_source() -> None:
     assert lag(None) == []
 
 
-def test_lag_of_what_spark_gives() -> None:
+def test_lag_of_what_spark_gives_and_its_gauge(monkeypatch: pytest.MonkeyPatch) -> None:
     common: dict[str, Any] = {
         "id": str(STAGE),
         "runId": str(STAGE),
@@ -284,4 +322,15 @@ def test_lag_of_what_spark_gives() -> None:
     }
     rates = {"numInputRows": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
     source = {"description": "a", "startOffset": None, "endOffset": at(4), "latestOffset": at(9), **rates}
-    assert lag(StreamingQueryProgress.fromJson(common | {"sources": [source]})) == [5]
+    told = StreamingQueryProgress.fromJson(common | {"sources": [source]})
+    assert lag(told) == [5]
+
+    prometheus = pytest.importorskip("prometheus_client")
+    registry = prometheus.CollectorRegistry()
+    monkeypatch.setattr(prometheus, "Gauge", partial(prometheus.Gauge, registry=registry))
+    page = (ROOT / "docs" / "spark-streams.md").read_text("utf-8")
+    [program] = [text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Gauge(" in text]
+    made: dict[str, Any] = {"__name__": "page"}
+    exec(program, made)
+    made["Lag"]().onQueryProgress(QueryProgressEvent(told))
+    assert registry.get_sample_value("tolliver_lag_messages", {"query": str(STAGE), "source": "0"}) == 5

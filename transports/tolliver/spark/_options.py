@@ -21,6 +21,44 @@ _OF_SPARK = frozenset(("checkpointlocation", "queryname"))  # Spark passes these
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+_LEAVE = "leave it out"
+_CHANNELS = (("channels", "publishers"), "each row has its channel in a column of this name")
+_BEGIN = (("startingOffsets", "timeFrom"), "there is no past to begin in, leave it out")
+_END = (("timeTo", "maxElements", "deadline"), _LEAVE)
+_GROUP = (("consumer",), f"there are no groups, {_LEAVE}")
+_TLS = (("tls.cert", "tls.key", "tls.ca"), _LEAVE)
+_NO_BROKER = ((), f"there is no broker to ask, {_LEAVE}")
+
+KAFKA: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "subscribe": _CHANNELS,
+    "assign": _CHANNELS,
+    "topic": _CHANNELS,
+    "subscribePattern": (("channelPattern", "publishers"), "each row has its channel in a column of this name"),
+    "startingOffsets": _BEGIN,
+    "startingTimestamp": _BEGIN,
+    "startingOffsetsByTimestamp": _BEGIN,
+    "startingOffsetsByTimestampStrategy": _BEGIN,
+    "endingOffsets": _END,
+    "endingTimestamp": _END,
+    "endingOffsetsByTimestamp": _END,
+    "maxOffsetsPerTrigger": (("maxRowsPerTrigger", "maxElements"), f"a batch is one trigger, {_LEAVE}"),
+    "minOffsetsPerTrigger": (("minRowsPerTrigger",), f"nothing waits for rows here, {_LEAVE}"),
+    "maxTriggerDelay": ((), f"nothing waits for rows here, {_LEAVE}"),
+    "maxRecordsPerPartition": (("minPartitions", "rowsPerSend"), _LEAVE),
+    "includeHeaders": ((), f"headers are in the body, where a codec puts them, {_LEAVE}"),
+    "failOnDataLoss": (("mode",), f"nothing is read again, {_LEAVE}"),
+    "groupIdPrefix": _GROUP,
+    "kafka.group.id": _GROUP,
+    "kafka.bootstrap.servers": (("listen", "connect"), "recordings are files, load() takes their path"),
+    "kafka.security.protocol": _TLS,
+    "kafka.ssl.*": _TLS,
+    "kafka.*": _NO_BROKER,
+    "kafkaConsumer.*": _NO_BROKER,
+    "fetchOffset.*": _NO_BROKER,
+}
+"""Options of Spark's Kafka connector: our options for each, and the advice for a reader that has none of these."""
+
+
 class Option(NamedTuple):
     """An option of a data source: the field that it sets, and its parser. `read` raises ValueError with advice."""
 
@@ -52,9 +90,19 @@ def parse(
             except ValueError as error:
                 raise ValueError(f"the option {name} is {text!r:.100}: {error}") from error
         elif lower not in _OF_SPARK:
-            remedy = instead.get(lower) or f"it knows {', '.join(known)}"
+            remedy = instead.get(lower) or _of_kafka(lower, known) or f"it knows {', '.join(known)}"
             raise ValueError(f"{reader} has no option {given!r}: {remedy}")
     return values
+
+
+def _of_kafka(lower: str, known: Table) -> str | None:
+    """Advice for an option of Kafka's connector; None for a name that Kafka does not have either."""
+    for name, (ours, otherwise) in KAFKA.items():
+        stem = name.lower().removesuffix("*")
+        if lower == stem or (name.endswith("*") and lower.startswith(stem)):
+            there = [one for one in ours if one in known]
+            return f"that is Kafka's; {'give ' + ' or '.join(there) if there else otherwise}"
+    return None
 
 
 # Parsers.

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 KEPT = (
-    "path", "recursiveFileLookup", "pathGlobFilter", "channels", "keys", "peers", "timeFrom", "timeTo", "direction",
-    "includeMetadata",
+    "path", "recursiveFileLookup", "pathGlobFilter", "channels", "channelPattern", "keys", "peers", "timeFrom",
+    "timeTo", "direction", "includeMetadata",
 )  # fmt: skip
 """The options that a table keeps."""
 

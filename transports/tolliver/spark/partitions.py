@@ -40,7 +40,7 @@ Content = Literal["recording", "frames"]
 _OF_FILES = ("path", "paths", "recursiveFileLookup", "pathGlobFilter", "minPartitions", "filterPushdown", "logPlan")
 _OPTIONS = {
     "recording": [name for name in OPTIONS if name not in _OF_FILES],
-    "frames": ["channels", "keys", "mode", "rowsPerBatch"],
+    "frames": ["channels", "channelPattern", "keys", "mode", "rowsPerBatch"],
 }
 
 
@@ -240,8 +240,8 @@ class partition_batches:
     Each value of the binary column `content` is a whole recording; with of="frames" it is whole frames of one
     direction, in the `Revision` of that number. `columns` selects and orders the output; by default all columns of the
     data source, or for frames those that a frame itself has. The other options are those of the data source, by the
-    same names: channels, keys, peers, timeFrom, timeTo, direction, mode, truncatedTail, includeMetadata and
-    rowsPerBatch. The output column `file` is the input column `path`, as in `binaryFile`, or null.
+    same names: channels, channelPattern, keys, peers, timeFrom, timeTo, direction, mode, truncatedTail,
+    includeMetadata and rowsPerBatch. The output column `file` is the input column `path`, as in `binaryFile`, or null.
 
     Raises ValueError for invalid options; the tasks raise DamagedRecording like the data source.
     """

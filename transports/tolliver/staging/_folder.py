@@ -291,6 +291,21 @@ class StageFolder:
         segments = self.segments()
         return segments[0].start if segments else Position(1, 0, 0)
 
+    def at_time(self, time_ns: int) -> Position:
+        """Position before the first block of this time or later, in nanoseconds since 1970; the head if there is
+        none. Blocks have the time at which they came, by the receiver's clock.
+        """
+        at = self.first()
+        end = self.head() or at
+        for segment, _ in self._from(at, end):
+            at = segment.start
+            size = end.pos if segment.number == end.segment else _size(segment)
+            for length, frames, came in _blocks(segment, 0, size):
+                if came >= time_ns:
+                    return at
+                at = Position(segment.number, at.pos + length, at.frames + frames)
+        return at
+
     def mark(self, position: Position) -> Mark:
         """Mark of a position. A reader keeps it, to continue from there later."""
         return Mark(self.stage, self._incarnation(position), self._checksum(position))
@@ -365,7 +380,7 @@ class StageFolder:
                 rows -= done - here.frames
                 left -= size - here.pos
                 continue
-            for length, frames in _blocks(segment, here.pos, size):
+            for length, frames, _ in _blocks(segment, here.pos, size):
                 if at.frames > start.frames and (frames > rows or length > left):
                     return at
                 here = at = Position(segment.number, here.pos + length, here.frames + frames)
@@ -526,7 +541,7 @@ def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
     if index is not None:
         whole = index.length == size
     else:
-        whole = segment.frames + sum(frames for _, frames in _blocks(segment, 0, size)) == frames_after
+        whole = segment.frames + sum(frames for _, frames, _ in _blocks(segment, 0, size)) == frames_after
     if not whole:
         raise StageLost(
             f"{segment.path} was cut: it ends at byte {size}, and had more when closed. Put the whole file back, "
@@ -534,9 +549,9 @@ def _check_whole(segment: Segment, size: int, frames_after: int) -> None:
         )
 
 
-def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Size in bytes and number of messages of each block between the bytes `start`, where a block begins, and `end`.
-    Reads only headers.
+def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Size in bytes, number of messages and time of each block between the bytes `start`, where a block begins, and
+    `end`. Reads only headers.
     """
     try:
         with open(segment.path, "rb", buffering=_WINDOW) as file:
@@ -550,7 +565,7 @@ def _blocks(segment: Segment, start: int, end: int) -> Iterator[tuple[int, int]]
         raise StageLost(f"{segment.path} cannot be read: {error.strerror}. Is it still there?") from error
 
 
-def _checked(segment: Segment, start: int, end: int, header: bytes) -> tuple[int, int]:
+def _checked(segment: Segment, start: int, end: int, header: bytes) -> tuple[int, int, int]:
     blocks = Blocks(start)
     blocks.feed(header)
     found = blocks.next_block()
@@ -559,4 +574,4 @@ def _checked(segment: Segment, start: int, end: int, header: bytes) -> tuple[int
     if isinstance(found, Damage) or start + size > end:
         detail = found.detail if isinstance(found, Damage) else f"no block ends at byte {end}"
         raise StageLost(f"{segment.path}: byte {start}: {detail}: put a copy back, or begin anew behind it")
-    return size, values["frames"]
+    return size, values["frames"], values["time_ns"]

@@ -38,6 +38,8 @@ _OF_LIVE = (
     "stagingDir",
     "staging",
     "startingOffsets",
+    "minRowsPerTrigger",
+    "maxTriggerDelay",
     "maxRowsPerTrigger",
     "maxBytesPerTrigger",
     "failOnDataLoss",

@@ -46,19 +46,26 @@ def arrow_schema(columns: Mapping[str, str]) -> Any:
 
 
 class Match(NamedTuple):
-    """A test of channels or keys: equal to `name`, or beginning with it."""
+    """A test of channels or keys: equal to one of `names`, beginning with one of `prefixes`, or as a whole as the
+    regular expression `pattern` says."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
+    pattern: str | None = None
 
     @property
     def words(self) -> list[Word]:
         """Tests of the first bytes of the names that it matches."""
+        if self.pattern is not None:
+            return [word_of(b"", whole=False)]
         exact = [word_of(name.encode(), whole=True) for name in self.names]
         return exact + [word_of(prefix.encode(), whole=False) for prefix in self.prefixes]
 
     def among(self, column: Any) -> Booleans:
         """Mask of the matching values of a binary column."""
+        if self.pattern is not None:
+            taken = pc.match_substring_regex(as_text(column), rf"\A(?:{self.pattern})\z")
+            return np.asarray(taken.to_numpy(zero_copy_only=False))
         taken = pc.is_in(column, pa.array([name.encode() for name in sorted(self.names)], column.type))
         for prefix in self.prefixes:
             taken = pc.or_(taken, pc.starts_with(column, prefix.encode()))
@@ -87,7 +94,7 @@ class Wanted:
             peers=frozenset(options.peers),
             since=0 if options.time_from is None else options.time_from,
             until=2**64 if options.time_to is None else options.time_to,
-            channels=(Match(frozenset(options.channels)),) if options.channels else (),
+            channels=_channels(options),
             keys=(Match(exact, prefixes),) if options.keys else (),
         )
 
@@ -125,6 +132,11 @@ class Wanted:
             for match in matches:
                 taken = taken & match.among(column)
         return np.flatnonzero(taken)
+
+
+def _channels(options: ReadOptions) -> tuple[Match, ...]:
+    exact, pattern = options.channels, options.channel_pattern
+    return ((Match(frozenset(exact)),) if exact else ()) + ((Match(pattern=pattern),) if pattern else ())
 
 
 def sender(header: BlockHeader) -> str | None:

@@ -10,10 +10,14 @@ from uuid import UUID
 
 from tolliver_proto.recording import Direction
 
-from .._options import Option, count, flag, json_names, one_of, parse, path, some_names, uuid
+from .._options import Option, count, flag, json_names, one_of, parse, path, some_names, text, uuid
 
 READER = 'format("tolliver")'
 ELSEWHERE = {"publishers": 'streams with demand are format("tolliver-rs"), after tolliver.spark.register(spark)'}
+_NO_OFFSETS = dict.fromkeys(
+    ("startingOffsets", "endingOffsets"),
+    "recordings have no offsets, give timeFrom and timeTo; a stage at rest is a directory of recordings, its segments",
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,6 +41,7 @@ class ReadOptions:
 
     paths: tuple[str, ...]
     channels: tuple[str, ...] = ()
+    channel_pattern: str | None = None
     keys: tuple[str, ...] = ()
     peers: tuple[UUID, ...] = ()
     time_from: int | None = None
@@ -65,13 +70,24 @@ def nanoseconds(when: datetime) -> int:
     return (aware - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def _time(given: str) -> int:
+def time(given: str) -> int:
     try:
         return nanoseconds(datetime.fromisoformat(given.strip()))
     except ValueError:
         raise ValueError(
             "give a time as 2026-11-21T15:04:05 (UTC), or with a zone: 2026-11-21T15:04:05+02:00"
         ) from None
+
+
+def _pattern(given: str) -> str:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.match_substring_regex(pa.array([""]), text(given))
+    except (pa.ArrowInvalid, UnicodeEncodeError) as error:
+        raise ValueError(f"give a regular expression (RE2) of whole names, such as sensors[.].*; {error}") from None
+    return given
 
 
 def _names_of_files(given: str) -> str:
@@ -86,10 +102,11 @@ OPTIONS: dict[str, Option] = {
     "recursiveFileLookup": Option("recursive", flag),
     "pathGlobFilter": Option("names", _names_of_files),
     "channels": Option("channels", some_names),
+    "channelPattern": Option("channel_pattern", _pattern),
     "keys": Option("keys", some_names),
     "peers": Option("peers", _peers),
-    "timeFrom": Option("time_from", _time),
-    "timeTo": Option("time_to", _time),
+    "timeFrom": Option("time_from", time),
+    "timeTo": Option("time_to", time),
     "direction": Option("direction", one_of({"in": Direction.IN, "out": Direction.OUT, "both": None})),
     "mode": Option("mode", one_of({mode.value: mode for mode in Mode})),
     "truncatedTail": Option("truncated_tail", one_of({tail.value: tail for tail in TruncatedTail})),
@@ -103,7 +120,7 @@ OPTIONS: dict[str, Option] = {
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Options from Spark's text. Raises ValueError, which names the option, also if there is no path."""
-    values = parse(options, OPTIONS, READER, ELSEWHERE)
+    values = parse(options, OPTIONS, READER, ELSEWHERE | _NO_OFFSETS)
     if not values.get("paths"):
         raise ValueError(
             "there is nothing to read: call load() with a recording, a directory of them, or a glob. A table of SQL "

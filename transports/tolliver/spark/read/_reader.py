@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from ._batches import Wanted
 
-_TOLD = ("channels", "keys", "peers", "time_from", "time_to", "direction", "mode", "names", "recursive")
+_TOLD = (
+    "channels", "channel_pattern", "keys", "peers", "time_from", "time_to", "direction", "mode", "names", "recursive",
+)  # fmt: skip
 """Options about rows, for the log."""
 
 log = logging.getLogger("tolliver.spark")

@@ -22,7 +22,7 @@ from ..read._paths import Choice, alternatives, is_glob, local_path, recordings_
 from ..read._ranges import DamagedRecording, Span, block_ends, opened, own_index
 from ._log import Bounds, log
 from ._offsets import At, Offset, StreamLost, files_offset, read_files
-from ._options import StreamOptions
+from ._options import Begin, StreamOptions
 
 MOST_FILES = 4_096
 """Most files: each offset has all their names, and Spark stores one for each batch."""
@@ -52,12 +52,15 @@ class Recordings:
         self._choice = Choice(options.read.names, options.read.recursive)
         self._strict = options.read.mode is Mode.FAILFAST
         self._fails = options.fail_on_data_loss
+        self._start = options.start
         self._seen: dict[str, _Seen] = {}
         self._next_look = 0.0
         self._read: dict[str, At] = {}  # how far the query has read, as last reported
 
-    def first(self) -> Offset:
-        return files_offset({})
+    def begin(self) -> Offset:
+        if isinstance(self._start, dict):
+            return self._start
+        return self.head() if self._start is Begin.LATEST else files_offset({})
 
     def head(self) -> Offset:
         self._look()
@@ -82,6 +85,9 @@ class Recordings:
                 after[name] = to._replace(pos=stop)
                 at, moved = stop, True
         return files_offset(after) if moved else dict(start)
+
+    def waiting(self, _start: Mapping[str, Any], _end: Mapping[str, Any]) -> int | None:
+        return None
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
         before, found = read_files(start), []

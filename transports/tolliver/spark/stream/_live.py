@@ -17,7 +17,7 @@ from ...staging import Mark, Position, StageFolder, StageLost
 from ..read._ranges import Span
 from ._log import Bounds, log
 from ._offsets import Offset, Place, place_offset, read_place
-from ._options import LiveOptions, Staging, StreamOptions
+from ._options import Begin, LiveOptions, Staging, StreamOptions
 
 if TYPE_CHECKING:
     from ...staging import StageOptions
@@ -36,11 +36,18 @@ class Stage:
         self._folder = folder
         self._stager = stager
         self._fails = options.fail_on_data_loss
+        self._start = options.start
         self._deletes = live.delete_consumed
         self._consumed: Place | None = None
 
-    def first(self) -> Offset:
-        return self._offset(self._folder.first())
+    def begin(self) -> Offset:
+        start = self._start
+        if isinstance(start, dict):
+            return start
+        if start is Begin.LATEST:
+            return self.head()
+        first = self._folder.first()
+        return self._offset(self._folder.at_time(start) if isinstance(start, int) else first)
 
     def head(self) -> Offset:
         if self._stager is not None:
@@ -63,6 +70,10 @@ class Stage:
         except StageLost as damaged:  # a damaged header: its messages cannot be counted; the workers skip it
             self._on_lost(damaged)
             return self._offset(to)
+
+    def waiting(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> int | None:
+        begin, stop = read_place(start), read_place(end)
+        return stop.frames - begin.frames if begin.stage == stop.stage else None
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
         begin, stop = read_place(start), read_place(end)

@@ -26,14 +26,17 @@ class Log(Protocol):
     """Data that a streaming query reads: it only grows at its end. Every method may raise StoreError; places are
     offsets as Spark stores them."""
 
-    def first(self) -> Offset:
-        """Returns the place of the oldest message that can be read."""
+    def begin(self) -> Offset:
+        """Returns the place at which a query without a checkpoint begins: see startingOffsets."""
 
     def head(self) -> Offset:
         """Returns the present end of the log. Called many times a second."""
 
     def advance(self, start: Mapping[str, Any], end: Mapping[str, Any], bounds: Bounds) -> Offset:
         """Returns the end of a batch from `start`, at most `end`; equal to `start` if there is nothing to read."""
+
+    def waiting(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> int | None:
+        """Returns the number of messages between the places; None if it is not known, and they should be read now."""
 
     def spans(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Span]:
         """Returns the bytes of files between the places `start` and `end`."""

@@ -5,7 +5,8 @@ Both accept the options of reading recordings that apply to them; one without ef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -15,9 +16,10 @@ from tolliver_proto import Revision
 
 from ..._options.instance import TLS, Remote, split_address
 from ..._options.kinds import LAYOUTS
-from .._options import SECURITY, Option, count, flag, one_of, parse, size, text, whole
+from .._options import MOST, SECURITY, Option, count, flag, one_of, parse, seconds, size, text, whole
 from .._peer import addresses, folder, secured
-from ..read._options import ELSEWHERE, OPTIONS, READER, Mode, ReadOptions, parse_options
+from ..read._options import ELSEWHERE, OPTIONS, READER, Mode, ReadOptions, parse_options, time
+from ._offsets import Offset, StreamLost, read_files, read_place
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -28,6 +30,13 @@ INLINE_MOST = 128 * _MIB  # Spark's own limit for a message to a task
 _FILES = "files"
 _PEERS = f"a live stream of {READER}"
 _RECORDINGS = f"a stream of recordings of {READER}"
+
+
+class Begin(StrEnum):
+    """Ends of a log, at which a query may begin."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
 
 
 class Staging(StrEnum):
@@ -64,7 +73,9 @@ class StreamOptions:
 
     read: ReadOptions
     live: LiveOptions | None
-    earliest: bool = True
+    start: Begin | int | Offset = Begin.EARLIEST  # a time is in nanoseconds since 1970
+    min_rows: int | None = None
+    max_delay: float = 900.0
     max_rows: int | None = None
     max_bytes: int | None = None
     fail_on_data_loss: bool = True
@@ -74,22 +85,46 @@ def _milliseconds(given: str) -> float:
     return count(given) / 1000
 
 
+def _start(of_offset: Callable[[Offset], object], of_time: Callable[[str], int] | None) -> Callable[[str], Any]:
+    """Parser of startingOffsets: an end of the log, an offset that `of_offset` accepts, or a time."""
+    forms = "earliest, latest, " + ("" if of_time is None else "a time such as 2026-11-21T15:04:05Z, ")
+
+    def read(given: str) -> Any:
+        word = given.strip().lower()
+        try:
+            if word in [*Begin]:
+                return Begin(word)
+            if of_time is not None and not word.startswith("{"):
+                return of_time(given)
+            found = json.loads(given)
+            of_offset(found)
+        except (ValueError, RecursionError, StreamLost):
+            raise ValueError(f"give {forms}or an offset of such a stream, as JSON, from its lastProgress") from None
+        return found
+
+    return read
+
+
 _AT_REST = {
     "truncatedTail": "a stream waits for the rest of a block, leave it out",
     "logPlan": "the log has the plan of what is read at rest, leave it out",
     "filterPushdown": "Spark pushes no filters into streams; give channels, keys, peers",
 } | ELSEWHERE
+_AT_REST |= dict.fromkeys(
+    ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),
+    "a stream has no end; Trigger.AvailableNow ends with what is there, and timeTo leaves out what is later",
+)
 
 _OF_FILES = ("path", "recursiveFileLookup", "pathGlobFilter", "direction")
 _BOTH = {name: option for name, option in OPTIONS.items() if name not in {*_AT_REST, *_OF_FILES, "paths"}}
 _BOTH |= {
-    "startingOffsets": Option("earliest", one_of({"earliest": True, "latest": False})),
     "maxRowsPerTrigger": Option("max_rows", count),
     "maxBytesPerTrigger": Option("max_bytes", size),
     "failOnDataLoss": Option("fail_on_data_loss", flag),
 }
 
 FILES_OPTIONS: dict[str, Option] = {name: OPTIONS[name] for name in _OF_FILES} | _BOTH
+FILES_OPTIONS["startingOffsets"] = Option("start", _start(read_files, None))
 FILES_OPTIONS["mode"] = Option("mode", one_of({_FILES: Mode.FAILFAST} | {mode.value: mode for mode in Mode}))
 
 _OF_THE_STAGER = {
@@ -110,6 +145,9 @@ LIVE_OPTIONS: dict[str, Option] = {
     "staging": Option("staging", one_of({staging.value: staging for staging in Staging})),
     "deleteConsumed": Option("delete_consumed", flag),
     **_OF_THE_STAGER,
+    "startingOffsets": Option("start", _start(read_place, time)),
+    "minRowsPerTrigger": Option("min_rows", count),
+    "maxTriggerDelay": Option("max_delay", seconds),
     **_BOTH,
 }
 
@@ -174,6 +212,13 @@ def staged(values: dict[str, Any]) -> StreamOptions:
                 f"the option maxBytesPerTrigger is {values['max_bytes']}, and staging=inline sends that through the "
                 f"driver: {INLINE_MOST} is the most; for more use staging=shared"
             )
+    if "max_delay" in values and "min_rows" not in values:
+        raise ValueError("the option maxTriggerDelay is how long minRowsPerTrigger may wait: give that too")
+    if values.get("min_rows", 0) > values.get("max_rows", MOST):
+        raise ValueError(
+            f"the option minRowsPerTrigger is {values['min_rows']}, and maxRowsPerTrigger takes no more than "
+            f"{values['max_rows']}: give less"
+        )
     live = LiveOptions(**_own(LiveOptions, values))
     return _made(values | {"paths": (str(live.directory),)}, live)
 

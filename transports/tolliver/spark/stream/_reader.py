@@ -8,6 +8,7 @@ because Spark does not report the end: the process just ends.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -52,6 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._opened: Log | None = None
         self._end: Offset | None = None
+        self._since: float | None = None  # when it began to wait for minRowsPerTrigger
 
     @property
     def _log(self) -> Log:
@@ -67,7 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Place at which a query without a checkpoint begins: see startingOffsets."""
-        return self._log.first() if self._options.earliest else self._log.head()
+        return self._log.begin()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """The limit given by the options. If they give two, `latestOffset` applies the other one."""
@@ -75,13 +78,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes is not None:
             return ReadMaxBytes(self._options.max_bytes)
+        if self._options.min_rows is not None:
+            return ReadMinRows(self._options.min_rows)
         return ReadAllAvailable()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Offset:
         """End of the next batch. By asking from `start`, Spark confirms that it has processed everything before."""
         self._log.consumed(start)
         end = self._log.head() if self._end is None else self._end
+        if self._end is None and not isinstance(limit, ReadAllAvailable) and self._too_few(start, end):
+            return dict(start)
         return self._log.advance(start, end, self._bounds(limit))
+
+    def _too_few(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
+        """True while fewer than minRowsPerTrigger messages wait, at most for maxTriggerDelay after the first was
+        seen."""
+        options, count = self._options, self._log.waiting(start, end)
+        now = time.monotonic()
+        if options.min_rows is None or count is None or not 0 < count < options.min_rows:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        elif now - self._since >= options.max_delay:
+            self._since = None
+        return self._since is not None
 
     def reportLatestOffset(self) -> Offset:
         """End of the log, for `lag`."""
