@@ -162,9 +162,9 @@ compiled-fuzz: MINUTES = 8
 compiled-fuzz: $(VENV)/.ready
 	$(ON_COMPILED) scripts.prove.fuzz $(MINUTES)
 
-# Both builds in turns, beside others: benchmarks/builds.py.
+# Both builds in turns, beside others, with BENCH="--seconds 2" and other options of benchmarks/builds.py.
 compiled-bench: $(VENV)/.ready
-	cd build/compiled/tree && PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python benchmarks/builds.py
+	cd build/compiled/tree && PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python benchmarks/builds.py $(BENCH)
 
 # A C compiler and Python's headers, for `make compiled` alone. Installed in the same way as a browser is.
 HAS_COMPILER = command -v cc >/dev/null && test -e "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"

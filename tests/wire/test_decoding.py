@@ -182,6 +182,22 @@ def test_values_without_a_code() -> None:
     assert raised.value.code == "not_bytes"
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_an_entry_with_another_code_is_refused_however_it_arrives(size: int) -> None:
+    """Its code is there and wrong, and nothing else of the entry has come."""
+    head = encode(HandshakeRequest(1, ONE, (Subscription("", ""),)), Revision.DRAFT_2_LETTER)[:-9]
+    data = head + b"\xff"
+    *pieces, last = [data[at : at + size] for at in range(0, len(data), size)]
+    decoder = Decoder(Revision.DRAFT_2_LETTER)
+    for piece in pieces:
+        decoder.feed(piece)
+        assert decoder.next_frame() is None
+    decoder.feed(last)
+    with pytest.raises(MalformedFrame) as raised:
+        decoder.next_frame()
+    assert raised.value.code == "bad_entry"
+
+
 def test_a_body_above_the_formats_limit() -> None:
     zeros = bytes(2**31)  # nobody touches them, so they take no memory
     with pytest.raises(OwnLimitExceeded, match="T-06"):

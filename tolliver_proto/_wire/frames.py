@@ -801,8 +801,10 @@ class Decoder:
         is_built = handshake.kind is HandshakeRequest or self.builds_responses
         prefix = self._layout.list_prefix
         while handshake.count < handshake.wanted:
+            if not buffer.gather(len(prefix)):
+                return None
             data, start = buffer.data, buffer.pos + len(prefix)
-            if not prefix.startswith(begin := data[buffer.pos : start]):
+            if (begin := data[buffer.pos : start]) != prefix:
                 self._malformed("bad_entry", f"an entry begins with {begin!r}, and not with {prefix!r} (T-04)", name)
             end, longest, places = read(data, start, len(data))
             size = end - buffer.pos
