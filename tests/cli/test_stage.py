@@ -135,11 +135,18 @@ def wait_until_staged(directory: Path, count: int) -> None:
         (("--stream", "tolliver", "--connect", "127.0.0.1:1"), "the name is the protocol's own"),
         (("--stream", "a", "--channel", "c", "--connect", "127.0.0.1:1"), "the options of messages mean nothing"),
         (("--stream", "a", "--max-bytes", "1000", "--connect", "127.0.0.1:1"), "maxStagedBytes is 1000"),
+        (("--keep-bytes", "9000", "--max-bytes", "9000", "--connect", "127.0.0.1:1"), "give less, or raise that"),
         (("--window", "5", "--connect", "127.0.0.1:1"), "--window is of a --stream"),
     ],
 )
 def test_options_of_streams_that_make_no_sense(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     assert says in the_line(tolliver("stage", tmp_path / "s", "--plaintext", *words))
+
+
+@pytest.mark.parametrize("words", [("--keep-for", "0"), ("--keep-for", "1h"), ("--keep-bytes", "1")])
+def test_how_long_and_how_much_is_kept_is_a_number(tmp_path: Path, words: tuple[str, str]) -> None:
+    result = tolliver("stage", tmp_path / "s", *PLAIN, *words)
+    assert (result.exit_code, words[0] in result.stderr) == (2, True)
 
 
 def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:

@@ -217,6 +217,7 @@ def test_options_reach_who_they_are_for() -> None:
         "syncInterval": "20",
         "minRowsPerTrigger": "5",
         "maxTriggerDelay": "3",
+        "consumer": "job",
         "maxRowsPerTrigger": "10",
         "maxBytesPerTrigger": "1000",
         "failOnDataLoss": "false",
@@ -237,4 +238,4 @@ def test_options_reach_who_they_are_for() -> None:
     assert (stream.min_rows, stream.max_delay) == (5, 3.0)
     assert (stream.read.min_partitions, stream.read.rows_per_batch) == (3, 50)
     assert stream.live is not None
-    assert not stream.live.delete_consumed
+    assert (stream.live.delete_consumed, stream.live.consumer) == (False, "job")

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,7 +29,7 @@ from tolliver.spark.source import TolliverSource
 from tolliver.spark.stream._offsets import read_place
 from tolliver.staging import FolderOptions, StageFolder, StageLost, StageWriter, UnknownStage
 
-from tolliver_proto import Message, Revision
+from tolliver_proto import Message, Revision, StoreError
 
 from .queries import EVERYTHING, Query, reader_of
 
@@ -38,9 +39,10 @@ ALICE, BOB = UUID(int=0xA11CE), UUID(int=0xB0B)
 class Filled:
     """A stage, and what was put into it. A segment has some ten blocks."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **options: Any) -> None:
         self.directory = directory
-        self.writer = StageWriter(FolderOptions(directory=directory, segment_bytes=2_000, lock_timeout=0.0))
+        made = FolderOptions(directory=directory, segment_bytes=2_000, lock_timeout=0.0, **options)
+        self.writer = StageWriter(made, count().__next__)  # it looks each time
         self.count = 0
 
     def add(self, *sizes: int) -> None:
@@ -191,9 +193,9 @@ def test_every_message_once_whatever_happens_between(
             query.start()
         else:
             stage.writer.close()
-            count = stage.count
+            added = stage.count
             stage = Filled(stage.directory)
-            stage.count = count
+            stage.count = added
     query.drain()
     assert query.bodies == numbers(1, stage.count)
     assert len(stage.segments) <= 2  # segments that were read are deleted
@@ -286,6 +288,142 @@ def test_tasks(tmp_path: Path) -> None:
         found = [row["message_id"] for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
         assert found == [*range(1, 33)]
     writer.close()
+
+
+# Readers with places of their own.
+
+WHO = st.sampled_from(["a", "b", "c"])
+SHARED = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.integers(1, 30), min_size=1, max_size=5)),
+    st.tuples(st.just("batch"), WHO),
+    st.tuples(st.just("commit"), WHO),
+    st.tuples(st.just("restart"), WHO),
+)
+
+
+@settings(max_examples=40)
+@given(steps=st.lists(SHARED, max_size=40))
+def test_several_consumers_each_read_all_of_it(steps: list[Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A batch that is not committed is a crash in between, if the query restarts behind it."""
+    stage = Filled(tmp_path_factory.mktemp("stages") / "stage")
+    queries: dict[str, Query] = {}
+
+    def query(who: str) -> Query:
+        if who not in queries:
+            queries[who] = stage.query(consumer=who, maxRowsPerTrigger=50)
+            queries[who].first = read_place(json.loads(queries[who].checkpoint or "")).frames  # type: ignore[attr-defined]
+        return queries[who]
+
+    for what, argument in steps:
+        if what == "add":
+            stage.add(*argument)
+            continue
+        one = query(argument)
+        if what == "batch":
+            one.step()
+        elif what == "commit":
+            one.reader.commit(json.loads(one.checkpoint or ""))
+        else:
+            one.start()
+        places = StageFolder(stage.directory).consumers()
+        assert places.keys() == queries.keys()
+        assert StageFolder(stage.directory).first() <= min(places.values())
+    for one in queries.values():
+        one.drain()
+        assert one.bodies == numbers(one.first + 1, stage.count - one.first)  # type: ignore[attr-defined]
+    if queries:
+        assert len(stage.segments) <= 2, "what all have read is deleted"
+    stage.writer.close()
+
+
+def test_a_consumer_has_a_place_without_a_checkpoint(stage: Filled) -> None:
+    stage.add(*30 * [10])
+    query = stage.query(consumer="job", maxRowsPerTrigger=100)
+    query.step()
+    query.step()
+    again = stage.query(consumer="job", startingOffsets="latest")
+    assert again.drain()[0] == (b"101",), "the second batch was not said to be done"
+    other = stage.query(consumer="other", startingOffsets="latest")
+    assert not other.step()
+    (stage.directory / "consumers" / "job").unlink()
+    stage.add(10)
+    assert other.drain() == [(body,) for body in numbers(301, 10)]
+    assert len(stage.segments) <= 2
+    path = stage.directory / "consumers" / "other"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(StoreError, match=r"consumers/other is damaged: remove it"):
+        stage.query(consumer="job")
+
+
+def test_a_reader_that_does_not_delete_holds_up_others(stage: Filled) -> None:
+    stage.add(*30 * [10])
+    before = stage.segments
+    lazy, other = stage.query(consumer="lazy", deleteConsumed=False), stage.query()
+    other.drain()
+    assert stage.segments == before
+    lazy.drain()
+    assert stage.segments == before
+    other.reader.commit(json.loads(other.checkpoint or ""))
+    stage.add(1)
+    other.drain()
+    assert len(stage.segments) <= 2
+
+
+RETAINED = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.integers(1, 30), min_size=1, max_size=5)),
+    st.tuples(st.just("strict")),
+    st.tuples(st.just("easy")),
+    st.tuples(st.just("restart")),
+    st.tuples(st.just("old"), st.integers(1, 4)),
+)
+
+
+@settings(max_examples=60)
+@given(steps=st.lists(RETAINED, max_size=40), keep_bytes=st.none() | st.integers(4_000, 9_000))
+def test_a_reader_that_is_overtaken_is_told(
+    steps: list[Any], keep_bytes: int | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    stage = Filled(tmp_path_factory.mktemp("stages") / "stage", keep_for=3600.0, keep_bytes=keep_bytes)
+    strict = stage.query(consumer="strict", maxRowsPerTrigger=40)
+    easy = stage.query(consumer="easy", maxRowsPerTrigger=40, failOnDataLoss=False)
+    told = False
+
+    def read(drained: bool = False) -> bool:
+        overtaken = StageFolder(stage.directory).first().frames > len(strict.rows)
+        try:
+            strict.drain() if drained else strict.step()
+        except StageLost as lost:
+            said = str(lost)
+        else:
+            said = ""
+        assert overtaken == ("is gone, and so are" in said) == ("failOnDataLoss=false" in said)
+        return overtaken
+
+    for what, *arguments in steps:
+        if what == "add":
+            stage.add(*arguments[0])
+        elif what == "strict":
+            told = read() or told
+        elif what == "easy":
+            easy.step()
+        elif what == "restart":
+            strict.start()
+            easy.start()
+        else:
+            for name in stage.segments[: arguments[0]]:
+                os.utime(stage.directory / "segments" / name, (0, 0))
+        stage.writer.retain()
+        if keep_bytes is not None:
+            assert StageFolder(stage.directory).used_bytes() <= keep_bytes
+    there = StageFolder(stage.directory).first().frames
+    assert read(drained=True) or strict.bodies == numbers(1, stage.count)
+    assert strict.bodies == numbers(1, len(strict.rows)), "without a gap up to where it was told"
+    assert not told or len(strict.rows) < there
+    easy.drain()
+    found = [int(body) for body in easy.bodies]
+    assert found == sorted({*found})
+    assert {*range(there + 1, stage.count + 1)} <= {*found}
+    stage.writer.close()
 
 
 # When it is lost.

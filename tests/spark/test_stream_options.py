@@ -73,6 +73,7 @@ def test_all_options_of_a_live_stream_in_any_case() -> None:
             "dedupe": "0",
             "record": "file:///mnt/seen",
             "deleteConsumed": "false",
+            "consumer": "nightly_job-2",
             "includeMetadata": "true",
             "rowsPerBatch": "500",
             "minPartitions": "4",
@@ -87,6 +88,7 @@ def test_all_options_of_a_live_stream_in_any_case() -> None:
     assert (live.directory, live.staging, live.delete_consumed) == (Path("/mnt/a stage"), Staging.INLINE, False)
     assert (live.max_staged_bytes, live.sync_bytes, live.sync_interval) == (10**10, 65536, 0.005)
     assert (live.unreliable, live.dedupe, live.record) == ("drop", 0, Path("/mnt/seen"))
+    assert live.consumer == "nightly_job-2"
     assert (made.start, made.max_rows, made.max_bytes) == (Begin.LATEST, 1000, 2_000_000)
     assert (made.min_rows, made.max_delay, made.fail_on_data_loss) == (10, 2.5, False)
     assert read.channel_pattern == "sensors[.].*"
@@ -155,6 +157,10 @@ REFUSED = {
     "no delay": (LIVE | {"minRowsPerTrigger": "6", "maxTriggerDelay": "5m"}, "give a positive number of seconds"),
     "a delay of nothing": (LIVE | {"maxTriggerDelay": "5"}, "is how long minRowsPerTrigger may wait: give that too"),
     "least rows of files": ({"path": "/r", "minRowsPerTrigger": "5"}, "a path reads recordings, and minRowsPerTrigger"),
+    "a consumer elsewhere": (LIVE | {"consumer": "../a"}, "option consumer is '../a': give a name of at most 100 of"),
+    "a consumer with a suffix": (OUTSIDE | {"consumer": "a.new"}, "option consumer is 'a.new': give a name of at most"),
+    "a long consumer": (OUTSIDE | {"consumer": 101 * "a"}, "give a name of at most 100 of the letters"),
+    "a consumer of files": ({"path": "/r", "consumer": "a"}, "a path reads recordings, and consumer receives"),
     "a wrong pattern": (LIVE | {"channelPattern": "a)|(b"}, "give a regular expression (RE2) of whole names"),
     "no rows": (LIVE | {"maxRowsPerTrigger": "0"}, "give a whole number from 1 on"),
     "no room for a second segment": (

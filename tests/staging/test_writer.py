@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections import Counter
 from itertools import count
 from pathlib import Path
@@ -531,8 +532,71 @@ def test_a_stage_that_cannot_be_read_lets_go_of_its_lock(tmp_path: Path) -> None
         ({"sync_interval": -1}, "sync_interval is -1: give seconds"),
         ({"full_timeout": float("nan")}, "give seconds"),
         ({"max_staged_bytes": 100, "segment_bytes": 51}, "at most half of it"),
+        ({"keep_for": 0}, "keep_for is 0: give seconds, more than 0"),
+        ({"keep_for": -1}, "keep_for is -1: give seconds"),
+        ({"keep_for": "1h"}, "keep_for is '1h': give seconds"),
+        ({"keep_bytes": 1}, "keep_bytes is 1: give a whole number, 2 or more"),
+        ({"keep_bytes": "1"}, "keep_bytes is '1': give a whole number"),
+        ({"keep_bytes": 100, "segment_bytes": 51}, "keep_bytes 100: only whole segments are deleted"),
+        ({"keep_bytes": 100, "max_staged_bytes": 100}, "no more is taken at max_staged_bytes, 100: give less"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         FolderOptions(**{"directory": "x", **options})
+
+
+def test_what_is_old_goes_read_or_not(tmp_path: Path) -> None:
+    writing = writer(tmp_path, segment_bytes=900, keep_for=60.0)
+    for first in range(1, 28, 3):
+        writing.add(ALICE, 1, D2, messages(first, first + 2, bytes(50)))
+        assert writing.sync()
+    segments = writing.folder.segments()
+    writing.folder.keep_place("slow", writing.folder.first())
+    assert writing.folder.delete_before(writing.end) == 0, "a consumer has not read it"
+    for segment in segments:
+        os.utime(segment.path, (0, 0))
+    writing.retain()
+    assert writing.folder.segments() == segments[-1:]
+    assert writing.staged_bytes == writing.folder.used_bytes()
+    with pytest.raises(StageLost, match=rf"segment 1 .* is gone, and so are {segments[-1].frames} messages behind"):
+        writing.folder.check(writing.folder.consumers()["slow"])
+    writing.close()
+
+
+def test_the_last_segment_ends_when_it_is_old(tmp_path: Path) -> None:
+    now = count(step=1.0)
+    writing = StageWriter(FolderOptions(directory=tmp_path, keep_for=0.001, lock_timeout=0.0), lambda: next(now))
+    writing.add(ALICE, 1, D2, messages(1, 3))
+    assert writing.sync()
+    time.sleep(0.01)
+    writing.retain()
+    time.sleep(0.01)
+    writing.retain()
+    assert [segment.start for segment in writing.folder.segments()] == [Position(2, 0, 3)]
+    writing.add(ALICE, 1, D2, messages(1, 4))
+    assert (writing.sync(), writing.duplicates, writing.messages) == (True, 3, 4), "copies are still known"
+    writing.close()
+
+
+def test_no_more_than_so_many_bytes_are_kept(tmp_path: Path) -> None:
+    now = count(step=1.0)
+    options = FolderOptions(directory=tmp_path, keep_bytes=4_000, lock_timeout=0.0)
+    assert options.segment_bytes == 1_000
+    writing = StageWriter(options, lambda: next(now))
+    for number in range(1, 200):
+        writing.add(ALICE, 1, D2, messages(number, number, bytes(100)))
+        assert writing.sync()
+        writing.retain()
+        assert writing.folder.used_bytes() <= 4_000
+    assert writing.folder.used_bytes() > 2_000
+    writing.close()
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a.new", "\u00fc", 101 * "a", "a\n"])
+def test_a_consumer_has_the_name_of_a_file(tmp_path: Path, name: str) -> None:
+    writing = writer(tmp_path)
+    with pytest.raises(ValueError, match="give a name of at most 100 of the letters"):
+        writing.folder.keep_place(name, writing.end)
+    assert writing.folder.consumers() == {}
+    writing.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ MODE = 0o600
 FOR_OTHERS = 0o666
 """Mode of files meant for other users, as far as the process's umask allows."""
 DRAFT_SUFFIX = ".new"
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,100}")
 """Suffix of the temporary name of a file that is being written."""
 
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # does not block if a pipe has just replaced the file
@@ -136,6 +138,13 @@ def take_place(draft: str | os.PathLike[str], path: str | os.PathLike[str]) -> N
     """Rename the file `draft` to `path`, replacing an existing file. Raises NotAFile, OSError."""
     must_be_file(path)
     os.replace(draft, path)
+
+
+def plain_name(given: str) -> str:
+    """Return a name under which a file may stand. Raises ValueError."""
+    if not _PLAIN.fullmatch(given):
+        raise ValueError("give a name of at most 100 of the letters a to z and A to Z, digits, - and _")
+    return given
 
 
 def make_directory(path: str | os.PathLike[str], mode: int = 0o700) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import FileIO
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import UUID, uuid4
@@ -26,7 +27,7 @@ from tolliver_proto import StoreError
 from tolliver_proto.layouts import Fields
 from tolliver_proto.recording import BLOCK, INDEX_SUFFIX, SUFFIX, Blocks, Damage, Index
 
-from .._private import DRAFT_SUFFIX, make_directory, must_be_file, open_private, replacing
+from .._private import DRAFT_SUFFIX, make_directory, must_be_file, open_private, plain_name, replacing
 from ._errors import StageInUse, StageLost, UnknownStage
 from ._incarnations import INCARNATIONS, KEPT, Incarnations
 
@@ -34,6 +35,7 @@ LAYOUT = 2
 """Version of the layout. Since 2, the file of ids beside a segment has checksums (T-48)."""
 
 MARKER, LOCK, HEAD, DATABASE, SEGMENTS = "stage.json", "lock", "head", "node.db", "segments"
+CONSUMERS = "consumers"
 IDS_SUFFIX = ".ids"
 
 _NAME = re.compile(r"(\d{8,19})-(\d{15,19})")
@@ -136,6 +138,14 @@ def encode_head(position: Position) -> bytes:
     """Content of the head file for a position."""
     data = _HEAD.struct.pack(_HEAD_MAGIC, *position, 0)[:-_CRC_BYTES]
     return data + crc32(data).to_bytes(_CRC_BYTES, "big")
+
+
+def decode_head(data: bytes) -> Position | None:
+    """Position in the content of a head file; None if it is none."""
+    if len(data) != _HEAD.size:
+        return None
+    position = Position(*_HEAD.struct.unpack(data)[1:-1])
+    return position if data == encode_head(position) else None
 
 
 def in_place(fd: int, path: Path) -> bool:
@@ -275,21 +285,42 @@ class StageFolder:
         """
         for _ in range(_HEAD_TRIES):  # a read may coincide with a write
             try:
-                data = (self.directory / HEAD).read_bytes()
+                position = decode_head(self._read(self.directory / HEAD))
             except FileNotFoundError:
                 return None
-            except OSError as error:
-                raise self._unreadable(self.directory / HEAD, error) from error
-            if len(data) == _HEAD.size:
-                position = Position(*_HEAD.struct.unpack(data)[1:-1])
-                if data == encode_head(position):
-                    return position
+            if position is not None:
+                return position
         return None
 
     def first(self) -> Position:
         """Position before the oldest message."""
         segments = self.segments()
         return segments[0].start if segments else Position(1, 0, 0)
+
+    def consumers(self) -> dict[str, Position]:
+        """The place of each consumer by its name: it has read everything before. A consumer ends with the removal of
+        its file.
+        """
+        found = {}
+        for path in sorted(self.directory.glob(f"{CONSUMERS}/*")):
+            with suppress(FileNotFoundError):
+                position = None if path.suffix == DRAFT_SUFFIX else decode_head(self._read(path))
+                if position is None and path.suffix != DRAFT_SUFFIX:
+                    raise StoreError(f"{path} is damaged: remove it, and that consumer has no place any more")
+                if position is not None:
+                    found[path.name] = position
+        return found
+
+    def keep_place(self, consumer: str, position: Position) -> None:
+        """Keep the place of a consumer on the disk: from now on `delete_before` deletes nothing behind it. Raises
+        ValueError for a name that no file can have, and StoreError.
+        """
+        path = self.directory / CONSUMERS / plain_name(consumer)
+        try:
+            _make_directory(path.parent)
+            write_whole(path, encode_head(position))
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error.strerror}. May we write into the stage?") from error
 
     def at_time(self, time_ns: int) -> Position:
         """Position before the first block of this time or later, in nanoseconds since 1970; the head if there is
@@ -401,22 +432,32 @@ class StageFolder:
         return found
 
     def delete_before(self, position: Position) -> int:
-        """Delete the segments that end at or before the position, except the last; returns how many existed.
+        """Delete the segments that end at or before the position and the places of all consumers, except the last;
+        returns how many existed.
 
         Several readers may do so at once. A file that cannot be deleted stays, until the next call.
         """
-        count = 0
+        segments = self.segments()[:-1]
+        position = min([position, *self.consumers().values()])
+        return _delete(
+            takewhile(lambda one: Position(one.number, _size(one, 0), 0) <= position._replace(frames=0), segments)
+        )
+
+    def retain(self, keep_for: float | None, keep_bytes: int | None) -> int:
+        """Delete the oldest segments, except the last, whether they were read or not: those to which nothing was
+        written for `keep_for` seconds, and as many as leave `keep_bytes` bytes. None is no bound. Returns how many.
+        """
+        left = self.used_bytes() if keep_bytes is not None else 0
+        since = -math.inf if keep_for is None else time.time() - keep_for
+        gone = []
         for segment in self.segments()[:-1]:
-            if segment.number > position.segment or (
-                segment.number == position.segment and _size(segment, 0) > position.pos
-            ):
-                break
-            with suppress(OSError):
-                segment.path.unlink()
-                count += 1
-            with suppress(OSError):
-                segment.path.with_name(segment.path.name + INDEX_SUFFIX).unlink()
-        return count
+            with suppress(FileNotFoundError):
+                status = os.stat(segment.path)
+                if status.st_mtime >= since and left <= (keep_bytes or 0):
+                    break
+                left -= status.st_size
+                gone.append(segment)
+        return _delete(gone)
 
     def _from(self, start: Position, end: Position | None = None) -> list[tuple[Segment, Segment | None]]:
         """Segments from `start` to `end` (None: to the last), each with the one after it, None for the last. Raises
@@ -450,11 +491,25 @@ class StageFolder:
         return row
 
     def _gone(self, position: Position, segments: list[Segment]) -> StageLost:
+        if segments and position.segment < segments[0].number:
+            return StageLost(
+                f"segment {position.segment} of the stage {self.directory} is gone, and so are "
+                f"{segments[0].frames - position.frames} messages behind the place up to which was read: deleted by "
+                "another reader, or by keep_for or keep_bytes. Read faster, keep more, or begin anew from what is there"
+            )
         there = f"{segments[0].number} to {segments[-1].number} are" if segments else "none is"
         return StageLost(
             f"segment {position.segment} of the stage {self.directory} is gone, or does not reach byte {position.pos} "
             f"({there} there): put the files back, or begin anew from what is there"
         )
+
+    def _read(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise self._unreadable(path, error) from error
 
     def _unreadable(self, path: Path, error: OSError) -> StoreError:
         return StoreError(f"{path} cannot be read: {error.strerror}. Is the stage mounted here, and may we read it?")
@@ -517,6 +572,17 @@ def _make_directory(path: Path) -> None:
     if not path.is_dir():
         make_directory(path)
         sync_directory(path.parent)
+
+
+def _delete(segments: Iterable[Segment]) -> int:
+    count = 0
+    for segment in segments:
+        with suppress(OSError):
+            segment.path.unlink()
+            count += 1
+        with suppress(OSError):
+            segment.path.with_name(segment.path.name + INDEX_SUFFIX).unlink()
+    return count
 
 
 def _size(segment: Segment, otherwise: int | None = None) -> int:

@@ -145,6 +145,7 @@ class StageLoop(ABC, Generic[Item]):
     def _work(self, writer: StageWriter) -> None:
         try:
             while not self._stopping.is_set():
+                writer.retain()
                 if not writer.has_room():
                     self._hold("as much is staged as may be: readers must delete some")
                     self._stopping.wait(LOOK)

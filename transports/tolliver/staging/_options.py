@@ -44,8 +44,8 @@ def _directory(value: str | os.PathLike[str]) -> Path:
 
 
 def _quarter(folder: FolderOptions) -> int:
-    staged = folder.max_staged_bytes
-    return min(64 * _MIB, max(1, staged // 4)) if isinstance(staged, int) else 1
+    most = folder.max_staged_bytes if folder.keep_bytes is None else folder.keep_bytes
+    return min(64 * _MIB, max(1, most // 4)) if isinstance(most, int) else 1
 
 
 @define(frozen=True, kw_only=True)
@@ -55,8 +55,10 @@ class FolderOptions:
     - `directory`: the stage's directory, created if missing.
     - `sync_bytes`, `sync_interval` (seconds): most bytes and time of one batch, if messages arrive without a pause.
     - `max_staged_bytes`: above this no more messages are taken, until readers have deleted segments.
-    - `segment_bytes`: size of a segment, after which readers may delete it: at most half of `max_staged_bytes`, by
-      default a quarter of it, but no more than 64 MiB. A single message may be larger.
+    - `keep_for` (seconds), `keep_bytes`: segments that are older, and the oldest above so many bytes, are deleted, read
+      or not. None: readers alone delete.
+    - `segment_bytes`: size of a segment, after which readers may delete it: at most half of `max_staged_bytes` or
+      `keep_bytes`, by default a quarter of it, but no more than 64 MiB. A single message may be larger.
     - `full_timeout`: seconds for which the disk may accept no data before the stage fails.
     - `dedupe`: least number of messages that are remembered, to recognize copies (T-48).
     - `lock_timeout`: seconds to wait for an earlier receiver to end.
@@ -68,17 +70,29 @@ class FolderOptions:
     sync_bytes: int = field(default=_MIB, validator=_whole(1))
     sync_interval: float = field(default=0.01, validator=_seconds)
     max_staged_bytes: int = field(default=4096 * _MIB, validator=_whole(2))
+    keep_for: float | None = field(default=None, validator=validators.optional(_seconds))
+    keep_bytes: int | None = field(default=None, validator=validators.optional(_whole(2)))
     segment_bytes: int = field(default=Factory(_quarter, takes_self=True), validator=_whole(1))
     full_timeout: float = field(default=60.0, validator=_seconds)
     dedupe: int = field(default=1_000_000, validator=_whole(0))
     lock_timeout: float = field(default=5.0, validator=_seconds)
 
     def __attrs_post_init__(self) -> None:
-        if self.segment_bytes > self.max_staged_bytes // 2:
+        kind = type(self).__name__
+        if self.keep_for == 0:
+            raise ValueError(f"{kind}.keep_for is 0: give seconds, more than 0, or None to keep what is not read")
+        if self.keep_bytes is not None and self.keep_bytes >= self.max_staged_bytes:
             raise ValueError(
-                f"{type(self).__name__}.segment_bytes is {self.segment_bytes} and max_staged_bytes "
-                f"{self.max_staged_bytes}: only whole segments are deleted, so give at most half of it"
+                f"{kind}.keep_bytes is {self.keep_bytes}, and no more is taken at max_staged_bytes, "
+                f"{self.max_staged_bytes}: give less, or raise that"
             )
+        for name in ("max_staged_bytes", "keep_bytes"):
+            most = getattr(self, name)
+            if most is not None and self.segment_bytes > most // 2:
+                raise ValueError(
+                    f"{kind}.segment_bytes is {self.segment_bytes} and {name} {most}: only whole segments are deleted, "
+                    "so give at most half of it"
+                )
 
 
 def _subscriptions(value: Any) -> tuple[tuple[str, str], ...]:

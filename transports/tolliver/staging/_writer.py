@@ -91,7 +91,7 @@ class StageWriter:
         self._options = options
         self._clock = clock
         self._failing: tuple[float, OSError] | None = None  # monotonic seconds of the first failure, and the error
-        self._looked = -_LOOK
+        self._looked = self._retained = -_LOOK
         self._waiting: deque[_Block] = deque()
         self._source: _Source | None = None
         self._frames: list[bytes] = []  # of the current block
@@ -227,6 +227,22 @@ class StageWriter:
         with suppress(StoreError):
             self._staged = self.folder.used_bytes()
         return self._staged + self.waiting_bytes < self._options.max_staged_bytes
+
+    def retain(self) -> None:
+        """Delete what `keep_for` and `keep_bytes` say, read or not. Looks from time to time; a file that cannot be
+        deleted stays until the next look.
+        """
+        options, now = self._options, self._clock()
+        if (options.keep_for is None and options.keep_bytes is None) or now - self._retained < _LOOK:
+            return
+        self._retained = now
+        held = self._open
+        with suppress(OSError, StoreError):
+            if options.keep_for is not None and held is not None and held.length and held.age() > options.keep_for:
+                self._close_segment(held)
+                self._next_segment()
+            if self.folder.retain(options.keep_for, options.keep_bytes):
+                self._staged = self.folder.used_bytes()
 
     @property
     def staged_bytes(self) -> int:
@@ -427,6 +443,7 @@ class _Segment:
         self.at = at
         self.indexer = Indexer()
         self.ids = Ids()
+        self._begun = time.monotonic()
         self._fd = open_private(at.path, os.O_RDWR | os.O_CREAT)
         try:
             sync_directory(at.path.parent)
@@ -441,6 +458,10 @@ class _Segment:
     @property
     def end(self) -> Position:
         return Position(self.at.number, self.length, self.at.frames + self.ids.frames)
+
+    def age(self) -> float:
+        """Seconds since it was opened."""
+        return time.monotonic() - self._begun
 
     def append(self, blocks: Sequence[_Block]) -> None:
         """Write blocks to disk. After an error, none of them counts as written.

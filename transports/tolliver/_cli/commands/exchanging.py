@@ -220,6 +220,13 @@ def stage(
     max_bytes: Annotated[
         int | None, typer.Option(min=2, metavar="BYTES", help="No more is taken while so much is staged (4 GiB).")
     ] = None,
+    keep_for: Annotated[
+        float | None,
+        typer.Option(min=0.001, metavar="SECONDS", help="Delete what is older, read or not (default: what is read)."),
+    ] = None,
+    keep_bytes: Annotated[
+        int | None, typer.Option(min=2, metavar="BYTES", help="Delete the oldest above so much, read or not.")
+    ] = None,
     full_timeout: Annotated[
         float, typer.Option(min=0.0, metavar="SECONDS", help="For how long the disk may take nothing.")
     ] = 60.0,
@@ -237,7 +244,8 @@ def stage(
     from ..stage import WINDOW, demand_options, stage_and_report, stage_options
 
     with interruptible(in_order=True):
-        most: dict[str, Any] = {} if max_bytes is None else {"max_staged_bytes": max_bytes}
+        most: dict[str, Any] = {"keep_for": keep_for, "keep_bytes": keep_bytes}
+        most |= {} if max_bytes is None else {"max_staged_bytes": max_bytes}
         if stream_names:
             if channel or key or chosen or unreliable is Unreliable.DROP:
                 raise ValueError("--stream stages elements, and the options of messages mean nothing then: leave them")

@@ -47,6 +47,7 @@ _OF_LIVE = (
     "syncBytes",
     "syncInterval",
     "deleteConsumed",
+    "consumer",
     "minPartitions",
 )
 

@@ -38,9 +38,21 @@ class Stage:
         self._fails = options.fail_on_data_loss
         self._start = options.start
         self._deletes = live.delete_consumed
+        self._consumer = live.consumer
         self._consumed: Place | None = None
 
     def begin(self) -> Offset:
+        """Implements `Log.begin`. A consumer that was here before goes on at its place; another has one from now on."""
+        if self._consumer is None:
+            return self._begin()
+        kept = self._folder.consumers().get(self._consumer)
+        if kept is not None:
+            return self._offset(kept)
+        offset = self._begin()
+        self.consumed(offset)
+        return offset
+
+    def _begin(self) -> Offset:
         start = self._start
         if isinstance(start, dict):
             return start
@@ -88,12 +100,16 @@ class Stage:
             return []
 
     def consumed(self, offset: Mapping[str, Any]) -> None:
-        """Implements `Log.consumed`: deletes the segments before the offset, unless another process does that, or the
-        stage was replaced meanwhile and has other messages there."""
+        """Implements `Log.consumed`: keeps the consumer's place, and deletes the segments before it, unless another
+        process does that, or the stage was replaced meanwhile and has other messages there."""
         place = read_place(offset)
-        if self._deletes and place != self._consumed and self._stands(place):
+        named = self._consumer is not None
+        if (self._deletes or named) and place != self._consumed and self._stands(place):
             self._consumed = place
-            self._folder.delete_before(_position(place))
+            if self._consumer is not None:
+                self._folder.keep_place(self._consumer, _position(place))
+            if self._deletes:
+                self._folder.delete_before(_position(place))
 
     def _offset(self, position: Position) -> Offset:
         mark = self._folder.mark(position)

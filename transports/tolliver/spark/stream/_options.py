@@ -16,6 +16,7 @@ from tolliver_proto import Revision
 
 from ..._options.instance import TLS, Remote, split_address
 from ..._options.kinds import LAYOUTS
+from ..._private import plain_name
 from .._options import MOST, SECURITY, Option, count, flag, one_of, parse, seconds, size, text, whole
 from .._peer import addresses, folder, secured
 from ..read._options import ELSEWHERE, OPTIONS, READER, Mode, ReadOptions, parse_options, time
@@ -64,6 +65,7 @@ class LiveOptions:
     sync_interval: float | None = None
     dedupe: int | None = None
     delete_consumed: bool = True
+    consumer: str | None = None
     record: Path | None = None
 
 
@@ -144,6 +146,7 @@ LIVE_OPTIONS: dict[str, Option] = {
     "stagingDir": Option("directory", folder),
     "staging": Option("staging", one_of({staging.value: staging for staging in Staging})),
     "deleteConsumed": Option("delete_consumed", flag),
+    "consumer": Option("consumer", plain_name),
     **_OF_THE_STAGER,
     "startingOffsets": Option("start", _start(read_place, time)),
     "minRowsPerTrigger": Option("min_rows", count),
