@@ -15,6 +15,7 @@ _DEDUPE, _INBOX = f"{_NODE}/inboxes/dedupe.py", f"{_NODE}/inboxes/inbox.py"
 _BATCH, _PEERS = f"{_NODE}/commits/batch.py", f"{_NODE}/lists/peers.py"
 _TRANSMISSION = f"{_NODE}/outboxes/transmission.py"
 
+ASKED = 40  # of all: bounds, order and access are not in the model
 FILES = (
     f"{_NODE}/outboxes/",
     f"{_NODE}/inboxes/",
