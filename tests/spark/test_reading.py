@@ -893,7 +893,7 @@ def test_the_beginning_of_a_recording_is_a_torn_end(size: int) -> None:
         ({"peers": "x"}, "give the UUID"),
         ({"path": "x"}, "has no option 'path'"),
         ({"minPartitions": 2}, "has no option 'minPartitions'"),
-        ({"timeFrom": "2026-01-01", "of": "frames"}, "channels, keys, mode, rowsPerBatch"),
+        ({"timeFrom": "2026-01-01", "of": "frames"}, "channels, channelPattern, keys, mode, rowsPerBatch"),
     ],
 )
 def test_partition_batches_refuses_what_makes_no_sense(arguments: dict[str, Any], says: str) -> None:

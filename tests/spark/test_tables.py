@@ -106,7 +106,8 @@ OF_DATA = r"the columns 'channel, key, body' carry options, .*: data brought the
 
 SAMPLES = {
     "path": "/nowhere", "paths": '["/nowhere"]', "recursiveFileLookup": "true", "pathGlobFilter": "none*",
-    "channels": "b", "keys": "b", "peers": str(OTHER), "timeFrom": "2200-01-01", "timeTo": "2000-01-01",
+    "channels": "b", "channelPattern": "b", "minRowsPerTrigger": "9", "maxTriggerDelay": "9", "consumer": "b",
+    "keys": "b", "peers": str(OTHER), "timeFrom": "2200-01-01", "timeTo": "2000-01-01",
     "direction": "out", "mode": "dropmalformed", "truncatedTail": "error", "includeMetadata": "true",
     "filterPushdown": "true", "logPlan": "true", "minPartitions": "7", "rowsPerBatch": "1",
     "startingOffsets": "latest", "maxRowsPerTrigger": "1", "maxBytesPerTrigger": "1", "failOnDataLoss": "false",
