@@ -153,6 +153,10 @@ ON_COMPILED = cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$
 compiled: $(VENV)/.build compiler
 	$(BIN)/python -m scripts.compiled
 
+$(VENV)/.build: pyproject.toml | $(VENV)/.pip
+	$(PIP_INSTALL) --editable '.[build]'
+	@touch $@
+
 compiled-test: compiled $(VENV)/.ready
 	$(ON_COMPILED) pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' tests/wire tests/node tests/patterns tests/reactive
 	$(ON_COMPILED) pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
