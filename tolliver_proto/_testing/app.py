@@ -40,9 +40,7 @@ Told = Callable[[TolliverError | None], object]
 class Stage(Protocol):
     """The calls of the simulated world that an App makes."""
 
-    def call(
-        self, app: App, name: str, *arguments: Any, of: PatternKind[Pattern] | None = None, **named: Any
-    ) -> Any: ...
+    def call(self, app: App, name: str, *args: Any, of: PatternKind[Pattern] | None = None, **named: Any) -> Any: ...
 
     def later(self, app: App, seconds: float, function: Callable[..., object], *arguments: object) -> None: ...
 

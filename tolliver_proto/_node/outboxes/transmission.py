@@ -262,11 +262,8 @@ class Transmission:
         aside (T-09).
         """
         peer = peer_of(link)
-        sizes = (
-            link.sending.window.sizes_of(link.sending.exposure.at(self._context.now))
-            if link.sending.window is not None
-            else {}
-        )
+        window = link.sending.window
+        sizes = {} if window is None else window.sizes_of(link.sending.exposure.at(self._context.now))
         seq = peer.outbox.poison.ended([*sizes])
         if seq is None:
             return
