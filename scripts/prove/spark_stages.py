@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +86,20 @@ class Query:
 
     def executors(self) -> list[psutil.Process]:
         assert self._program is not None
-        below = psutil.Process(self._program.process.pid).children(recursive=True)
-        return [one for one in below if any("CoarseGrainedExecutorBackend" in word for word in one.cmdline())]
+        found = []
+        for one in psutil.Process(self._program.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # its end may come, or have come, at any time
+                if any("CoarseGrainedExecutorBackend" in word for word in one.cmdline()):
+                    found.append(one)
+        return found
 
     def kill(self) -> None:
         if self._program is not None:
             executors = self.executors() if self._program.process.poll() is None else []
             self._program.kill()
             for one in executors:
-                one.kill()
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
 
 
 def run(directory: Path, kills: int, rows: int, stagers: int, rng: random.Random) -> tuple[int, int]:
@@ -135,7 +140,8 @@ def run(directory: Path, kills: int, rows: int, stagers: int, rng: random.Random
                 query.kill()
                 query.start(stages)
             elif victim == "executor" and executors:
-                rng.choice(executors).kill()
+                with suppress(psutil.NoSuchProcess):
+                    rng.choice(executors).kill()
             else:
                 hit = rng.choice(stages)
                 hit.kill()
