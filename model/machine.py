@@ -47,7 +47,7 @@ class Row:
 
 
 class Database:
-    """What is on disk."""
+    """Content of a database on disk."""
 
     def __init__(self, contents: Step) -> None:
         self.rows = {row.seq: row for row in map(Row, contents["rows"])}
@@ -59,7 +59,7 @@ class Database:
         self.aside: set[tuple[str, int]] = set()
 
     def shown(self) -> tuple[object, ...]:
-        """What an opening reads."""
+        """Content as an opening reads it."""
         rows = {row.seq: (row.id, row.message, row.to) for row in self.rows.values() if row.to}
         return rows, {peer: lists for peer, lists in self.lists.items() if any(lists)}, self.own, [*self.notes]
 
@@ -202,7 +202,7 @@ def Sync(state: State, node: Node, step: Step) -> None:
 
 
 def _land(state: State, node: Node) -> None:
-    """What was written is on disk, or outlives its process."""
+    """The last written commit is on disk, or outlives its process."""
     written, node.written = node.written, None
     for change in written["changes"] if written else ():
         if change[0] == "rows":
@@ -465,7 +465,7 @@ def Cut(_state: State, node: Node, step: Step) -> None:
 
 
 def Drop(link: Link) -> None:
-    """What was on its way to an end that is gone never comes."""
+    """Frames on their way to an end that is gone never come."""
     link.out.clear()
 
 

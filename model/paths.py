@@ -282,7 +282,7 @@ class World:
         self.writer.put_back(side)
 
     def seen(self) -> tuple[object, ...]:
-        """What can be seen from outside."""
+        """State as it can be seen from outside."""
         sides = [
             (
                 side.node is not None,
