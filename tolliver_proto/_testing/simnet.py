@@ -315,7 +315,7 @@ class Simulation(Handlers):
         for a remote that was never up, those sent since `connect`, within 20 s.
         """
         since, not_kept = host.opening.pop(action.cid, (0, -1))
-        asked = host.asked.pop(action.remote, None) if not_kept >= 0 else None
+        asked = host.asked.pop(action.remote, None)  # the remote is up, whoever dialled: its window is over
         if asked is not None and host.time(self.now) < asked[0] + _WINDOW:
             since, not_kept = asked[1:]
             self.counts["windows"] += since < len(host.log)
