@@ -4,13 +4,15 @@
 
 Each target has its share of the time in one run of libFuzzer, which begins with its seeds and with the corpus in the
 repository. Cases that reach edges which those do not are kept there, the smallest of each; a case that breaks a promise
-is kept as `fuzz/crashes/TARGET/SHA`, and runs in every test from then on. Exit status 1 if there was one.
+is kept as `fuzz/crashes/TARGET/SHA`, and runs in every test from then on. Exit status 1 if there was one. What all
+runs took so far is in fuzz/spent.json, which goes into a commit with the corpus.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -31,6 +33,7 @@ from scripts.prove.graph import Graph
 ROOT = Path(__file__).resolve().parents[2]
 
 MOST_FILES, MOST_BYTES = 200, 200_000  # of all corpora together
+SPENT = ROOT / "fuzz" / "spent.json"
 SEVERAL = 5  # crashes of a target after which it is left alone
 _SMALL = 2_000  # bytes of a case that is kept
 _PATIENCE = 300  # seconds beyond its share: seeds are run before the clock is looked at
@@ -201,14 +204,24 @@ def main() -> int:
     silent = [one.target.name for one in outcomes if not one.inputs]
     if silent:
         print(f"nothing was run of {', '.join(silent)}: what does `python -m fuzz {silent[0]} -runs=1` say?")
+    so_far = spend(inputs, minutes)
     before, after = (sum(one.edges_at(share) for one in outcomes) for share in (0, 1))
     steps = [sum(one.edges_at(step / 24) for one in outcomes) for step in range(25)]
     print(Graph("edges that all targets have reached, over the run", steps).said())
     print(
         f"result: V3 | {inputs:,} inputs in {minutes:,.1f} core-minutes over {len(targets)} targets | "
-        f"{crashes} crashes, edges {before:,} -> {after:,}, {kept_crashes()} cases of crashes kept"
+        f"{crashes} crashes, edges {before:,} -> {after:,}, {kept_crashes()} cases of crashes kept, {so_far}"
     )
     return 1 if crashes or silent else 0
+
+
+def spend(inputs: int, minutes: float) -> str:
+    """Adds what this run took to the sum of all runs; returns the sum in words."""
+    spent = json.loads(SPENT.read_text())
+    spent["inputs"] += inputs
+    spent["core_minutes"] = round(spent["core_minutes"] + minutes, 1)
+    SPENT.write_text(json.dumps(spent, indent=1) + "\n")
+    return f"{spent['inputs']:,} inputs in {spent['core_minutes'] / 60:,.1f} core-hours since {spent['since']}"
 
 
 def kept_crashes() -> int:
