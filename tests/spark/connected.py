@@ -30,6 +30,11 @@ def main(recordings: str, stage: str, settings: str) -> None:
     messages = partition_batches(["key"])
     files = spark.read.format("binaryFile").load(recordings)
     say("batches", files.mapInArrow(messages, messages.schema).count())
+    from tolliver.codecs import Json
+    from tolliver.spark import decoder
+
+    typed = found.select(decoder(Json(dict), "name STRING")("body").alias("it"))
+    say("typed", typed.where("it.error IS NOT NULL").count(), typed.schema["it"].dataType.simpleString())
     staged = spark.readStream.format("tolliver").option("staging", "external").option("stagingDir", stage).load()
     with tempfile.TemporaryDirectory() as place:
         sink = staged.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")

@@ -101,6 +101,7 @@ def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_pa
         f"found pyspark.sql.connect.session 3 {installed}/tolliver",
         "registered ['', '', '', 'k0', 'k1', 'k2']",
         "batches 6",
+        "typed 3 struct<value:struct<name:string>,error:string>",
         "stream 7 [0]",
     ]
 

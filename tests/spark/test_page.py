@@ -7,11 +7,13 @@ import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
+from grpc_tools import protoc  # type: ignore[import-untyped]
 from tolliver._messages.recorder import Recorder
 from tolliver.blocking import Instance, InstanceOptions, create_instance
 
@@ -86,13 +88,20 @@ def test_the_examples_run(spark: SparkSession, tmp_path: Path) -> None:
     record(tmp_path / "recordings")
     [example] = programs(ROOT / "docs" / "spark.md")
     code = textwrap.dedent(example.code)
-    for name in ("recordings", "messages"):  # Spark is not where this process is now
+    proto = Path(__file__).with_name("orders.proto")
+    made = tmp_path / "shop.binpb"
+    include = [f"-I{proto.parent}", f"-I{files('grpc_tools') / '_proto'}"]
+    assert protoc.main(["protoc", *include, "--include_imports", f"--descriptor_set_out={made}", str(proto)]) == 0
+    for name in ("recordings", "messages", "shop.binpb"):  # Spark is not where this process is now
         code = code.replace(f'"{name}', f'"{tmp_path}/{name}').replace(f"'{name}'", f"'{tmp_path}/{name}'")
     names: dict[str, Any] = {}
     with setting(spark, "spark.sql.python.filterPushdown.enabled", "false"):  # which the page changes
         exec(compile(code, "docs/spark.md", "exec"), names)
     assert (names["once"].count(), names["sizes"].count(), names["acks"]) == (90, 100, 100)
     assert names["received"].where("channel = 'alarms'").count() == names["alarms"]
+    assert names["unread"].count() == 100  # bodies of zeros are neither JSON nor orders, but for those without any
+    assert (names["good"].count(), names["bad"].count()) == (2, 98)
+    assert [row.price for row in names["prices"].collect()] == [None] * 100
     assert len(names["some"]) == names["received"].where("channel = 'readings' AND key = 'cpu1'").count()
 
 

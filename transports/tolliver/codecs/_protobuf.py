@@ -29,6 +29,7 @@ class Protobuf(Generic[T]):
         if not isinstance(kind, type) or not issubclass(kind, Message):
             raise TypeError(f"{kind!r:.100} is no protobuf message class: give one that protoc made")
         self._kind: Any = kind
+        self._made: tuple[Any, ...] = (Protobuf, (kind,))
 
     @property
     def kind(self) -> type[T]:
@@ -47,6 +48,9 @@ class Protobuf(Generic[T]):
         if not message.IsInitialized():
             raise ValueError(f"required fields are missing: {', '.join(message.FindInitializationErrors()):.200}")
         return message  # type: ignore[no-any-return]  # of the class
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._made
 
     def __repr__(self) -> str:
         return f"Protobuf({self._kind.DESCRIPTOR.full_name})"
@@ -69,6 +73,7 @@ class ProtobufTypes:
             files = FileDescriptorSet.FromString(descriptors)
         except DecodeError as error:
             raise ValueError(f"no descriptor set, as protoc --descriptor_set_out writes it: {error}") from error
+        self._descriptors = descriptors
         self.pool: DescriptorPool = DescriptorPool()
         """Descriptor pool with the whole set."""
         self.names: list[str] = []
@@ -112,7 +117,13 @@ class ProtobufTypes:
         if name not in self.names:
             raise ValueError(f"there is no message type {name!r:.100}: there are {', '.join(self.names) or 'none'}")
         kind: Any = GetMessageClass(self.pool.FindMessageTypeByName(name))
-        return Protobuf(kind)
+        codec = Protobuf(kind)
+        codec._made = (_of_set, (self._descriptors, name))  # nobody else could import its class
+        return codec
+
+
+def _of_set(descriptors: bytes, name: str) -> Protobuf[Any]:
+    return ProtobufTypes(descriptors).codec(name)
 
 
 def _names(prefix: str, types: Iterable[Any]) -> list[str]:

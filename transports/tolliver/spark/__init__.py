@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .._extras import door
 
 if TYPE_CHECKING:
+    from .decoding import decoder
     from .partitions import over_bytes, over_socket, partition_batches, partition_connections, partition_events
     from .read._ranges import DamagedRecording
     from .registering import register
@@ -23,6 +24,7 @@ else:
         __name__,
         globals(),
         {
+            ".decoding": "decoder",
             ".partitions": "over_bytes, over_socket, partition_batches, partition_connections, partition_events",
             ".read._ranges": "DamagedRecording",
             ".registering": "register",
@@ -34,6 +36,7 @@ else:
 
 __all__ = [
     "DamagedRecording",
+    "decoder",
     "encode_batches",
     "lag",
     "over_bytes",
