@@ -142,7 +142,7 @@ ANCESTORS = {"tolliver_proto": 3, "tolliver": 4}
 
 
 class Insider(NamedTuple):
-    """A file outside the packages that has a reason to import private modules."""
+    """A file that has a reason to import private modules of a package that it is not in."""
 
     file: str
     modules: tuple[str, ...]
@@ -184,6 +184,14 @@ INSIDERS = (
         "scripts/draw/states.py",
         ("tolliver_proto._wire.state", "tolliver_proto.reactive._state"),
         "draws the transition tables",
+    ),
+    *(
+        Insider(file, ("tolliver_proto._common.compiling",), "classes of ours inherit from its compiled class")
+        for file in (
+            "transports/tolliver/_driver/driver.py",
+            "transports/tolliver/_driver/session.py",
+            "transports/tolliver/_driver/socket_session.py",
+        )
     ),
 )
 

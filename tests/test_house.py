@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import compiled
 from scripts.rooms import ANCESTORS, KERNEL, KERNEL_FILES, KERNEL_FLOORS, PARTS, Arrow, arrows, heights, packages
 
 MODULES = packages()
@@ -236,3 +237,30 @@ def test_a_part_assigns_its_own_attributes_alone() -> None:
 )
 def test_an_assignment_to_another_part_is_seen(text: str, found: set[str]) -> None:
     assert reaches(ast.parse(text), {"commits"}) == found
+
+
+# Compiled modules.
+
+
+def steps_in_slices(text: str) -> list[str]:
+    """The slices whose bounds call a method."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+        for bound in (node.slice.lower, node.slice.upper)
+        if bound and any(isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) for one in ast.walk(bound))
+    ]
+
+
+def test_no_slice_of_a_compiled_module_does_something() -> None:
+    """mypyc 2.4 takes the bounds of a slice twice: `rest[sock.send(rest) :]` sent everything twice."""
+    found = {name: steps_in_slices(Path(name).read_text("utf-8")) for name in compiled.modules()}
+    assert {name: slices for name, slices in found.items() if slices} == {}
+
+
+def test_a_slice_that_does_something_is_seen() -> None:
+    assert steps_in_slices("a[b.c():]; a[: len(b) + b.c()]; a[len(b) : b.c]; a[b.c()]") == [
+        "a[b.c():]",
+        "a[:len(b) + b.c()]",
+    ]

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any, Protocol
 
 from tolliver_proto import Abort, Dial, PauseReading, PeerIdentity, ResumeReading, Role, ShutdownWrite, Transmit
+from tolliver_proto._common.compiling import mypyc_attr
 
 from .adapter import LoopAdapter, Transport
 from .pending import PendingCalls
@@ -57,6 +58,7 @@ class Machine(Protocol):
         """The machine's deadlines. No deadline is earlier than its `first`."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Driver:
     """Runs the machine of one endpoint: takes its actions and carries them out, and tells the adapter when its timer is
     due. A subclass handles the other actions of its protocol, through `register_handlers`.

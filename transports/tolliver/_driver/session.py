@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tolliver_proto import ConnectionLost, PeerIdentity, Role, TolliverError
+from tolliver_proto._common.compiling import mypyc_attr
 from tolliver_proto.node import DialCause
 
 from .._tls.pump import AnyPump
@@ -52,6 +53,7 @@ class SessionDriver(Protocol):
     def run_actions(self) -> None: ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Session(ABC):
     """Life of one connection, from its cid to its end: passes bytes between the socket, TLS and the machine. A subclass
     implements `write_soon`, `pause`, `resume` and `abort`.

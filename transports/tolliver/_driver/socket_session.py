@@ -9,8 +9,10 @@ from __future__ import annotations
 import socket
 from contextlib import AbstractContextManager, nullcontext, suppress
 from time import thread_time
+from typing import ClassVar
 
 from tolliver_proto import Role
+from tolliver_proto._common.compiling import mypyc_attr
 
 from .._tls.pump import AnyPump
 from .session import Session, SessionDriver
@@ -29,13 +31,14 @@ def next_chunk(last: int, late: bool) -> int:
     return max(LEAST, last // 2) if late else min(CHUNK, last * 2)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SocketSession(Session):
     """A session that reads and writes a socket.
 
     `lock` is held while bytes go into or come out of the machine, and never during a system call on the socket.
     """
 
-    alone = SLICE
+    alone: ClassVar[float] = SLICE
     """CPU seconds of one turn of reading when there is no other connection."""
 
     def __init__(
@@ -101,7 +104,8 @@ class SocketSession(Session):
             if not self.rest and not self._take(sock):
                 return
             try:
-                self.rest = self.rest[sock.send(self.rest) :]
+                sent = sock.send(self.rest)
+                self.rest = self.rest[sent:]
             except NOT_YET:
                 return
             except OSError:

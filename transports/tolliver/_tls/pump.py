@@ -43,8 +43,6 @@ from .x509 import (
     fault_of_our_list,
     is_abrupt_end,
     read_identity,
-    verdict,
-    words,
 )
 
 _RECORD = 16384  # plaintext bytes in the largest TLS record
@@ -295,17 +293,8 @@ class Pump:
         return failure.cause if isinstance(failure, ConnectionLost) and failure.cause in _NOT_TLS else None
 
     def _explain(self, error: ssl.SSLError) -> TolliverError:
-        return Breakdown(
-            peer=self._peer,
-            reason=error.reason or "",
-            words=words(error),
-            verdict=verdict(error) if isinstance(error, ssl.SSLCertVerificationError) else None,
-            our_list=fault_of_our_list(error),
-            heard=self.wait,
-            shaken=self._identity is not None,
-            ended=is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError),
-            protocol=DialCause.told_by(self._first),
-        ).explain()
+        protocol = DialCause.told_by(self._first)
+        return Breakdown.of(error, self._peer, self.wait, self._identity is not None, protocol).explain()
 
 
 USER = "unix:user "

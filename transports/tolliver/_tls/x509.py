@@ -171,6 +171,21 @@ class Breakdown:
     protocol: DialCause | None = None
     """Protocol that the peer speaks instead of TLS, if it is known."""
 
+    @classmethod
+    def of(cls, error: ssl.SSLError, peer: str, heard: bool, shaken: bool, protocol: DialCause | None) -> Breakdown:
+        """The facts that OpenSSL's error tells, with those that the connection knows."""
+        return cls(
+            peer=peer,
+            reason=error.reason or "",  # None of an error that `ssl` has no name for
+            words=words(error),
+            verdict=verdict(error) if isinstance(error, ssl.SSLCertVerificationError) else None,
+            our_list=fault_of_our_list(error),
+            heard=heard,
+            shaken=shaken,
+            ended=is_abrupt_end(error) or isinstance(error, ssl.SSLZeroReturnError),
+            protocol=protocol,
+        )
+
     def explain(self) -> TolliverError:
         """The error to raise, with cause and next step: CertificateError if trying again is no use, else
         ConnectionLost."""
