@@ -65,7 +65,7 @@ LISTEN = ("listen", "--listen", "127.0.0.1:0")
         ((*LISTEN, "--certs", "c", "--database", "d.db"), "--certs goes with --name"),
         ((*LISTEN, "--cert", "c", "--database", "d.db"), "--cert with --key-file and --ca"),
         ((*LISTEN, "--plaintext"), "no database: give --database FILE"),
-        ((*LISTEN, "--certs", "nowhere", "--name", "n"), "nowhere/n.pem cannot be read"),
+        ((*LISTEN, "--certs", "nowhere", "--name", "n"), "cannot be read (No such file"),
         (("listen", "--plaintext", "--database", "d.db"), "nobody to talk to"),
         (("listen", "--plaintext", "--database", "d.db", "--listen", "0.0.0.0:0"), "would leave this machine"),
         (("listen", "--plaintext", "--database", "d.db", "--connect", "a:b:c"), "several colons"),

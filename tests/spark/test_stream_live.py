@@ -27,8 +27,9 @@ from tolliver.spark import DamagedRecording
 from tolliver.spark.read._options import nanoseconds
 from tolliver.spark.source import TolliverSource
 from tolliver.spark.stream._offsets import read_place
-from tolliver.staging import FolderOptions, StageFolder, StageLost, StageWriter, UnknownStage
+from tolliver.staging import FolderOptions, StageFolder, StageInUse, StageLost, StageWriter, UnknownStage
 
+from tests.staging.disks import small_disk
 from tolliver_proto import Message, Revision, StoreError
 
 from .queries import EVERYTHING, Query, reader_of
@@ -369,6 +370,55 @@ def test_a_reader_that_does_not_delete_holds_up_others(stage: Filled) -> None:
     assert len(stage.segments) <= 2
 
 
+def test_two_queries_under_one_consumer_name(stage: Filled) -> None:
+    """One of them would delete what the other has not read: the one that comes second is told."""
+    stage.add(*30 * [10])
+    one, two = (stage.query(consumer="job", maxRowsPerTrigger=100) for _ in range(2))
+    one.step()
+    two.step()
+    one.step()  # and so the first batch is done
+    for _ in range(2):
+        with pytest.raises(StageInUse, match=r"another query.*the consumer 'job'.*a name of its own"):
+            two.step()
+    assert one.drain() == [(body,) for body in numbers(1, 300)]
+    one.start()
+    stage.add(10)
+    assert one.drain()[300:] == [(body,) for body in numbers(301, 10)]
+    (stage.directory / "consumers" / "job").unlink()
+    stage.add(10)
+    one.drain()
+    one.reader.commit(json.loads(one.checkpoint or ""))
+    assert one.bodies == numbers(1, 320), "a name that is forgotten is known again"
+    assert StageFolder(stage.directory).consumers()["job"].frames == 320
+
+
+def test_consumers_make_room_on_a_full_disk(tmp_path: Path) -> None:
+    """The one that is killed has read a batch whose place it could not keep yet."""
+    with small_disk(tmp_path / "disk"):
+        stage = Filled(tmp_path / "disk" / "stage")
+        one, two = (stage.query(consumer=name, maxRowsPerTrigger=200) for name in ("one", "two"))
+        while stage.writer.failing is None:
+            stage.count += 100
+            made = [Message("c", "", b"%d" % at, at) for at in range(stage.count - 99, stage.count + 1)]
+            stage.writer.add(ALICE, 1, Revision.DRAFT_2, made)
+            stage.writer.sync()
+            assert stage.count < 100_000, "the disk is never full"
+        staged = stage.writer.end.frames
+        assert staged >= 1_000
+        one.drain()
+        two.step()
+        two.step()
+        two.start()
+        two.drain()
+        assert stage.writer.sync(), "what both have read is deleted"
+        for query in (one, two):
+            query.drain()
+            assert query.bodies == numbers(1, stage.count)
+        again = stage.query(consumer="one")
+        assert not again.step()
+        stage.writer.close()
+
+
 RETAINED = st.one_of(
     st.tuples(st.just("add"), st.lists(st.integers(1, 30), min_size=1, max_size=5)),
     st.tuples(st.just("strict")),
@@ -423,6 +473,34 @@ def test_a_reader_that_is_overtaken_is_told(
     found = [int(body) for body in easy.bodies]
     assert found == sorted({*found})
     assert {*range(there + 1, stage.count + 1)} <= {*found}
+    stage.writer.close()
+
+
+@pytest.mark.parametrize("when", ["planned", "at work"])
+def test_what_is_deleted_while_it_is_read(tmp_path: Path, when: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Retention looks at no reader. Spark plans a batch, and tasks open its files later, and one after the other."""
+    stage = Filled(tmp_path / "stage", keep_for=3600.0)
+    stage.add(*40 * [10])
+    strict, easy = (stage.query(failOnDataLoss=strictly, rowsPerBatch=10) for strictly in (True, False))
+    end = strict.reader.reportLatestOffset()
+    start = json.loads(strict.checkpoint or "")
+    plans = [(one, one.reader.partitions(start, end)) for one in (strict, easy)]
+    tasks = [(one, one.worker.read(part)) for one, (part,) in plans]
+    first = [next(task).to_pylist() for _, task in tasks] if when == "at work" else [[], []]
+    for name in stage.segments[:3]:
+        os.utime(stage.directory / "segments" / name, (0, 0))
+    stage.writer.retain()
+    there = StageFolder(stage.directory).first().frames
+    assert there > 0
+    with pytest.raises(StoreError, match=r"cannot be read: No such file"):
+        [*tasks[0][1]]
+    found = first[1] + [row for batch in tasks[1][1] for row in batch.to_pylist()]
+    bodies = [int(row["body"]) for row in found]
+    assert bodies == sorted({*bodies})
+    assert bodies[-(400 - there) :] == [*range(there + 1, 401)]
+    assert "failOnDataLoss=false: the query goes on with what is there" in caplog.text
+    with pytest.raises(StageLost, match=rf"and so are {there} messages"):
+        strict.reader.partitions(start, end)
     stage.writer.close()
 
 

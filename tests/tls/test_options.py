@@ -13,8 +13,10 @@ from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
 from hypothesis import strategies as st
 from tolliver._options.instance import TLS, InstanceOptions, Remote
+from tolliver._tls.material import read
 
 from tolliver_proto import Limits, Policy, Revision
+from tolliver_proto.errors import CertificateError
 
 ID = UUID("01890000-0000-7000-8000-000000000001")
 CERTS = TLS("a.pem", "a.key", "ca.pem")
@@ -28,6 +30,17 @@ def test_defaults() -> None:
     assert options.limits == Limits()
     assert not options.speaks(2)
     assert TLS(Path("a.pem"), Path("a.key"), Path("ca.pem"), insecure_ca_only=False, tls12=False) == CERTS
+
+
+def test_a_relative_path_is_told_with_the_directory_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker of Spark begins in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CertificateError, match=rf"^certs/a\.pem in {tmp_path} cannot be read \(No such file"):
+        read(TLS("certs/a.pem", "certs/a.key", "certs/ca.pem"))
+    with pytest.raises(CertificateError, match=rf"^{tmp_path}/a\.pem cannot be read \(No such file"):
+        read(TLS(tmp_path / "a.pem", tmp_path / "a.key", tmp_path / "ca.pem"))
 
 
 def test_everything_is_frozen() -> None:

@@ -77,8 +77,9 @@ def read_file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
+        where = path if path.is_absolute() else f"{path} in {Path.cwd()}"
         raise CertificateError(
-            f"{path} cannot be read ({error.strerror}): correct the path or its permissions, or make the file with "
+            f"{where} cannot be read ({error.strerror}): correct the path or its permissions, or make the file with "
             "`tolliver certs`"
         ) from error
 

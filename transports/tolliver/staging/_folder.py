@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from io import FileIO
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -117,6 +118,20 @@ def write_whole(path: Path, data: bytes) -> None:
         file.flush()
         sync_file(file.fileno())
     sync_directory(path.parent)
+
+
+def _write_place(path: Path, data: bytes) -> None:
+    """Like `write_whole`, but over the file's old content if the disk is full, as deletions wait for this. Raises
+    OSError.
+    """
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        if error.errno not in (ENOSPC, EDQUOT) or not path.exists():
+            raise
+        with FileIO(path, "r+", opener=open_private) as file:  # as long, and within a sector
+            file.write(data)
+            sync_file(file.fileno())
 
 
 def segment_name(number: int, frames: int) -> str:
@@ -318,7 +333,7 @@ class StageFolder:
         path = self.directory / CONSUMERS / plain_name(consumer)
         try:
             _make_directory(path.parent)
-            write_whole(path, encode_head(position))
+            _write_place(path, encode_head(position))
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}. May we write into the stage?") from error
 

@@ -341,7 +341,7 @@ def batches_of(pieces: Iterable[Piece], maker: BatchMaker, policy: Policy) -> It
     policy.finish()
 
 
-def read_ranges(ranges: Sequence[Range], schema: Any, options: ReadOptions, wanted: Wanted) -> Iterator[Any]:
+def read_ranges(ranges: Iterable[Range], schema: Any, options: ReadOptions, wanted: Wanted) -> Iterator[Any]:
     """Messages of these ranges as record batches of an Arrow schema. Raises DamagedRecording and StoreError."""
     policy = Policy(options)
     pieces = (piece_of(part.file, block) for part in ranges for block in _blocks_of(part, wanted, policy))

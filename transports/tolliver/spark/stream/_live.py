@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import fields
 
-from ...staging import Mark, Position, StageFolder, StageLost
+from ...staging import Mark, Position, StageFolder, StageInUse, StageLost
 from ..read._ranges import Span
 from ._log import Bounds, log
 from ._offsets import Offset, Place, place_offset, read_place
@@ -105,11 +105,21 @@ class Stage:
         place = read_place(offset)
         named = self._consumer is not None
         if (self._deletes or named) and place != self._consumed and self._stands(place):
-            self._consumed = place
             if self._consumer is not None:
+                self._check_alone(self._consumer)
                 self._folder.keep_place(self._consumer, _position(place))
+            self._consumed = place
             if self._deletes:
                 self._folder.delete_before(_position(place))
+
+    def _check_alone(self, consumer: str) -> None:
+        """Raises StageInUse if the consumer's place is not the one kept here last: another query keeps it as well."""
+        kept = self._folder.consumers().get(consumer)
+        if self._consumed is not None and kept is not None and kept != _position(self._consumed):
+            raise StageInUse(
+                f"another query has moved the place of the consumer {consumer!r} in the stage "
+                f"{self._folder.directory}, and what it has read is deleted: give each query a name of its own"
+            )
 
     def _offset(self, position: Position) -> Offset:
         mark = self._folder.mark(position)

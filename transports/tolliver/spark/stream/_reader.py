@@ -8,9 +8,10 @@ because Spark does not report the end: the process just ends.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -22,9 +23,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ..read._ranges import opened, plan_spans
+from ..read._ranges import Range, Span, opened, plan_spans
 from ..read._schema import check_schema, message_columns
-from ._log import Bounds, Log
+from ._log import Bounds, Log, log
 from ._offsets import Offset
 from ._options import INLINE_BYTES, Staging, StreamOptions
 
@@ -42,6 +43,9 @@ class Inline(NamedTuple):
     file: str
     start: int
     data: bytes
+
+
+Part = TypeVar("Part", Span, Range)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -109,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Tasks of about 32 MiB each, or less for minPartitions."""
-        spans = self._log.spans(start, end)
+        spans = [*self._there(self._log.spans(start, end))]
         least = self._options.read.min_partitions
         if not self._inline:
             return [InputPartition(ranges) for ranges in plan_spans(spans, least)]
@@ -124,6 +128,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _inline(self) -> bool:
         live = self._options.live
         return live is not None and live.staging is Staging.INLINE
+
+    def _there(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """All parts; with failOnDataLoss=false only those whose file was not deleted meanwhile, as retention waits for no
+        reader. A file is looked for just before it is opened; an open one may be deleted.
+        """
+        for part in parts:
+            if self._options.fail_on_data_loss or os.path.exists(part.file):
+                yield part
+            else:
+                told = "%s was deleted before it was read. failOnDataLoss=false: the query goes on with what is there"
+                log.warning(told, part.file)
 
     def _bounds(self, limit: ReadLimit) -> Bounds:
         options = self._options
@@ -144,7 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options, wanted = self._options.read, Wanted.of(self._options.read)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         if not self._inline:
-            return read_ranges(partition.value, schema, options, wanted)
+            return read_ranges(self._there(partition.value), schema, options, wanted)
         policy = Policy(options)
         pieces = (piece for part in partition.value for piece in _pieces(part, policy))
         wanted_ones = (piece for piece in pieces if wanted.takes_block(piece.header))
