@@ -1,6 +1,6 @@
 """Program for `spark-submit --py-files all.zip`, which prints what it found.
 
-spark-submit --py-files all.zip shipped.py RECORDINGS core.zip
+spark-submit --py-files all.zip shipped.py RECORDINGS core.zip STAGE
 """
 
 from __future__ import annotations
@@ -35,14 +35,19 @@ def at(_: object) -> str:
     return str(tolliver.spark.source.__file__)
 
 
-def main(recordings: str, core: str) -> None:
-    from tolliver.spark import partition_batches, partition_events, register
+def main(recordings: str, core: str, stage: str) -> None:
+    from tolliver.spark import lag, partition_batches, partition_events, register
 
     spark = SparkSession.builder.getOrCreate()
     context = spark.sparkContext
     register(spark)
     found = spark.read.format("tolliver").load(recordings)
     say("source", found.count(), context.parallelize([0], 1).map(at).first())
+    staged = spark.readStream.format("tolliver").option("staging", "external").option("stagingDir", stage).load()
+    sink = staged.writeStream.format("parquet").option("checkpointLocation", f"{stage}.checkpoint")
+    query = sink.option("path", f"{stage}.table").trigger(availableNow=True).start()
+    query.awaitTermination()
+    say("stream", spark.read.parquet(f"{stage}.table").count(), lag(query.lastProgress))
     messages = partition_batches(["key"])
     files = spark.read.format("binaryFile").load(recordings)
     say("batches", files.mapInArrow(messages, messages.schema).count())

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from itertools import chain
 from pathlib import Path
 from zipfile import ZipFile
@@ -62,6 +63,15 @@ def recording(folder: Path) -> Path:
     )
 
 
+def staged(directory: Path) -> Path:
+    """Seven messages."""
+    writer = StageWriter(FolderOptions(directory=directory))
+    writer.add(PEER, 1, Revision.DRAFT_2, [Message("a", "", b"", number) for number in range(1, 8)])
+    writer.sync()
+    writer.close()
+    return directory
+
+
 @pytest.mark.thorough
 def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
     """`--py-files`: Spark does not look into it for sources, so the program registers; a wheel is such a zip."""
@@ -75,9 +85,13 @@ def test_as_a_zip_beside_a_program(wheel: Path, tmp_path: Path) -> None:
     quick = {**INTERPRETED, "spark.python.worker.reuse": "false"}
     settings = ["--master", "local[2]", *chain(*(("--conf", f"{name}={value}") for name, value in quick.items()))]
     program: list[str | Path] = ["--py-files", everything, HERE / "shipped.py", recording(tmp_path), core]
-    said = dict(line.split(" ", 1) for line in run([submit, *settings, *program], tmp_path))
+    program.append(staged(tmp_path / "stage"))
+    packages = {"PYSPARK_PYTHON": str(Path(sys.executable).resolve()), "PYTHONPATH": sysconfig.get_path("purelib")}
+    lines = run([submit, *settings, *program], tmp_path, **packages)  # not what `pip install --editable` shows them
+    said = dict(line.split(" ", 1) for line in lines)
     assert said["source"].startswith("6 ")
     assert f"{everything.name}/tolliver/spark/source.py" in said["source"]
+    assert said["stream"] == "7 [0]"
     assert (said["batches"], said["events"]) == ("6", "6")
     assert said["core"].startswith("True ")
     assert "core.zip/tolliver_proto/" in said["core"]
@@ -89,11 +103,7 @@ def test_installed_and_found_by_itself_through_spark_connect(wheel: Path, tmp_pa
     installed = tmp_path / "installed"
     with ZipFile(wheel) as archive:
         archive.extractall(installed)  # all that installing a wheel of pure Python does
-    stage = tmp_path / "stage"
-    writer = StageWriter(FolderOptions(directory=stage))
-    writer.add(PEER, 1, Revision.DRAFT_2, [Message("a", "", b"", number) for number in range(1, 8)])
-    writer.sync()
-    writer.close()
+    stage = staged(tmp_path / "stage")
     quick = json.dumps(INTERPRETED)
     program: list[str | Path] = [sys.executable, HERE / "connected.py", recording(tmp_path), stage, quick]
     said = run(program, tmp_path, PYTHONPATH=str(installed))
