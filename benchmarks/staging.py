@@ -10,7 +10,8 @@ figures are medians. Give a directory on the disk that is meant: syncing is most
 
 With `--stagers 1 2 4` so many stagers run beside each other, each a process with a sender of its own, and nothing else
 is measured. They share nothing, so what each adds is bounded by what a message costs it in CPU time: "with a core each"
-is that bound, and the last column how it grows. The rate measured is that of this machine with its cores.
+is that bound, and the last column how it grows. The rate measured is that of this machine with its cores. Memory is the
+most that a stager had, resident; disk is what a message takes in its segment, ids and index with it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import resource
 import shutil
 import statistics
 import subprocess
@@ -25,19 +27,21 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from tolliver.blocking import TLS, InstanceOptions, create_instance
 from tolliver.certs import make_ca, make_certificate
 from tolliver.staging import FolderOptions, StageOptions, Stager, StageWriter
 
-from tolliver_proto import Message, Revision, encode
+from tolliver_proto import Message, Receipt, Revision, encode
 
 HOST, RUN, BATCH, MIB = "127.0.0.1", 256, 1000, 2**20
+WAITING = 50  # batches that may wait for acknowledgements: half of a peer's quota
 SENDER = UUID("01890000-0000-7000-8000-000000000001")
 
 
@@ -55,9 +59,13 @@ def send(directory: Path, address: str, count: int, size: int) -> None:
         instance.new_connection(address)
         body = bytes(size)
         begun = time.perf_counter()
-        receipts = [instance.send_many([("c", "k", body)] * BATCH) for _ in range(count // BATCH)]
+        receipts: deque[Receipt] = deque()
+        for _ in range(count // BATCH):
+            if len(receipts) == WAITING:
+                instance.wait_acked(receipts.popleft())
+            receipts.append(instance.send_many([("c", "k", body)] * BATCH))
+            assert receipts[-1].deliveries == BATCH
         for receipt in receipts:
-            assert receipt.deliveries == BATCH
             instance.wait_acked(receipt)
         print(time.perf_counter() - begun)
 
@@ -103,16 +111,30 @@ def through(receiver: Callable[[Path], AbstractContextManager[int]], directory: 
 
 
 def stage(directory: Path) -> None:
-    """One of the processes: prints its port, and at the end of its input the CPU seconds since then."""
+    """One of the processes: prints its port, and at the end of its input the CPU seconds since then, the most bytes of
+    memory that it had, and those of its segments.
+    """
     with staging(directory) as port:
         print(port, flush=True)
         begun = time.process_time()
         sys.stdin.read()
-        print(time.process_time() - begun, flush=True)
+        cpu, memory = time.process_time() - begun, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        disk = sum(path.stat().st_size for path in (directory / "stage" / "segments").iterdir())
+        print(cpu, memory, disk, flush=True)
 
 
-def beside_each_other(directory: Path, certificates: Path, stagers: int, count: int, size: int) -> tuple[float, float]:
-    """Messages a second of all together, and CPU seconds of a message in its stager."""
+class Cost(NamedTuple):
+    """Of stagers beside each other: messages a second of all together, and of one of them CPU seconds of a message, the
+    most bytes of memory, and bytes on disk of a message.
+    """
+
+    rate: float
+    cpu: float
+    memory: float
+    disk: float
+
+
+def beside_each_other(directory: Path, certificates: Path, stagers: int, count: int, size: int) -> Cost:
     places = [directory / str(number) for number in range(stagers)]
     for place in places:
         shutil.copytree(certificates, place)
@@ -129,22 +151,28 @@ def beside_each_other(directory: Path, certificates: Path, stagers: int, count: 
             for place, to in zip(places, addresses, strict=True)
         ]
         seconds = max(float(sender.communicate()[0]) for sender in sending)
-        cpu = sum(float(stager.communicate()[0]) for stager in running)
-    return stagers * count / seconds, cpu / (stagers * count)
+        told = [map(float, stager.communicate()[0].split()) for stager in running]
+    cpu, memory, disk = zip(*told, strict=True)
+    total = stagers * count
+    return Cost(total / seconds, sum(cpu) / total, max(memory), sum(disk) / total)
 
 
 def measure_many(directory: Path, numbers: list[int], count: int, size: int, repetitions: int) -> None:
     certificates = directory / "certificates"
     make_certificates(certificates)
-    print("| stagers | messages/s here | CPU us a message | with a core each | of one |")
-    print("|---|---|---|---|---|")
+    print(
+        "| stagers | messages/s here | CPU us a message | MiB of memory | bytes on disk | with a core each | of one |"
+    )
+    print("|---|---|---|---|---|---|---|")
     alone = 0.0
     for stagers in numbers:
         places = [directory / f"{stagers}-{number}" for number in range(repetitions)]
         rounds = [beside_each_other(place, certificates, stagers, count, size) for place in places]
-        rate, cpu = (statistics.median(found) for found in zip(*rounds, strict=True))
-        alone = alone or 1 / cpu
-        print(f"| {stagers} | {rate:,.0f} | {cpu * 1e6:.1f} | {stagers / cpu:,.0f} | {stagers / cpu / alone:.2f} |")
+        cost = Cost(*map(statistics.median, zip(*rounds, strict=True)))
+        alone = alone or 1 / cost.cpu
+        all_of_it = f"{stagers / cost.cpu:,.0f} | {stagers / cost.cpu / alone:.2f}"
+        one = f"{cost.cpu * 1e6:.1f} | {cost.memory / MIB:.0f} | {cost.disk:,.0f}"
+        print(f"| {stagers} | {cost.rate:,.0f} | {one} | {all_of_it} |")
 
 
 def make_certificates(directory: Path) -> None:
