@@ -130,8 +130,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return live is not None and live.staging is Staging.INLINE
 
     def _there(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """All parts; with failOnDataLoss=false only those whose file was not deleted meanwhile, as retention waits for no
-        reader. A file is looked for just before it is opened; an open one may be deleted.
+        """All parts; with failOnDataLoss=false only those whose file was not deleted meanwhile, as retention waits for
+        no reader. A file is looked for just before it is opened; an open one may be deleted.
         """
         for part in parts:
             if self._options.fail_on_data_loss or os.path.exists(part.file):
