@@ -270,6 +270,15 @@ ROWS = (
         fails="a row that is missing in the table, or is there twice",
     ),
     Row(
+        "consumers",
+        "Two readers with places of their own, killed with their stager again and again while its disk is full; a "
+        "third one is overtaken",
+        "20 kills, 1,000,000 rows, 0 lost, none twice; the third is told how many it missed",
+        ("python -m scripts.prove.spark_stages 3 150000 --consumers",),
+        full=("python -m scripts.prove.spark_stages 20 1000000 --consumers",),
+        fails="a row that is missing in a table, or is there twice; a reader that goes on as if it had missed nothing",
+    ),
+    Row(
         "traces-model",
         "Traces of simulated nodes are held to the model's actions, and refuse planted bugs",
         "20,000 schedules accepted; 40 planted bugs of the outbox, ids, acks, dedupe and holds refused",

@@ -1,12 +1,18 @@
 """Many stagers, one table: kills of stagers, drivers and executors, while a fifth stager joins.
 
     python -m scripts.prove.spark_stages [KILLS] [ROWS] [--stagers 4] [--seed N]      20 kills, 1,000,000 rows
+    python -m scripts.prove.spark_stages [KILLS] [ROWS] --consumers                   one stage, on a full disk
 
 Two senders for each stager, each message a number, over mutual TLS. A query reads all stages as named sources, with
 executors that are processes (`local-cluster`), and writes the numbers into Parquet. Every process that is killed is
 started again, and the query goes on from its checkpoint. After half of the kills one more stager joins with senders of
 its own: the query is killed and started again with one source more. In the end each number must stand in the table,
 once. Exit status 1 if one is missing, or is there twice.
+
+With `--consumers` there is one stage on a disk of three MiB, and two queries read it under names of their own. Again
+and again one is killed and stays away until the disk is full; then the stager or the other query is killed, and all are
+started again. Both tables must have each number once. In the end a third reader, of another stage that keeps few bytes,
+is away until it is overtaken, and the stager is killed: the reader must be told how many messages it missed.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,12 +32,15 @@ from typing import Any
 
 import psutil
 from tolliver.spark.local import local_session
+from tolliver.staging import StageLost
 
 from tests.certificates import Certificates
 from tests.ports import free_port
+from tests.spark.queries import Query as Batches
 from tests.spark.quick import SOURCES
 from tests.spark.rig import Program
 from tests.spark.senders import Sender
+from tests.staging.disks import small_disk
 
 from .spark_soak import PATIENCE, wait_for
 
@@ -38,13 +48,16 @@ DRIVER = Path(__file__).resolve().parents[2] / "tests" / "spark" / "driver.py"
 SENDERS = 2  # of each stager
 APART = 10**8  # between the numbers of two senders
 CLUSTER = "local-cluster[2,1,1024]"
+FULL = 2**17  # bytes that are left on a full disk, at most
 
 
 class Staged:
     """One stager, a process of its own, with its senders."""
 
-    def __init__(self, number: int, directory: Path, certs: Certificates, each: int) -> None:
-        self.directory, self.port = directory / f"stage{number}", free_port()
+    def __init__(
+        self, number: int, directory: Path, certs: Certificates, each: int, disk: Path | None = None, *more: str
+    ) -> None:
+        self.directory, self.port, self._more = (disk or directory) / f"stage{number}", free_port(), more
         self._tls = certs.tls(f"stager{number}")
         self._process: subprocess.Popen[bytes] | None = None
         names = [f"sender{number}-{one}" for one in range(SENDERS)]
@@ -57,11 +70,24 @@ class Staged:
     def start(self) -> None:
         """Also after a kill, at the same address."""
         files: list[Any] = ["--cert", self._tls.cert, "--key-file", self._tls.key, "--ca", self._tls.ca]
-        words = ["stage", self.directory, "--listen", f"127.0.0.1:{self.port}", "--channel", "readings", *files]
+        words = [
+            "stage",
+            self.directory,
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            "--channel",
+            "readings",
+            *files,
+            *self._more,
+        ]
         command = [sys.executable, "-m", "tolliver.cli", *map(str, words)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": SOURCES}, **quiet)  # type: ignore[call-overload]
         wait_for((self.directory / "stage.json").exists)
+
+    def ended(self) -> bool:
+        """By itself, as one does that finds no room for long."""
+        return self._process is not None and self._process.poll() is not None
 
     def kill(self) -> None:
         if self._process is not None:
@@ -72,13 +98,14 @@ class Staged:
 class Query:
     """A driver with its executors, over all stages that there are."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, master: str = CLUSTER, **options: str) -> None:
         self.output, self.checkpoint = directory / "output", directory / "checkpoint"
+        self._master, self._options = master, options
         self._program: Program | None = None
 
     def start(self, stages: list[Staged]) -> None:
-        given = [{"stagingDir": str(stage.directory), "staging": "external"} for stage in stages]
-        self._program = Program(DRIVER, json.dumps(given), str(self.output), str(self.checkpoint), CLUSTER)
+        given = [{"stagingDir": str(stage.directory), "staging": "external", **self._options} for stage in stages]
+        self._program = Program(DRIVER, json.dumps(given), str(self.output), str(self.checkpoint), self._master)
         self._program.go()
 
     def batches(self) -> int:
@@ -156,6 +183,97 @@ def run(directory: Path, kills: int, rows: int, stagers: int, rng: random.Random
         return _counted(query, expected)
 
 
+# Readers with places of their own.
+
+
+def run_consumers(directory: Path, kills: int, rows: int, rng: random.Random) -> tuple[int, int, int]:
+    """Rows that are lost, those that are there more than once, and how often the disk was full."""
+    (made := directory / "certificates").mkdir()
+    certs = Certificates(made)
+    full = 0
+    with ExitStack() as stack:
+        stack.enter_context(small_disk(disk := directory / "disk", 3 * 1024))
+        stage = Staged(0, directory, certs, rows // SENDERS, disk, "--max-bytes", "2000000", "--full-timeout", "5")
+        stack.callback(stage.kill)
+        stage.start()
+        names = ("one", "two")
+        queries = [Query(directory / name, "local[2,4]", consumer=name, maxRowsPerTrigger="20000") for name in names]
+        for query in queries:
+            stack.callback(query.kill)
+            query.start([stage])
+        wait_for(lambda: len([*stage.directory.glob("consumers/*")]) == len(queries))  # else one deletes alone
+        senders = [stack.enter_context(sender) for sender in stage.senders]
+
+        def at_work() -> bool:
+            """As a service manager sees to it: an end of its own is no end."""
+            if stage.ended():
+                stage.start()
+            return True
+
+        def is_full() -> bool:
+            left = os.statvfs(disk)
+            return at_work() and left.f_bavail * left.f_frsize < FULL
+
+        def all_sent() -> bool:
+            return all(sender.sent == sender.count for sender in senders)
+
+        for number in range(1, kills + 1):
+            away, other = rng.sample(queries, 2)
+            away.kill()
+            wait_for(lambda: is_full() or all_sent())
+            full += is_full()
+            victim = rng.choice(("stager", "driver"))
+            print(
+                f"kill {number}: {victim}, full: {is_full()}, {sum(sender.sent for sender in senders)} sent", flush=True
+            )
+            if victim == "driver":
+                other.kill()
+                other.start([stage])
+            else:
+                stage.kill()
+                stage.start()
+            before = away.batches()
+            away.start([stage])
+            wait_for(lambda before=before, away=away: at_work() and away.batches() > before)  # type: ignore[misc]
+        wait_for(lambda: at_work() and all_sent() and all(not sender.is_alive() for sender in senders))
+        expected = sum(sender.sent for sender in senders)
+        counts = [_counted(query, expected) for query in queries]
+    lost, twice = map(sum, zip(*counts, strict=True))
+    return lost, twice, full
+
+
+def overtaken(directory: Path, rows: int) -> int:
+    """Messages that the reader was told to have missed. What it got before and after is checked here."""
+    (made := directory / "certificates2").mkdir()
+    stage = Staged(1, directory, Certificates(made), rows // SENDERS, None, "--keep-bytes", "400000")
+    with ExitStack() as stack:
+        stack.callback(stage.kill)
+        stage.start()
+        senders = [stack.enter_context(sender) for sender in stage.senders]
+        given = {"staging": "external", "stagingDir": stage.directory, "consumer": "late", "maxRowsPerTrigger": 1000}
+        late = Batches(None, **given)
+        wait_for(late.step)
+        read = len(late.rows)
+        wait_for(lambda: all(not sender.is_alive() for sender in senders))
+        stage.kill()
+        stage.start()
+        late.start()  # from its checkpoint, after a kill
+        try:
+            late.drain()
+        except StageLost as lost:
+            told = int(re.findall(r"so are (\d+) messages", str(lost))[0])
+        else:
+            raise AssertionError("it was overtaken, and nobody told it")
+        late.options["failOnDataLoss"] = False
+        late.start()
+        late.drain()
+        total = sum(sender.sent for sender in senders)
+        bodies = {*late.bodies}
+        assert len(bodies) == len(late.bodies), "some came twice"
+        assert read + told + len(late.bodies[read:]) == total, "it was told another number than it missed"
+        return told
+
+
 def _counted(query: Query, expected: int) -> tuple[int, int]:
     """Counts the table once the query has read all; a query that stands still for long has lost the rest."""
     with local_session() as spark:
@@ -177,12 +295,21 @@ def main() -> int:
     parser.add_argument("kills", type=int, nargs="?", default=20)
     parser.add_argument("rows", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--stagers", type=int, default=4, help="at the start; one more joins")
+    parser.add_argument("--consumers", action="store_true", help="two readers of one stage on a full disk")
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     given = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     print(f"seed {given.seed}", flush=True)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
+        if given.consumers:
+            lost, twice, full = run_consumers(Path(name), given.kills, given.rows, random.Random(given.seed))
+            told = overtaken(Path(name), given.rows)
+            size = f"{given.kills} kills, {full} times on a full disk"
+            figures = f"{given.rows:,} rows for each of 2 readers, {lost} lost, {twice} twice, {told:,} missed and told"
+            print(f"{time.monotonic() - begun:.0f} s")
+            print(f"result: consumers | {size} | {figures}")
+            return 1 if lost or twice else 0
         lost, twice = run(Path(name), given.kills, given.rows, given.stagers, random.Random(given.seed))
     size = f"{given.stagers} stagers and one that joins, {given.kills} kills"
     print(f"{time.monotonic() - begun:.0f} s")
