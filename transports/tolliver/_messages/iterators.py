@@ -16,13 +16,12 @@ from typing import Generic, Self, TypeVar
 from tolliver_proto import Delivery
 
 from .._driver.adapter import Wakeup
-from .._driver.ends import is_interrupt
 from .._driver.loop_endpoint import SLICE
+from .handler_turn import Awaited, HandlerTurn
 from .mailbox import Core, Handler, Mailbox, Policy, Run
 from .side_by_side import AsyncCore, SideBySide, SideBySideCalls
 
 Item = TypeVar("Item", Delivery, Run)
-_Awaited = tuple[Delivery, Awaitable[object]]
 
 
 class Receiver:
@@ -131,15 +130,13 @@ class _HandlerCalls:
 
     def __init__(self, core: AsyncCore, channel: str, key: str, handler: Handler, policy: Policy) -> None:
         self._core = core
-        self._handler = handler
         self._wakeup = core.wakeup()  # wakes the task
         self._context = core.context()
         self._cancel: Callable[[], object] | None = None  # cancels the task; None without one
-        self._keeps_task = iscoroutinefunction(handler)
-        self._well: list[Delivery] = []  # handled, to be acknowledged together
         self.mailbox = Mailbox(core, channel, key, self, policy)
+        self._turn = HandlerTurn(self.mailbox, handler, iscoroutinefunction(handler))
         self.mailbox.open()
-        if self._keeps_task:
+        if self._turn.keeps_task:
             self._begin_work()
 
     def close(self) -> None:
@@ -156,51 +153,23 @@ class _HandlerCalls:
 
     def call(self, until: float) -> None:
         if self._cancel is None:
-            awaited = self._context.run(self._call_each, until)
+            awaited = self._context.run(self._turn.call_each, until)
             if awaited is not None or self.mailbox.waiting:
                 self._begin_work(awaited)
 
-    def _begin_work(self, awaited: _Awaited | None = None) -> None:
+    def _begin_work(self, awaited: Awaited | None = None) -> None:
         self._cancel = self._context.run(self._core.spawn, partial(self._work, awaited))
 
-    def _call_each(self, until: float) -> _Awaited | None:
-        """Call the handler for each waiting message, until the monotonic time `until`. Stops at a call that returned an
-        awaitable and returns that; None without one.
-        """
-        handler, mailbox = self._handler, self.mailbox
-        began, calls = monotonic(), 0
-        awaited = None
-        while (delivery := mailbox.take(not self._keeps_task)) is not None:
-            try:
-                result = handler(delivery)
-            except BaseException as error:
-                if is_interrupt(error):
-                    raise
-                self._raised(delivery, error)
-            else:
-                if result is not None and isinstance(result, Awaitable):
-                    awaited = delivery, result
-                    break
-                if result is None or mailbox.is_well(delivery, result):  # the common result first
-                    self._well.append(delivery)
-            calls += 1
-            if monotonic() > until:
-                break
-        mailbox.took(monotonic() - began, calls)
-        well, self._well = self._well, []
-        mailbox.settle(well, True)
-        return awaited
-
-    async def _work(self, awaited: _Awaited | None) -> None:
+    async def _work(self, awaited: Awaited | None) -> None:
         try:
             while awaited is not None or not self.mailbox.closed:
                 if awaited is not None:
-                    self._keeps_task = True
+                    self._turn.keeps_task = True
                     if await self._wait_for(*awaited):
                         break
                 self._core.run_follows = True
                 try:
-                    awaited = self._call_each(monotonic() + SLICE)
+                    awaited = self._turn.call_each(monotonic() + SLICE)
                 finally:
                     self._core.run_follows = False
                 self._core.run_actions()
@@ -208,7 +177,7 @@ class _HandlerCalls:
                     continue
                 if self.mailbox.waiting:
                     await self._core.yield_to_loop()
-                elif self._keeps_task:
+                elif self._turn.keeps_task:
                     await self._wakeup.wait()
                 else:
                     return
@@ -230,21 +199,17 @@ class _HandlerCalls:
             self._ended(delivery, began)
             if self._core.is_outside(error):
                 raise
-            self._raised(delivery, error)
+            self._turn.raised(delivery, error)
             return isinstance(error, GeneratorExit)
         self._ended(delivery, began)
         if self.mailbox.is_well(delivery, outcome):
-            self._well.append(delivery)
+            self._turn.well.append(delivery)
         return False
 
     def _ended(self, delivery: Delivery, began: float) -> None:
         self.mailbox.awaited -= 1
         self.mailbox.end((delivery,))
         self.mailbox.took(monotonic() - began, 1)
-
-    def _raised(self, delivery: Delivery, error: BaseException) -> None:
-        if not self.mailbox.closed:  # closing cancels the task, which on Twisted raises an Exception
-            self.mailbox.raised(delivery, error)
 
 
 class Registration(Receiver):

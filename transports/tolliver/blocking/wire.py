@@ -12,7 +12,7 @@ import socket
 from _thread import LockType
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from tolliver_proto import Role, TolliverError
 
@@ -122,7 +122,7 @@ class TransportOwner(Protocol):
 class Transport(SocketSession):
     """Transport of one connection for an endpoint with threads: owns its socket, and moves its bytes."""
 
-    alone = PAUSE
+    alone: ClassVar[float] = PAUSE
     busy: bool
     paused: bool
 
