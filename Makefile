@@ -146,7 +146,8 @@ proof: $(VENV)/.ready java tshark
 
 # The way of a message, compiled from the same sources, into build/compiled: a wheel, and a copy of everything to run tests in.
 # It takes a C compiler and two minutes of a core. `make compiled-test` builds it and runs on it what must be alike: the
-# core's tests, the vectors among them, asyncio's tests of the calls of every day, and traces of simulated networks.
+# core's tests, the vectors among them, asyncio's tests of the calls of every day and of wrong ones, those of TLS, and
+# traces of simulated networks.
 # `make compiled-fuzz` fuzzes the build that is there, each target for a minute; a crash is kept in its fuzz/crashes.
 .PHONY: compiled compiled-test compiled-fuzz compiled-bench compiler
 ON_COMPILED = cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m
@@ -159,7 +160,7 @@ $(VENV)/.build: pyproject.toml | $(VENV)/.pip
 
 compiled-test: compiled $(VENV)/.ready
 	$(ON_COMPILED) pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' tests/wire tests/node tests/patterns tests/reactive
-	$(ON_COMPILED) pytest -q -n 2 -m 'not loops and not tck and not thorough' -k asyncio $(ADAPTER)
+	$(ON_COMPILED) pytest -q -n 2 -m 'not loops and not tck and not thorough' -k 'asyncio or tls' $(ADAPTER) tests/adapters/test_released.py tests/adapters/test_wrong_arguments.py tests/tls
 	$(BIN)/python -m scripts.prove.traces build/compiled/tree --seeds 20
 
 compiled-fuzz: MINUTES = 8

@@ -18,7 +18,8 @@ from tolliver_proto import Delivery
 from .._driver.adapter import Wakeup
 from .._driver.loop_endpoint import SLICE
 from .handler_turn import Awaited, HandlerTurn
-from .mailbox import Core, Handler, Mailbox, Policy, Run
+from .mailbox import Core, Handler, Mailbox, Policy
+from .run import Run, next_run
 from .side_by_side import AsyncCore, SideBySide, SideBySideCalls
 
 Item = TypeVar("Item", Delivery, Run)
@@ -118,7 +119,7 @@ class Runs(AsyncIterator[Run]):
     """Like Messages, but yields runs of deliveries: `async for run in instance.message_runs(...)`."""
 
     def _take(self) -> Run | None:
-        return self._mailbox.take_run()
+        return next_run(self._mailbox)
 
 
 class _HandlerCalls:

@@ -19,7 +19,7 @@ handed out and acknowledged within one turn is never reported as begun, as no ha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from operator import attrgetter
@@ -40,54 +40,6 @@ from .marking import Inboxes
 
 Handler = Callable[[Delivery], object]
 """A callback for a delivery. It returns None or a true value for success. On a loop its result may be awaitable."""
-
-
-class Run(Sequence[Delivery]):
-    """A sequence of deliveries that arrived together, for bulk work. `ack()` and `fail()` settle those not settled yet;
-    a delivery may also be settled by itself."""
-
-    __slots__ = ("_box", "_deliveries")
-
-    def __init__(self, deliveries: Sequence[Delivery], box: Mailbox) -> None:
-        self._deliveries = deliveries
-        self._box = box
-
-    def __len__(self) -> int:
-        return len(self._deliveries)
-
-    def __iter__(self) -> Iterator[Delivery]:
-        return iter(self._deliveries)
-
-    def __getitem__(self, index: int) -> Delivery:  # type: ignore[override]  # a run is not sliced
-        return self._deliveries[index]
-
-    def __repr__(self) -> str:
-        return f"Run({len(self)} deliveries, {'settled' if self.settled else 'not settled'})"
-
-    def ack(self) -> None:
-        """Report success for the rest of the run: the senders may delete the messages (T-45)."""
-        self.settle(self._deliveries, True)
-
-    def fail(self, retry_in: float | None = None) -> None:
-        """Report failure for the rest of the run: the senders keep and resend the messages (T-50).
-
-        `retry_in` is a delay in seconds, as in `Delivery.fail` (P-22).
-        """
-        self.settle(self._deliveries, False if retry_in is None else HandleAgain(retry_in))
-
-    def give_up(self, reason: str) -> None:
-        """Store the rest of the run as dead letters, with this reason, and acknowledge it: retrying is no use (T-47,
-        P-23)."""
-        self.settle(self._deliveries, GiveUp(reason))
-
-    def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None:
-        """Settle these deliveries with this verdict. Those settled already are left out."""
-        self._box.settle(deliveries, verdict)
-
-    @property
-    def settled(self) -> bool:
-        """True if every delivery is settled."""
-        return not any(map(self._box.is_out, self._deliveries))
 
 
 class Core(Protocol):
@@ -226,7 +178,8 @@ class Mailbox:
     been taken, and those taken and not settled. The node knows it as a handler from `open` to `close`.
     """
 
-    def __init__(self, core: Core, channel: str, key: str, wakeup: Wakeup, policy: Policy) -> None:
+    def __init__(self, core: Core, channel: Any, key: Any, wakeup: Wakeup, policy: Policy) -> None:
+        """`channel` and `key` are a program's: `open` refuses what is no name."""
         self.core = core
         self.channel = channel
         self.key = key
@@ -329,18 +282,18 @@ class Mailbox:
             self.begin((delivery,))
         return delivery
 
-    def take_run(self) -> Run | None:
-        """Hand out the next run, all of it reported as being processed from now on. None if there is none."""
+    def take_run(self) -> Sequence[Delivery]:
+        """Hand out the next run, all of it reported as being processed from now on. Empty if there is none."""
         if self._left and not self._waiting:
             self._take_up()
         if not self._waiting:
-            return None
+            return ()
         deliveries = self._take_waiting()
         if self._notes is not None:
             self._note(deliveries)
         self._out.update(dict.fromkeys(deliveries, True))
         self.begin(deliveries)
-        return Run(deliveries, self)
+        return deliveries
 
     def _take_waiting(self) -> Sequence[Delivery]:
         """Remove the next run, deliveries of one peer. Peers take turns, so that none waits for all messages of

@@ -14,7 +14,7 @@ from tolliver_proto.errors import BodyNotDecoded
 from ..codecs._bodies import Opener, TypedDelivery, TypedJob
 from ..codecs._codec import AnyCodec
 from .iterators import BaseIterator, Messages, Receiver, Runs
-from .mailbox import Run
+from .run import Run
 
 T = TypeVar("T")
 R = TypeVar("R")

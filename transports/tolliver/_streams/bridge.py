@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 
 from tolliver_proto import ConnectionClosing, Delivery, Subscription
 
-from .._messages.mailbox import Run
+from .._messages.run import Run
 from .publishing import OutboundStream
 
 SCHEME = "tolliver://"

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from tolliver_proto import Delivery
     from tolliver_proto.node import Job, Reply, Request
 
-    from .._messages.mailbox import Handler, Run
+    from .._messages.mailbox import Handler
     from .._messages.responding import Responder
+    from .._messages.run import Run
     from .._messages.typed import TypedRun
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
@@ -48,7 +49,8 @@ else:
         {
             "tolliver_proto": "Delivery",
             "tolliver_proto.node": "Job, Reply, Request",
-            ".._messages.mailbox": "Handler, Run",
+            ".._messages.mailbox": "Handler",
+            ".._messages.run": "Run",
             ".._messages.responding": "Responder",
             ".._messages.typed": "TypedRun",
             ".._options.acl_file": "load_acl",

@@ -15,7 +15,8 @@ from tolliver_proto import Delivery
 
 from .._driver.pending import PendingCall
 from .._messages.iterators import BaseIterator
-from .._messages.mailbox import Core, Policy, Run
+from .._messages.mailbox import Core, Policy
+from .._messages.run import Run, next_run
 from .iteration import BlockingIterator
 from .waits import end_of
 from .wire import BorrowerWakeup, Wakeup
@@ -114,4 +115,4 @@ class Runs(ThreadIterator[Run]):
     """Like Messages, but yields runs of deliveries: `for run in instance.message_runs(...)`."""
 
     def _take_item(self) -> Run | None:
-        return self._mailbox.take_run()
+        return next_run(self._mailbox)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from tolliver_proto.node import Job, Reply, Request
 
     from .._messages.iterators import Messages, Registration, Runs
-    from .._messages.mailbox import Handler, Run
+    from .._messages.mailbox import Handler
     from .._messages.queues import Work
     from .._messages.responding import Responder
+    from .._messages.run import Run
     from .._messages.typed import TypedMessages, TypedRun, TypedRuns, TypedWork
     from .._options.acl_file import load_acl
     from .._options.instance import TLS, InstanceOptions, Remote
@@ -44,7 +45,8 @@ else:
         {
             "tolliver_proto": "Delivery",
             "tolliver_proto.node": "Job, Reply, Request",
-            ".._messages.mailbox": "Handler, Run",
+            ".._messages.mailbox": "Handler",
+            ".._messages.run": "Run",
             ".._messages.iterators": "Messages, Registration, Runs",
             ".._messages.queues": "Work",
             ".._messages.responding": "Responder",
