@@ -98,7 +98,7 @@ WAYS = (
             Hop("_node/inboxes/inbox.py", "Inbox.add", "the message counts against the credit of its peer"),
             Hop("_messages/driver.py", "NodeDriver._deliver", "the action `Deliver`: a run for the same handlers"),
             Hop("_messages/mailbox.py", "Mailbox.put", "one mailbox for each handler or iterator"),
-            Hop("_messages/iterators.py", "_HandlerCalls._call_each", "calls the function for each message"),
+            Hop("_messages/handler_turn.py", "HandlerTurn.call_each", "calls the function for each message"),
             Hop(_PROGRAM, "handler"),
         ),
     ),

@@ -86,8 +86,8 @@ BUGS = (
     ),
     Bug(
         "only an Exception is a failure of a handler",
-        "transports/tolliver/_messages/iterators.py",
-        "_call_each",
+        "transports/tolliver/_messages/handler_turn.py",
+        "call_each",
         "is_interrupt(error)",
         "is_interrupt(error) or not isinstance(error, Exception)",
         ("tests/adapters/test_handler_outcomes.py::test_each_is_a_failed_attempt_and_the_next_message_is_handled",),

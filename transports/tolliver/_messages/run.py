@@ -1,4 +1,4 @@
-"""Runs: deliveries that came together, as an iterator over runs hands them out."""
+"""Runs: deliveries that came together, for bulk work."""
 
 from __future__ import annotations
 
