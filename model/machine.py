@@ -424,8 +424,9 @@ def Connect(_state: State, node: Node, step: Step) -> None:
 
 
 def _may_hold(node: Node, step: Step, link: Link) -> None:
-    """The hold of what the connection does not list may begin now."""
-    for entry in set[Entry]().union(*node.database.lists.get(str(link.peer), ())) - link.told:
+    """The hold of what the connection does not list may begin now, also of what was listed and is not stored yet."""
+    others = [one.told for one in node.links.values() if one.peer == link.peer]
+    for entry in set[Entry]().union(*node.database.lists.get(str(link.peer), ()), *others) - link.told:
         node.since.setdefault((str(link.peer), entry), (step["at"], step["clock"]))
 
 
@@ -545,6 +546,7 @@ def Forget(node: Node, peer: str) -> None:
         row.to.discard(peer)
     database.lists.pop(peer, None)
     database.notes = {key: None for key in database.notes if key[0] != peer}
+    node.known = {key for key in node.known if key[0] != peer}  # also of what was handled meanwhile
 
 
 def Forgets(_state: State, node: Node, step: Step) -> None:
@@ -636,7 +638,8 @@ def _drop(node: Node, spans: list[tuple[int, int]]) -> None:
 
 def _set_list(node: Node, peer: str, listed: list[Entry], held: list[Entry]) -> None:
     node.database.lists[peer] = _entries(listed), _entries(held)
-    for entry in _entries(listed):
+    told = [link.told for link in node.links.values() if link.peer == peer and not link.is_over]
+    for entry in _entries(listed).intersection(*told) if told else ():  # else a connection lacked it while this waited
         node.since.pop((peer, entry), None)
 
 

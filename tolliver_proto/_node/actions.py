@@ -208,8 +208,9 @@ class Receipt:
 
     @property
     def state(self) -> SendState:
-        """State of the messages now: waiting for acknowledgements, with all of them, or given up (T-54). It means nothing
-        once `Stored` has named the receipt with an error: then nothing was stored.
+        """State of the messages now: waiting for acknowledgements, with all of them, or given up (T-54).
+
+        It means nothing once `Stored` has named the receipt with an error: then nothing was stored.
         """
         if self.failure is not None:
             return SendState.GIVEN_UP

@@ -276,7 +276,11 @@ class Simulation(Handlers):
                     sent.full_for |= {peer.uuid for peer in host.node.peers() if peer.held}
             left = host.leaving.pop(receipt, [])
             if action.error is None and host.twin is None and host not in self._twins:  # else the other may say more
-                host.ledger.said_gone.update(left)
+                links = inside(host.node).context.links.values()
+                early = {
+                    link.peer and link.peer.uuid for link in links if not link.up
+                }  # they may tell our old list later
+                host.ledger.said_gone.update(one for one in left if early.isdisjoint((None, one[0])))
             if batch and action.error is None:
                 host.answers.ask(receipt, batch)
                 host.node.watch(receipt)

@@ -15,6 +15,7 @@ from tolliver_proto import (
     Frame,
     HandshakeRequest,
     HandshakeResponse,
+    HandshakeStatus,
     Limits,
     Message,
     Notice,
@@ -590,6 +591,56 @@ def test_an_unsubscribe_is_repeated_until_it_is_acknowledged() -> None:
     wire.send(Ack(said.message_id))
     assert back(again).got()[1:] == []
     sound(again)
+
+
+def test_it_is_repeated_where_another_connection_has_told_the_list_before() -> None:
+    """The peer may read that list last, and would hold what it lacks next time."""
+    play = Play(version=2)
+    play.call("subscribe", "c", "")
+    other = play.accepted(LOW)
+    other.request(version=3)
+    response = only(other.got(), HandshakeResponse)
+    assert (response.status, response.subscriptions) == (HandshakeStatus.OLDER, subscribed(C))
+
+    def repeated() -> list[Unsubscribe]:
+        wire = play.accepted(LOW)
+        wire.request(version=2)
+        said = [one for one in wire.got() if isinstance(one, Unsubscribe)]
+        wire.send(*(Ack(one.message_id) for one in said if one.message_id is not None))
+        wire.lose()
+        return said
+
+    wire = play.accepted(LOW)
+    wire.request(version=2)
+    wire.got()
+    play.call("unsubscribe", "c", "")
+    said = only(wire.got(), Unsubscribe)
+    assert said.message_id is not None
+    wire.send(Ack(said.message_id))
+    wire.lose()
+    other.lose()
+    assert [(one.channel, one.key) for one in repeated()] == [C]
+    assert repeated() == []
+    sound(play)
+
+
+def test_it_is_repeated_to_a_peer_that_became_known_only_then() -> None:
+    play = Play()
+    play.call("subscribe", "c", "")
+    wire = play.dialled(play.call("connect", "host:1"))
+    play.hold_commits = True
+    wire.respond()
+    play.call("unsubscribe", "c", "")
+    play.hold_commits = False
+    play.finish()
+    assert every(wire.got(), Unsubscribe)
+    wire.lose()
+    wire = back(play)
+    said = only(wire.got(), Unsubscribe)
+    assert said.message_id is not None
+    wire.send(Ack(said.message_id))
+    assert back(play).got()[1:] == []
+    sound(play)
 
 
 def test_it_is_not_repeated_once_it_is_wanted_again_or_after_a_day() -> None:

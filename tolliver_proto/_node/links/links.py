@@ -184,9 +184,8 @@ class Links(ConnectionTable[Link, Action]):
         subscription = link.lists.control.acked(wire_id) if link.lists.control is not None else None
         if subscription is not None:
             assert link.lists.control is not None
-            assert link.peer is not None
             if link.lists.control.has_said(subscription) is False:
-                self._own.forget_unsubscribe(subscription, [link.peer])
+                self._own.unsubscribe_acked(subscription, link)
             self._own.sync_control(link, subscription)
         elif link.lists.control is not None and link.lists.control.answered(wire_id):
             self.keepalive.answered(link)

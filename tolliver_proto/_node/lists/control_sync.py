@@ -58,6 +58,10 @@ class ControlSync:
         unsubscribed, None if none was sent."""
         return self._changed.get(subscription)
 
+    def tells(self, subscription: Subscription) -> bool:
+        """Returns True if the peer was told last, on this connection, that we want the subscription."""
+        return self._changed.get(subscription, subscription in self._announced)
+
     def differing(self, own: Iterable[Subscription]) -> set[Subscription]:
         """Returns the subscriptions that only one of the two lists has: ours, and the one of the handshake."""
         return set(self._announced) ^ set(own)
@@ -66,7 +70,7 @@ class ControlSync:
         """Sends a control message if the peer does not know that the subscription is `wanted` (or not), and none for it
         is in flight; returns its wire id, or None if none was sent.
         """
-        told = self._changed.get(subscription, subscription in self._announced)
+        told = self.tells(subscription)
         kind = Subscribe if wanted else Unsubscribe
         if told == wanted or subscription in self._under_way or self.mute or not self._connection.can_send(kind):
             return None  # DRAFT_1 has no such frame: the next handshake carries the change (T-21)

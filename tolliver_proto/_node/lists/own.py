@@ -78,12 +78,15 @@ class OwnList:
         if layout.has_lists:
             self._more_for_head, self._more_for_entry = more_for_head, more_for_entry
 
-    def _keep_unsubscribe(self, subscription: Subscription) -> None:
-        """Stores, for every peer that may know the subscription, that it has ended, until that peer acknowledges."""
-        known = [peer for peer in self._peers.values() if peer.lists.stored and not peer.links.forgotten]
-        peers = [peer for peer in known if not (peer.derived or peer.is_owner)]
-        room = _MOST_UNSAID - sum(len(peer.lists.unsaid) for peer in peers)
-        chosen = [peer for peer in peers if subscription not in peer.lists.unsaid][: max(0, room)]
+    def _keep_unsubscribe(self, subscription: Subscription, peers: Iterable[Peer]) -> None:
+        """Stores, for those of these peers that may know the subscription, that it has ended, until each acknowledges.
+
+        One that is not in the store yet has its turn when it is connected, see `insist`.
+        """
+        known = [peer for peer in peers if peer.lists.stored and not (peer.derived or peer.is_owner)]
+        room = _MOST_UNSAID - sum(len(peer.lists.unsaid) for peer in self._peers.values())
+        wanted = [peer for peer in known if not (peer.links.forgotten or subscription in peer.lists.unsaid)]
+        chosen = wanted[: max(0, room)]
         for peer in chosen:
             self._set_unsaid(peer, subscription, self._context.now + UNSAID_FOR)
         if chosen:
@@ -96,6 +99,16 @@ class OwnList:
             self._set_unsaid(peer, subscription, None)
         if told:
             self._commits.batch.operations.append(ForgetUnsubscribe(subscription, [peer.uuid for peer in told]))
+
+    def unsubscribe_acked(self, subscription: Subscription, link: Link) -> None:
+        """Stops repeating the unsubscribe to the peer of this link, unless another connection has told the peer that we
+        want the subscription: the peer may read that last.
+        """
+        peer = link.peer
+        assert peer is not None
+        links = [one for one in self._context.links.values() if one.peer is None or one.peer.uuid == peer.uuid]
+        if not any(one.lists.control is not None and one.lists.control.tells(subscription) for one in links):
+            self.forget_unsubscribe(subscription, [peer])
 
     def _set_unsaid(self, peer: Peer, subscription: Subscription, until: float | None) -> None:
         undo = partial(_say_until, peer, subscription, peer.lists.unsaid.get(subscription))
@@ -114,13 +127,19 @@ class OwnList:
             link.lists.control.drop()
 
     def insist(self, link: Link, peer: Peer) -> None:
-        """Repeats the unacknowledged unsubscribes on a new connection; forgets the outdated ones."""
+        """Repeats the unacknowledged unsubscribes on a new connection, and those of its list meanwhile; forgets the
+        outdated ones.
+        """
         for one in [
             one for one, until in peer.lists.unsaid.items() if until <= self._context.now or one in self.entries
         ]:
             self.forget_unsubscribe(one, [peer])
-        assert link.lists.control is not None
-        link.lists.control.insist(peer.lists.unsaid)
+        control = link.lists.control
+        assert control is not None
+        for one in sorted(control.differing(self.entries)):
+            if one not in self.entries:
+                self._keep_unsubscribe(one, [peer])
+        control.insist(peer.lists.unsaid)
 
     def subscribe(self, channel: Unchecked, key: Unchecked, now: float | None = None) -> Receipt:
         """Subscribes to this channel and key at all peers, across restarts (T-31). `Stored` names the receipt."""
@@ -156,7 +175,7 @@ class OwnList:
         self._context.tick(now)
         subscription = self._sizes.checked(channel, key)
         if subscription in self.entries:
-            self._keep_unsubscribe(subscription)
+            self._keep_unsubscribe(subscription, self._peers.values())
         return self._store_own(RemoveOwnSubscription(subscription), False)
 
     def _store_own(self, operation: AddOwnSubscription | RemoveOwnSubscription, wanted: bool) -> Receipt:
