@@ -4,8 +4,8 @@
 
 Each target has its share of the time in one run of libFuzzer, which begins with its seeds and with the corpus in the
 repository. Cases that reach edges which those do not are kept there, the smallest of each; a case that breaks a promise
-is kept as `fuzz/crashes/TARGET/SHA`, and runs in every test from then on. Exit status 1 if there was one. What all
-runs took so far is in fuzz/spent.json, which goes into a commit with the corpus.
+is kept as `fuzz/crashes/TARGET/SHA`, and runs in every test from then on. Exit status 1 if there was one. The
+sum of all runs is in fuzz/spent.json, which goes into a commit with the corpus.
 """
 
 from __future__ import annotations

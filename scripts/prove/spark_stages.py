@@ -243,7 +243,7 @@ def run_consumers(directory: Path, kills: int, rows: int, rng: random.Random) ->
 
 
 def overtaken(directory: Path, rows: int) -> int:
-    """Messages that the reader was told to have missed. What it got before and after is checked here."""
+    """Messages that the reader was told to have missed. The rows before and after them are checked here."""
     (made := directory / "certificates2").mkdir()
     stage = Staged(1, directory, Certificates(made), rows // SENDERS, None, "--keep-bytes", "400000")
     with ExitStack() as stack:
