@@ -1,6 +1,6 @@
 """Speed of recordings into Spark, against Spark's own ceiling.
 
-    python benchmarks/spark.py [--rows 1000000] [--repetitions 5] [--directory DIR] [--quick] [--only aims]
+    python benchmarks/spark.py [--rows 1000000] [--repetitions 5] [--directory DIR] [--quick] [--only aims|typed]
 
 First the aims: what a `Recorder` makes of messages that came one by one, and in batches, is read beside the same rows
 of Parquet, which go through a `mapInArrow` that changes nothing. Beside the reader stands one that reads nothing: it
@@ -18,6 +18,9 @@ which Spark compiles and starts its workers, does not count.
 Then streams: how long a trigger takes for so many rows, into the sink that throws them away, beside Spark's own source
 of made-up rows (rate-micro-batch); and how many rows a second come into Parquet, beside Spark's own stream of files
 whose bytes are parsed as above. The stage is filled before. The first trigger of each query does not count.
+
+With `--only typed` small orders, in JSON and in protobuf, are read as raw bodies and as columns: by Spark's
+`from_json`, by `decoder` with codecs, and by a function of Python that returns rows, as a user would write it.
 
 --quick only shows that everything works. The other way, from rows to a receiver, is `benchmarks/spark_sink.py`.
 """
@@ -380,6 +383,67 @@ def roads(spark: SparkSession, files: Files, rows: int) -> dict[str, tuple[str, 
     }
 
 
+# Typed columns.
+
+ORDER = "name STRING, price DOUBLE, count INT, tags ARRAY<STRING>"
+PROTO = """syntax = "proto3"; package shop;
+message Order { string name = 1; double price = 2; int32 count = 3; repeated string tags = 4; }"""
+
+
+def typed(spark: SparkSession, directory: Path, rows: int, repetitions: int) -> None:
+    """Prints what columns of bodies take."""
+    from pyspark.sql import functions
+    from tolliver.codecs import Json, ProtobufTypes
+    from tolliver.spark import decoder
+
+    proto = directory / "shop.proto"
+    proto.write_text(PROTO)
+    codec, json = ProtobufTypes.of_files([proto]).codec("shop.Order"), Json(dict)
+    orders = [{"name": f"order {at}", "price": at / 4, "count": at, "tags": ["a", "b"]} for at in range(1000)]
+    bodies = {
+        "JSON": [json.encode(order) for order in orders],
+        "protobuf": [codec.encode(codec.kind(**order)) for order in orders],
+    }
+    frames = {}
+    for name, made in bodies.items():
+        folder = directory / f"typed_{name}"
+        recorder = Recorder(folder, OURS, Revision.DRAFT_2, print)
+        for start in range(0, rows, len(made)):
+            messages = (encode(Message("orders", "k", body, start + at)) for at, body in enumerate(made))
+            recorder.received(1, b"".join(messages))
+        recorder.close()
+        source = spark.read.format("tolliver").schema(CEILING).option("minPartitions", TASKS)
+        frames[name] = source.load(str(folder))
+
+    @functions.udf(ORDER)
+    def by_hand(body: bytes) -> tuple[object, ...]:
+        order = codec.decode(bytes(body))
+        return order.name, order.price, order.count, list(order.tags)
+
+    text = functions.col("body").cast("string")
+    ways = {
+        "JSON, raw": ("JSON", None),
+        "JSON, from_json": ("JSON", functions.from_json(text, f"{ORDER}, _corrupt_record STRING")),
+        "JSON, decoder(Json(dict))": ("JSON", decoder(json, ORDER)("body")),
+        "JSON, decoder, msgspec": ("JSON", decoder(Json(dict[str, object]), ORDER)("body")),
+        "protobuf, raw": ("protobuf", None),
+        "protobuf, decoder": ("protobuf", decoder(codec)("body")),
+        "protobuf, by hand, rows": ("protobuf", by_hand("body")),
+    }
+    taken: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    for turn in range(repetitions + 1):
+        for way, (name, column) in ways.items():
+            frame = frames[name] if column is None else frames[name].select("*", column.alias("order"))
+            before = processor_seconds()
+            seconds = timed(lambda frame=frame: thrown_away(frame))  # type: ignore[misc]
+            if turn:
+                taken[way].append((seconds, spent(before)))
+    print(f"typed columns, {rows} rows, {ORDER}")
+    for way, times in taken.items():
+        wall, used = (statistics.median(each) for each in zip(*times, strict=True))
+        print(f"  {way:<28} {rows / 1e6 / wall:>6.2f} M rows/s {used / rows * 1e6:>6.2f} us of processors each")
+
+
 # Streams.
 
 TRIGGERS = 7
@@ -492,7 +556,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=None, help="where files go (default: a temporary one)")
     parser.add_argument("--quick", action="store_true", help="few rows, once: does it work?")
-    parser.add_argument("--only", choices=["aims"], help="the aims alone")
+    parser.add_argument("--only", choices=["aims", "typed"], help="the aims, or typed columns, alone")
     options = parser.parse_args()
     rows, repetitions = (20_000, 1) if options.quick else (options.rows, options.repetitions)
 
@@ -500,6 +564,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.directory) as name:
         spark = session()
         try:
+            if options.only == "typed":
+                typed(spark, Path(name), rows, repetitions)
+                raise SystemExit
             met = aims(spark, Path(name), rows, repetitions)
             if options.only:
                 raise SystemExit(not met and not options.quick)

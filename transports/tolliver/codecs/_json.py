@@ -50,6 +50,9 @@ class Json(Generic[T]):
     def decode(self, body: bytes, /) -> T:
         return self._decode(body)  # type: ignore[no-any-return]  # checked against the type
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Json, (self._kind,)
+
     def __repr__(self) -> str:
         return f"Json({'' if self._kind is object else name_of(self._kind)})"
 

@@ -54,6 +54,9 @@ class Msgspec(Generic[T]):
     def decode(self, body: bytes, /) -> T:
         return self._decode(body)  # type: ignore[no-any-return]  # checked against the type
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Msgspec, (self._kind, self._format)
+
     def __repr__(self) -> str:
         return f"Msgspec({name_of(self._kind)}{'' if self._format == 'json' else f', {self._format!r}'})"
 
