@@ -460,9 +460,16 @@ def test_in_sql_beside_another_and_beside_spark_itself(spark: SparkSession, tmp_
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-def test_a_filter_of_errors_does_not_decode_once_more(spark: SparkSession) -> None:
+def test_a_filter_of_errors_does_not_decode_once_more(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     bodies = spark.range(3).selectExpr("CAST(CAST(id AS STRING) AS BINARY) AS body")
     typed = bodies.select(decoder(Json(), "a INT")("body").alias("it"))
-    good = typed.where(functions.col("it.error").isNull()).select("it.value.a")
-    plan = good._jdf.queryExecution().executedPlan().toString()
-    assert plan.count("ArrowEvalPython [") == 1
+    typed.where("it.error IS NULL").select("it.value.a").explain()
+    assert capsys.readouterr().out.count("ArrowEvalPython [") == 1
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_parts_of_a_batch_stay_with_their_rows(spark: SparkSession) -> None:
+    text = """concat('{"name": "', repeat('x', 3 * 1024 * 1024 + CAST(id AS INT)), '"}')"""
+    bodies = spark.range(0, 4, 1, 1).selectExpr("id", f"CAST({text} AS BINARY) AS body")  # 8 MiB are a part
+    rows = bodies.select("id", functions.length(decoder(Json(), "name STRING")("body")["value"]["name"]).alias("size"))
+    assert [(row["id"], row["size"] - 3 * 2**20) for row in rows.collect()] == [(0, 0), (1, 1), (2, 2), (3, 3)]
