@@ -23,7 +23,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from tolliver._driver.sockets import NOT_YET
 from tolliver._tls.pump import Pump
 
 from benchmarks._peers.certificates import client_context, make, server_context
@@ -103,7 +102,7 @@ class Pumped:
             self._end.connection_made(self)
 
     def _on_writable(self) -> None:
-        with suppress(NOT_YET):
+        with suppress(BlockingIOError):
             self._rest = self._rest[self._sock.send(self._rest) :]
         if self._rest:
             self._loop.add_writer(self._sock, self._on_writable)

@@ -151,6 +151,7 @@ class Insider(NamedTuple):
 
 INSIDERS = (
     Insider("benchmarks/adapters.py", ("tolliver._tls.policy",), "its bare loops have an adapter's TLS"),
+    Insider("benchmarks/pumps.py", ("tolliver._tls.pump",), "measures the pump alone"),
     Insider("benchmarks/recording.py", ("tolliver._messages.recorder",), "measures the recorder alone"),
     Insider("benchmarks/spark.py", ("tolliver._messages.recorder",), "writes what a recorder would"),
     Insider("fuzz/columns_bodies.py", ("tolliver.spark.read._columns",), "fuzzes this reader of frames"),
