@@ -134,14 +134,15 @@ def _raised(box: Mailbox, delivery: Delivery, error: BaseException) -> None:
 class Policy(NamedTuple):
     """Differences between kinds of mailboxes: of handlers, of iterators, of workers, of responders.
 
-    `taker` names the consumer in texts; `pending` is the limit of `Node.register`. The functions belong to the pattern:
-    registering with the node, and the meaning of a handler's result.
+    `taker` names the consumer in texts; `pending` is the limit of `Node.register`. This and `places` are a program's
+    numbers, checked by their users. The functions belong to the pattern: registering with the node, and the meaning of
+    a handler's result.
     """
 
     taker: str = "an iterator"
     retry: Retry | None = None  # of what fails; None: its sender resends it
-    pending: int | None = None
-    places: int | None = None  # most deliveries handed out at once; None: no limit
+    pending: Any = None
+    places: Any = None  # most deliveries handed out at once; None: no limit
     is_ordered: bool = False  # one delivery of each key at a time
     timed: Timed = Timed.EACH
     ends_by_settling: bool = True  # a call ends when its delivery is settled; else with `end`
