@@ -569,6 +569,13 @@ def test_what_is_read_to_be_sent_again_and_is_held_goes_out_anew_later() -> None
 # Unsubscribes that are repeated.
 
 
+def unsubscribes(wire: Wire) -> list[Unsubscribe]:
+    """Those that came; they are acknowledged."""
+    said = [one for one in wire.got() if isinstance(one, Unsubscribe)]
+    wire.send(*(Ack(one.message_id) for one in said if one.message_id is not None))
+    return said
+
+
 def test_an_unsubscribe_is_repeated_until_it_is_acknowledged() -> None:
     play = Play()
     play.call("subscribe", "c", "")
@@ -599,14 +606,14 @@ def test_it_is_repeated_where_another_connection_has_told_the_list_before() -> N
     play.call("subscribe", "c", "")
     other = play.accepted(LOW)
     other.request(version=3)
-    response = only(other.got(), HandshakeResponse)
+    (response,) = other.got()
+    assert isinstance(response, HandshakeResponse)
     assert (response.status, response.subscriptions) == (HandshakeStatus.OLDER, subscribed(C))
 
     def repeated() -> list[Unsubscribe]:
         wire = play.accepted(LOW)
         wire.request(version=2)
-        said = [one for one in wire.got() if isinstance(one, Unsubscribe)]
-        wire.send(*(Ack(one.message_id) for one in said if one.message_id is not None))
+        said = unsubscribes(wire)
         wire.lose()
         return said
 
@@ -614,9 +621,7 @@ def test_it_is_repeated_where_another_connection_has_told_the_list_before() -> N
     wire.request(version=2)
     wire.got()
     play.call("unsubscribe", "c", "")
-    said = only(wire.got(), Unsubscribe)
-    assert said.message_id is not None
-    wire.send(Ack(said.message_id))
+    assert unsubscribes(wire)
     wire.lose()
     other.lose()
     assert [(one.channel, one.key) for one in repeated()] == [C]
@@ -633,12 +638,9 @@ def test_it_is_repeated_to_a_peer_that_became_known_only_then() -> None:
     play.call("unsubscribe", "c", "")
     play.hold_commits = False
     play.finish()
-    assert every(wire.got(), Unsubscribe)
+    assert [one for one in wire.got() if isinstance(one, Unsubscribe)]
     wire.lose()
-    wire = back(play)
-    said = only(wire.got(), Unsubscribe)
-    assert said.message_id is not None
-    wire.send(Ack(said.message_id))
+    assert unsubscribes(back(play))
     assert back(play).got()[1:] == []
     sound(play)
 
