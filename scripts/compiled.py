@@ -3,7 +3,8 @@
     python -m scripts.compiled [--optimize 1]
 
 mypyc compiles the modules that `[tool.tolliver] compiled` in pyproject.toml names: in a copy of the files that git has,
-build/compiled/tree, where tests can run on it, and into a wheel beside it. The wheel has all that the pure one has, and
+build/compiled/tree, where tests can run on it, and into a wheel beside it. scripts/native.py says there first, in words
+that mypyc knows, which classes are records and which names are constants. The wheel has all that the pure one has, and
 the compiled modules beside their sources, so that TOLLIVER_PURE=1 can choose the sources. Needs the extra `build` and a
 C compiler. All modules are one library, with a C file for each: as one C file they take a C compiler hours, and as
 libraries of their own each would compile mypyc's runtime again, which took two thirds of the time.
@@ -22,6 +23,7 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from scripts.native import native
 from scripts.release.__main__ import ROOT, copied, run
 
 OUT = ROOT / "build" / "compiled"
@@ -59,9 +61,12 @@ def compile_here(optimize: str) -> None:
 
     shutil.rmtree(".mypy_cache", ignore_errors=True)  # with the one of another build mypyc fails
     files = modules(Path.cwd())
-    made = mypycify(files, opt_level=optimize, debug_level="0", multi_file=True, separate=[(files, _LIBRARY)])
+    settings = ["--no-warn-return-any", "--no-warn-unused-ignores"]  # the fields of records have no types here
+    made = mypycify(
+        [*settings, *files], opt_level=optimize, debug_level="0", multi_file=True, separate=[(files, _LIBRARY)]
+    )
     setup(name="tolliver", ext_modules=made, package_dir=_PACKAGES, packages=[], cmdclass={"build_ext": Compile},
-          script_args=["--quiet", "build_ext", "--inplace"])  # fmt: skip
+          script_args=["--quiet", "build_ext", "--inplace", f"--parallel={os.cpu_count()}"])  # fmt: skip
 
 
 def wheel(tree: Path, out: Path) -> Path:
@@ -95,8 +100,11 @@ def main() -> None:
         return
     shutil.rmtree(OUT, ignore_errors=True)
     copied(TREE)
+    for file in (TREE / name for name in modules(TREE)):
+        file.write_text(native(file.read_text("utf-8")), "utf-8")
     command = [sys.executable, "-m", "scripts.compiled", "--here", "--optimize", options.optimize]
     subprocess.run(command, cwd=TREE, check=True, env={**os.environ, "PYTHONPATH": str(TREE)})
+    copied(TREE)  # the sources as they are, for TOLLIVER_PURE=1
     print(wheel(TREE, OUT))
 
 

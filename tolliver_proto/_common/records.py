@@ -19,13 +19,13 @@ _MOST = 1000  # characters of a value that `repr` shows
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
     """Makes a slotted dataclass that is frozen for the type checker alone: never change an instance."""
-    return _finished(dataclass(slots=True, eq=False, repr=False)(cls))
+    return finished(dataclass(slots=True, eq=False, repr=False)(cls))
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[_T]) -> type[_T]:
     """Makes a slotted dataclass that is frozen at run time, for values that programs make and keep."""
-    return _finished(dataclass(slots=True, eq=False, repr=False, frozen=True)(cls))
+    return finished(dataclass(slots=True, eq=False, repr=False, frozen=True)(cls))
 
 
 def option(takes: str, help: str, sentence: str = "", *, default: Any = MISSING, factory: Any = MISSING) -> Any:
@@ -44,10 +44,10 @@ def option(takes: str, help: str, sentence: str = "", *, default: Any = MISSING,
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field, option))
 def options(cls: type[_T]) -> type[_T]:
     """Makes a frozen slotted dataclass whose arguments are given by keyword."""
-    return _finished(dataclass(slots=True, eq=False, repr=False, frozen=True, kw_only=True)(cls))
+    return finished(dataclass(slots=True, eq=False, repr=False, frozen=True, kw_only=True)(cls))
 
 
-def _finished(cls: type[_T]) -> type[_T]:
+def finished(cls: type[_T]) -> type[_T]:
     known: tuple[Any, ...] = fields(cls)  # type: ignore[arg-type]  # it is a dataclass by now
     compared = _values(*(one.name for one in known if one.compare))
     hashed = _values(*(one.name for one in known if (one.compare if one.hash is None else one.hash)))

@@ -22,6 +22,7 @@ from uuid import UUID
 
 from .._common.arguments import check_seconds, check_type
 from .._common.certificate_watch import CertificateExpires
+from .._common.compiling import mypyc_attr
 from .._common.dial_causes import DialCause
 from .._common.errors import LocalProtocolError, RequestFailed, TolliverError, Undelivered, UndeliveredReason
 from .._common.records import record
@@ -77,6 +78,7 @@ class Settler(Protocol):
     def settle(self, deliveries: Collection[Delivery], verdict: Verdict, /) -> None: ...
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True, eq=False)  # equal only to itself: two deliveries of one message are settled separately
 class Delivery:
     """A message on its way to the handlers. `attempt` counts the tries here since the start, from 1,
@@ -165,6 +167,7 @@ class SendState(StrEnum):
     """A message was given up, or had no recipients: `Receipt.undelivered` says why (T-53, T-54)."""
 
 
+@mypyc_attr(native_class=False)  # a native one cannot have weak references
 class Receipt:
     """Outcome of a send, final when Stored names it (T-53, T-62).
 
@@ -232,6 +235,7 @@ class Receipt:
         return f"Receipt(messages={len(self.counts)}, recipients={self.recipients}, deliveries={self.deliveries})"
 
 
+@mypyc_attr(native_class=False)
 class Rider(Receipt):
     """Receipt of a send in whose commit a pattern, such as a work queue, stores data of its own."""
 
@@ -256,6 +260,7 @@ class Rider(Receipt):
         """Called when the messages enter the commit: the pattern adds its own operations."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @record
 class Reply:
     """An answer to a request: its `body`, and the peer that gave it.

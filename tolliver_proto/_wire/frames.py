@@ -159,7 +159,7 @@ class Encoder:
             UnsubscribeMany: self._controls,
         }
 
-    def encode(self, frame: Frame) -> bytes:
+    def encode(self, frame: Unchecked) -> bytes:
         write = self._by_type.get(type(frame))
         if write is None:
             raise LocalProtocolError(

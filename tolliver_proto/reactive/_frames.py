@@ -120,7 +120,7 @@ def text_bytes(value: Any, name: str) -> bytes:
         raise LocalProtocolError("bad_text", f"{name} {value!r:.100} is not text that UTF-8 can carry") from None
 
 
-def cut_text(text: str, most: int) -> str:
+def cut_text(text: Any, most: int) -> str:
     """Cuts a text to `most` bytes, between two characters (R-34). A character that UTF-8 cannot carry becomes "?"."""
     if not isinstance(text, str):
         raise LocalProtocolError("bad_text", f"{text!r:.100} is not text")

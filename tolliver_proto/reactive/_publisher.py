@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from .._common.arguments import Unchecked
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, UnexpectedFrame
 from ._events import Cancel, Demand, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe, Subscribed
 from ._frames import check_bytes, cut_text
@@ -35,7 +36,7 @@ class Publisher:
 
     # Calls. Each returns False or 0 if the stream has ended: the peer may have ended it in the meantime.
 
-    def subscribed(self, subscriber_id: int, element_size: int) -> bool:
+    def subscribed(self, subscriber_id: Unchecked, element_size: Unchecked) -> bool:
         """Accepts the subscription; `element_size` is in bytes, 0 if sizes differ. Returns False if the stream has
         ended."""
         stream = self._streams.get(subscriber_id)
@@ -60,7 +61,7 @@ class Publisher:
         heads = self._output.layout.heads
         stream.heads = heads and heads.of(subscriber_id)
 
-    def next_many(self, subscriber_id: int, elements: Sequence[bytes]) -> int:
+    def next_many(self, subscriber_id: Unchecked, elements: Unchecked) -> int:
         """Sends elements, packed if their size is fixed; returns the number of elements sent."""
         for kind in set(map(type, elements)):
             check_bytes(kind, "element")
@@ -80,16 +81,16 @@ class Publisher:
             self.error(subscriber_id, f"rule 1.4: an element of {wrong} bytes in a stream of {stream.size} each")
         return good
 
-    def complete(self, subscriber_id: int) -> bool:
+    def complete(self, subscriber_id: Unchecked) -> bool:
         """Ends the stream without an error. Returns False if it has ended already."""
         return self._finish(OnComplete(subscriber_id))
 
-    def error(self, subscriber_id: int, text: str) -> bool:
+    def error(self, subscriber_id: Unchecked, text: Unchecked) -> bool:
         """Ends the stream with an error, or refuses it if it is not accepted yet (R-14). A long text is cut (R-34).
         Returns False if the stream has ended already."""
         return self._finish(OnError(subscriber_id, cut_text(text, self._output.limits.max_text)))
 
-    def demand(self, subscriber_id: int) -> int:
+    def demand(self, subscriber_id: Unchecked) -> int:
         """Returns the number of elements that may be sent now."""
         stream = self._streams.get(subscriber_id)
         return stream.demand if stream else 0
@@ -151,7 +152,7 @@ class Publisher:
         self._output.answer(frame)
         return True
 
-    def _check_size(self, element_size: int) -> None:
+    def _check_size(self, element_size: Unchecked) -> None:
         if not isinstance(element_size, int) or element_size < 0:
             raise LocalProtocolError("bad_number", f"element size {element_size!r:.100}: give bytes, 0 if it varies")
         most = self._output.limits.max_element

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .._common.arguments import Unchecked
 from .._common.errors import LocalProtocolError, OwnLimitExceeded, TolliverError, UnexpectedFrame
 from ._events import Cancel, OnComplete, OnError, OnNext, OnNextPacked, Request, Subscribe
 from ._events import Signal as Frame
@@ -48,7 +49,7 @@ class Subscriber:
 
     # Calls.
 
-    def subscribe(self, name: str, initial_demand: int) -> int:
+    def subscribe(self, name: Unchecked, initial_demand: Unchecked) -> int:
         """Asks for `initial_demand` elements of the publisher `name`; returns the id of the new stream."""
         demand = max(0, min(_whole(initial_demand, "initial_demand"), MAX_LONG))
         self._check_room(name)
@@ -65,7 +66,7 @@ class Subscriber:
             self._give_up(subscriber_id, stream, _not_positive(initial_demand))
         return subscriber_id
 
-    def request(self, subscriber_id: int, count: int) -> None:
+    def request(self, subscriber_id: Unchecked, count: Unchecked) -> None:
         """Asks for `count` more elements; does nothing if the stream has ended."""
         count = min(_whole(count, "count"), MAX_LONG)
         stream = self._streams.get(subscriber_id)
@@ -77,7 +78,7 @@ class Subscriber:
         stream.requested = min(stream.requested + count, MAX_LONG)
         self._output.write(Request(subscriber_id, count))
 
-    def cancel(self, subscriber_id: int) -> None:
+    def cancel(self, subscriber_id: Unchecked) -> None:
         """Cancels the stream; does nothing if the stream has ended."""
         stream = self._streams.get(subscriber_id)
         if stream is not None and stream.state in LIVE:
@@ -197,7 +198,7 @@ class Subscriber:
         self._output.write(Cancel(subscriber_id))
         self._turn(subscriber_id, stream, SUBSCRIBING[stream.state][Step.CANCEL])
 
-    def _check_room(self, name: str) -> None:
+    def _check_room(self, name: Unchecked) -> None:
         limits = self._output.limits
         size = len(text_bytes(name, "name"))
         if size > limits.max_name:
@@ -212,7 +213,7 @@ def _not_positive(count: int) -> str:
     return f"rule 3.9: {count} elements were requested: request one or more"
 
 
-def _whole(value: int, what: str) -> int:
+def _whole(value: Unchecked, what: str) -> int:
     if not isinstance(value, int):
         raise LocalProtocolError("bad_number", f"{what} {value!r:.100} is not a whole number")
     return value
