@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from ..._common.arguments import check_type, listed
+from ..._common.arguments import Unchecked, check_type, listed
 from ..._common.errors import TolliverError
 from ..._wire.events import Message
 from ..actions import Deliver, Delivery, NoticeKind, Receipt, Stored
@@ -164,7 +164,7 @@ class DeadLetters:
     def _undo(self, number: int, size: int | None) -> None:
         self._commits.batch.undo.setdefault(("letter", number), partial(self.numbers.restore, number, size))
 
-    def drop_dead_letters(self, letters: Iterable[DeadLetter | int], now: float | None = None) -> Receipt:
+    def drop_dead_letters(self, letters: Iterable[Unchecked], now: float | None = None) -> Receipt:
         """Removes these dead letters, given as letters or by number."""
         self._context.tick(now)
         letters = listed("letters", letters)
@@ -182,7 +182,7 @@ class DeadLetters:
         if error is None and peer in self._peers:  # a derived identity goes with its last connection
             self.count_attempt(self._peers[peer], key, self._limits.max_attempts)
 
-    def replay(self, letters: Iterable[DeadLetter]) -> int:
+    def replay(self, letters: Iterable[Unchecked]) -> int:
         """Delivers dead letters to the handlers that match now; returns how many were delivered."""
         letters = listed("letters", letters)
         for letter in letters:
