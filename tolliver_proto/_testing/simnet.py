@@ -276,10 +276,8 @@ class Simulation(Handlers):
                     sent.full_for |= {peer.uuid for peer in host.node.peers() if peer.held}
             left = host.leaving.pop(receipt, [])
             if action.error is None and host.twin is None and host not in self._twins:  # else the other may say more
-                links = inside(host.node).context.links.values()
-                early = {
-                    link.peer and link.peer.uuid for link in links if not link.up
-                }  # they may tell our old list later
+                # A connection that is not up yet may tell our old list later.
+                early = {one.peer and one.peer.uuid for one in inside(host.node).context.links.values() if not one.up}
                 host.ledger.said_gone.update(one for one in left if early.isdisjoint((None, one[0])))
             if batch and action.error is None:
                 host.answers.ask(receipt, batch)
