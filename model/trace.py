@@ -4,7 +4,7 @@ python -m model.trace SEED FILE         write the trace of a seed of the simulat
 python -m model.trace FILE              take a trace: accepted, or refused with the step and the promise that it breaks
 python -m model.trace --schedules N     make and take N of them: short ones, and every fiftieth in full
 
-Exit status 1 if a trace is refused. The steps are those of `tolliver_proto.testing.SimNet(seed, steps=...)`.
+Exit status 1 if a trace is refused, or a schedule fails. The steps are those of `tolliver_proto.testing.SimNet(seed, steps=...)`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def schedules(first: int, count: int) -> int:
     print("\n".join((*refused, *failed)), file=sys.stderr)
     own = f", {len(failed)} of them fail in the simulator's own checks" if failed else ""
     print(f"result: traces-model | {count:,} schedules, {total:,} steps | {len(refused)} refused by the model{own}")
-    return 1 if refused else 0
+    return 1 if refused or failed else 0
 
 
 def _silence() -> None:

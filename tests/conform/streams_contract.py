@@ -20,6 +20,7 @@ from tolliver.events import StreamsEvent, StreamsPeerDown, StreamsPeerUp
 
 from tests.adapters.facade import Gate, World, deadline
 from tests.adapters.kinds import make_world
+from tolliver_proto.reactive import StreamError
 
 ADAPTERS = {"asyncio": "asyncio", "trio": "trio", "twisted": "twisted", "threads": "blocking"}
 """By the name that a user gives: the kind of the tests."""
@@ -117,7 +118,9 @@ class _Peer:
             self._later(str(event.peer.remote))
 
     def _ended(self, outcome: object) -> None:
-        self._put(b"complete" if outcome is None else b"error")
+        """A stream that goes with its connection does not end: a late `error` would reach the next one."""
+        if outcome is None or isinstance(outcome, StreamError):
+            self._put(b"complete" if outcome is None else b"error")
 
     def close(self) -> None:
         self._over.set()
