@@ -128,7 +128,7 @@ def by_tests(project: Path, bug: Bug) -> str | None:
 def by_simulation(runs: int, project: Path, bug: Bug) -> str | None:
     """The first complaint of simulated networks of the bug's protocol."""
     kind = ["--reactive"] if bug.name.startswith("streams:") else []
-    done = _python(project, ["scripts/prove/simulate.py", *kind, "--as-found", str(runs)])
+    done = _python(project, ["scripts/prove/simulate.py", *kind, "--as-found", str(runs), "0"])
     found = _SEEN.search(done.stdout)
     return found[1][:150] if found else None
 

@@ -9,11 +9,14 @@ With `--reactive` they are networks of the Reactive Streams protocol (`tolliver_
 made as short as it gets (fewer nodes, operations, seconds and faults, as long as it fails the same way) and printed
 whole; `--seed N --trace` prints the long story of any. At the end some seeds are run again, here and not in the process
 that ran them first: their traces must be the same. Exit status 1 if one failed.
+
+Without FIRST_SEED a search takes seeds that none has taken before, and if all hold, adds them to docs/schedules.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -21,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -30,6 +34,8 @@ from tolliver_proto import Revision, testing
 from tolliver_proto.layouts import LAYOUTS
 from tolliver_proto.reactive import testing as reactive_testing
 from tolliver_proto.testing import Shrunk, SimFailure, SimNet
+
+SO_FAR = Path(__file__).resolve().parents[2] / "docs" / "schedules.json"  # schedules that held, by kind
 
 _RUN = 25  # seeds that a process takes at a time
 _LIVES = 400  # the most that making a failure short may cost
@@ -92,7 +98,9 @@ def changed(kind: str, traces: dict[int, int]) -> list[int]:
     return [seed for seed, trace in traces.items() if KINDS[kind].net(seed).run().trace_hash != trace]
 
 
-def search(kind: str, first: int, count: int, shorten: bool) -> int:
+def search(kind: str, given: int | None, count: int, shorten: bool) -> int:
+    so_far = json.loads(SO_FAR.read_text("utf-8"))
+    first = so_far.get(kind, 0) if given is None else given
     totals: Counter[str] = Counter()
     failures: dict[int, str] = {}
     traces: dict[int, int] = {}
@@ -119,10 +127,14 @@ def search(kind: str, first: int, count: int, shorten: bool) -> int:
     other = changed(kind, traces)
     if other:
         print(f"not all of a story is in its seed: the traces of {other} were others the second time")
-    row, rate = _ROWS.get(kind, "foreign"), done / seconds
+    row, rate, sum_of_all = _ROWS.get(kind, "foreign"), done / seconds, ""
+    if given is None and not failures and not other:
+        so_far[kind] = first + done
+        SO_FAR.write_text(json.dumps(so_far, indent=1) + "\n", "utf-8")
+        sum_of_all = f"; {first + done:,} since {so_far['since']}"
     print(
         f"result: {row} | {done:,} schedules | {len(failures)} failures, {rate:.0f} schedules/s on {cores} cores, "
-        f"same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds"
+        f"same seed same trace: {len(traces) - len(other)} of {len(traces)} seeds{sum_of_all}"
     )
     return 1 if failures or other else 0
 
@@ -162,7 +174,7 @@ def show(kind: str, seed: int, trace: bool) -> int:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("schedules", type=int, nargs="?", default=1000, help="how many seeds to run")
-    parser.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
+    parser.add_argument("first", type=int, nargs="?", help="the first seed")
     parser.add_argument(
         "--reactive", action="store_const", dest="kind", const="reactive", default="node", help="streams"
     )
