@@ -4,7 +4,8 @@ python -m model.trace SEED FILE         write the trace of a seed of the simulat
 python -m model.trace FILE              take a trace: accepted, or refused with the step and the promise that it breaks
 python -m model.trace --schedules N     make and take N of them: short ones, and every fiftieth in full
 
-Exit status 1 if a trace is refused, or a schedule fails. The steps are those of `tolliver_proto.testing.SimNet(seed, steps=...)`.
+Exit status 1 if a trace is refused, or a schedule fails. The steps are those of
+`tolliver_proto.testing.SimNet(seed, steps=...)`.
 """
 
 from __future__ import annotations
