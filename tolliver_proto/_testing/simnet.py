@@ -317,7 +317,9 @@ class Simulation(Handlers):
         for a remote that was never up, those sent since `connect`, within 20 s.
         """
         since, not_kept = host.opening.pop(action.cid, (0, -1))
-        asked = host.asked.pop(action.remote, None)  # the remote is up, whoever dialled: its window is over
+        led_to = {remote: host.node and host.node.peer_at(remote) for remote in host.asked}
+        over = [remote for remote, uuid in led_to.items() if remote == action.remote or uuid == action.peer]
+        asked = min((host.asked.pop(remote) for remote in over), default=None)
         if asked is not None and host.time(self.now) < asked[0] + _WINDOW:
             since, not_kept = asked[1:]
             self.counts["windows"] += since < len(host.log)
@@ -455,6 +457,8 @@ class Simulation(Handlers):
         assert host.node is not None
         if all(one.remote != remote or one.state is RemoteState.GAVE_UP for one in host.node.remotes()):
             host.asked[remote] = host.time(self.now), len(host.log), inside(host.node).context.counts["not_kept"]
+        elif host.node.peer_at(remote) is not None:
+            host.asked.pop(remote, None)  # its peer was found to be connected already
         self._call(host, "connect", remote)
 
     def _op_connect(self, host: Host) -> None:

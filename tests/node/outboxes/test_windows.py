@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tolliver_proto import (
+    Ack,
     Acl,
     Action,
     ConnectionLost,
@@ -18,13 +19,14 @@ from tolliver_proto import (
     Receipt,
     Rights,
     Role,
+    ShutdownWrite,
     Stored,
 )
 from tolliver_proto._node.link import Link, Recipients
 from tolliver_proto._node.outboxes.connect_windows import Keeping
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto.errors import CertificateError, Undelivered, UndeliveredReason
-from tolliver_proto.node import Acked, QuotaPolicy
+from tolliver_proto.node import Acked, QuotaPolicy, RemoteState
 from tolliver_proto.store import StoredMessage
 
 from ..play import HIGH, LOW, OTHER, Play, Wire, every, notices, only
@@ -225,6 +227,40 @@ def test_a_window_lasts_until_its_remote_is_up_though_its_peer_was_known_before(
     again = play.dialled([dial])
     again.respond(WANTED)
     assert again.bodies() == [b"x"]
+
+
+def test_a_peer_that_dials_us_gets_what_was_kept_for_its_address() -> None:
+    """A dial was answered, so that its peer is known, and was lost before the list was stored."""
+    play, cid = asking()
+    wire = stands(play, cid)
+    play.hold_commits = True
+    wire.respond()
+    play.fail()
+    play.hold_commits = False
+    wire.lose()
+    receipt, nobodys = play.send("c", "k", b"x"), play.send("other", "k", b"y")
+    theirs = play.accepted(LOW)
+    theirs.request(WANTED)
+    assert theirs.bodies() == [b"x"]
+    assert (asked(play, receipt), asked(play, nobodys)) == ([], [NOBODY]), "the window is over"
+
+
+def test_a_peer_that_another_dial_found_gets_what_was_kept_for_this_address() -> None:
+    """It is at two addresses. Where it is connected by one of them, the other is not dialled any more."""
+    play, cid = asking()
+    receipt = play.send("c", "k", b"x")
+    for number in range(3):
+        wire = play.dialled(play.call("connect", f"there {number}"))
+        wire.respond(WANTED)
+    stands(play, cid).respond(WANTED)  # the fourth connection waits until the third was asked
+    [probe, *_] = wire.messages()
+    assert probe.message_id is not None
+    closed = only(wire.send(Ack(probe.message_id)) + play.wait(0.0), ShutdownWrite).cid
+    assert (closed, wire.bodies()) == (cid, [])
+    play.call("lost", cid, None)
+    play.wait(3.0)
+    assert [one.state for one in play.node.remotes()] == [RemoteState.CONNECTED] * 4
+    assert (wire.bodies(), asked(play, receipt)) == ([b"x"], [])
 
 
 def test_a_window_that_ends_while_the_list_is_stored_has_handed_over() -> None:

@@ -155,6 +155,10 @@ class Dialer:
         dialled = self._remotes.get(remote)
         return dialled.peer if dialled else None
 
+    def remotes_of(self, peer: UUID) -> list[Remote]:
+        """Remotes that led to this peer last."""
+        return [remote for remote, dialled in self._remotes.items() if dialled.peer == peer]
+
     def add(self, remote: Remote, dialect: Dialect, keep_up: bool, now: float) -> bool:
         """Adds a remote and dials it; returns False if it was there. `keep_up` dials again after a refusal too. A
         refused remote is dialled at once.

@@ -207,17 +207,25 @@ class Handshakes:
         if self._is_stored(peer, link, wanted):
             self._peer_lists.set_told(link, frozenset(wanted))
             self._peer_lists.look_for_wildcard(link)
-            if not self._connect_wait.claim_kept(link, peer):
+            if not self._claim_kept(link, peer):
                 self._on_list_stored(link, None)
                 return
         else:
             self._peer_lists.hear(link, ReplacePeerSubscriptions(peer.uuid, wanted))
             batch.lists[peer] = None
             self._pin(peer, link.identity)
-            self._connect_wait.claim_kept(link, peer)
+            self._claim_kept(link, peer)
             self._peer_lists.store_with_list(peer)
         link.hold(Hold.LIST)
         batch.then.append(partial(self._on_list_stored, link))
+
+    def _claim_kept(self, link: Link, peer: Peer) -> bool:
+        """Gives the peer what was kept for this connection and for all remotes that lead to the peer, whoever dialled;
+        returns False if its list matches none of that. The windows of the remotes last until the peer is up.
+        """
+        claimed = self._connect_wait.claim_kept(peer, link, *self._links.dialer.remotes_of(peer.uuid))
+        self._connect_wait.stop_keeping(link)  # unblocks sends
+        return claimed
 
     def _note_list(self, link: Link, peer: Peer, listed: frozenset[Subscription]) -> None:
         """Keeps the list `listed` only in memory, while the peer is connected: for a peer without acks nothing is
@@ -328,7 +336,7 @@ class Handshakes:
         link.version = event.version
         self._links.limiter.remove(link.cid)
         self._ledger.keeping.regain(link)
-        self._connect_wait.stop_keeping(link, link.remote)
+        self._connect_wait.stop_keeping(link, *self._links.dialer.remotes_of(peer.uuid))
         if link.remote is not None:
             self._links.dialer.established(link.remote, peer.uuid, self._context.now)
         if old is None or peer.derived or self._replaces(link, old):

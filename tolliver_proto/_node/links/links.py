@@ -578,6 +578,10 @@ class Links(ConnectionTable[Link, Action]):
 
     def _on_redial_timeout(self, remote: Remote) -> None:
         self.dialer.retry(remote, self._context.now)
+        link = self.link_to(remote)
+        if link is not None:  # so it was not dialled
+            self._connect_wait.claim_kept(peer_of(link), remote)
+            self._connect_wait.stop_keeping(remote)
 
     def _on_probe_timeout(self, cid: int) -> None:
         link = self._links[cid]

@@ -48,14 +48,14 @@ class ConnectWait:
         if self._ledger.keeping.wait_no_more(self._context.links[cid]):
             self._sender.unblock()
 
-    def claim_kept(self, link: Link, peer: Peer) -> bool:
-        """Makes the peer a recipient of the kept messages that its list, now in the routes, matches; returns False if
-        there are none.
+    def claim_kept(self, peer: Peer, *owners: Link | Remote) -> bool:
+        """Makes the peer a recipient of the messages kept for these connections and remotes that its list, now in the
+        routes, matches; returns False if there are none.
         """
         match = self._routing.routes.match
         claimed = [
             kept
-            for kept in self._ledger.keeping.for_peer(link, peer)
+            for kept in self._ledger.keeping.for_peer(peer, owners)
             if peer in match(kept.message.channel, kept.message.key).peers
         ]
         for kept in claimed:
@@ -65,7 +65,6 @@ class ConnectWait:
         for first, last in spans_of(kept.message.seq for kept in claimed):
             self._ledger.refcounts.give(first, last)
         self._ledger.link_kept(peer, claimed)
-        self.stop_keeping(link)  # unblocks sends; the window of the remote lasts until the remote is up
         return bool(claimed)
 
     def on_linked(self, linked: Iterable[tuple[Peer, Sequence[Kept]]]) -> None:

@@ -157,9 +157,9 @@ class Keeping:
                 self._counts.drop(message.seq, message.seq)
                 self._grow(-message.size, [one for one in self._of_links.values() if one.has(message.seq)])
 
-    def for_peer(self, link: Link, peer: Peer) -> list[Kept]:
-        """Returns the kept messages of this connection and of its remote that may be for the peer."""
-        windows = [self._windows[owner] for owner in (link, link.remote) if owner in self._windows]
+    def for_peer(self, peer: Peer, owners: Iterable[Owner]) -> list[Kept]:
+        """Returns the messages kept for these connections and remotes that may be for the peer."""
+        windows = [self._windows[owner] for owner in owners if owner in self._windows]
         return [
             kept
             for seq, kept in (self._kept.items() if windows else ())
