@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import Scheduling
 
 # A busy machine must not fail a test, and each run has other examples: `make thorough` takes 500.
-settings.register_profile("tolliver", deadline=None, max_examples=30)
+settings.register_profile("tolliver", deadline=None, max_examples=20)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 # For planted bugs: the same examples each time, and what fails need not be made short.
 settings.register_profile(

@@ -60,7 +60,7 @@ def work_queue(net: ProgramNet) -> Done:
 
 @pytest.mark.search
 def test_a_work_queue_of_a_user_holds_with_many_seeds() -> None:
-    reports = rehearse(work_queue, range(20))
+    reports = rehearse(work_queue, range(8))
     happened = sum((Counter(report.counts) for report in reports), Counter())
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
@@ -111,7 +111,7 @@ def test_a_program_with_message_keys_holds_in_the_simulator() -> None:
 
 @pytest.mark.search
 def test_message_keys_hold_with_many_seeds() -> None:
-    reports = rehearse(keyed_sends, range(20))
+    reports = rehearse(keyed_sends, range(8))
     happened = sum((Counter(report.counts) for report in reports), Counter())
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
@@ -169,7 +169,7 @@ def test_messages_for_later_hold_in_the_simulator() -> None:
 
 @pytest.mark.search
 def test_messages_for_later_hold_with_many_seeds() -> None:
-    reports = rehearse(later_sends, range(20))
+    reports = rehearse(later_sends, range(8))
     happened = sum((Counter(report.counts) for report in reports), Counter())
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 
@@ -255,7 +255,7 @@ def test_a_message_that_ends_its_process_is_condemned_alone_in_the_simulator() -
 
 @pytest.mark.search
 def test_poison_is_condemned_alone_with_many_seeds() -> None:
-    reports = rehearse(poison, range(20))
+    reports = rehearse(poison, range(8))
     happened = sum((Counter(report.counts) for report in reports), Counter())
     assert min(happened[one] for one in ("crashes", "breaks", "restarts", "splits", "filled")) > 0
 

@@ -20,7 +20,7 @@ Record = Callable[[str, object], None]
 
 @pytest.mark.parametrize(
     ("prove", "runs"),
-    [(proofs.converge, 300), (proofs.cross, 100), (proofs.wrap, 1), (proofs.clocks, 100)],
+    [(proofs.converge, 100), (proofs.cross, 40), (proofs.wrap, 1), (proofs.clocks, 40)],
     ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_many(prove: Callable[[int], None], runs: int, record_property: Record) -> None:

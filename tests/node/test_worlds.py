@@ -501,7 +501,7 @@ class TwoNodes(RuleBasedStateMachine):
 ROUNDS = 10  # examples depend on the modules that were imported before: one round may miss a rare state
 
 
-@pytest.mark.parametrize(("examples", "rounds"), [(60, 1), pytest.param(600, ROUNDS, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(("examples", "rounds"), [(30, 1), pytest.param(600, ROUNDS, marks=pytest.mark.thorough)])
 def test_two_nodes(examples: int, rounds: int) -> None:
     """And in some rounds every rare state is reached, in one almost all: `-s` shows how often."""
     REACHED.clear()

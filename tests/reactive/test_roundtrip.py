@@ -16,7 +16,7 @@ from .strategies import SIZES, cut, frame, frames, long, number, sizes
 TAG = b"\x08"  # field 1, a varint
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(frame)
 def test_round_trip(one: Frame) -> None:
     assert decode(encode(one, SIZES), dict(SIZES)) == [one]
