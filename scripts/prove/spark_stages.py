@@ -1,6 +1,7 @@
 """Many stagers, one table: kills of stagers, drivers and executors, while a fifth stager joins.
 
     python -m scripts.prove.spark_stages [KILLS] [ROWS] [--stagers 4] [--seed N]      20 kills, 1,000,000 rows
+    python -m scripts.prove.spark_stages [KILLS] [ROWS] --machines                    each stager on one of its own
     python -m scripts.prove.spark_stages [KILLS] [ROWS] --consumers                   one stage, on a full disk
 
 Two senders for each stager, each message a number, over mutual TLS. A query reads all stages as named sources, with
@@ -8,6 +9,9 @@ executors that are processes (`local-cluster`), and writes the numbers into Parq
 started again, and the query goes on from its checkpoint. After half of the kills one more stager joins with senders of
 its own: the query is killed and started again with one source more. In the end each number must stand in the table,
 once. Exit status 1 if one is missing, or is there twice.
+
+With `--machines`, as root, each stager is in a network namespace, and the line to it may be cut for some seconds, in
+place of a kill: nobody is told, and what was under way is gone. The disk is one, as a file server's is.
 
 With `--consumers` there is one stage on a disk of three MiB, and two queries read it under names of their own. Again
 and again one is killed and stays away until the disk is full; then the stager or the other query is killed, and all are
@@ -26,7 +30,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +56,64 @@ CLUSTER = "local-cluster[2,1,1024]"
 FULL = 2**17  # bytes that are left on a full disk, at most
 
 
+class Machine:
+    """Network namespace, with a line to it."""
+
+    def __init__(self, number: int) -> None:
+        self.space, self._line = f"tolliver-{os.getpid()}-{number}", f"tolliver{number}"
+        self.host, self._other = (f"10.212.{number}.{end}" for end in (2, 1))
+
+    def up(self) -> None:
+        _ip("netns", "add", self.space)
+        _ip("link", "add", self._line, "type", "veth", "peer", "name", "eth0", "netns", self.space)
+        _ip("addr", "add", f"{self._other}/24", "dev", self._line)
+        _ip("link", "set", self._line, "up")
+        _ip("-n", self.space, "addr", "add", f"{self.host}/24", "dev", "eth0")
+        for end in ("eth0", "lo"):
+            _ip("-n", self.space, "link", "set", end, "up")
+
+    def cut(self, seconds: float) -> None:
+        _ip("link", "set", self._line, "down")
+        time.sleep(seconds)
+        _ip("link", "set", self._line, "up")
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+@contextmanager
+def machine(number: int) -> Iterator[Machine]:
+    made = Machine(number)
+    try:
+        made.up()
+        yield made
+    finally:
+        subprocess.run(["ip", "netns", "del", made.space], check=False)  # with both ends of its line
+
+
 class Staged:
     """One stager, a process of its own, with its senders."""
 
     def __init__(
-        self, number: int, directory: Path, certs: Certificates, each: int, disk: Path | None = None, *more: str
+        self,
+        number: int,
+        directory: Path,
+        certs: Certificates,
+        each: int,
+        disk: Path | None = None,
+        *more: str,
+        machine: Machine | None = None,
     ) -> None:
-        self.directory, self.port, self._more = (disk or directory) / f"stage{number}", free_port(), more
+        self.directory, self.machine, self._more = (disk or directory) / f"stage{number}", machine, more
+        self.address = f"{machine.host}:7011" if machine else f"127.0.0.1:{free_port()}"
         self._tls = certs.tls(f"stager{number}")
         self._process: subprocess.Popen[bytes] | None = None
+        dialled = f"{certs.uuid(f'stager{number}')}@{self.address}"  # its certificate is not for the address
         names = [f"sender{number}-{one}" for one in range(SENDERS)]
         firsts = [(number * SENDERS + one) * APART + 1 for one in range(SENDERS)]
         self.senders = [
-            Sender(directory / f"{name}.db", self.port, certs.tls(name), first, each, 200)
+            Sender(directory / f"{name}.db", dialled, certs.tls(name), first, each, 200)
             for name, first in zip(names, firsts, strict=True)
         ]
 
@@ -74,13 +124,14 @@ class Staged:
             "stage",
             self.directory,
             "--listen",
-            f"127.0.0.1:{self.port}",
+            self.address,
             "--channel",
             "readings",
             *files,
             *self._more,
         ]
-        command = [sys.executable, "-m", "tolliver.cli", *map(str, words)]
+        within = ["ip", "netns", "exec", self.machine.space] if self.machine else []
+        command = [*within, sys.executable, "-m", "tolliver.cli", *map(str, words)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": SOURCES}, **quiet)  # type: ignore[call-overload]
         wait_for((self.directory / "stage.json").exists)
@@ -129,14 +180,23 @@ class Query:
                     one.kill()
 
 
-def run(directory: Path, kills: int, rows: int, stagers: int, rng: random.Random) -> tuple[int, int]:
+def run(directory: Path, kills: int, rows: int, stagers: int, on_machines: bool, rng: random.Random) -> tuple[int, int]:
     """Rows that are lost, and those that are there more than once."""
     (made := directory / "certificates").mkdir()
     certs = Certificates(made)
     each = rows // (SENDERS * (stagers + 1))
-    everyone = [Staged(number, directory, certs, each) for number in range(stagers + 1)]
-    stages, query = everyone[:-1], Query(directory)
     with ExitStack() as stack:
+        everyone = [
+            Staged(
+                number,
+                directory,
+                certs,
+                each,
+                machine=stack.enter_context(machine(number)) if on_machines else None,
+            )
+            for number in range(stagers + 1)
+        ]
+        stages, query = everyone[:-1], Query(directory)
         stack.callback(query.kill)
 
         def join(stage: Staged) -> None:
@@ -157,7 +217,9 @@ def run(directory: Path, kills: int, rows: int, stagers: int, rng: random.Random
             wait_for(lambda before=before: query.batches() > before)  # type: ignore[misc]
             time.sleep(rng.uniform(0, 1.0))
             joins = number == (kills + 1) // 2
-            victim = "driver" if joins else rng.choice(("driver", "executor", "stager", "stager"))
+            victim = (
+                "driver" if joins else rng.choice(("driver", "executor", "stager", "line" if on_machines else "stager"))
+            )
             executors = query.executors()
             print(f"kill {number}: {victim}, after {query.batches()} batches of {len(stages)} stages", flush=True)
             if joins:
@@ -171,8 +233,11 @@ def run(directory: Path, kills: int, rows: int, stagers: int, rng: random.Random
                     rng.choice(executors).kill()
             else:
                 hit = rng.choice(stages)
-                hit.kill()
-                hit.start()
+                if victim == "line" and hit.machine is not None:
+                    hit.machine.cut(rng.uniform(0.5, 10.0))
+                else:
+                    hit.kill()
+                    hit.start()
         for stage in stages:
             for sender in stage.senders:
                 sender.allowed = float("inf")
@@ -295,6 +360,9 @@ def main() -> int:
     parser.add_argument("kills", type=int, nargs="?", default=20)
     parser.add_argument("rows", type=int, nargs="?", default=1_000_000)
     parser.add_argument("--stagers", type=int, default=4, help="at the start; one more joins")
+    parser.add_argument(
+        "--machines", action="store_true", help="each stager in a network namespace; needs root and `ip`"
+    )
     parser.add_argument("--consumers", action="store_true", help="two readers of one stage on a full disk")
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     given = parser.parse_args()
@@ -310,8 +378,9 @@ def main() -> int:
             print(f"{time.monotonic() - begun:.0f} s")
             print(f"result: consumers | {size} | {figures}")
             return 1 if lost or twice else 0
-        lost, twice = run(Path(name), given.kills, given.rows, given.stagers, random.Random(given.seed))
-    size = f"{given.stagers} stagers and one that joins, {given.kills} kills"
+        lost, twice = run(Path(name), given.kills, given.rows, given.stagers, given.machines, random.Random(given.seed))
+    where = ", on machines of their own" if given.machines else ""
+    size = f"{given.stagers} stagers and one that joins{where}, {given.kills} kills"
     print(f"{time.monotonic() - begun:.0f} s")
     print(f"result: stagers | {size} | {given.rows:,} rows, {lost} lost, {twice} twice")
     return 1 if lost or twice else 0

@@ -59,7 +59,8 @@ class Rig:
         return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
     def sender(self, name: str, first: int, count: int | None, pause: float = 0.0) -> Sender:
-        return Sender(self.directory / f"{name}.db", self.port, self.certs.tls(name), first, count, 200, pause)
+        address = f"127.0.0.1:{self.port}"
+        return Sender(self.directory / f"{name}.db", address, self.certs.tls(name), first, count, 200, pause)
 
     def query(self, spark: SparkSession, now: bool = False, **more: object) -> Any:
         received = spark.readStream.format("tolliver").options(**self.options(**more)).load()

@@ -23,13 +23,13 @@ class Sender(threading.Thread):
     """
 
     def __init__(
-        self, database: Path, port: int, tls: TLS, first: int, count: int | None, run: int = 500, pause: float = 0.0
+        self, database: Path, address: str, tls: TLS, first: int, count: int | None, run: int = 500, pause: float = 0.0
     ) -> None:
         super().__init__(daemon=True)
         self.options = InstanceOptions(
             database=database,
             tls=tls,
-            remotes=[f"127.0.0.1:{port}"],
+            remotes=[address],
             retry_interval=1.0,
             limits=Limits(redial_max=2.0),  # more than 30 dials in a minute would wait for the next one (T-52)
         )
