@@ -83,17 +83,18 @@ def main() -> int:
                 world.tell(BROKEN, traceback.format_exc())
             return "\n".join(world.trace)
 
-        broken, events, digest = 0, 0, sha256()
+        broken, events, digest = list[int](), 0, sha256()
         for seed, trace in in_children(run, range(given.first, given.first + given.count)):
             events += trace.count("\n") + 1
             digest.update(trace.encode())
             if BROKEN in trace:
-                broken += 1
+                broken.append(seed)
                 print(f"seed {seed} is broken:{trace.partition(BROKEN)[2]}", flush=True)
             if given.trace:
                 print(trace)
-    said = f"{given.count:,} histories, {events:,} events | {broken} broken | traces {digest.hexdigest()[:16]}"
-    print(f"result: loop | {said}")
+    which = f": seeds {', '.join(map(str, broken))}" if broken else ""
+    said = f"{len(broken)} broken{which} | traces {digest.hexdigest()[:16]}"
+    print(f"result: loop | {given.count:,} histories, {events:,} events | {said}")
     return 1 if broken else 0
 
 
