@@ -145,10 +145,10 @@ proof: $(VENV)/.ready java tshark
 	$(BIN)/python -m scripts.prove $(ROWS)
 
 # The way of a message, compiled from the same sources, into build/compiled: a wheel, and a copy of everything to run tests in.
-# It takes a C compiler and four minutes of a core. `make compiled-test` builds it and runs on it what must be alike: the
+# It takes a C compiler and three minutes of a core. `make compiled-test` builds it and runs on it what must be alike: the
 # core's tests, the vectors among them, asyncio's tests of the calls of every day and of wrong ones, those of TLS, and
 # traces of simulated networks.
-# With OPTIMIZE=0 the C compiler takes half the time, and the modules are half as fast.
+# With OPTIMIZE=0 the C compiler takes half the time; the modules are slower then.
 # `make compiled-fuzz` fuzzes the build that is there, each target for a minute; a crash is kept in its fuzz/crashes.
 .PHONY: compiled compiled-test compiled-fuzz compiled-bench compiler
 ON_COMPILED = cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m

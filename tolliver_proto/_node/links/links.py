@@ -579,7 +579,7 @@ class Links(ConnectionTable[Link, Action]):
     def _on_redial_timeout(self, remote: Remote) -> None:
         self.dialer.retry(remote, self._context.now)
         link = self.link_to(remote)
-        if link is not None:  # so it was not dialled
+        if link is not None:  # so it was not dialled, unless the peer has a derived identity: nothing is kept for that
             self._connect_wait.claim_kept(peer_of(link), remote)
             self._connect_wait.stop_keeping(remote)
 
