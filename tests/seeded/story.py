@@ -4,9 +4,9 @@ Each program opens its instance several times on one database, sends to the othe
 any moment. Sends and waits run into timeouts, handlers fail or are slow, the network cuts. The last lives are calm.
 
 These things must hold: nobody hangs, no task or socket is left, no error reaches the loop; a message that `send` called
-stored is handled in the end, and once; one that `wait_acked` called acknowledged was handled before. A call of a
-handler that ends after its instance has begun to close counts as failed (docs/messaging.md, Closing), and the message
-may be handled once more.
+stored is handled in the end, as it was sent, and once; one that `wait_acked` called acknowledged was handled before. A
+call of a handler that ends after its instance has begun to close counts as failed (docs/messaging.md, Closing), and the
+message may be handled once more.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Program:
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
         self.database = directory / f"{name}.db"
+        self.sent: set[bytes] = set()
         self.stored: set[bytes] = set()
         self.handled: Counter[bytes] = Counter()
         self.ended: set[bytes] = set()  # their handler has ended, perhaps too late
         self.other: Program
         self.is_last = self.is_through = False
-        self._sent = 0
         self._closes = True
 
     def options(self) -> InstanceOptions:
@@ -102,7 +102,7 @@ class Program:
         for _ in range(world.rng.choice((2, 5, 20))):
             await asyncio.sleep(world.rng.choice((0.0, 0.0, 0.001, 0.2)))
             bodies = [self._body() for _ in range(world.rng.choice((1, 1, 10)))]
-            key = f"k{self._sent % 3}"
+            key = f"k{len(self.sent) % 3}"
             try:
                 with anyio.move_on_after(world.rng.choice((0.0, 0.001, 60.0))) as limit:
                     receipt = await instance.send_many([(CHANNEL, key, body) for body in bodies])
@@ -112,8 +112,9 @@ class Program:
                 world.tell(self.name, "refused", bodies[0][:20], type(error).__name__)
 
     def _body(self) -> bytes:
-        self._sent += 1
-        return b"%s %d " % (self.name.encode(), self._sent) + bytes(world.rng.choice((0, 10, 10, 100_000)))
+        body = b"%s %d " % (self.name.encode(), len(self.sent) + 1) + bytes(world.rng.choice((0, 10, 10, 100_000)))
+        self.sent.add(body)
+        return body
 
     async def _stored(self, instance: Instance, bodies: list[bytes], receipt: Receipt) -> None:
         world.tell(self.name, "stored", bodies[0][:20], receipt.deliveries)
@@ -146,6 +147,8 @@ class Program:
             with anyio.fail_after(PATIENCE):
                 while not (self.is_through and self.other.is_through):
                     await asyncio.sleep(1.0)
+                    if strange := self.ended - self.other.sent:
+                        raise Broken(f"handled and never sent: {[body[:20] for body in strange]}")
                     self.is_through = not instance.stats()["pending"] and self.stored <= self.other.ended
 
 

@@ -55,8 +55,11 @@ class World:
         self._due.clear()
 
     def at(self, delay: float, what: Callable[[], object]) -> None:
+        self.at_moment(self.now + delay, what)
+
+    def at_moment(self, moment: float, what: Callable[[], object]) -> None:
         self.count += 1
-        heappush(self._due, (self.now + delay, self.count, what))
+        heappush(self._due, (moment, self.count, what))
 
     def next_due(self) -> float | None:
         return self._due[0][0] if self._due else None
@@ -298,7 +301,7 @@ class Socket:
                 other.came += data
             world.tell("arrives", other._fd, "end" if data is None else len(data))
 
-        world.at(self._last_arrival - world.now, arrive)
+        world.at_moment(self._last_arrival, arrive)
 
     def cut(self) -> None:
         """The connection breaks; what is on its way is lost."""
