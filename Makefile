@@ -13,8 +13,9 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python's venv module is missing: on Debian, apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The pip that a new environment has may be older than dependency groups are.
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The pip that a new environment has may be older than dependency groups are. It compiles nothing: half of its time went
+# into modules that no test imports, and Python compiles the others at their first import.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 $(VENV)/.pip: | $(BIN)/python
 	@$(PIP_INSTALL) 'pip>=25.1' || { echo "Dependency groups need pip 25.1 or later in $(VENV), and the package index gave none: see above. Put one there, and call make again"; exit 1; }
 	@touch $@
@@ -150,7 +151,7 @@ proof: $(VENV)/.ready java tshark
 # traces of simulated networks.
 # With OPTIMIZE=0 the C compiler takes half the time; the modules are slower then.
 # `make compiled-fuzz` fuzzes the build that is there, each target for a minute; a crash is kept in its fuzz/crashes.
-.PHONY: compiled compiled-test compiled-fuzz compiled-bench compiler
+.PHONY: compiled compiled-test compiled-suite compiled-fuzz compiled-bench compiler
 ON_COMPILED = cd build/compiled/tree && TOLLIVER_REQUIRE_COMPILED=1 PYTHONPATH=$$PWD:$$PWD/transports $(abspath $(BIN))/python -m
 compiled: $(VENV)/.build compiler
 	$(BIN)/python -m scripts.compiled $(if $(OPTIMIZE),--optimize $(OPTIMIZE))
@@ -160,6 +161,10 @@ $(VENV)/.build: pyproject.toml | $(VENV)/.pip
 	@touch $@
 
 compiled-test: compiled $(VENV)/.ready
+	@$(MAKE) --no-print-directory compiled-suite
+
+# On the build that is there.
+compiled-suite: $(VENV)/.ready
 	$(ON_COMPILED) pytest -q -n 2 --hypothesis-profile=watched -m 'core and not thorough' tests/wire tests/node tests/patterns tests/reactive
 	$(ON_COMPILED) pytest -q -n 2 -m 'not loops and not tck and not thorough' -k 'asyncio or tls' $(ADAPTER) tests/adapters/test_released.py tests/adapters/test_wrong_arguments.py tests/tls
 	$(BIN)/python -m scripts.prove.traces build/compiled/tree --seeds 20
