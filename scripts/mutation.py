@@ -54,7 +54,7 @@ FILES = ("transports/tolliver/_store/batches.py", "transports/tolliver/_store/ch
 RECORD = ROOT / "docs" / "mutation.json"
 COVERAGE = ROOT / "build" / "mutation" / "coverage"
 NAMES = ("killed", "survived")
-LIBRARIES = ("hypothesis.extra.pytestplugin", "hypothesis.stateful", "cryptography.x509", "attrs", "_pytest.unittest")
+LIBRARIES = ("hypothesis", "hypothesis.stateful", "cryptography.x509", "attrs")
 """Of the tests: loaded once, and not in each forked process."""
 
 
@@ -212,6 +212,7 @@ def _tested(text: str, path: Path, tests: list[str], said: int) -> int:
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-profile=planted", "--tb=no", "-m", ""]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of the libraries
     for some in filter(None, (tests[:NEAR], tests[NEAR:])):
         if status := pytest.main([*options, *some]):
             return int(status)
