@@ -151,15 +151,24 @@ class Reach:
             self._size.update(chain.from_iterable(lines.values()))
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """For a line that only runs when its module is loaded: those that reach any line of the file."""
+        """For the head of a function those that reach its body; for another line that only runs when its module is
+        loaded those that reach any line of the file.
+        """
         lines = self._tests[mutant.file]
-        found = lines.get(mutant.line) or chain.from_iterable(lines.values())
+        found = lines.get(mutant.line) or self._of_body(mutant) or [*chain.from_iterable(lines.values())]
         tests = sorted({*found}, key=lambda test: (self._size[test], test))
         turns, places = list[tuple[int, str]](), Counter[str]()
         for test in tests[NEAR:]:
             places[file := test.partition("::")[0]] += 1
             turns.append((places[file], test))
         return tests[:NEAR] + [test for _, test in sorted(turns)][: TESTS - NEAR]
+
+    def _of_body(self, mutant: Mutant) -> list[str]:
+        for node in ast.walk(ast.parse((ROOT / mutant.file).read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line < node.body[0].lineno:
+                body = range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+                return [*chain.from_iterable(self._tests[mutant.file].get(line, ()) for line in body)]
+        return []
 
 
 # One mutant.
