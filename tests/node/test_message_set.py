@@ -112,6 +112,10 @@ def test_a_peer_that_has_one_id_for_everything_makes_no_long_chain() -> None:
         lengths.append(length)
     assert sum(lengths) == count
     assert max(lengths) < 40
+    for checksum in range(count + 1):
+        messages.forget_oldest()
+        messages.add(OTHER, checksum, 0)
+    assert [*messages] == [(OTHER, checksum, 0) for checksum in range(1, count + 1)], "the ring went round"
     for _ in range(count):
         messages.forget_oldest()
     assert not any(messages._heads)

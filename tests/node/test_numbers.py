@@ -199,6 +199,7 @@ def test_ages_go_on_after_a_restart() -> None:
     store = play.store.snapshot()
     store.age = 100.0
     again = Play(store=store)
+    assert not any(of(again).counters.values()), "they count from the start"
     assert age(again) == pytest.approx(100.0)
     assert age(again, OTHER) is None
     again.wait(1.0)

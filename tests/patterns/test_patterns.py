@@ -160,6 +160,19 @@ def test_a_hook_that_is_not_overridden_is_not_called_and_changes_nothing() -> No
     assert not any(answers)
 
 
+class _Closes(Pattern):
+    def closing(self) -> None:
+        """Implements `Pattern.closing`."""
+
+
+def test_the_others_stay_when_one_retires() -> None:
+    hooks, stays, retires = Hooks(), _Closes(), _Closes()
+    for one in (stays, retires):
+        hooks.add(one)
+    hooks.remove(retires)
+    assert hooks.closing == (stays,)
+
+
 OF_MORE = re.compile(
     r"tolliver_proto\.testing|_testing\.(?:invariants|world)|import proofs|\.table|test_(?:upkeep|derived)|LastValues"
 )

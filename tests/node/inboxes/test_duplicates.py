@@ -25,7 +25,7 @@ from tolliver_proto._testing.inspection import inside
 from tolliver_proto.layouts import Known, MessageSet, checksum_of
 from tolliver_proto.store import AddDeadLetter, RememberHandled
 
-from ..play import LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
+from ..play import HIGH, LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 
 FEW = Limits(max_attempts=3)
 
@@ -457,6 +457,19 @@ def test_what_an_old_layout_remembers_matches_by_id_alone() -> None:
     assert deliveries(wire.send(message(1), other(1))) == []
     assert wire.acks() == [1, 1]
     assert play.node.stats()["ids_reused"] == 0
+
+
+def test_a_peer_that_is_forgotten_takes_nothing_of_others_with_it() -> None:
+    """What handlers have, and what is being stored."""
+    peers, known = (LOW, OTHER, HIGH), DedupeCache(9)
+    in_hand = {peer: Delivery(1, peer, message(2)) for peer in peers}
+    for peer in peers:
+        known.begin(stored := Delivery(1, peer, message(1)), 1, 0)
+        known.succeeded(stored)
+        known.begin(in_hand[peer], 2, 0)
+    known.forget(OTHER)
+    assert [peer for peer in peers if known.is_storing(peer, 1, 0)] == [LOW, HIGH]
+    assert [peer for peer in peers if known.succeeded(in_hand[peer])] == [LOW, HIGH]
 
 
 @pytest.mark.parametrize(("room", "first"), [(4, 3), (4, 1), (100, 1)])

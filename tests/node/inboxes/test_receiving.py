@@ -409,6 +409,25 @@ def test_own_lists_stay_within_what_peers_take() -> None:
         assert play.dialled(play.run()).got()
 
 
+def test_own_lists_have_the_same_room_after_a_restart() -> None:
+    """T-19."""
+
+    def fits(play: Play, size: int) -> bool:
+        try:
+            play.call("subscribe", "x" * size, "")
+        except OwnLimitExceeded:
+            return False
+        play.call("unsubscribe", "x" * size, "")
+        return True
+
+    play = Play(limits=Limits(max_handshake=100))
+    play.call("subscribe", "a", "")
+    again = play.restart()
+    sizes = [size for size in range(100) if fits(play, size)]
+    assert 0 < len(sizes) < 100
+    assert [size for size in range(100) if fits(again, size)] == sizes
+
+
 def test_an_acknowledged_change_is_never_sent_again() -> None:
     """T-29: a stale resend would bring back what was taken away since."""
     play = Play()

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import Ack, Message, PeerIdentity, Subscribe, Subscription
+from tolliver_proto import Ack, Message, PeerIdentity, Policy, Subscribe, Subscription
 from tolliver_proto.layouts import Dialect
 
 from ..play import HIGH, LOW, Play, Wire, deliveries
@@ -85,6 +85,17 @@ def test_a_handler_that_fails_withholds_nothing() -> None:
     play, wire = receiving()
     handle(play, "c", "", "first")
     play.node.fail(deliveries(wire.send(Message("c", "k", b"x", 1))), now=play.now)
+    handle(play, "c", "", "second")
+    assert asked(wire) == []
+
+
+def test_what_comes_for_a_stuck_handler_is_not_asked_for() -> None:
+    """It is there, too."""
+    play, wire = receiving(policy=Policy(stuck_after=1.0))
+    handle(play, "c", "", "first")
+    play.call("begin", "first", deliveries(wire.send(Message("c", "k", b"x", 1))))
+    play.wait(1.0)
+    assert deliveries(wire.send(Message("c", "k", b"x", 2))) == []
     handle(play, "c", "", "second")
     assert asked(wire) == []
 

@@ -403,6 +403,21 @@ def test_one_that_comes_back_while_it_is_removed_is_remembered() -> None:
     assert remembered(play) == [(ONE, 2)]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_of_more_identities_than_messages_that_are_remembered_the_oldest_go_from_the_disk(count: int) -> None:
+    """Nothing of them is remembered any more. Also at the opening of one that remembers fewer than before."""
+    play = subscriber(policy=DURABLE)
+    for number in range(5):
+        handle(play, joined(play, writer(number)).send(message(1)))
+    assert len(play.store.load().peers) == 5
+    later = play.restart(handlers=[("", "", "all")], policy=Policy(dedupe=count, dedupe_durable=True))
+    later.wait(1.0)
+    assert [*later.store.load().peers] == [writer(number) for number in range(5 - count, 5)]
+    handle(later, joined(later, writer(5)).send(message(1)))
+    later.wait(1.0)
+    assert [*later.store.load().peers] == [writer(number) for number in range(6 - count, 6)]
+
+
 def test_old_rows_go_though_nothing_is_remembered_any_more() -> None:
     play = subscriber(policy=DURABLE)
     handle(play, joined(play).send(message(1)))
