@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -221,6 +222,24 @@ def test_a_flat_head_with_a_lower_bound_of_ids() -> None:
         long = encode(Message("abcde", "", b"", 1))
         assert whole_frames(data + long, MADE_UP) == (1, len(data), None)
         assert flat.greatest_id == 9
+    finally:
+        LAYOUTS[MADE_UP] = _MADE_UP
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "I channel, I key, *key, *channel",
+        "I key, I channel, *channel, *key",
+        "B key, H channel, *key, *channel",
+        "B key, *key, H channel, *channel",
+    ],
+)
+def test_lengths_and_names_of_a_subscription_stand_in_any_order(entry: str) -> None:
+    LAYOUTS[MADE_UP] = replace(LAYOUTS[Revision.DRAFT_2], entry=Shape(entry))
+    try:
+        for frame in (HandshakeRequest(1, ONE, LISTED), Subscribe("test", "a key", 2)):
+            assert decode(encode(frame, MADE_UP), MADE_UP) == [frame]
     finally:
         LAYOUTS[MADE_UP] = _MADE_UP
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import tracemalloc
+from dataclasses import Field, fields
 
 import pytest
 
@@ -180,7 +182,17 @@ def test_the_defaults_are_those_of_the_rulings() -> None:
     assert (limits.max_subscriptions, limits.max_handshake) == (10_000, MIB)
     assert (limits.handshake_timeout, limits.unexpected_per_minute, limits.handshake_burst) == (10.0, 16, 3)
     assert (limits.inbox_messages, limits.inbox_bytes) == (1024, 16 * MIB)
-    assert (limits.window_messages, limits.window_bytes) == (256, 8 * MIB)
+    assert (limits.window_messages, limits.window_bytes, limits.backoff_messages) == (256, 8 * MIB, 10_000)
+    assert (limits.high_water, limits.low_water) == (MIB, 256 * KIB)
+
+
+UNITS = {"KiB": KIB, "MiB": MIB, "GiB": 1024 * MIB}
+
+
+@pytest.mark.parametrize("field", fields(Limits), ids=lambda field: field.name)
+def test_a_number_in_a_sentence_about_a_bound_is_its_default(field: Field[float]) -> None:
+    for number, unit in re.findall(r"(\d[\d,]*) (\w+)", field.metadata["sentence"]):
+        assert field.default == int(number.replace(",", "")) * UNITS.get(unit, 1)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ def test_every_state_has_a_row_and_every_signal_is_somewhere() -> None:
         State.AWAITING_RESPONSE,
     } == set(State)
     assert FROM_CALLER.isdisjoint(FROM_WIRE)
+    own = {Signal.TAKEN, Signal.EOF, Signal.FAULT, Signal.TIMEOUT}
+    assert set(Signal).difference(FROM_WIRE, FROM_CALLER) == own
     assert set(CALLS) == FROM_CALLER
 
 

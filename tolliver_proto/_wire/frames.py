@@ -437,7 +437,7 @@ def _control_entries(form: ControlForm, body: bytes, most: int) -> list[Subscrip
     read = _entry_reader(form.entry)
     while left:
         at, _, places = read(body, at, len(body))
-        names = _entry_names(body, places) if places is not None and at <= len(body) else None
+        names = None if places is None else _entry_names(body, places)
         if names is None:
             return None
         entries.append(names)
