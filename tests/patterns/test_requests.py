@@ -398,9 +398,11 @@ def test_a_derived_identity_asks_nobody() -> None:
 
 def test_ids_pass_those_that_programs_gave() -> None:
     play, _ = ready()
-    mine = ask(play)
-    given = ask(play, request_id=(mine.request_id + 1) % 2**64)
-    assert ask(play).request_id == (given.request_id + 1) % 2**64
+    last = 0  # of what the stage has asked
+    for _ in range(3):
+        given = ask(play, request_id=last + 1).request_id
+        last = ask(play).request_id
+        assert (given, last) == (last - 1, given + 1)
 
 
 def test_ids_begin_at_a_place_that_each_opening_draws() -> None:

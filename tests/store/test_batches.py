@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tolliver._store.batches import PIECE, Directory, Messages, in_columns, pack
@@ -36,6 +37,22 @@ def test_what_was_packed_is_read(items: list[tuple[int, str, str, bytes, int]], 
     assert read(directory, bodies) == messages
     assert (directory.first_seq, directory.last_seq) == (messages[0].seq, messages[-1].seq)
     assert (directory.stored_at, directory.whole) == (stored_at, True)
+
+
+TWO, ONE = (
+    "e2ab1c0101000000020000000200000002000000e80300000000000002000000160000000100000001000000636b0100"
+    "0000030000006374776f000000000100000007000000000100000800000000000000130000001e000000000000000100"
+    "000001000000040000003f2789e0393d69490000000001000000",
+    "15d335e501000000020000000100000002000000e803000000000000010000000a0000000100000001000000636b0000"
+    "000007000000000100001300000000000000010000003f2789e000000000",
+)
+
+
+@pytest.mark.parametrize("directory", [TWO, ONE], ids=["two", "one"])
+def test_a_batch_has_the_bytes_that_its_layout_says(directory: str) -> None:
+    """Else an older database of the same layout would be damaged as a whole."""
+    items = [(2**40 + 7, "c", "k", b"a", 19), (8, "c", "two", b"body", 30)][: 1 + (directory is TWO)]
+    assert packed(messages_of(items, 2**33 + 1))[0].hex() == directory
 
 
 @given(st.lists(contents, min_size=1, max_size=9), st.data())
@@ -73,6 +90,15 @@ def test_a_flipped_bit_is_told_and_never_taken_for_a_message() -> None:
                 assert part == 0 or len(lost) == 1
                 if directory.first_seq == 1:  # else it is another batch's
                     assert all(isinstance(row, CorruptMessage) for row in lost)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("change", [-36, -1, 1, 36])
+def test_a_directory_of_another_length_than_it_says_is_not_read(count: int, change: int) -> None:
+    """Also by the columns of one message: nobody knows then which column ends where."""
+    data, _ = packed(messages_of([(n, "c", "k", b"", 19) for n in range(count)]))
+    with pytest.raises(ValueError, match="directory"):
+        Directory((data + bytes(36))[: len(data) + change])
 
 
 def test_more_than_a_bit_is_never_taken_for_a_message() -> None:

@@ -252,6 +252,17 @@ def test_opening_tells_of_rows_that_changed_or_vanished_and_goes_on(path: Path, 
         assert not any("wrong checksum" in line for line in store.check())
 
 
+@pytest.mark.parametrize(("count", "shown"), [(3, "): "), (4, ") and others: ")])
+def test_some_of_many_damaged_rows_are_shown(path: Path, count: int, shown: str) -> None:
+    with closing(open_store(path)) as store:
+        store.commit([RememberHandled([(PEER, number, 70) for number in range(count)], 10)])
+    changed(path, "UPDATE handled SET checksum = 123456789")
+    with closing(open_store(path)) as store:
+        [told] = [line for line in store.check() if "wrong checksum" in line]
+    assert told.startswith(f"{count} rows of table handled have a wrong checksum and are left out, (")
+    assert (told.count("123456789"), f"{shown}what they name may be handled once more" in told) == (3, True)
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from tolliver._store.checks import batch_check, check_of, letter_check, make_known
 from tolliver._store.copying import back_up
 from tolliver._store.inspection import inspect
 from tolliver._store.layout import LAYOUT, TABLES
@@ -117,6 +118,39 @@ def test_layout_2_is_brought_up_and_keeps_names_of_peers(scratch: Path) -> None:
         assert PEER not in store.load().peers
         store.commit([storing([3])])
         assert store.load().peers[PEER].name == ""
+
+
+FIRST, NAMES = 2**33 + 1, ("channel", "kéy")
+ROWS: list[tuple[str, tuple[object, ...], int]] = [
+    ("owed", (3, FIRST, FIRST + 5, 2**40 + 7, 200, None, None), 183290655),
+    ("owed", (3, FIRST, FIRST + 5, None, 200, None, None), 161552333),
+    ("owed", (3, FIRST, FIRST + 5, 2**40 + 7, 200, b"-", b"\x12"), 1525239383),
+    ("handled", (3, 2**40 + 7, 99), 341948379),
+    ("handled", (3, 2**40 + 7, None), 210495239),
+    ("expiry", (FIRST, 1000), 3651622847),
+    ("later", (1, 1000, FIRST), 1285191447),
+    ("id_span", (2, 2**40, 4096), 3162408780),
+    ("clock", (-3,), 946162736),
+    ("own_subscription", NAMES, 1650213410),
+    ("peer_subscription", (3, *NAMES), 2884230069),
+    ("held_subscription", (3, *NAMES, 1000), 4225489175),
+    ("unsaid", (3, *NAMES, 1000), 749678618),
+    ("peer_name", (3, "name"), 313506710),
+]
+
+
+@pytest.mark.parametrize(("table", "row", "check"), ROWS)
+def test_a_row_has_the_checksum_that_its_layout_says(table: str, row: tuple[object, ...], check: int) -> None:
+    """Else an older database of the same layout would be damaged as a whole."""
+    terms = [f"?{number}" for number in range(1, len(row) + 1)]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        make_known(connection)
+        assert connection.execute(f"SELECT {check_of(table, *terms)}", row).fetchall() == [(check,)]
+
+
+def test_batches_and_dead_letters_have_the_checksums_that_their_layout_says() -> None:
+    assert batch_check(FIRST, FIRST + 5) == 11450067
+    assert letter_check((5, 3, 2**40 + 7, 20, 1000), b"cause", b"channel", b"key", b"body") == 1006109447
 
 
 def opened(path: Path) -> None:

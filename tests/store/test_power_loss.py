@@ -71,9 +71,11 @@ def test_a_checkpoint_that_power_cut_off_is_no_damage(scratch: Path) -> None:
         log = Path(f"{path}-wal").read_bytes()
         store._file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         whole = path.read_bytes()
-        for content in (whole[: len(whole) // 4096 * 3 // 4 * 4096], bytes(4096) + whole[4096:]):
+        torn, short = bytes(4096) + whole[4096:], whole[: len(whole) // 4096 * 3 // 4 * 4096]
+        unwritten = bytes(4096 + 24)  # an end of the log that the disk has not got
+        for content, end in ((short, b""), (torn, b""), (torn, unwritten)):
             image.write_bytes(content)
-            Path(f"{image}-wal").write_bytes(log)
+            Path(f"{image}-wal").write_bytes(log + end)
             Path(f"{image}-shm").unlink(missing_ok=True)
             with closing(open_store(image)) as recovered:
                 assert seqs(everything(recovered)) == list(range(1, 1000))
