@@ -455,6 +455,21 @@ def test_one_that_subscribes_while_messages_move_gets_its_own() -> None:
     play.check()
 
 
+def test_sends_wait_for_the_second_move_as_for_the_first() -> None:
+    play = Play()
+    for channel in ("c", "d"):
+        play.keep(channel)
+        play.plain(b"kept", channel=channel)
+    assert heard(comes(play, LOW, ("c", ""))) == [b"kept"]
+    play.hold_searches = True
+    wire = comes(play, HIGH, ("d", ""))
+    assert play.answers(play.plain(b"later", channel="d")) == []
+    play.hold_searches = False
+    play.looked()
+    assert heard(wire) == [b"kept", b"later"]
+    play.check()
+
+
 def test_a_move_that_fails_is_made_again() -> None:
     play = Play()
     play.keep()

@@ -630,6 +630,21 @@ def test_a_worker_that_comes_while_a_put_is_stored_gets_it() -> None:
     assert wire.bodies() == [b"x"]
 
 
+def test_all_jobs_of_a_move_that_fails_are_given_again() -> None:
+    play = Play()
+    play.call("work_queue", "jobs")
+    play.queues.put_many("jobs", [("", b"1"), ("", b"2"), ("", b"3")], now=play.now)
+    play.run()
+    play.hold_commits = True
+    wire = play.accepted(LOW)
+    wire.request(("jobs", ""))
+    play.finish()
+    play.fail()
+    play.hold_commits = False
+    play.wait(2.0)
+    assert wire.bodies() == [b"1", b"2"]
+
+
 def test_a_job_waits_behind_what_a_worker_has_not_read_of_its_other_messages() -> None:
     """It is older than these, so it is the first of them that is sent after those that are on their way."""
     play = Play(limits=Limits(window_messages=1, window_bytes=50))

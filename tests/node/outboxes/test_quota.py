@@ -177,6 +177,20 @@ def test_one_search_is_enough_for_many_sends() -> None:
     sound(play)
 
 
+def test_a_search_goes_as_far_as_the_bytes_of_one_large_message_need() -> None:
+    """More than the first piece has, and not all."""
+    play = stage(DROP)
+    send(play, b"000")
+    size = play.node.peers()[0].pending_bytes
+    play = stage(DROP, size=600 * size)
+    send(play, *(b"%03d" % number for number in range(600)))
+    large = bytes(300 * size - size + 3)
+    send(play, large)
+    assert waiting(play) == [*(b"%03d" % number for number in range(300, 600)), large]
+    assert play.finds == 2
+    sound(play)
+
+
 def test_sends_that_wait_for_room_keep_their_order() -> None:
     play = stage(DROP, LOW, OTHER, messages=3)
     send(play, *numbered(1, 3))
@@ -454,6 +468,18 @@ def test_messages_of_one_send_take_room_from_each_other() -> None:
     play = stage(SKIP, size=200)
     receipt, _ = send(play, b"x" * 100, b"y" * 100, b"z")
     assert list(receipt.counts) == [1, 0, 1]
+    sound(play)
+
+
+def test_a_peer_that_is_above_its_quota_is_left_out_too() -> None:
+    """The quota was larger in an earlier life."""
+    play = stage(SKIP, messages=500)
+    send(play, *numbered(1, 400))
+    play = Play(store=play.store.snapshot(), policy=SKIP, limits=Limits(outbox_messages=300))
+    receipt, actions = send(play, b"401")
+    assert list(receipt.counts) == [0]
+    assert told(actions, NoticeKind.SKIPPED)
+    assert len(waiting(play)) == 400
     sound(play)
 
 

@@ -144,7 +144,7 @@ class AckWatch:
         """Called at the time that was returned. Returns the seconds of silence if they are to be reported now, else
         None; and when to call this again, None for not.
         """
-        if self._since is None or self._after is None or self._told:
+        if self._since is None or self._after is None:
             return None, None
         due = self._since + self._after
         if now < due:
