@@ -140,8 +140,9 @@ def test_the_reserved_channel_is_exact_and_forbidden_to_messages(revision: Revis
     near: list[Frame] = [Message(name, "tolliver", b"x", 1) for name in ("Tolliver", "tolliver2", "tollive", "")]
     data = b"".join(encode(message, revision) for message in near)
     # A key of that name must not teach the reader that the channel is an ordinary one.
-    control_frame = encode(Subscribe("a", "b", 2), revision)
-    assert decode(data + control_frame + data, revision) == [*near, Subscribe("a", "b", 2), *near]
+    subscribe, ignored = Subscribe("a", "b", 2), Ignored(7, IgnoreReason.CONTROL_KEY)
+    control_frames = encode(subscribe, revision) + control(b"", key=b"tolliver")
+    assert decode(data + control_frames + data, revision) == [*near, subscribe, ignored, *near]
 
 
 def test_a_message_without_an_id_is_unreliable() -> None:
