@@ -40,18 +40,19 @@ def test_messages_to_a_peer_are_counted_once_each_and_their_copies_apart() -> No
     wire = play.peer(LOW, WANTED)
     play.send("c", "k", b"1")
     play.send("c", "k", b"2")
-    counters(play, sent=2, resent=0, acknowledged=0, connects=1)
-    assert play.node.stats().sent == 2
-    assert (of(play).in_flight, of(play).backoff) == (2, 0)
+    play.send("c", "k", b"3")
+    counters(play, sent=3, resent=0, acknowledged=0, connects=1)
+    assert play.node.stats().sent == 3
+    assert (of(play).in_flight, of(play).backoff) == (3, 0)
     wire.ack(wire.messages()[0])
     play.wait(12.0)
-    counters(play, sent=2, resent=1, acknowledged=1)
-    assert (of(play).in_flight, of(play).backoff) == (1, 1)
+    counters(play, sent=3, resent=2, acknowledged=1)
+    assert (of(play).in_flight, of(play).backoff) == (2, 2)
     wire.lose()
     counters(play, connects=1, disconnects_in_order=1)
     play.peer(LOW, WANTED)
-    counters(play, sent=2, resent=2, connects=2)
-    assert (play.node.stats().sent, play.node.stats().resent) == (2, 2)
+    counters(play, sent=3, resent=4, connects=2)
+    assert (play.node.stats().sent, play.node.stats().resent) == (3, 4)
 
 
 def test_a_new_one_behind_copies_counts_as_sent() -> None:

@@ -65,6 +65,18 @@ def test_it_waits_for_a_window_that_is_full() -> None:
     assert acked >= 3
 
 
+def test_it_does_not_wait_for_what_is_sent_later() -> None:
+    play = Play(limits=Limits(window_messages=1))
+    wire = play.peer(LOW, ("c", ""))
+    play.send("c", "k", b"1")
+    play.send("c", "k", b"2")
+    receipt = play.node.flush(now=play.now)
+    assert not is_answered(play.run(), receipt)
+    play.send("c", "k", b"3")
+    assert is_answered(wire.ack(*wire.messages()), receipt)
+    assert wire.bodies() == [b"2"], "the third waits for the window"
+
+
 def test_one_who_goes_is_not_waited_for() -> None:
     play = Play()
     wire = play.peer(LOW, ("c", ""))

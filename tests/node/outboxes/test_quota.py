@@ -445,6 +445,19 @@ def test_a_full_peer_is_left_out_and_the_others_get_it() -> None:
     sound(play)
 
 
+def test_each_of_a_send_goes_to_its_own_recipients_but_for_those_that_are_full() -> None:
+    play = stage(SKIP, messages=2)
+    play.peer(OTHER, ("c", "a")).lose()
+    play.peer(HIGH, ("c", "b")).lose()
+    send(play, b"1", b"2")
+    items = [("c", "a", b"3"), ("c", "b", b"4"), ("c", "b", b"5")]
+    receipt = play.node.send_many(items, now=play.now)
+    play.run()
+    assert list(receipt.counts) == [1, 1, 1]
+    assert [waiting(play, peer) for peer in (LOW, OTHER, HIGH)] == [[b"1", b"2"], [b"3"], [b"4", b"5"]]
+    sound(play)
+
+
 def test_nobody_left_is_nobody() -> None:
     """T-53: 0 recipients, and nothing is kept."""
     play = stage(SKIP, messages=1)

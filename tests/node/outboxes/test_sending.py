@@ -18,6 +18,7 @@ from tolliver_proto import (
     ReservedChannel,
     Stored,
     Subscription,
+    encode,
 )
 from tolliver_proto._testing.inspection import inside
 
@@ -54,6 +55,7 @@ def test_nobody_wants_it_and_nothing_is_stored() -> None:
     batch = play.node.send_many([("other", "k", b"x"), ("other", "k", b"y")])
     assert only(play.run(), Stored).tokens == [batch]
     assert (batch.counts, batch.recipients, play.commits, play.store.messages) == ([0, 0], 0, [], [])
+    assert [one.last_seq + 1 - one.first_seq for one in (receipt, batch)] == [0, 0]
 
 
 def test_no_delivery_to_oneself_and_no_relaying() -> None:
@@ -192,6 +194,12 @@ def test_the_window_holds_messages_back_and_acks_let_them_go() -> None:
     assert len(first.body) == 5000
     wire.ack(first)
     assert wire.bodies() == [b"small"]
+    size = len(encode(Message("c", "k", b"0", 1)))
+    exact = Play(limits=Limits(window_bytes=3 * size))
+    wire = exact.peer(LOW, ("c", ""))
+    exact.node.send_many([("c", "k", b"%d" % n) for n in range(8)], now=0.0)
+    exact.run()
+    assert wire.bodies() == [b"0", b"1", b"2"]
 
 
 def test_a_message_whose_resend_is_due_leaves_the_window() -> None:
