@@ -338,9 +338,9 @@ def test_what_all_peers_at_their_quota_skip_takes_no_key() -> None:
 def test_above_the_bounds_a_send_raises_and_no_key_is_forgotten(limits: Limits) -> None:
     play, wire = subscribed_play(limits=limits)
     play.keyed(b"1")
-    refused = r"message_key='l' on 'c' would make 2 keys of 4 bytes.*key_window.*max_message_key_bytes"
+    refused = r"message_key='ll' on 'c' would make 2 keys of 5 bytes.*key_window.*max_message_key_bytes"
     with pytest.raises(OwnLimitExceeded, match=refused):
-        play.keyed(b"2", "l")
+        play.keyed(b"2", "ll")
     assert play.keyed(b"3").repeats
     assert heard(wire) == [b"1"]
     play.wait(1.0)

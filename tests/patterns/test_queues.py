@@ -820,12 +820,55 @@ def test_without_a_hold_jobs_of_a_go_program_go_back_to_their_queue() -> None:
     assert play.queues.numbers()[0].waiting == 1
 
 
+def test_of_workers_of_different_size_each_gets_its_share_at_once() -> None:
+    play = Play()
+    play.queues.work_queue("jobs", now=play.now)
+    play.peer(LOW, ("jobs", "tolliver.concurrency=4"), ("jobs", ""))
+    play.peer(HIGH, ("jobs", "tolliver.concurrency=1"), ("jobs", ""))
+    play.call("put_many", "jobs", [("", b"job")] * 5)
+    assert (play.pending(LOW), play.pending(HIGH)) == (4, 1)
+
+
+def test_a_worker_gets_no_more_jobs_than_its_outbox_has_room_for() -> None:
+    """Other messages that wait for it count, too."""
+    play = Play(limits=Limits(outbox_messages=6))
+    play.queues.work_queue("jobs", now=play.now)
+    play.peer(LOW, ("jobs", "tolliver.concurrency=4"), ("jobs", ""), ("news", ""))
+    for _ in range(4):
+        play.send("news", "", b"not read yet")
+    play.call("put_many", "jobs", [("", b"job")] * 3)
+    (queue,) = play.queues.numbers()
+    assert (queue.running, queue.waiting, play.pending(LOW)) == (2, 1, 6)
+
+
+@pytest.mark.parametrize("comes_before", [False, True], ids=["asked", "waiting"])
+def test_a_job_that_a_new_worker_gets_meanwhile_is_listed_and_cancelled(comes_before: bool) -> None:
+    """It left the queue before that was looked through, and went to nobody who was a worker as the look began."""
+    play = Play()
+    play.call("work_queue", "jobs")
+    play.call("put_many", "jobs", [("", b"x")])
+    play.hold_searches = True
+    if comes_before:
+        play.call("pending_jobs", "jobs")  # another search runs, and these wait
+    listed = play.queues.pending_jobs("jobs", now=play.now)
+    cancelled = play.queues.cancel_jobs("jobs", now=play.now)
+    play.run()
+    play.peer(LOW, ("jobs", ""))
+    assert play.pending(LOW) == 1
+    play.hold_searches = False
+    play.looked()
+    assert [(job.number, job.worker) for job in listed.jobs] == [(1, LOW)]
+    assert cancelled.counts == [1]
+    assert play.pending(LOW) == 0
+
+
 def test_queues_tell_their_jobs_and_workers() -> None:
     play = Play()
     play.queues.work_queue("jobs", now=play.now)
     play.run()
-    play.queues.put_many("jobs", [("", b"1"), ("", b"2"), ("", b"3")], now=play.now)
+    receipt = play.queues.put_many("jobs", [("", b"1"), ("", b"2"), ("", b"3")], now=play.now)
     play.run()
+    assert (receipt.recipients, receipt.counts) == (1, [1, 1, 1])
     (queue,) = play.queues.numbers()
     assert (queue.channel, queue.waiting, queue.running, queue.workers) == ("jobs", 3, 0, 0)
     play.peer(LOW, ("jobs", ""))

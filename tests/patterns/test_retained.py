@@ -580,6 +580,16 @@ def test_what_a_peer_has_no_room_for_is_left_out_and_told() -> None:
     assert bodies(wire) == []
 
 
+def test_values_get_the_room_that_the_messages_of_a_peer_have_left() -> None:
+    play = Play(limits=Limits(outbox_messages=4))
+    retain(play, *[("c", str(number), b"x") for number in range(5)])
+    play.peer(LOW, ("d", "")).lose()
+    play.send("d", "", b"waits")
+    wire = play.accepted()
+    wire.request(("c", ""), ("d", ""))
+    assert bodies(wire) == [b"waits", b"x", b"x", b"x"]
+
+
 def test_on_a_full_disk_a_peer_connects_and_the_values_are_left_out() -> None:
     play = Play()
     retain(play, ("c", "k", b"1"))

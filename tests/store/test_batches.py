@@ -26,7 +26,10 @@ def packed(messages: list[StoredMessage], stored_at: int = 1000) -> tuple[bytes,
 
 
 def read(directory: Directory, bodies: bytes) -> list[StoredMessage | CorruptMessage]:
-    return [directory.message(at, bodies) for at in range(directory.count)]
+    """Each by itself, and all together, which must be the same."""
+    rows = [directory.message(at, bodies) for at in range(directory.count)]
+    assert directory.messages(range(directory.count), bodies) == rows
+    return rows
 
 
 @given(st.lists(contents, min_size=1, max_size=9), st.integers(1, 2**62), st.integers(0, 2**40))

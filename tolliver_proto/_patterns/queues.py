@@ -494,12 +494,11 @@ class Queues(Pattern):
         take: Callable[[Peer, Sequence[Found]], bool],
         done: Callable[[TolliverError | None], None],
     ) -> None:
-        """Searches all jobs, first those of the queue, as jobs go from there to workers. Starts over if jobs returned
-        to the queue meanwhile. `take` gets each owner and some of its jobs, and returns True to end the search of this
-        owner; `done` gets None at the end, or the error."""
-        peers, returns = [queue.peer, *queue.workers], queue.returns
-
-        failed: list[TolliverError] = []
+        """Searches all jobs, first those of the queue, as jobs go from there to workers; they return by a search of
+        their own, which runs before these or after. Starts over if a worker came meanwhile, to which jobs may have
+        gone. `take` gets each owner and some of its jobs, and returns True to end the search of this owner; `done` gets
+        None at the end, or the error."""
+        peers, failed = [queue.peer, *queue.workers], list[TolliverError]()
 
         def of(peer: Peer, found: Sequence[Found]) -> bool:
             return take(peer, self._jobs_of(queue, peer, found))
@@ -509,7 +508,7 @@ class Queues(Pattern):
                 failed.append(error)
             if not is_last:
                 return
-            if failed or returns == queue.returns:
+            if failed or queue.workers.keys() <= {*peers}:
                 done(failed[0] if failed else None)
             else:
                 self._look_through(queue, take, done)
@@ -599,7 +598,6 @@ class Queues(Pattern):
             queue.workers[before].jobs -= seqs
         if after in queue.workers:
             queue.workers[after].jobs |= seqs
-        queue.returns += after is queue.peer
         self._look_at(queue)
 
     def _given(

@@ -103,7 +103,6 @@ class WorkQueue:
         "peer",
         "ready",
         "recipients",
-        "returns",
         "subscription",
         "window",
         "workers",
@@ -121,7 +120,6 @@ class WorkQueue:
         self.ready: list[Worker] = []  # workers that may get jobs
         self.changed = True  # `ready` is outdated
         self.not_before = 0.0  # end of the pause after a failure of the store
-        self.returns = 0  # number of moves of jobs back to the queue
 
     def allot(self, count: int, most: int) -> list[Worker]:
         """Workers for up to `count` jobs, as far as they have room: each goes to the one with the smallest share of its
