@@ -628,6 +628,7 @@ def test_a_worker_that_comes_while_a_put_is_stored_gets_it() -> None:
     play.hold_commits = False
     play.finish()
     assert wire.bodies() == [b"x"]
+    assert not play.fetches, "it is handed over, and not read again"
 
 
 def test_all_jobs_of_a_move_that_fails_are_given_again() -> None:

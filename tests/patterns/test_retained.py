@@ -96,6 +96,17 @@ def test_one_that_subscribes_on_its_connection_gets_it_before_what_is_sent_later
     assert [frame.body for frame in got if isinstance(frame, Message)] == [b"1", b"later"]
 
 
+def test_a_value_that_nobody_subscribes_to_has_no_place_in_the_order_of_messages() -> None:
+    play = Play()
+    for body in (b"1", b"2"):
+        [receipt] = retain(play, ("c", "k", body))
+        assert (receipt.recipients, receipt.last_seq + 1 - receipt.first_seq) == (0, 0)
+    play.peer(LOW, ("other", "")).lose()
+    play.send("other", "", b"of another seq")
+    [receipt] = retain(play, ("c", "k", b"3"))
+    assert (receipt.recipients, receipt.last_seq + 1 - receipt.first_seq) == (0, 0)
+
+
 def test_what_does_not_match_is_not_given_and_a_wildcard_gets_all_that_does() -> None:
     play = Play()
     retain(play, ("c", "k", b"ck"), ("c", "", b"c"), ("d", "k", b"dk"), ("", "", b""))

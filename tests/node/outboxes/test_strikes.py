@@ -142,6 +142,14 @@ def test_an_ack_that_is_quicker_than_the_handshake_shows_a_shorter_way() -> None
     assert exposure.at(60.0) == []
 
 
+def test_each_message_is_exposed_for_two_seconds_of_its_own() -> None:
+    exposure = Exposure()
+    for message_id, now in ((3, 70.0), (4, 71.5)):
+        exposure.handed([message_id])
+        exposure.taken(now)
+    assert [exposure.at(now) for now in (72.0, 72.1, 73.5, 73.6)] == [[3, 4], [4], [4], []]
+
+
 # Parked messages.
 
 

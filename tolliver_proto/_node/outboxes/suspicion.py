@@ -54,11 +54,6 @@ class Exposure:
             self._taken.clear()
         self._handed = ()
 
-    @property
-    def empty(self) -> bool:
-        """True if no message is exposed."""
-        return not (self._handed or self._taken)
-
     def at(self, now: float) -> list[int]:
         """Returns the ids that are exposed at `now`."""
         self._forget_old(now)

@@ -170,7 +170,7 @@ class Transmission:
         sending, window = link.sending, link.sending.window
         if window is None:
             sending.in_flight = []
-        elif sending.in_flight or sending.above_high_water or not (window.idle and sending.exposure.empty):
+        elif sending.in_flight or sending.above_high_water or not window.idle:
             control = link.lists.control
             window.transmitted(sending.in_flight, control.under_way if control is not None else (), self._context.now)
             if sending.in_flight and not window.is_in_flight(sending.timed_id):
