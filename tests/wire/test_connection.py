@@ -249,6 +249,12 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("most", [{"version": 2**64 - 1}, {"unreliable_id": 2**31 - 1}, {"unreliable_id": 2**32 - 1}])
+def test_a_dialect_may_have_the_first_and_the_last_number_of_a_field(most: dict[str, Any]) -> None:
+    [(name, number)] = most.items()
+    assert getattr(Dialect(**most), name) == number
+
+
 @pytest.mark.parametrize("odd", ODD)
 def test_a_dialect_that_cannot_be_meant(odd: dict[str, Any]) -> None:
     """T-40, T-42: an unreliable id is none that a message may have."""

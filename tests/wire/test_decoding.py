@@ -266,6 +266,10 @@ def test_more_names_than_are_remembered() -> None:
     decoder.feed(data * 2)
     assert list(iter(decoder.next_frame, None)) == frames * 2
     assert len(decoder._names) <= 1024
+    long: list[Frame] = [Message(f"{number:0500}", "", b"", number) for number in range(1000)]
+    decoder.feed(b"".join(map(encode, long)))
+    assert list(iter(decoder.next_frame, None)) == long
+    assert sum(map(len, decoder._names)) <= 1024 * 256
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000, 2**20])
@@ -309,6 +313,8 @@ def test_messages_of_a_run_are_written_as_they_are_one_by_one(revision: Revision
     for wrong in (UNRELIABLE, 2**32):
         with pytest.raises(LocalProtocolError):
             encoder(revision).messages([rows[0], Row(wrong, *names[0], b"")])
+    with pytest.raises(OwnLimitExceeded):
+        encoder(Revision.RUST_2026).messages([rows[0], Row(2, *names[0], bytes(2**16))])
 
 
 @revisions

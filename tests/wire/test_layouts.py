@@ -197,6 +197,8 @@ def test_what_the_made_up_one_cannot_hold() -> None:
     with pytest.raises(MalformedFrame, match="1073741825"):
         decode(too_large, MADE_UP)
     assert decode(bytes.fromhex("05 00000009 1234"), MADE_UP) == [Refusal(9)]
+    uncounted = bytes.fromhex("06 0000 00000002 0001 2b 08 746f6c6c69766572")
+    assert decode(uncounted, MADE_UP) == [Ignored(2, IgnoreReason.BAD_CONTROL)]
 
 
 def test_a_flat_head_with_a_lower_bound_of_ids() -> None:
@@ -256,6 +258,7 @@ def test_lengths_and_names_of_a_subscription_stand_in_any_order(entry: str) -> N
         "03 0000000000000001 ffffffffffffffff",
         "03 0000000000000001 0000000000000000 ffffffffffffffff",
         "03 0000000000000001 0000000000000000 0000000000000000 ffffffffffffffff",
+        "03 0000000000000001 0000000000000000 0000000000000000 0000000080000000",
     ],
 )
 def test_every_length_and_count_is_refused_as_soon_as_it_is_in_sight(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import tracemalloc
+from contextlib import nullcontext
 from dataclasses import Field, fields
 
 import pytest
@@ -121,11 +122,13 @@ def test_a_handshake_over_one_mebibyte(revision: Revision) -> None:
 
 
 def test_a_count_whose_entries_cannot_fit_is_refused_at_the_count() -> None:
-    limits = Limits(max_subscriptions=HUGE)
-    decoder = Decoder(limits=limits)
-    decoder.feed(request_head(MIB // 8))
-    with pytest.raises(LimitExceeded):
-        decoder.next_frame()
+    entries = 5
+    head = request_head(entries)
+    for most, is_refused in ((len(head) + 8 * entries - 1, True), (len(head) + 8 * entries, False)):
+        decoder = Decoder(limits=Limits(max_handshake=most))
+        decoder.feed(head)
+        with pytest.raises(LimitExceeded) if is_refused else nullcontext():
+            assert decoder.next_frame() is None
 
 
 @revisions
@@ -183,7 +186,12 @@ def test_the_defaults_are_those_of_the_rulings() -> None:
     assert (limits.handshake_timeout, limits.unexpected_per_minute, limits.handshake_burst) == (10.0, 16, 3)
     assert (limits.inbox_messages, limits.inbox_bytes) == (1024, 16 * MIB)
     assert (limits.window_messages, limits.window_bytes, limits.backoff_messages) == (256, 8 * MIB, 10_000)
-    assert (limits.high_water, limits.low_water) == (MIB, 256 * KIB)
+    assert (limits.high_water, limits.low_water, limits.max_answers) == (MIB, 256 * KIB, MIB)
+    assert (limits.max_handshakes, limits.max_handshakes_per_address, limits.peers_per_key) == (256, 16, 1000)
+    assert (limits.control_per_second, limits.resend_max, limits.crossing_dial_window) == (100, 300.0, 10.0)
+    assert (limits.handler_grace, limits.subscription_grace, limits.keep_bytes) == (5.0, 30.0, 4 * MIB)
+    assert (limits.max_message_key_bytes, limits.max_answer_bytes) == (16 * MIB, 64 * MIB)
+    assert limits.max_later == 1_000_000
 
 
 UNITS = {"KiB": KIB, "MiB": MIB, "GiB": 1024 * MIB}

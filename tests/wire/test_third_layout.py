@@ -218,6 +218,16 @@ def test_what_its_fields_cannot_hold(frame: Frame, error: type[LocalProtocolErro
         encode(frame, THIRD)
 
 
+def test_what_its_fields_just_hold() -> None:
+    frames: list[Frame] = [
+        Message("c" * 65535, "k" * 255, bytes(1000), UNRELIABLE - 1),
+        HandshakeRequest(2**32 - 1, ONE, (Subscription("c" * 65535, "k" * 255),)),
+        Ack(2**64 - 1),
+    ]
+    for frame in frames:
+        assert decode(encode(frame, THIRD), THIRD) == [frame]
+
+
 def test_the_body_of_draft_1_has_its_own_widths_there_too() -> None:
     """T-22 reads draft 1's body, not the layout's."""
     body = bytes.fromhex("00000004 00000003 74657374 6b6579")

@@ -344,8 +344,6 @@ _RUST_2026 = Layout(
     unreliable_id=0,
     final_always=True,
     plaintext=True,
-    max_body=2**16 - 1,
-    max_name=2**16 - 1,
 )
 
 LAYOUTS: dict[Revision, Layout] = {
