@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tolliver_proto import ConnectionLost, MalformedFrame, Message, Policy
+from tolliver_proto import ConnectionLost, Limits, MalformedFrame, Message, Policy
 from tolliver_proto._node.outboxes.ledger import _MARKS, StoredTimes
 from tolliver_proto.errors import AccessDenied, UndeliveredReason
 from tolliver_proto.node import EndCause, Histogram, PeerNumbers
@@ -147,18 +147,34 @@ def test_it_is_so_for_one_that_is_away_and_comes_back() -> None:
     play.send("c", "k", b"2")
     play.wait(4.0)
     play.send("c", "k", b"3")
+    play.send("c", "k", b"4")
     assert age(play) == pytest.approx(4.0)
     play.hold_fetches = True
     wire = play.peer(LOW, WANTED)
     assert age(play) == pytest.approx(4.0)
     play.fetched()
     play.wait(1.0)
-    second, _ = wire.messages()
+    second, *_ = wire.messages()
     wire.ack(second)
     assert age(play) == pytest.approx(1.0)
     wire.lose()
     play.wait(1.0)
     assert age(play) == pytest.approx(2.0)
+
+
+def test_the_oldest_may_be_on_disk_still() -> None:
+    play = Play(limits=Limits(window_messages=1))
+    play.peer(LOW, WANTED).lose()
+    for number in range(3):
+        play.send("c", "k", b"%d" % number)
+        play.wait(2.0)
+    wire = play.accepted(LOW)
+    wire.request(WANTED)
+    play.hold_fetches = True
+    for oldest in (4.0, 2.0):
+        wire.ack(*wire.messages())
+        assert age(play) == pytest.approx(oldest)
+    assert wire.messages() == []
 
 
 def test_one_in_backoff_is_older_than_those_that_follow() -> None:

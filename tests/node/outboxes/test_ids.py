@@ -228,6 +228,15 @@ def test_a_restored_copy_keeps_clear_of_where_the_original_went_on() -> None:
     assert with_the_same_luck.take() == 800_000_000
 
 
+def test_a_restored_copy_knows_earlier_openings_as_they_were() -> None:
+    store = MemoryStore()
+    for first in (5_000, 900_000, 20_000):
+        begins(ME, store, first)
+    *earlier, (first, count) = store.load().id_spans
+    store.commit(begin_elsewhere(store.load(), Scripted(800_000_000)))
+    assert store.load().id_spans == [*earlier, (first, count + BEYOND_A_COPY), (800_000_000, 0)]
+
+
 def test_a_derived_identity_that_was_restored_goes_on_at_the_new_place() -> None:
     store = MemoryStore()
     begins(DERIVED, store)

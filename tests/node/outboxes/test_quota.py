@@ -546,6 +546,15 @@ def test_a_peer_is_full_from_a_refusal_until_something_comes_or_goes() -> None:
     assert numbers() == (0.75, False, 3)
 
 
+@pytest.mark.parametrize(("messages", "share"), [(12, 0.5), (4, 0.75)])
+def test_the_used_share_is_that_of_the_nearer_quota(messages: int, share: float) -> None:
+    play = stage(Policy(), messages=4)
+    send(play, b"1")
+    play = stage(Policy(), messages=messages, size=6 * play.node.peers()[0].pending_bytes)
+    send(play, *numbered(1, 3))
+    assert play.node.numbers(play.now)[0].quota_used == share
+
+
 def test_each_peer_has_its_own() -> None:
     policies = {LOW: QuotaPolicy.DROP_OLDEST, OTHER: QuotaPolicy.SKIP}
     play = stage(Policy(quota_policies=policies), LOW, OTHER, messages=2)

@@ -99,6 +99,20 @@ def test_what_is_sent_from_the_call_on_reaches_a_new_remote(failures: int) -> No
     assert [asked(play, one) for one in sent] == [[]] * len(sent), "it counts from then on"
 
 
+def test_all_that_was_kept_arrives_however_much_the_peer_takes_at_once() -> None:
+    play, cid = asking(limits=Limits(window_messages=2))
+    sent = [b"%d" % number for number in range(7)]
+    for body in sent:
+        play.send("c", "k", body)
+    wire = stands(play, cid)
+    wire.respond(WANTED)
+    got: list[bytes] = []
+    while messages := wire.messages():
+        got += [message.body for message in messages]
+        wire.ack(*messages)
+    assert got == sent
+
+
 def test_a_window_lasts_for_twenty_seconds_from_the_call() -> None:
     play, cid = asking()
     receipt = play.send("c", "k", b"early")
