@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tolliver_proto import Decoder, Frame, HandshakeRequest, Message, Subscription, encode
+from tolliver_proto import Ack, Decoder, Frame, HandshakeRequest, Message, Subscription, encode
 from tolliver_proto._common import buffer
+from tolliver_proto.recording import whole_frames
 
+from .drive import peak
 from .vectors import ONE
 
 
@@ -124,3 +126,12 @@ def test_single_bytes_cost_little_more_than_themselves() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1.1 * size + 2**17  # the joining of a run takes 80 KiB
     finally:
         tracemalloc.stop()
+
+
+def test_the_end_of_a_frame_is_found_without_a_look_at_all_that_follows() -> None:
+    large = encode(message(2**18))
+    data = large + encode(Ack(1)) + large
+    whole_frames(large)  # so that the compiled layout is not counted
+    with peak() as used:
+        assert whole_frames(data) == (3, len(data), 1)
+        assert used() < 2**12
