@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
@@ -28,6 +29,7 @@ from tolliver_proto import (
     Subscribe,
     Subscription,
     Unsubscribe,
+    encode,
 )
 from tolliver_proto._wire.layouts import LAYOUTS, Fields, Shape
 from tolliver_proto.errors import TooFewRecipients
@@ -326,6 +328,22 @@ def test_a_layout_that_carries_less_than_the_limits_allow(made_up: Revision) -> 
     assert receipt.recipients == 1
     wire.ack(*(messages := wire.messages()))
     assert [one.body for one in messages] == [b"hi"]
+
+
+@pytest.mark.parametrize("names", ["", "a", "ab", "abcd"])
+def test_a_list_may_be_as_long_in_another_layout_as_its_peers_take(names: str) -> None:
+    listed = tuple(Subscription(name, "") for name in (*names, "last"))
+    size = len(encode(HandshakeResponse(1, LOW, HandshakeStatus.SAME_VERSION, listed), GO))
+    for most, fits in ((size, True), (size - 1, False)):
+        later, given = Play(limits=Limits(max_handshake=most)), Play(limits=Limits(max_handshake=most), dialects=known())
+        for one in listed[:-1]:
+            later.call("subscribe", *one)
+            given.call("subscribe", *one)
+        later.call("subscribe", *listed[-1])
+        with nullcontext() if fits else pytest.raises(OwnLimitExceeded, match="GO_2026"):
+            later.node.connect("there", dialect=Dialect(revision=GO))
+        with nullcontext() if fits else pytest.raises(OwnLimitExceeded):
+            given.node.subscribe(*listed[-1])
 
 
 def test_a_list_that_would_be_too_long_in_another_layout() -> None:

@@ -157,9 +157,9 @@ def test_what_came_on_a_connection_that_ended_is_not_acknowledged_on_another() -
 # Messages that are wanted and have no handler yet.
 
 
-def waits(**options: object) -> tuple[Play, Wire]:
+def waits(limits: Limits | None = None, **options: object) -> tuple[Play, Wire]:
     """An instance that is back: its subscription is stored, its handler is not there yet."""
-    before = Play()
+    before = Play(limits=limits)
     before.call("subscribe", "c", "")
     play = before.restart(**options)
     return play, play.peer()
@@ -222,6 +222,15 @@ def test_what_exceeds_the_credit_is_let_go(limits: Limits) -> None:
     wire.send(message(6, "unwanted"))
     play.node.register("c", "", "handler")
     assert ids(play.run()) == [1, 2, 3]
+
+
+def test_what_handlers_have_leaves_less_room_for_what_waits() -> None:
+    play, wire = waits(limits=Limits(inbox_messages=2))
+    play.node.register("c", "taken", "handler")
+    assert ids(wire.send(message(1, key="taken"), message(2), message(3))) == [1]
+    assert play.node.stats().withheld == 1
+    play.node.register("c", "", "another")
+    assert ids(play.run()) == [2]
 
 
 def test_acks_and_control_are_read_meanwhile() -> None:

@@ -264,6 +264,17 @@ def test_too_many_subscriptions_of_a_peer_are_refused_and_acknowledged() -> None
     assert sorted(wire.acks()) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_list_of_a_peer_is_as_long_as_a_handshake_and_no_byte_longer(more: int) -> None:
+    """D-6: each entry is eight bytes and its names."""
+    play = Play(limits=Limits(max_handshake=100))
+    wire = play.peer(LOW, ("a", ""))
+    long = ("c" * (100 - 9 - 8 + more), "")
+    wire.send(Subscribe(*long, 1))
+    assert (Subscription(*long) in play.knows()) is not bool(more)
+    assert wire.acks() == [1]
+
+
 def test_own_changes_are_told_to_every_peer_once_they_are_stored() -> None:
     """T-23, T-31."""
     play = Play()
@@ -389,13 +400,14 @@ def test_a_repeated_handshake_after_older_repeats_its_status() -> None:
 
 def test_own_lists_stay_within_what_peers_take() -> None:
     """T-19: by number and by bytes, the head of the handshake included."""
-    play = Play(limits=Limits(max_subscriptions=2, max_handshake=100))
-    play.call("subscribe", "a", "")
-    play.call("subscribe", "b", "")
-    play.call("subscribe", "b", "")
-    with pytest.raises(OwnLimitExceeded, match="T-19"):
-        play.node.subscribe("c", "")
-    assert play.run() == []
+    for most in range(1, 5):
+        play = Play(limits=Limits(max_subscriptions=most, max_handshake=100))
+        for name in "abcd"[:most]:
+            play.call("subscribe", name, "")
+        play.call("subscribe", "a", "")
+        with pytest.raises(OwnLimitExceeded, match="T-19"):
+            play.node.subscribe("e", "")
+        assert play.run() == []
     for size in range(100):
         play = Play(limits=Limits(max_handshake=100))
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tolliver_proto import (
@@ -18,7 +20,7 @@ from tolliver_proto import (
 )
 from tolliver_proto._testing.inspection import inside
 
-from ..play import LOW, OTHER, Play, Wire, every, notices, only
+from ..play import LOW, OTHER, Play, Wire, aborted, every, notices, only
 from ..table import Table
 
 WANTED = ("c", "")
@@ -154,6 +156,17 @@ def test_one_that_waits_and_ends_is_gone() -> None:
     older.send(Ack(probed(older)))
     play.wait(6.0)
     assert up(play, older)
+
+
+@pytest.mark.parametrize(("probe", "is_lost"), [("off", False), ("message", True)])
+def test_an_older_one_that_does_not_answer_is_lost_where_probes_are_asked_for(probe: Any, is_lost: bool) -> None:
+    """Though nobody waits for its place any more."""
+    play = Play(policy=Policy(probe=probe, probe_interval=1000.0, probe_timeout=100.0))
+    older, newer = clones(play, WANTED)
+    newer.lose()
+    assert older.cid not in aborted(play.wait(99.9))
+    assert aborted(play.wait(0.2)) == [older.cid] * is_lost
+    assert play.node.stats().probes == 1
 
 
 def test_one_that_waits_and_is_closed_by_us_is_gone() -> None:

@@ -86,6 +86,15 @@ def test_an_ack_of_nothing_after_each_silence() -> None:
     assert wire.units[-1].hex() == "047fffffff"
 
 
+def test_a_look_that_comes_late_probes() -> None:
+    play, wire = probed(ACKS)
+    play.now += 31.0
+    play.node.handle_timeout(now=play.now)
+    play.run()
+    assert wire.acks() == [NO_ID]
+    assert play.node.next_timeout() == play.now + 30.0
+
+
 def test_whatever_is_sent_breaks_the_silence() -> None:
     play, wire = probed(ACKS, ("c", ""))
     for number in range(10):

@@ -399,11 +399,13 @@ def test_listed_and_held_together_are_bounded_and_the_oldest_hold_ends_first() -
 def test_what_the_remaining_connection_lacks_is_held() -> None:
     """T-70: while two stand, their union counts."""
     play = Play()
+    play.wait(60.0)
     first = play.peer(LOW, C)
     second = play.accepted(LOW)
     second.request(D)
     assert first.cid not in play.wires or play.knows() == {D}
     assert held(play) == (C,)
+    sound(play)
     play.send("c", "k", b"1")
     assert second.bodies() == []
 
