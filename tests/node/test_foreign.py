@@ -335,7 +335,10 @@ def test_a_list_may_be_as_long_in_another_layout_as_its_peers_take(names: str) -
     listed = tuple(Subscription(name, "") for name in (*names, "last"))
     size = len(encode(HandshakeResponse(1, LOW, HandshakeStatus.SAME_VERSION, listed), GO))
     for most, fits in ((size, True), (size - 1, False)):
-        later, given = Play(limits=Limits(max_handshake=most)), Play(limits=Limits(max_handshake=most), dialects=known())
+        later, given = (
+            Play(limits=Limits(max_handshake=most)),
+            Play(limits=Limits(max_handshake=most), dialects=known()),
+        )
         for one in listed[:-1]:
             later.call("subscribe", *one)
             given.call("subscribe", *one)
