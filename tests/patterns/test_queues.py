@@ -32,6 +32,7 @@ from tolliver_proto import (
     TolliverError,
 )
 from tolliver_proto._patterns.work_queue import limit_of
+from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import DiskFull, Undelivered, UndeliveredReason
 from tolliver_proto.node import Job, Queues, QueueWork, QuotaPolicy
 from tolliver_proto.store import (
@@ -899,6 +900,33 @@ def test_the_number_of_jobs_that_were_taken_from_a_worker_is_told(worker: UUID, 
     receipt = play.queues.reassign("jobs", worker, play.now)
     play.run()
     assert receipt.counts == jobs
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_job_that_was_set_aside_is_given_back_with_the_others(fails: bool) -> None:
+    play = Play()
+    play.call("work_queue", "jobs")
+    play.queues.put_many("jobs", [("", b"damaged"), ("", b"2")], play.now)
+    play.run()
+    play.peer(LOW, ("jobs", "")).lose()
+    play.store.corrupt(play.store.messages[0].seq)
+    play.peer(LOW, ("jobs", "")).lose()
+    play.wait(0.1)
+    [before] = play.node.peers()
+    assert (before.parked, before.pending) == (1, 1)
+    play.hold_commits = True
+    play.queues.reassign("jobs", LOW, play.now)
+    play.run()
+    if fails:
+        play.fail()
+        assert play.node.peers() == [before]
+    else:
+        play.finish()
+        [after] = play.node.peers()
+        assert (after.parked, after.parked_bytes, after.pending, after.pending_bytes) == (0, 0, 0, 0)
+    play.hold_commits = False
+    play.wait(1.0)
+    audit(play.node, play.store)
 
 
 def owed(play: Play) -> list[bytes]:
