@@ -17,6 +17,7 @@ from tolliver_proto import (
     LimitExceeded,
     Limits,
     Message,
+    Notice,
     NoticeKind,
     PauseReading,
     PeerDown,
@@ -61,7 +62,7 @@ def test_who_never_reads_its_acks_is_closed_out(channel: str) -> None:
             play.node.acknowledge(run.deliveries, now=play.now)
         seen += play.run()
         assert held(play, wire.cid) <= 3000
-    assert NoticeKind.PROTOCOL_ERROR in notices(seen)
+    assert [str(LOW) in one.detail for one in every(seen, Notice) if one.kind is NoticeKind.PROTOCOL_ERROR] == [True]
     seen += play.wait(6.0)
     error = only(seen, PeerDown).error
     assert isinstance(error, LimitExceeded)
@@ -88,6 +89,14 @@ def test_who_reads_may_cause_as_many_acks_as_it_likes() -> None:
         wire.send(*(Message("unwanted", "", b"", number) for number in range(1, 101)))
         assert len(wire.acks()) == 100
     assert play.node.stats()["peers_up"] == 1
+
+
+@pytest.mark.parametrize(("most", "stays"), [(505, True), (504, False)])
+def test_the_bound_is_one_of_bytes(most: int, stays: bool) -> None:
+    play = Play(limits=Limits(max_answers=most), subscriptions=[])
+    wire = play.peer()
+    wire.send(*(Message("unwanted", "", b"", number) for number in range(1, 102)))
+    assert play.node.stats().notices[NoticeKind.PROTOCOL_ERROR] == (not stays)
 
 
 def test_who_never_reads_the_answers_to_its_handshakes_is_closed_out() -> None:
@@ -222,6 +231,8 @@ def test_a_key_without_a_uuid_takes_so_many_and_no_more() -> None:
     play.call("forget_peer", stranger(1))
     play.accepted(stranger(8), KEY).request()
     assert play.node.stats()["peers"] == 5
+    play.accepted(LOW, PeerIdentity(uuids=frozenset({LOW}), spki_sha256=KEY.spki_sha256)).request()
+    assert play.node.stats()["peers"] == 6, "a certificate that names its UUIDs has no bound"
 
 
 @pytest.mark.parametrize("version", [0, 2])

@@ -179,15 +179,15 @@ def test_several_entries_are_stored_with_one_ack() -> None:
     wire = go(play)
     wire.got()
     play.hold_commits = True
-    both = (Subscription("a", ""), Subscription("b", "k"))
-    wire.send(SubscribeMany((*both, Subscription("tolliver", "")), 5))
+    some = (Subscription("a", ""), Subscription("b", "k"), Subscription("d", ""))
+    wire.send(SubscribeMany((*some, Subscription("tolliver", "")), 5))
     assert wire.got() == []
     play.finish()
     play.hold_commits = False
     assert wire.got() == [Ack(5)]
-    assert play.knows() == {*WANTED, *both}
+    assert play.knows() == {*WANTED, *some}
     assert play.node.stats()["refused_subscriptions"] == 1
-    wire.send(UnsubscribeMany((*both, *WANTED), 6), SubscribeMany((), 7), UnsubscribeMany((), None))
+    wire.send(UnsubscribeMany((*some, *WANTED), 6), SubscribeMany((), 7), UnsubscribeMany((), None))
     assert sorted(wire.got(), key=str) == [Ack(6), Ack(7)]
     assert play.knows() == set()
     many = tuple(Subscription("c", str(number)) for number in range(6))

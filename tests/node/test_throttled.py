@@ -23,8 +23,11 @@ KINDS = NoticeKind
 ONLY_HIGH = Acl(default=Rights.none(), peers={HIGH: Rights()})
 
 
+THERE = PeerIdentity(address="there")
+
+
 def broken(play: Play) -> list[Action]:
-    wire = play.accepted()
+    wire = play.accepted(LOW, THERE)
     play.node.receive_data(wire.cid, b"\x63", now=play.now)
     return play.run()
 
@@ -35,21 +38,22 @@ def mistaken(play: Play) -> list[Action]:
 
 def denied(play: Play) -> list[Action]:
     play.node.set_acl(ONLY_HIGH)
-    return play.accepted(LOW).request()
+    return play.accepted(LOW, THERE).request()
 
 
 def oneself(play: Play) -> list[Action]:
-    return play.accepted(ME).request()
+    return play.accepted(ME, THERE).request()
 
 
 def double(play: Play) -> list[Action]:
     if not play.node.stats().peers_up:
-        play.accepted(LOW).request()
-    return play.accepted(LOW).request()
+        play.accepted(LOW, THERE).request()
+    return play.accepted(LOW, THERE).request()
 
 
 def refused(play: Play) -> list[Action]:
-    cid = play.new_cid()
+    cid = play.node.new_cid(now=play.now, address="there")
+    assert cid is not None
     play.node.lost(cid, CertificateError("unknown CA"), now=play.now)
     return play.run()
 
@@ -82,6 +86,9 @@ CAUSES: dict[NoticeKind, Callable[[Play], list[Action]]] = {
 }
 
 
+OF_OURSELVES = {KINDS.HANDLER_FAILED, KINDS.RESPONDER_FAILED, KINDS.STORE_ERROR}
+
+
 def told(actions: list[Action], kind: NoticeKind) -> list[Notice]:
     return [notice for notice in every(actions, Notice) if notice.kind is kind]
 
@@ -98,6 +105,7 @@ def test_the_first_is_told_at_once_and_then_the_sum(kind: NoticeKind) -> None:
     (rest,) = told(play.wait(EVERY), kind)
     assert rest.detail == f"2 more like it within a minute; the last one: {first.detail}"
     assert rest.peer == first.peer
+    assert ("there" in first.detail) is (kind not in OF_OURSELVES)
     assert play.node.stats().notices[kind] == 3, "each is counted"
     assert told(play.wait(EVERY), kind) == [], "and a minute without one is the end of it"
     assert told(CAUSES[kind](play), kind) == seen

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tolliver_proto import HandshakeFinal, NoticeKind, Policy, StoreError
+from tolliver_proto import HandshakeFinal, Notice, NoticeKind, Policy, StoreError
 from tolliver_proto._testing.invariants import audit
 from tolliver_proto.errors import Undelivered, UndeliveredReason
 from tolliver_proto.node import Acked
@@ -44,9 +44,12 @@ def test_it_goes_with_what_waits_for_it_and_who_waits_is_told() -> None:
     play.peer(LOW, WANTED).lose()
     receipt = play.send("c", "k", b"x")
     play.node.watch(receipt)
+    play.send("c", "k", b"another")
     assert notices(play.wait(AFTER - 0.1)) == []
     actions = play.wait(0.2)
-    assert notices(actions) == [NoticeKind.FORGOTTEN]
+    notice = only(actions, Notice)
+    assert notice.kind is NoticeKind.FORGOTTEN
+    assert "with 2 messages that waited for it" in notice.detail
     told = only(actions, Acked)
     assert isinstance(told.error, Undelivered)
     assert (told.error.peer, told.error.reason, told.error.count) == (LOW, UndeliveredReason.FORGOTTEN, 1)

@@ -228,7 +228,9 @@ def test_a_list_is_refused(role: Role) -> None:
         wire = play.dialled(play.call("connect", "there"), ONE, CERTIFICATE)
         wire.got()
         actions = wire.respond(("c", ""))
-    assert notices(actions) == [NoticeKind.PROTOCOL_ERROR]
+    notice = only(actions, Notice)
+    assert notice.kind is NoticeKind.PROTOCOL_ERROR
+    assert notice.detail.startswith(f"cluster is the derived identity {ONE} and subscribes")
     assert len(every(actions, ShutdownWrite)) == 1
     assert wire.got() == []
     wire.lose()

@@ -248,6 +248,8 @@ def test_an_instance_whose_connections_end_at_once_is_told() -> None:
             actions = play.wait(1.0)
         assert len(told) == (number >= 2)
     assert str(play.node.instance_id) in told[0].detail
+    [more] = told_of_clones(play.wait(60.0))
+    assert more.detail.startswith("4 connections")
 
 
 def told_of_clones(actions: list[Action]) -> list[Notice]:

@@ -121,8 +121,8 @@ def test_no_probe_behind_bytes_that_the_socket_does_not_take() -> None:
 
 def test_everybody_ignores_it() -> None:
     play, wire = probed(Policy())
-    wire.send(Ack(NO_ID), Ack(17))
-    assert play.node.stats()["stray_acks"] == 1, "17 is one, a probe is not"
+    wire.send(Ack(NO_ID), Ack(17), Ack(18))
+    assert play.node.stats()["stray_acks"] == 2, "17 is one, a probe is not"
 
 
 # Two ways.

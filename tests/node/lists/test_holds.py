@@ -383,16 +383,18 @@ def test_at_the_quota_new_ones_are_skipped_whatever_the_policy(policy: QuotaPoli
             play.node.send("c", "k", b"4")
 
 
-def test_listed_and_held_together_are_bounded_and_the_oldest_hold_ends_first() -> None:
-    play = Play(limits=Limits(max_subscriptions=3))
-    play.peer(LOW, ("a", ""), ("b", ""))
-    back(play, ("c", ""))
-    assert held(play) == (("a", ""), ("b", ""))
+@pytest.mark.parametrize("limits", [Limits(max_subscriptions=3), Limits(max_handshake=79)])
+def test_listed_and_held_together_are_bounded_and_the_oldest_hold_ends_first(limits: Limits) -> None:
+    play = Play(limits=limits)
+    a, b, c, d, e = ((name * 12, "") for name in "abcde")  # 20 bytes each
+    play.peer(LOW, a, b)
+    back(play, c)
+    assert held(play) == (a, b)
     play.wait(1.0)
-    play.send("a", "k", b"1")
-    back(play, ("d", ""), ("e", ""))
+    play.send(a[0], "k", b"1")
+    back(play, d, e)
     assert len(held(play)) == 1
-    assert held(play) == (("c", ""),), "held last"
+    assert held(play) == (c,), "held last"
     sound(play)
 
 
@@ -499,6 +501,22 @@ def test_of_two_lists_that_are_not_stored_the_one_before_both_stands() -> None:
     play.run()
     assert play.knows() == {C}
     assert held(play) == ()
+    sound(play)
+
+
+@pytest.mark.parametrize("hold", [0.0, 3600.0])
+def test_a_connection_whose_end_is_not_stored_ends_its_list_later(hold: float) -> None:
+    play = Play(policy=Policy(unsubscribed_hold=hold))
+    first = play.peer(LOW, C)
+    play.accepted(LOW).request(D)
+    play.hold_commits = True
+    play.wait(0.1)
+    first.lose()
+    play.fail()
+    play.hold_commits = False
+    play.wait(2.0)
+    assert play.knows() == {D}
+    assert held(play) == (C,) * bool(hold)
     sound(play)
 
 
