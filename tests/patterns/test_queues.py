@@ -949,6 +949,19 @@ def test_messages_that_a_worker_wants_no_more_are_given_up_and_its_jobs_are_not(
     assert (worker.bodies(), owed(play)) == ([b"job"], [b"job"])
 
 
+def test_who_is_back_and_works_no_more_is_not_sent_its_job() -> None:
+    """It would acknowledge and drop it."""
+    play = beside_a_job(b"1")
+    play.hold_searches = True
+    worker = play.accepted(LOW)
+    worker.request(("news", ""))
+    assert worker.bodies() == [b"1"]
+    play.hold_searches = False
+    play.looked()
+    assert owed(play) == [b"1"]
+    assert play.queues.numbers()[0].waiting == 1
+
+
 def test_a_damaged_message_beside_a_job_is_set_aside() -> None:
     play = beside_a_job(b"1", b"2")
     play.store.corrupt(play.store.messages[1].seq)
