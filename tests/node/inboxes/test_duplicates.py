@@ -23,7 +23,7 @@ from tolliver_proto import (
 from tolliver_proto._node.inboxes.dedupe import DedupeCache
 from tolliver_proto._testing.inspection import inside
 from tolliver_proto.layouts import Known, MessageSet, checksum_of
-from tolliver_proto.store import AddDeadLetter, RememberHandled
+from tolliver_proto.store import AddDeadLetter, ForgetPeer, RememberHandled
 
 from ..play import HIGH, LOW, OTHER, Play, Wire, deliveries, every, notices, subscribed
 
@@ -333,6 +333,22 @@ def test_a_forgotten_peer_s_ids_are_new_again() -> None:
     assert list(play.store.load().handled) == []
     wire = play.peer()
     assert bodies(wire.send(message(1), message(2))) == [b"1", b"2"]
+
+
+def test_what_is_handled_while_its_peer_is_being_forgotten_is_not_remembered() -> None:
+    """T-77: the message of that id that comes then may be another one with the same content."""
+    play = durable()
+    [under_way] = deliveries(play.peer().send(message(2)))
+    play.hold_commits = True
+    play.call("forget_peer", LOW)
+    while not any(isinstance(one, ForgetPeer) for one in play.held[0].operations):
+        play.finish()
+    play.call("acknowledge", [under_way])
+    play.hold_commits = False
+    play.finish()
+    play.wait(1.0)
+    assert list(play.store.load().handled) == []
+    assert bodies(play.peer().send(message(2))) == [b"2"]
 
 
 @given(st.integers(1, 5), st.lists(st.tuples(st.booleans(), ids, st.integers(0, 1)), max_size=60))

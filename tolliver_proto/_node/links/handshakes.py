@@ -498,6 +498,8 @@ class Handshakes:
             if error is None:
                 del self._peers[peer.uuid]
                 self._delivering.dedupe.forget(peer.uuid)
+                handled = self._commits.batch.handled  # since the purge began: its ids may start over
+                handled[:] = [one for one in handled if one[0] != peer.uuid]
                 self._credit.left_inboxes.pop(peer.uuid, None)
                 peer.inbox = Inbox()
             elif peer.derived:
