@@ -476,7 +476,7 @@ def test_what_an_old_layout_remembers_matches_by_id_alone() -> None:
 
 
 def test_a_peer_that_is_forgotten_takes_nothing_of_others_with_it() -> None:
-    """What handlers have, and what is being stored."""
+    """The deliveries that their handlers have stay, and those that are being stored."""
     peers, known = (LOW, OTHER, HIGH), DedupeCache(9)
     in_hand = {peer: Delivery(1, peer, message(2)) for peer in peers}
     for peer in peers:
