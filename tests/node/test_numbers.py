@@ -188,14 +188,16 @@ def test_one_in_backoff_is_older_than_those_that_follow() -> None:
     assert age(play) == pytest.approx(0.0)
 
 
-def test_one_that_is_given_up_ages_no_more() -> None:
+@pytest.mark.parametrize(("first", "second", "oldest"), [(5.0, None, 6.0), (None, 5.0, 10.0)])
+def test_one_that_is_given_up_ages_no_more(first: float | None, second: float | None, oldest: float) -> None:
     play = Play()
     play.peer(LOW, WANTED).lose()
-    play.send("c", "k", b"1", expire_after=5.0)
+    play.send("c", "k", b"1", expire_after=first)
     play.wait(4.0)
-    play.send("c", "k", b"2")
-    play.wait(4.0)
-    assert age(play) == pytest.approx(4.0)
+    play.send("c", "k", b"2", expire_after=second)
+    play.wait(6.0)
+    assert play.pending() == 1
+    assert age(play) == pytest.approx(oldest)
 
 
 def test_one_that_is_being_stored_has_no_age_yet() -> None:

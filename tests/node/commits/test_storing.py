@@ -291,6 +291,22 @@ def test_resends_whose_bodies_are_read_back_skip_what_was_acknowledged_meanwhile
     assert sorted(wire.bodies()) == [b"1", b"3"]
 
 
+def test_one_that_falls_due_while_the_body_of_the_next_is_read_is_resent_too() -> None:
+    play = Play()
+    wire = play.peer(LOW, ("c", ""))
+    for value, body in ((0.999, b"1"), (0.0, b"2")):
+        play.dice.value = value
+        play.send("c", "k", body)
+    play.wait(29.0)
+    assert wire.bodies() == [b"1", b"2", b"2", b"1"]
+    play.hold_fetches = True
+    play.wait(4.0)
+    assert [fetch.max_count for fetch in play.fetches] == [1]
+    play.hold_fetches = False
+    play.fetched()
+    assert sorted(wire.bodies()) == [b"1", b"2"]
+
+
 def test_acknowledgements_of_a_run_are_one_operation() -> None:
     play = Play()
     wire = play.peer(LOW, ("c", ""))

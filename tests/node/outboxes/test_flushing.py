@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tolliver_proto import Action, ConnectionClosing, Limits, Message, Receipt, Stored
+from tolliver_proto import Action, ConnectionClosing, Limits, Message, Policy, Receipt, Stored
+from tolliver_proto.node import QuotaPolicy
 
 from ..play import HIGH, LOW, Play, every
 
@@ -63,6 +64,17 @@ def test_it_waits_for_a_window_that_is_full() -> None:
         acked += len(messages)
         answered = is_answered(wire.ack(*messages), receipt)
     assert acked >= 3
+
+
+def test_it_waits_for_a_send_that_waits_for_room() -> None:
+    play = Play(policy=Policy(quota_policy=QuotaPolicy.DROP_OLDEST), limits=Limits(outbox_messages=1))
+    play.peer(LOW, ("c", "")).lose()
+    play.send("c", "k", b"1")
+    play.hold_searches = True
+    play.send("c", "k", b"2")
+    receipt = play.node.flush(now=play.now)
+    assert not is_answered(play.run(), receipt)
+    assert is_answered(play.looked(), receipt)
 
 
 def test_it_does_not_wait_for_what_is_sent_later() -> None:

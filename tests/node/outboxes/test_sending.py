@@ -128,6 +128,20 @@ def test_resending_waits_doubles_and_jitters() -> None:
     assert wire.bodies() == [b"x"]
 
 
+def test_a_change_of_the_list_is_resent_though_messages_go_and_are_acknowledged() -> None:
+    play = Play()
+    wire = play.peer(LOW, ("c", ""))
+    play.call("subscribe", "x", "")
+    [change] = wire.got()
+    for _ in range(4):
+        play.wait(2.0)
+        play.send("c", "k", b"x")
+        wire.ack(*wire.messages())
+    assert wire.got() == []
+    play.wait(2.0)
+    assert wire.got() == [change]
+
+
 def test_retry_interval_is_the_first_interval() -> None:
     play = Play(retry_interval=1.5)
     wire = play.peer(LOW, ("c", ""))
